@@ -1,0 +1,11 @@
+# Cross build for 64-bit Arm with Debian's multiarch packages; tests run under qemu-user where it is installed.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(ENV{PKG_CONFIG_LIBDIR} /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)
+find_program(LLADA_QEMU_ARM64 qemu-aarch64)
+if(LLADA_QEMU_ARM64)
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${LLADA_QEMU_ARM64} -L /usr/aarch64-linux-gnu -L /)
+endif()

@@ -1,0 +1,53 @@
+// Errors as values. Expected failure (bad input, missing memory, a dead device) is a Result; a bug is LLADA_CHECK.
+// Words: kind = who has to act, which is also the process exit status (invalid_input 2, failed 1).
+// Deliberately absent: exceptions across layers, error codes, global state.
+#pragma once
+#include <fmt/format.h>
+
+#include <expected>
+#include <string>
+#include <utility>
+
+namespace llada {
+
+enum class ErrorKind {
+  invalid_input,  // the request or a file is wrong; exit status 2
+  failed,         // the work failed: device, I/O, memory; exit status 1
+};
+
+struct Error {
+  ErrorKind kind = ErrorKind::failed;
+  std::string message;  // one line that names the file, the field, what was found and what was needed
+};
+
+template <class T>
+using Result = std::expected<T, Error>;
+using Status = Result<void>;
+
+template <class... Args>
+std::unexpected<Error> invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return std::unexpected(Error{ErrorKind::invalid_input, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+template <class... Args>
+std::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args) {
+  return std::unexpected(Error{ErrorKind::failed, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+inline int exit_status(const Error& error) { return error.kind == ErrorKind::invalid_input ? 2 : 1; }
+
+}  // namespace llada
+
+#define LLADA_CONCAT_(a, b) a##b
+#define LLADA_CONCAT(a, b) LLADA_CONCAT_(a, b)
+
+// LLADA_TRY(auto file, MappedFile::open(path)); returns the error to the caller, otherwise binds the value.
+#define LLADA_TRY(declaration, expression)                                                            \
+  auto LLADA_CONCAT(try_, __LINE__) = (expression);                                                   \
+  if (!LLADA_CONCAT(try_, __LINE__)) return std::unexpected(std::move(LLADA_CONCAT(try_, __LINE__)).error()); \
+  declaration = std::move(*LLADA_CONCAT(try_, __LINE__))
+
+// The same for a Status, where there is no value to bind.
+#define LLADA_TRY_STATUS(expression)                                                                  \
+  if (auto LLADA_CONCAT(try_, __LINE__) = (expression); !LLADA_CONCAT(try_, __LINE__))                \
+  return std::unexpected(std::move(LLADA_CONCAT(try_, __LINE__)).error())

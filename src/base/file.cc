@@ -1,0 +1,135 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace llada {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;  // one write call per MiB keeps converts at disk speed
+
+Error open_error(const std::string& path, const char* what) {
+  const int code = errno;
+  // A missing or unreadable path is the caller's mistake; everything else is the machine's.
+  const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  return {callers ? ErrorKind::invalid_input : ErrorKind::failed, fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::unexpected(open_error(path, "open"));
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return invalid("{}: not a regular file", path);
+  }
+  MappedFile file;
+  file.path_ = path;
+  file.size_ = static_cast<size_t>(info.st_size);
+  if (file.size_ > 0) {
+    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+      Error error = open_error(path, "map");
+      ::close(fd);
+      return std::unexpected(std::move(error));
+    }
+    file.data_ = static_cast<const std::byte*>(data);
+  }
+  ::close(fd);
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::drop(size_t offset, size_t size) const {
+  // Only whole pages inside the range: a neighbour's bytes on the border pages stay warm.
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = std::min(offset + size, size_) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
+  LLADA_TRY(auto file, MappedFile::open(path));
+  const auto bytes = file.bytes();
+  if (bytes.size() > limit_bytes) return invalid("{}: {} bytes, at most {} expected", path, bytes.size(), limit_bytes);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  AtomicFile file;
+  file.path_ = path;
+  file.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
+  file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file.fd_ < 0) return std::unexpected(open_error(file.temporary_, "create"));
+  file.buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      fd_(std::exchange(other.fd_, -1)),
+      position_(other.position_),
+      buffer_(std::move(other.buffer_)),
+      buffered_(other.buffered_) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::flush() {
+  size_t done = 0;
+  while (done < buffered_) {
+    const ssize_t n = ::write(fd_, buffer_.get() + done, buffered_ - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return failed("{}: write failed: {}", path_, n < 0 ? std::strerror(errno) : "no progress");
+    done += static_cast<size_t>(n);
+  }
+  buffered_ = 0;
+  return {};
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t n = std::min(bytes.size(), kBufferBytes - buffered_);
+    std::memcpy(buffer_.get() + buffered_, bytes.data(), n);
+    buffered_ += n;
+    position_ += n;
+    bytes = bytes.subspan(n);
+    if (buffered_ == kBufferBytes) LLADA_TRY_STATUS(flush());
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  LLADA_TRY_STATUS(flush());
+  if (::fsync(fd_) != 0) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  ::close(fd_);
+  fd_ = -1;
+  return {};
+}
+
+}  // namespace llada

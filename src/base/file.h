@@ -1,0 +1,61 @@
+// Files: read-only mappings for weights, whole small files, and atomic replacement for outputs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+
+namespace llada {
+
+// A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved from it) lives.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+  // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
+  void drop(size_t offset, size_t size) const;
+
+ private:
+  MappedFile() = default;
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Reads a small file (config, template, tasks) whole; refuses more than `limit_bytes`.
+Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
+
+// Writes to a temporary file beside `path` and renames it in commit(). Without commit() (error, crash, signal) the
+// temporary is removed or left nameless and an existing file at `path` is untouched.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status write(std::span<const std::byte> bytes);
+  Status write(const void* data, size_t size) { return write({static_cast<const std::byte*>(data), size}); }
+  uint64_t position() const { return position_; }
+  Status commit();  // flush, fsync, rename over `path`
+
+ private:
+  AtomicFile() = default;
+  Status flush();
+  std::string path_, temporary_;
+  int fd_ = -1;
+  uint64_t position_ = 0;
+  std::unique_ptr<std::byte[]> buffer_;
+  size_t buffered_ = 0;
+};
+
+}  // namespace llada

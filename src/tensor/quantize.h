@@ -1,0 +1,19 @@
+// Scalar reference conversion between stored types and float rows. This is the definition of every type: kernels are
+// tested against it, and the writers produce bytes identical to ggml's reference quantizers (round half away from zero
+// for Q8_0 as roundf does; truncation after +8.5 for Q4_0; scales stored as F16).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace llada {
+
+// src: row_bytes(type, n) bytes, any type. dst: n floats. n is a multiple of the group.
+void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n);
+
+// src: n floats. dst: row_bytes(type, n) bytes. can_quantize(type) must hold.
+bool can_quantize(DType type);
+void quantize_row(DType type, const float* src, std::byte* dst, int64_t n);
+
+}  // namespace llada
