@@ -1,0 +1,42 @@
+// What a model file says about the model: geometry, quirks and token ids, the same record for every file format.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace llada {
+
+enum class Architecture { llada, llada_moe, llada2, dream };
+
+// Which two elements of a head rotate together: (2j, 2j+1) or (j, j + rotary/2).
+enum class RopePairing { adjacent, half_split };
+
+struct ModelConfig {
+  Architecture architecture = Architecture::llada;
+  std::string name;  // general.name or the folder's name
+
+  int64_t layers = 0;
+  int64_t width = 0;  // d_model
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn_width = 0;  // dense feed-forward; 0 when every layer is a mixture
+  int64_t vocab = 0;
+  int64_t context = 0;  // positions the model was trained for
+
+  float rms_eps = 1e-5f;
+  float rope_theta = 10000.0f;
+  int64_t rotary_dims = 0;  // leading elements of a head that rotate; head_dim unless partial
+  RopePairing rope_pairing = RopePairing::half_split;
+  bool shift_logits = false;  // row i-1 predicts position i (Dream)
+  bool qk_norm = false;       // RMSNorm per head on q and k before RoPE
+  bool qkv_bias = false;
+  bool tied_head = false;  // no output matrix: the embedding table is the head
+
+  // Mixture of experts; 0 or false where the model is dense.
+  int64_t experts = 0, experts_used = 0, expert_ffn_width = 0;
+  bool norm_topk = false;
+
+  int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
+};
+
+}  // namespace llada
