@@ -56,6 +56,12 @@ class ConfigReader {
     return nullptr;
   }
 
+  std::string_view spelling(Names names) const {  // the name that find() found
+    for (const auto name : names)
+      if (find({name}) != nullptr) return name;
+    return *names.begin();
+  }
+
   std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
     return invalid("{}: {} is {}, {} needed", file_, name, shown(value), needed);
   }
@@ -64,32 +70,32 @@ class ConfigReader {
     const json* value = find(names);
     if (value == nullptr) {
       if (absent) return *absent;
-      return invalid("{}: {} is missing", file_, *names.begin());
+      return invalid("{}: {} is missing", file_, fmt::join(names, " or "));
     }
     // Exact doubles are integers too: some writers print 4096.0.
     if (value->is_number_float()) {
       const double number = value->get<double>();
-      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(*names.begin(), *value, "an integer");
+      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
       return static_cast<int64_t>(number);
     }
     if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
-      return wrong(*names.begin(), *value, "an integer");
+      return wrong(spelling(names), *value, "an integer");
     return value->get<int64_t>();
   }
 
   Result<float> number(Names names, double absent) const {
     const json* value = find(names);
     if (value == nullptr) return static_cast<float>(absent);
-    if (!value->is_number()) return wrong(*names.begin(), *value, "a number");
+    if (!value->is_number()) return wrong(spelling(names), *value, "a number");
     const double given = value->get<double>();
-    if (!(given >= 0 && given <= 1e30)) return wrong(*names.begin(), *value, "a finite positive number");
+    if (!(given >= 0 && given <= 1e30)) return wrong(spelling(names), *value, "a finite positive number");
     return static_cast<float>(given);
   }
 
   Result<bool> boolean(Names names, bool absent) const {
     const json* value = find(names);
     if (value == nullptr) return absent;
-    if (!value->is_boolean()) return wrong(*names.begin(), *value, "true or false");
+    if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
     return value->get<bool>();
   }
 

@@ -219,9 +219,9 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":3)"), HasSubstr("tensor blk.2.attn_norm.weight is missing"));
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"), HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":-1)"), HasSubstr("number of layers is -1"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"), HasSubstr("is \"2\", an integer needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"), HasSubstr("n_layers is \"2\", an integer needed"));
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("an integer needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers is missing"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers or n_layers is missing"));
   EXPECT_THAT(instead("1e-05", "0"), HasSubstr("RMSNorm epsilon is 0"));
   EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps is -1"));
   EXPECT_THAT(instead("10000.0", "1e300"), HasSubstr("rope_theta"));

@@ -59,7 +59,7 @@ const Refusal kRefusals[] = {
     {"BrokenJson", file(R"({"t":{"dtype")", 0), "not valid JSON"},
     {"TrailingText", file("{} x", 0), "not valid JSON"},
     {"Deep", file(R"({"t":)" + std::string(50, '['), 0), "nested more than 8 deep"},
-    {"LongString", file("{\"" + std::string(200000, 'x') + "\":1}", 0), "longer than"},
+    {"LongString", file("{\"" + std::string(200000, 'x') + "\":1}", 0), "runs on for more than 131072 bytes"},
     {"ManyFields", file(R"({"t":{"dtype":{"x":1}}})", 0), "an object where a value belongs"},
     {"NoShape", one(R"("dtype":"F32","data_offsets":[0,16])"), "dtype, shape and two data_offsets needed"},
     {"OneOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[0])"), "two data_offsets"},
