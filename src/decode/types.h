@@ -24,6 +24,7 @@ struct Canvas {
   std::vector<int32_t> tokens;
   std::vector<TokenState> states;
   int32_t mask_id = -1;
+  bool infill = false;  // gaps in a fixed text: an end token would not end it
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
 };
@@ -54,6 +55,8 @@ struct StepPlan {
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
   double cfg_scale = 0;         // > 0: a second, unconditional stream with the prompt masked; logits = u + (s+1)(c-u)
+  std::vector<int32_t> unconditional;           // cfg_scale > 0: token fed at each row of that stream; empty otherwise
+  int32_t block_begin = 0, block_end = 0;       // the current block [begin, end)
 };
 
 // Rules that the head applies to every requested row of the run.
