@@ -1,7 +1,7 @@
-// Random numbers without a stream: each is a function of a key and a counter, so a result depends neither on the number of
-// threads nor on the order in which positions and tokens are visited. The mixer is SplitMix64's (Steele, Lea, Flood:
-// "Fast splittable pseudorandom number generators", OOPSLA 2014). Deliberately absent: state, distributions, cryptographic
-// strength.
+// Random numbers without a stream: each is a function of a key and a counter, so a result depends neither on
+// the number of threads nor on the order in which positions and tokens are visited. The mixer is SplitMix64's
+// (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). Deliberately absent:
+// state, distributions, cryptographic strength.
 #pragma once
 #include <cstdint>
 
@@ -27,7 +27,8 @@ constexpr double draw(uint64_t key, uint64_t token) {
   return (static_cast<double>(mix64(key + (token + 1) * kRandomStep) >> 12) + 0.5) * 0x1p-52;
 }
 
-// Gumbel noise at temperature > 0 takes the token id; decisions about a whole position take kPositionDraw, which is no id.
+// Gumbel noise at temperature > 0 takes the token id; decisions about a whole position take kPositionDraw,
+// which is no id.
 inline constexpr uint64_t kPositionDraw = 0xffffffff;
 
 constexpr double uniform(uint64_t seed, uint64_t forward, uint64_t position, uint64_t token) {

@@ -1,6 +1,7 @@
-// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate() (arXiv
-// 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857).
-// Deliberately absent: the model's context limit (the engine knows it) and text forms of command line flags.
+// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate()
+// (arXiv 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler
+// (arXiv 2505.24857). Deliberately absent: the model's context limit (the engine knows it) and text forms of
+// command line flags.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -15,7 +16,7 @@ enum class Acceptance {
   schedule,   // a fixed number per step, so that the block is done in its share of `steps`
   threshold,  // every confidence strictly above `threshold`, and always the best one
   factor,     // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
-  entropy,    // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  entropy,  // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
 };
 
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
@@ -47,7 +48,8 @@ struct DecodeOptions {
   bool confidence_eos_eot_inf = false;  // end tokens are sampled but have confidence 0: committed last
   EarlyStop early_stop = EarlyStop::answer;
   KvChoice kv = KvChoice::none;
-  int64_t refresh = 0;  // full forward every `refresh` steps of a block; 0: at its start only. Needs kv other than none
+  int64_t refresh =
+      0;  // full forward every `refresh` steps of a block; 0: at its start only. Needs kv other than none
 };
 
 inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
@@ -60,8 +62,9 @@ struct SpecialIds {
   std::vector<int32_t> end_ids;  // the tokens that end an answer
 };
 
-// Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input). With infill,
-// gen_length is not looked at; make_strategy() then compares steps with the blocks of the canvas.
+// Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input).
+// With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
+// canvas.
 Status validate(const DecodeOptions& options, bool infill = false);
 
 // Names as they are written on the command line and in reports.
