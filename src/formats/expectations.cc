@@ -1,0 +1,82 @@
+#include "formats/expectations.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace llada {
+namespace {
+
+Shape vector_of(int64_t n) { return {{n, 1, 1, 1}, 1}; }
+Shape matrix(int64_t in, int64_t out) { return {{in, out, 1, 1}, 2}; }
+Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1}, 3}; }
+
+class Visitor {
+ public:
+  Visitor(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit)
+      : config_(config), split_experts_(split_experts), visit_(visit) {}
+
+  bool run() {
+    if (!one("token_embd.weight", matrix(config_.width, config_.vocab))) return false;
+    for (int64_t i = 0; i < config_.layers; ++i)
+      if (!attention(i) || !(config_.experts > 0 ? experts(i) : dense(i))) return false;
+    return one("output_norm.weight", vector_of(config_.width)) &&
+           one("output.weight", matrix(config_.width, config_.vocab), !config_.tied_head);
+  }
+
+ private:
+  bool one(std::string_view name, const Shape& shape, bool required = true) { return visit_({name, shape, required}); }
+
+  bool in_layer(int64_t layer, std::string_view name, const Shape& shape) {
+    return one(fmt::format("blk.{}.{}", layer, name), shape);
+  }
+
+  bool attention(int64_t i) {
+    const int64_t q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+    const bool weights = in_layer(i, "attn_norm.weight", vector_of(config_.width)) &&
+                         in_layer(i, "attn_q.weight", matrix(config_.width, q)) &&
+                         in_layer(i, "attn_k.weight", matrix(config_.width, kv)) &&
+                         in_layer(i, "attn_v.weight", matrix(config_.width, kv)) &&
+                         in_layer(i, "attn_output.weight", matrix(q, config_.width)) &&
+                         in_layer(i, "ffn_norm.weight", vector_of(config_.width));
+    const bool norms = !config_.qk_norm || (in_layer(i, "attn_q_norm.weight", vector_of(config_.head_dim)) &&
+                                            in_layer(i, "attn_k_norm.weight", vector_of(config_.head_dim)));
+    const bool biases = !config_.qkv_bias || (in_layer(i, "attn_q.bias", vector_of(q)) &&
+                                              in_layer(i, "attn_k.bias", vector_of(kv)) &&
+                                              in_layer(i, "attn_v.bias", vector_of(kv)));
+    return weights && norms && biases;
+  }
+
+  bool dense(int64_t i) {
+    return in_layer(i, "ffn_gate.weight", matrix(config_.width, config_.ffn_width)) &&
+           in_layer(i, "ffn_up.weight", matrix(config_.width, config_.ffn_width)) &&
+           in_layer(i, "ffn_down.weight", matrix(config_.ffn_width, config_.width));
+  }
+
+  bool experts(int64_t i) {
+    const int64_t width = config_.width, inner = config_.expert_ffn_width, count = config_.experts;
+    if (!in_layer(i, "ffn_gate_inp.weight", matrix(width, count))) return false;
+    if (!split_experts_)
+      return in_layer(i, "ffn_gate_exps.weight", stack(width, inner, count)) &&
+             in_layer(i, "ffn_up_exps.weight", stack(width, inner, count)) &&
+             in_layer(i, "ffn_down_exps.weight", stack(inner, width, count));
+    for (int64_t e = 0; e < count; ++e)
+      if (!in_layer(i, fmt::format("ffn_gate_exps.{}.weight", e), matrix(width, inner)) ||
+          !in_layer(i, fmt::format("ffn_up_exps.{}.weight", e), matrix(width, inner)) ||
+          !in_layer(i, fmt::format("ffn_down_exps.{}.weight", e), matrix(inner, width)))
+        return false;
+    return true;
+  }
+
+  const ModelConfig& config_;
+  const bool split_experts_;
+  const std::function<bool(const ExpectedTensor&)>& visit_;
+};
+
+}  // namespace
+
+void for_each_expected(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit) {
+  Visitor(config, split_experts, visit).run();
+}
+
+}  // namespace llada

@@ -1,0 +1,21 @@
+// Which tensors an architecture has, with their shapes in storage order ({in, out}).
+#pragma once
+#include <functional>
+#include <string_view>
+
+#include "formats/model_config.h"
+#include "tensor/view.h"
+
+namespace llada {
+
+struct ExpectedTensor {
+  std::string_view name;  // canonical; valid during the call
+  Shape shape;
+  bool required;
+};
+
+// Calls visit for every tensor that the model may have, until it returns false. split_experts: the experts of a layer
+// are separate tensors.
+void for_each_expected(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit);
+
+}  // namespace llada

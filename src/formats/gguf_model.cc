@@ -1,0 +1,196 @@
+#include "formats/gguf_model.h"
+
+#include <algorithm>
+
+#include "formats/gguf_fields.h"
+
+namespace llada {
+namespace {
+
+struct Dialect {
+  Architecture architecture;
+  bool diffuse = false;
+  std::string prefix;  // of the metadata keys, with the dot
+};
+
+class ModelReader {
+ public:
+  ModelReader(const GgufFile& file, uint64_t file_bytes, std::string_view name)
+      : file_(file), file_bytes_(file_bytes), name_(name), fields_(file, name) {}
+
+  Result<ModelRecord> read() {
+    LLADA_TRY_STATUS(dialect());
+    record_.format = dialect_.diffuse ? "gguf (diffuse)" : "gguf";
+    LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
+    LLADA_TRY_STATUS(geometry());
+    LLADA_TRY_STATUS(quirks());
+    if (record_.config.architecture == Architecture::llada_moe) LLADA_TRY_STATUS(experts());
+    LLADA_TRY_STATUS(token_ids());
+    LLADA_TRY_STATUS(check_config(record_.config, name_));
+    if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
+      return invalid("{}: tokenizer.ggml.tokens has {} tokens, the vocabulary size {} needed", name_,
+                     record_.tokenizer->tokens.size(), record_.config.vocab);
+    LLADA_TRY_STATUS(tensors());
+    return std::move(record_);
+  }
+
+ private:
+  Status dialect() {
+    LLADA_TRY(const auto arch, fields_.string("general.architecture"));
+    dialect_.prefix = arch + ".";
+    dialect_.diffuse = arch == "diffuse";
+    std::string kind = arch;
+    if (dialect_.diffuse) {
+      LLADA_TRY(kind, fields_.string("diffuse.model_type", "llada"));
+    }
+    if (kind == "llada") {
+      dialect_.architecture = Architecture::llada;
+    } else if (kind == "dream") {
+      dialect_.architecture = Architecture::dream;
+    } else if (kind == "llada-moe" && !dialect_.diffuse) {
+      dialect_.architecture = Architecture::llada_moe;
+    } else if (kind.starts_with("llada2")) {
+      return invalid("{}: architecture {} (LLaDA2) is not supported yet; llada, llada-moe and dream are", name_, printable(kind));
+    } else {
+      return invalid("{}: {} is \"{}\", llada, llada-moe, dream or diffuse needed", name_,
+                     dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind));
+    }
+    return {};
+  }
+
+  std::string key(std::string_view suffix) const { return dialect_.prefix + std::string(suffix); }
+  bool has(std::string_view suffix) const { return file_.find(key(suffix)) != nullptr; }
+
+  Status geometry() {
+    ModelConfig& c = record_.config;
+    c.architecture = dialect_.architecture;
+    LLADA_TRY(c.name, fields_.string("general.name", ""));
+    LLADA_TRY(c.layers, fields_.integer(key("block_count")));
+    LLADA_TRY(c.width, fields_.integer(key("embedding_length")));
+    LLADA_TRY(c.heads, fields_.integer(key("attention.head_count")));
+    LLADA_TRY(c.kv_heads, fields_.integer(key("attention.head_count_kv"), c.heads));
+    LLADA_TRY(c.context, fields_.integer(key("context_length"), 4096));
+    if (c.heads < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("attention.head_count"), c.heads);
+    LLADA_TRY(c.head_dim, fields_.integer(key("attention.key_length"), c.width / c.heads));
+    if (!has("attention.key_length") && c.width % c.heads != 0)
+      return invalid("{}: {} is {}, a multiple of the {} heads needed", name_, key("embedding_length"), c.width, c.heads);
+    LLADA_TRY(const auto value_length, fields_.integer(key("attention.value_length"), c.head_dim));
+    if (value_length != c.head_dim)
+      return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"), value_length, c.head_dim);
+    LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
+    if (c.architecture != Architecture::llada_moe) {
+      LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
+    }
+    const int64_t table_rows = dim("token_embd.weight", 1);
+    const int64_t tokens = record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : table_rows;
+    LLADA_TRY(c.vocab, fields_.integer(key("vocab_size"), tokens));
+    return {};
+  }
+
+  Status quirks() {
+    ModelConfig& c = record_.config;
+    const std::optional<double> eps_absent = dialect_.diffuse ? std::optional(1e-5) : std::nullopt;
+    LLADA_TRY(const auto eps, fields_.number(key("attention.layer_norm_rms_epsilon"), eps_absent));
+    LLADA_TRY(const auto theta, fields_.number(key("rope.freq_base"), dialect_.diffuse ? 500000.0 : 10000.0));
+    LLADA_TRY_STATUS(fits_float("attention.layer_norm_rms_epsilon", eps));
+    LLADA_TRY_STATUS(fits_float("rope.freq_base", theta));
+    c.rms_eps = static_cast<float>(eps);
+    c.rope_theta = static_cast<float>(theta);
+    const bool dream = c.architecture == Architecture::dream;
+    const bool permuted = c.architecture == Architecture::llada && !dialect_.diffuse;
+    c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
+    LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", dream));
+    c.qk_norm = c.architecture == Architecture::llada_moe;
+    c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
+    c.tied_head = dim("output.weight", 0) == 0;
+    LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
+    if (scaling != "none") return invalid("{}: {} is {}, none needed", name_, key("rope.scaling.type"), printable(scaling));
+    LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
+    if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
+    return {};
+  }
+
+  Status experts() {
+    ModelConfig& c = record_.config;
+    LLADA_TRY(c.experts, fields_.integer(key("expert_count")));
+    if (c.experts < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("expert_count"), c.experts);
+    LLADA_TRY(c.experts_used, fields_.integer(key("expert_used_count")));
+    LLADA_TRY(c.expert_ffn_width, fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
+    LLADA_TRY(c.norm_topk, fields_.boolean(key("expert_weights_norm"), false));
+    LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
+    LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
+    LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
+    LLADA_TRY_STATUS(only("expert_group_count", {0, 1}, "0 or 1"));
+    LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
+    if (scale != 0 && scale != 1) return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
+    return {};
+  }
+
+  Status only(std::string_view suffix, std::initializer_list<int64_t> allowed, std::string_view needed) {
+    LLADA_TRY(const auto value, fields_.integer(key(suffix), *allowed.begin()));
+    if (std::ranges::find(allowed, value) != allowed.end()) return {};
+    return invalid("{}: {} is {}, {} needed", name_, key(suffix), value, needed);
+  }
+
+  Status fits_float(std::string_view suffix, double value) {
+    if (value >= 0 && value <= 1e30) return {};
+    return invalid("{}: {} is {}, a finite positive number needed", name_, key(suffix), value);
+  }
+
+  Status token_ids() {
+    ModelConfig& c = record_.config;
+    LLADA_TRY(c.bos_id, id("bos_token_id", "bos_token_id"));
+    LLADA_TRY(c.eos_id, id("eos_token_id", "eos_token_id"));
+    LLADA_TRY(c.pad_id, id("padding_token_id", "pad_token_id"));
+    LLADA_TRY(c.eot_id, id("eot_token_id", "eot_token_id"));
+    LLADA_TRY(c.mask_id, id("mask_token_id", "mask_token_id"));
+    if (!record_.tokenizer) return {};
+    TokenizerSpec& spec = *record_.tokenizer;  // it may know ids by their text that the metadata does not give, and vice versa
+    const auto agree = [](int32_t& a, int32_t& b) {
+      if (a < 0) a = b;
+      if (b < 0) b = a;
+    };
+    agree(c.bos_id, spec.bos);
+    agree(c.eos_id, spec.eos);
+    agree(c.pad_id, spec.pad);
+    agree(c.eot_id, spec.eot);
+    agree(c.mask_id, spec.mask);
+    return {};
+  }
+
+  Result<int32_t> id(const std::string& tokenizer_key, std::string_view diffuse_key) {
+    if (dialect_.diffuse && has(diffuse_key)) return fields_.token(key(diffuse_key));
+    return fields_.token("tokenizer.ggml." + tokenizer_key);
+  }
+
+  // One dimension of a tensor of the file; 0 when there is no such tensor.
+  int64_t dim(std::string_view name, size_t index) const {
+    const auto found = std::ranges::find(file_.tensors(), name, &GgufTensor::name);
+    return found == file_.tensors().end() ? 0 : found->view.shape.dims[index];
+  }
+
+  Status tensors() {
+    uint64_t memory = 0;
+    for (const GgufTensor& tensor : file_.tensors()) memory += sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
+    LLADA_TRY_STATUS(check_memory(memory, file_bytes_, name_, "the tensor table"));
+    record_.tensors.reserve(file_.tensors().size());
+    for (const GgufTensor& tensor : file_.tensors())
+      record_.tensors.push_back({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
+    return index_and_check_tensors(record_, name_);
+  }
+
+  const GgufFile& file_;
+  uint64_t file_bytes_;
+  std::string_view name_;
+  GgufFields fields_;
+  Dialect dialect_{};
+  ModelRecord record_;
+};
+
+}  // namespace
+
+Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name) {
+  return ModelReader(file, file_bytes, name).read();
+}
+
+}  // namespace llada

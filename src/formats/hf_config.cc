@@ -1,0 +1,236 @@
+#include "formats/hf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "formats/json.h"
+#include "formats/printable.h"
+
+namespace llada {
+namespace {
+
+using nlohmann::json;
+using Names = std::initializer_list<std::string_view>;
+
+constexpr int64_t kLladaMoeVocab = 157184;
+constexpr int32_t kLladaMoeMask = 156895;  // LLaDA-MoE's config.json does not give it; its model card does
+
+std::string shown(const json& value) {
+  if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number_integer()) return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>()) : fmt::to_string(value.get<int64_t>());
+  if (value.is_number_float()) return fmt::to_string(value.get<double>());
+  return fmt::format("of type {}", value.type_name());
+}
+
+class ConfigReader {
+ public:
+  ConfigReader(const json& root, const json& generation, std::string_view file) : root_(root), generation_(generation), file_(file) {}
+
+  Result<ModelConfig> read() {
+    LLADA_TRY_STATUS(architecture());
+    LLADA_TRY_STATUS(geometry());
+    LLADA_TRY_STATUS(quirks());
+    LLADA_TRY_STATUS(refusals());
+    if (config_.architecture == Architecture::llada_moe) LLADA_TRY_STATUS(experts());
+    LLADA_TRY(config_.mask_id, token("mask_token_id"));
+    LLADA_TRY(config_.bos_id, token("bos_token_id"));
+    LLADA_TRY(config_.eos_id, token("eos_token_id"));
+    LLADA_TRY(config_.pad_id, token("pad_token_id"));
+    LLADA_TRY(config_.eot_id, token("eot_token_id"));
+    if (config_.mask_id < 0 && config_.architecture == Architecture::llada_moe && config_.vocab == kLladaMoeVocab)
+      config_.mask_id = kLladaMoeMask;
+    LLADA_TRY_STATUS(check_config(config_, file_));
+    return config_;
+  }
+
+ private:
+  // The first of the names that is there and not null.
+  const json* find(Names names) const {
+    for (const auto name : names)
+      if (const auto found = root_.find(name); found != root_.end() && !found->is_null()) return &*found;
+    return nullptr;
+  }
+
+  std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
+    return invalid("{}: {} is {}, {} needed", file_, name, shown(value), needed);
+  }
+
+  Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
+    const json* value = find(names);
+    if (value == nullptr) {
+      if (absent) return *absent;
+      return invalid("{}: {} is missing", file_, *names.begin());
+    }
+    // Exact doubles are integers too: some writers print 4096.0.
+    if (value->is_number_float()) {
+      const double number = value->get<double>();
+      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(*names.begin(), *value, "an integer");
+      return static_cast<int64_t>(number);
+    }
+    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
+      return wrong(*names.begin(), *value, "an integer");
+    return value->get<int64_t>();
+  }
+
+  Result<float> number(Names names, double absent) const {
+    const json* value = find(names);
+    if (value == nullptr) return static_cast<float>(absent);
+    if (!value->is_number()) return wrong(*names.begin(), *value, "a number");
+    const double given = value->get<double>();
+    if (!(given >= 0 && given <= 1e30)) return wrong(*names.begin(), *value, "a finite positive number");
+    return static_cast<float>(given);
+  }
+
+  Result<bool> boolean(Names names, bool absent) const {
+    const json* value = find(names);
+    if (value == nullptr) return absent;
+    if (!value->is_boolean()) return wrong(*names.begin(), *value, "true or false");
+    return value->get<bool>();
+  }
+
+  // A token id, from generation_config.json when config.json leaves it out; -1 when neither gives it. Of a list, the first.
+  Result<int32_t> token(const std::string& name) const {
+    for (const json* source : {&root_, &generation_}) {
+      auto found = source->find(name);
+      if (found == source->end() || found->is_null()) continue;
+      const json& value = found->is_array() && !found->empty() ? found->front() : *found;
+      if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > std::numeric_limits<int32_t>::max())
+        return wrong(name, value, "a token id");
+      return static_cast<int32_t>(value.get<int64_t>());
+    }
+    return -1;
+  }
+
+  Status architecture() {
+    const json* list = find({"architectures"});
+    if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string())
+      return invalid("{}: architectures is missing, a list such as [\"LLaDAModelLM\"] needed", file_);
+    const auto& name = list->front().get_ref<const std::string&>();
+    if (name == "LLaDAModelLM") {
+      config_.architecture = Architecture::llada;
+    } else if (name == "LLaDAMoEModel" || name == "LLaDAMoEModelLM") {
+      config_.architecture = Architecture::llada_moe;
+    } else if (name == "DreamModel") {
+      config_.architecture = Architecture::dream;
+    } else if (name.starts_with("LLaDA2")) {
+      return invalid("{}: architecture {} (LLaDA2) is not supported yet; LLaDAModelLM, LLaDAMoEModelLM and DreamModel are", file_,
+                     printable(name));
+    } else {
+      return invalid("{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel or DreamModel needed", file_,
+                     shown(list->front()));
+    }
+    return {};
+  }
+
+  Status geometry() {
+    ModelConfig& c = config_;
+    LLADA_TRY(c.layers, integer({"num_hidden_layers", "n_layers"}));
+    LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
+    LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
+    LLADA_TRY(c.kv_heads, integer({"num_key_value_heads", "n_kv_heads"}, c.heads));
+    if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
+    LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
+    if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
+      return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
+    c.rotary_dims = c.head_dim;
+    // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
+    LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
+    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, 4096));
+    if (c.architecture == Architecture::llada_moe) return {};
+    LLADA_TRY(const auto ratio, integer({"mlp_ratio"}, 0));
+    const bool product_fits = ratio >= 0 && ratio < 1024 && c.width >= 0 && c.width < (int64_t{1} << 32);
+    LLADA_TRY(c.ffn_width, integer({"intermediate_size", "mlp_hidden_size"},
+                                   ratio > 0 && product_fits ? std::optional(ratio * c.width) : std::nullopt));
+    return {};
+  }
+
+  Status quirks() {
+    ModelConfig& c = config_;
+    const bool dream = c.architecture == Architecture::dream;
+    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream ? 1e-6 : 1e-5));
+    LLADA_TRY(c.rope_theta, number({"rope_theta"}, 10000.0));
+    if (const json* parameters = find({"rope_parameters"}); parameters != nullptr && find({"rope_theta"}) == nullptr) {
+      const json nothing = json::object();
+      LLADA_TRY(c.rope_theta, ConfigReader(parameters->is_object() ? *parameters : nothing, nothing, file_).number({"rope_theta"}, 10000.0));
+    }
+    c.rope_pairing = RopePairing::half_split;
+    c.shift_logits = dream;
+    LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, dream));
+    if (dream) c.qkv_bias = true;
+    LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings", "weight_tying"}, false));
+    if (c.architecture == Architecture::llada) {
+      LLADA_TRY(const auto tied, boolean({"weight_tying"}, c.tied_head));
+      c.tied_head = c.tied_head || tied;
+    }
+    return {};
+  }
+
+  Status only(std::string_view name, std::initializer_list<json> allowed) const {
+    const json* value = find({name});
+    if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
+    return wrong(name, *value, shown(*allowed.begin()));
+  }
+
+  Status refusals() {
+    for (const auto name : {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits", "input_emb_norm",
+                            "multi_query_attention", "use_sliding_window"})
+      LLADA_TRY_STATUS(only(name, {false}));
+    LLADA_TRY_STATUS(only("rope", {true}));
+    LLADA_TRY_STATUS(only("block_type", {"llama"}));
+    LLADA_TRY_STATUS(only("layer_norm_type", {"rms"}));
+    LLADA_TRY_STATUS(only("activation_type", {"silu"}));
+    LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
+    LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
+    for (const auto name : {"rope_scaling", "rope_parameters"}) {
+      const json* scaling = find({name});
+      if (scaling == nullptr) continue;
+      if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
+      for (const auto kind : {"rope_type", "type"})
+        if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default")
+          return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
+    }
+    return {};
+  }
+
+  Status experts() {
+    ModelConfig& c = config_;
+    LLADA_TRY(c.experts, integer({"num_experts"}));
+    if (c.experts < 1) return invalid("{}: num_experts is {}, at least 1 needed", file_, c.experts);
+    LLADA_TRY(c.experts_used, integer({"num_experts_per_tok"}));
+    LLADA_TRY(c.expert_ffn_width, integer({"expert_intermediate_size", "moe_intermediate_size"}));
+    LLADA_TRY(c.norm_topk, boolean({"norm_topk_prob"}, false));
+    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm"}, false));
+    LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
+    LLADA_TRY_STATUS(only("num_shared_experts", {0}));
+    LLADA_TRY_STATUS(only("routed_scaling_factor", {1, 1.0}));
+    LLADA_TRY_STATUS(only("moe_router_score_function", {"softmax"}));
+    LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
+    const json* every = find({"moe_layer_freq"});
+    if (every == nullptr) return {};
+    const bool all = every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
+    return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
+  }
+
+  const json& root_;
+  const json& generation_;
+  std::string_view file_;
+  ModelConfig config_;
+};
+
+}  // namespace
+
+Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json, std::string_view file) {
+  LLADA_TRY(const json root, parse_json_object(config_json, file));
+  json generation = json::object();
+  if (!generation_json.empty()) {
+    LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
+  }
+  return ConfigReader(root, generation, file).read();
+}
+
+}  // namespace llada

@@ -1,0 +1,23 @@
+// JSON from untrusted files: nlohmann's parser behind limits, with every failure as a one-line error.
+// Deliberately refused: deep nesting, very long strings, duplicate fields, documents with more values than `limits` allows.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada {
+
+struct JsonLimits {
+  size_t depth = 64;
+  size_t values = 20000;              // separators and brackets, an upper bound for the values in the document
+  size_t string_bytes = size_t{1} << 20;
+};
+
+// Looks at brackets, commas and string lengths only; cheap, allocates nothing.
+Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits);
+
+// A small document (a configuration) as a tree; the top level must be an object.
+Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file, const JsonLimits& limits = {});
+
+}  // namespace llada

@@ -1,0 +1,111 @@
+#include "formats/model_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "formats/expectations.h"
+#include "formats/printable.h"
+
+namespace llada {
+namespace {
+
+constexpr uint64_t kFreeMemory = uint64_t{1} << 20;
+
+std::string dims_text(const Shape& shape) {
+  std::string out = fmt::format("{}", shape.dims[0]);
+  for (int i = 1; i < shape.rank; ++i) out += fmt::format("x{}", shape.dims[static_cast<size_t>(i)]);
+  return out;
+}
+
+Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return {};
+  return invalid("{}: {} is {}, {} to {} needed", file, what, value, low, high);
+}
+
+Status is_id(std::string_view file, std::string_view what, int32_t id, int64_t vocab) {
+  if (id >= -1 && id < vocab) return {};
+  return invalid("{}: {} token id is {}, below the vocabulary size {} needed", file, what, id, vocab);
+}
+
+}  // namespace
+
+const ModelTensor* ModelRecord::find(std::string_view name) const {
+  const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
+  const auto found = std::ranges::lower_bound(by_name, name, {}, name_of);
+  return found != by_name.end() && name_of(*found) == name ? &tensors[*found] : nullptr;
+}
+
+Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what) {
+  if (needed_bytes <= 2 * file_bytes + kFreeMemory) return {};
+  return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what, needed_bytes, file_bytes);
+}
+
+Status check_config(const ModelConfig& c, std::string_view file) {
+  constexpr int64_t kMaxWidth = int64_t{1} << 20;
+  LLADA_TRY_STATUS(in_range(file, "number of layers", c.layers, 1, 1024));
+  LLADA_TRY_STATUS(in_range(file, "model width", c.width, 1, kMaxWidth));
+  LLADA_TRY_STATUS(in_range(file, "number of heads", c.heads, 1, 4096));
+  LLADA_TRY_STATUS(in_range(file, "number of key/value heads", c.kv_heads, 1, c.heads));
+  if (c.heads % c.kv_heads != 0)
+    return invalid("{}: {} heads over {} key/value heads, a multiple needed", file, c.heads, c.kv_heads);
+  LLADA_TRY_STATUS(in_range(file, "head width", c.head_dim, 2, 8192));
+  if (c.head_dim % 2 != 0) return invalid("{}: head width is {}, an even number needed", file, c.head_dim);
+  if (c.rotary_dims != c.head_dim)
+    return invalid("{}: rotary dimensions are {}, the head width {} needed", file, c.rotary_dims, c.head_dim);
+  LLADA_TRY_STATUS(in_range(file, "vocabulary size", c.vocab, 2, int64_t{1} << 24));
+  LLADA_TRY_STATUS(in_range(file, "context length", c.context, 1, int64_t{1} << 24));
+  if (c.experts == 0) {
+    LLADA_TRY_STATUS(in_range(file, "feed-forward width", c.ffn_width, 1, 4 * kMaxWidth));
+  } else {
+    LLADA_TRY_STATUS(in_range(file, "number of experts", c.experts, 1, 4096));
+    LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1, c.experts));
+    LLADA_TRY_STATUS(in_range(file, "expert feed-forward width", c.expert_ffn_width, 1, kMaxWidth));
+  }
+  if (!(std::isfinite(c.rms_eps) && c.rms_eps > 0 && c.rms_eps < 1))
+    return invalid("{}: RMSNorm epsilon is {}, between 0 and 1 needed", file, c.rms_eps);
+  if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))
+    return invalid("{}: RoPE base is {}, a finite number from 1 needed", file, c.rope_theta);
+  LLADA_TRY_STATUS(is_id(file, "mask", c.mask_id, c.vocab));
+  LLADA_TRY_STATUS(is_id(file, "bos", c.bos_id, c.vocab));
+  LLADA_TRY_STATUS(is_id(file, "eos", c.eos_id, c.vocab));
+  LLADA_TRY_STATUS(is_id(file, "pad", c.pad_id, c.vocab));
+  return is_id(file, "eot", c.eot_id, c.vocab);
+}
+
+Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
+  const auto& tensors = record.tensors;
+  const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
+  record.by_name.resize(tensors.size());
+  std::iota(record.by_name.begin(), record.by_name.end(), 0u);
+  std::ranges::sort(record.by_name, {}, name_of);
+  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of); twice != record.by_name.end())
+    return invalid("{}: tensors {} and {} are both {}", file, printable(tensors[*twice].file_name),
+                   printable(tensors[*std::next(twice)].file_name), printable(name_of(*twice)));
+
+  const bool split_experts = record.format == "safetensors";
+  std::vector<bool> known(tensors.size());
+  Status status;
+  for_each_expected(record.config, split_experts, [&](const ExpectedTensor& expected) {
+    const ModelTensor* tensor = record.find(expected.name);
+    if (tensor == nullptr) {
+      if (expected.required) status = invalid("{}: tensor {} is missing, {} needed", file, expected.name, dims_text(expected.shape));
+      return status.has_value();
+    }
+    known[static_cast<size_t>(tensor - tensors.data())] = true;
+    if (tensor->view.shape != expected.shape)
+      status = invalid("{}: tensor {} is {}, {} needed", file, printable(tensor->file_name), dims_text(tensor->view.shape),
+                       dims_text(expected.shape));
+    else if (expected.shape.rank == 1 && traits(tensor->view.type).quantized)
+      status = invalid("{}: tensor {} has type {}, a float type needed", file, printable(tensor->file_name),
+                       traits(tensor->view.type).name);
+    return status.has_value();
+  });
+  if (!status) return status;
+  const auto stranger = std::ranges::find(known, false);
+  if (stranger == known.end()) return {};
+  return invalid("{}: tensor {} is not part of this architecture", file,
+                 printable(tensors[static_cast<size_t>(stranger - known.begin())].file_name));
+}
+
+}  // namespace llada

@@ -1,0 +1,255 @@
+#include "formats/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "formats/json.h"
+#include "formats/model_record.h"
+#include "formats/printable.h"
+
+namespace llada {
+namespace {
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
+constexpr size_t kMaxTensors = size_t{1} << 18;
+constexpr size_t kMaxNameBytes = 1024;
+constexpr size_t kMaxFiles = 4096;
+constexpr size_t kMinTensorEntry = 50;  // {"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}}
+
+// A header as events. The tree of a hostile header would be many times its size, so no tree is built.
+class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  HeaderReader(std::string_view name, uint64_t header_bytes, uint64_t data_begin, std::span<const std::byte> bytes)
+      : name_(name), header_bytes_(header_bytes), data_begin_(data_begin), bytes_(bytes) {}
+
+  Status status;
+  std::vector<SafetensorsTensor> tensors;
+
+  bool start_object(size_t) override {
+    if (depth_ == 2 || list_ != nullptr) return fail("an object where a value belongs");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (depth_ == 1 && !in_metadata_) return tensor_done();
+    in_metadata_ = false;
+    return true;
+  }
+  bool key(std::string& value) override {
+    if (depth_ == 1) {
+      name_of_tensor_ = value;
+      in_metadata_ = value == "__metadata__";
+      dtype_.clear();
+      shape_.reset();
+      offsets_.reset();
+      if (value.empty() || value.size() > kMaxNameBytes) return fail("a name of 1 to 1024 bytes is needed");
+    } else {
+      field_ = value;
+    }
+    return true;
+  }
+  bool string(std::string& value) override {
+    if (in_metadata_ && depth_ == 2) return true;
+    if (depth_ != 2 || list_ != nullptr || field_ != "dtype" || !dtype_.empty()) return unexpected();
+    if (value.empty() || value.size() > 16) return fail("dtype is not a type name");
+    dtype_ = value;
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ != 2 || in_metadata_ || list_ != nullptr) return unexpected();
+    if (field_ == "shape" && !shape_) {
+      list_ = &shape_.emplace();
+    } else if (field_ == "data_offsets" && !offsets_) {
+      list_ = &offsets_.emplace();
+    } else {
+      return unexpected();
+    }
+    return true;
+  }
+  bool end_array() override {
+    list_ = nullptr;
+    return true;
+  }
+  bool number_unsigned(uint64_t value) override {
+    if (list_ == nullptr) return unexpected();
+    if (list_->count == list_->values.size()) return fail("more than 4 dimensions");
+    list_->values[list_->count++] = value;
+    return true;
+  }
+  bool number_integer(int64_t) override { return fail("a negative number"); }
+  bool number_float(double, const std::string&) override { return unexpected(); }
+  bool binary(nlohmann::json::binary_t&) override { return unexpected(); }
+  bool null() override { return unexpected(); }
+  bool boolean(bool) override { return unexpected(); }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    status = invalid("{}: the header is not valid JSON near byte {}", name_, position + 8);
+    return false;
+  }
+
+ private:
+  struct List {
+    std::array<uint64_t, 4> values{};
+    size_t count = 0;
+  };
+
+  bool fail(std::string_view why) {
+    status = invalid("{}: header entry {}: {}", name_, printable(name_of_tensor_), why);
+    return false;
+  }
+  bool unexpected() { return fail(fmt::format("field {} holds something unexpected", printable(field_))); }
+
+  bool tensor_done() {
+    if (dtype_.empty() || !shape_ || !offsets_ || offsets_->count != 2)
+      return fail("dtype, shape and two data_offsets needed");
+    SafetensorsTensor tensor;
+    tensor.name = name_of_tensor_;
+    const uint64_t begin = offsets_->values[0], end = offsets_->values[1], room = bytes_.size() - data_begin_;
+    if (begin > end || end > room)
+      return fail(fmt::format("data_offsets {} to {}, the file has {} bytes of data", begin, end, room));
+    if (dtype_ == "F32") {
+      tensor.view.type = DType::F32;
+    } else if (dtype_ == "F16") {
+      tensor.view.type = DType::F16;
+    } else if (dtype_ == "BF16") {
+      tensor.view.type = DType::BF16;
+    } else {
+      return other_type();
+    }
+    uint64_t elements = 1;
+    Shape& shape = tensor.view.shape;
+    shape.rank = std::max(1, static_cast<int>(shape_->count));
+    for (size_t i = 0; i < shape_->count; ++i) {
+      const uint64_t dim = shape_->values[i];
+      if (dim == 0 || dim > bytes_.size() / elements)
+        return fail(fmt::format("dimension {} is {}, 1 to {} needed", i, dim, bytes_.size() / elements));
+      elements *= dim;
+      shape.dims[shape_->count - 1 - i] = static_cast<int64_t>(dim);
+    }
+    const auto element_bytes = static_cast<uint64_t>(traits(tensor.view.type).bytes);
+    if (end - begin != elements * element_bytes)
+      return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
+    tensor.offset = data_begin_ + begin;
+    if (tensor.offset % element_bytes != 0)
+      return fail(fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
+    tensor.view.data = bytes_.data() + tensor.offset;
+    if (tensors.empty()) tensors.reserve(std::min(kMaxTensors, header_bytes_ / kMinTensorEntry + 1));
+    if (tensors.size() == kMaxTensors) return fail(fmt::format("more than {} tensors", kMaxTensors));
+    tensors.push_back(std::move(tensor));
+    return true;
+  }
+
+  // Types of buffers that some checkpoints carry along; their bounds were checked, their data is not used.
+  bool other_type() {
+    constexpr std::array<std::string_view, 12> known = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F64", "F8_E4M3", "F8_E5M2"};
+    if (std::ranges::find(known, dtype_) != known.end() && dtype_.starts_with("F8_") == false) return true;
+    return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
+  }
+
+  std::string_view name_;
+  uint64_t header_bytes_, data_begin_;
+  std::span<const std::byte> bytes_;
+  int depth_ = 0;
+  bool in_metadata_ = false;
+  std::string name_of_tensor_, field_, dtype_;
+  std::optional<List> shape_, offsets_;
+  List* list_ = nullptr;
+};
+
+class IndexReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::set<std::string> files;
+  std::string error;
+  bool has_map = false;
+
+  bool start_object(size_t) override {
+    ++depth_;
+    in_map_ = depth_ == 2 && field_ == "weight_map";
+    has_map |= in_map_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    in_map_ = false;
+    return true;
+  }
+  bool key(std::string& value) override {
+    if (depth_ == 1) field_ = value;
+    return true;
+  }
+  bool string(std::string& value) override {
+    if (!in_map_) return true;
+    if (value.empty() || value.size() > 255 || value.find('/') != std::string::npos || value.find('\0') != std::string::npos ||
+        !value.ends_with(".safetensors"))
+      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed", printable(value));
+    else if (files.insert(value).second && files.size() > kMaxFiles)
+      error = fmt::format("more than {} files", kMaxFiles);
+    return error.empty();
+  }
+  bool start_array(size_t) override { return scalar(); }
+  bool end_array() override { return true; }
+  bool number_unsigned(uint64_t) override { return scalar(); }
+  bool number_integer(int64_t) override { return scalar(); }
+  bool number_float(double, const std::string&) override { return scalar(); }
+  bool binary(nlohmann::json::binary_t&) override { return scalar(); }
+  bool null() override { return scalar(); }
+  bool boolean(bool) override { return scalar(); }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+    error = fmt::format("not valid JSON near byte {}", position);
+    return false;
+  }
+
+ private:
+  bool scalar() {
+    if (in_map_) error = "weight_map holds something that is not a file name";
+    return error.empty();
+  }
+  int depth_ = 0;
+  bool in_map_ = false;
+  std::string field_;
+};
+
+}  // namespace
+
+Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
+  if (bytes.size() < 8) return invalid("{}: {} bytes, too short for a safetensors file", name, bytes.size());
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8)
+    return invalid("{}: header length {}, at most {} fit", name, header_bytes, std::min<uint64_t>(kMaxHeaderBytes, bytes.size() - 8));
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
+  LLADA_TRY_STATUS(check_json_limits(header, name, {.depth = 8, .values = header_bytes + 2, .string_bytes = size_t{1} << 20}));
+  HeaderReader reader(name, header_bytes, 8 + header_bytes, bytes);
+  if (!header.starts_with('{')) return invalid("{}: the header is not a JSON object", name);
+  if (!nlohmann::json::sax_parse(header, &reader)) {
+    if (!reader.status) return std::unexpected(reader.status.error());
+    return invalid("{}: the header is not valid JSON", name);
+  }
+  auto& tensors = reader.tensors;
+  std::ranges::sort(tensors, {}, &SafetensorsTensor::offset);
+  for (size_t i = 1; i < tensors.size(); ++i)
+    if (tensors[i].offset < tensors[i - 1].offset + static_cast<uint64_t>(tensors[i - 1].view.bytes()))
+      return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name), printable(tensors[i].name));
+  std::vector<uint32_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
+  std::ranges::sort(order, {}, name_of);
+  if (const auto twice = std::ranges::adjacent_find(order, {}, name_of); twice != order.end())
+    return invalid("{}: tensor {} appears twice", name, printable(name_of(*twice)));
+  return std::move(tensors);
+}
+
+Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name) {
+  LLADA_TRY_STATUS(check_json_limits(text, name, {.depth = 16, .values = text.size() + 2, .string_bytes = size_t{1} << 16}));
+  IndexReader reader;
+  if (!nlohmann::json::sax_parse(text, &reader))
+    return invalid("{}: {}", name, reader.error.empty() ? "not valid JSON" : reader.error);
+  if (reader.files.empty()) return invalid("{}: {}", name, reader.has_map ? "weight_map is empty" : "weight_map is missing");
+  return std::vector<std::string>(reader.files.begin(), reader.files.end());
+}
+
+}  // namespace llada

@@ -1,0 +1,99 @@
+#include "formats/tensor_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+namespace llada {
+namespace {
+
+using Pair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
+
+constexpr std::array kGlobals = {
+    Pair{"model.transformer.wte.weight", "token_embd.weight"},
+    Pair{"model.transformer.ln_f.weight", "output_norm.weight"},
+    Pair{"model.transformer.ff_out.weight", "output.weight"},
+    Pair{"model.embed_tokens.weight", "token_embd.weight"},
+    Pair{"model.norm.weight", "output_norm.weight"},
+    Pair{"lm_head.weight", "output.weight"},
+};
+constexpr std::array kOlmoParts = {
+    Pair{"attn_norm.weight", "attn_norm.weight"}, Pair{"q_proj.weight", "attn_q.weight"},
+    Pair{"k_proj.weight", "attn_k.weight"},       Pair{"v_proj.weight", "attn_v.weight"},
+    Pair{"q_proj.bias", "attn_q.bias"},           Pair{"k_proj.bias", "attn_k.bias"},
+    Pair{"v_proj.bias", "attn_v.bias"},           Pair{"attn_out.weight", "attn_output.weight"},
+    Pair{"ff_norm.weight", "ffn_norm.weight"},    Pair{"ff_proj.weight", "ffn_gate.weight"},
+    Pair{"up_proj.weight", "ffn_up.weight"},      Pair{"ff_out.weight", "ffn_down.weight"},
+};
+constexpr std::array kStandardParts = {
+    Pair{"input_layernorm.weight", "attn_norm.weight"},
+    Pair{"self_attn.q_proj.weight", "attn_q.weight"},
+    Pair{"self_attn.k_proj.weight", "attn_k.weight"},
+    Pair{"self_attn.v_proj.weight", "attn_v.weight"},
+    Pair{"self_attn.q_proj.bias", "attn_q.bias"},
+    Pair{"self_attn.k_proj.bias", "attn_k.bias"},
+    Pair{"self_attn.v_proj.bias", "attn_v.bias"},
+    Pair{"self_attn.o_proj.weight", "attn_output.weight"},
+    Pair{"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    Pair{"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    Pair{"post_attention_layernorm.weight", "ffn_norm.weight"},
+    Pair{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    Pair{"mlp.up_proj.weight", "ffn_up.weight"},
+    Pair{"mlp.down_proj.weight", "ffn_down.weight"},
+    Pair{"mlp.gate.weight", "ffn_gate_inp.weight"},
+};
+constexpr std::array kExpertParts = {
+    Pair{"gate_proj.weight", "ffn_gate_exps"},
+    Pair{"up_proj.weight", "ffn_up_exps"},
+    Pair{"down_proj.weight", "ffn_down_exps"},
+};
+
+std::optional<std::string_view> look_up(std::span<const Pair> table, std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Pair::first);
+  if (found == table.end()) return std::nullopt;
+  return found->second;
+}
+
+// Takes "12." off the front; leading zeros are refused, so that one index has one spelling.
+std::optional<std::string_view> take_index(std::string_view& rest) {
+  const size_t dot = rest.find('.');
+  if (dot == std::string_view::npos || dot == 0 || dot > 5) return std::nullopt;
+  const auto digits = rest.substr(0, dot);
+  if (!std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  if (digits.size() > 1 && digits[0] == '0') return std::nullopt;
+  rest.remove_prefix(dot + 1);
+  return digits;
+}
+
+bool take_prefix(std::string_view& rest, std::string_view prefix) {
+  if (!rest.starts_with(prefix)) return false;
+  rest.remove_prefix(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> canonical_name(std::string_view hf_name) {
+  if (const auto global = look_up(kGlobals, hf_name)) return std::string(*global);
+  std::string_view rest = hf_name;
+  const bool olmo = take_prefix(rest, "model.transformer.blocks.");
+  if (!olmo && !take_prefix(rest, "model.layers.")) return std::nullopt;
+  const auto layer = take_index(rest);
+  if (!layer) return std::nullopt;
+  if (olmo) {
+    const auto part = look_up(kOlmoParts, rest);
+    return part ? std::optional(fmt::format("blk.{}.{}", *layer, *part)) : std::nullopt;
+  }
+  if (const auto part = look_up(kStandardParts, rest)) return fmt::format("blk.{}.{}", *layer, *part);
+  if (!take_prefix(rest, "mlp.experts.")) return std::nullopt;
+  const auto expert = take_index(rest);
+  const auto part = expert ? look_up(kExpertParts, rest) : std::nullopt;
+  return part ? std::optional(fmt::format("blk.{}.{}.{}.weight", *layer, *part, *expert)) : std::nullopt;
+}
+
+bool is_known_buffer(std::string_view hf_name) { return hf_name.ends_with("rotary_emb.inv_freq"); }
+
+}  // namespace llada
