@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Builds and runs every test: release, each instruction set forced, sanitizers, arm64 under qemu, a fuzzing smoke.
+# A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
+# usage: test.sh [stage...]   stages: release isa asan tsan arm64 fuzz (all by default)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+stages=("$@")
+[ $# -gt 0 ] || stages=(release isa asan tsan arm64 fuzz)
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+report=()
+
+tools/setup.sh test || exit 1
+
+finish() {  # stage status seconds note
+  case $2 in
+    passed) passed=$((passed + 1)) ;; failed) failed=$((failed + 1)) ;; SKIPPED) skipped=$((skipped + 1)) ;;
+  esac
+  report+=("$(printf '%-8s %-8s %4ss  %s' "$1" "$2" "$3" "$4")")
+}
+
+build() { cmake --preset "$1" >/dev/null && cmake --build --preset "$1" -- --quiet; }
+
+run_stage() {
+  local stage=$1 log note="" status=passed begin=$SECONDS
+  log=$(mktemp)
+  case $stage in
+    release) build release && ctest --preset release -j "$jobs" | tee "$log" || status=failed ;;
+    isa)
+      # The engine's goldens and the kernels with every table that this processor can run.
+      build release || status=failed
+      for isa in $(build/release/bin/llada devices --json | sed -n 's/.*"isas": *\[\(.*\)\].*/\1/p' | tr -d '",'); do
+        echo "== LLADA_ISA=$isa"
+        LLADA_ISA=$isa ctest --preset release -j "$jobs" -R '^engine\.' | tee -a "$log" || status=failed
+        note="$note $isa"
+      done ;;
+    asan | tsan) build "$stage" && LLADA_TEST_QUICK=1 ctest --preset "$stage" -j "$jobs" | tee "$log" || status=failed ;;
+    arm64)
+      if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
+        status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
+      else tools/test_arm64.sh | tee "$log" || status=failed; fi ;;
+    fuzz)
+      if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
+      else tools/fuzz.sh 60 | tee "$log" || status=failed; fi ;;
+    *) echo "test: unknown stage $stage" >&2; exit 2 ;;
+  esac
+  local counts; counts=$(grep -hE 'tests passed|tests failed' "$log" | tr '\n' ' ')
+  rm -f "$log"
+  finish "$stage" "$status" $((SECONDS - begin)) "$counts$note"
+}
+
+for stage in "${stages[@]}"; do
+  echo "==== $stage"
+  run_stage "$stage"
+done
+echo
+printf '%s\n' "${report[@]}"
+echo "stages: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
