@@ -57,8 +57,8 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   for (const int32_t token : canvas.tokens)
     if (token < 0 || token >= model_->config().vocab) return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
   LLADA_TRY(auto strategy, decode::make_strategy(options, ids, canvas));
-  std::vector<bool> prompt(canvas.states.size());
-  std::ranges::transform(canvas.states, prompt.begin(), [](decode::TokenState s) { return s == decode::TokenState::fixed; });
+  std::vector<bool> prompt;
+  for (const decode::TokenState state : canvas.states) prompt.push_back(state == decode::TokenState::fixed);
   LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), std::move(prompt), options.cfg_scale > 0,
                                              decode::head_rule(options, ids, infill), trace_));
   device().take_phase_times();

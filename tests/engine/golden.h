@@ -55,7 +55,8 @@ inline std::vector<GoldenItem> load_golden(const std::string& path) {
   const auto text = read_file(path);
   if (!text) throw std::runtime_error(text.error().message);
   std::vector<GoldenItem> items;
-  for (const auto& json : nlohmann::json::parse(*text).at("items")) {
+  const nlohmann::json golden = nlohmann::json::parse(*text);
+  for (const auto& json : golden.at("items")) {
     GoldenItem item;
     item.prompt = json.at("prompt");
     item.prompt_tokens = json.at("prompt_len");
@@ -67,6 +68,7 @@ inline std::vector<GoldenItem> load_golden(const std::string& path) {
     item.threshold = golden_run(json.at("threshold_0.9"), json.at("gen_length"));
     items.push_back(std::move(item));
   }
+  if (items.size() != 4) throw std::runtime_error(path + ": four items expected");
   return items;
 }
 

@@ -1,0 +1,258 @@
+// Sources: the group layouts in dtype.h and ggml's reference (not SIMD) quantizers, whose arithmetic is followed
+// operation by operation in float, because one different rounding changes a stored byte. In particular values are
+// multiplied by the inverse of the scale before that scale is rounded to F16.
+// Not done: quantization to the K types, which needs a search rather than a rule.
+#include "tensor/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/half.h"
+
+namespace llada {
+namespace {
+
+// What x86's conversion instruction gives, and so the reference's bytes on it: NaN and out of range become 0 in 8 bits.
+int to_int(float value) { return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0; }
+
+float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
+
+template <class Group>
+void for_groups(const std::byte* src, int64_t n, int elements, auto body) {
+  for (int64_t i = 0; i < n / elements; ++i) {
+    Group group;  // copied: stored groups lie at any address
+    std::memcpy(&group, src + i * static_cast<int64_t>(sizeof(Group)), sizeof group);
+    body(group, i * elements);
+  }
+}
+
+void dequantize_q8_0(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ8_0>(src, n, 32, [&](const GroupQ8_0& g, int64_t at) {
+    const float d = f16_to_float(g.d);
+    for (int i = 0; i < 32; ++i) dst[at + i] = d * static_cast<float>(g.q[i]);
+  });
+}
+
+void dequantize_q4_0(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ4_0>(src, n, 32, [&](const GroupQ4_0& g, int64_t at) {
+    const float d = f16_to_float(g.d);
+    for (int i = 0; i < 16; ++i) {
+      dst[at + i] = static_cast<float>((g.q[i] & 15) - 8) * d;
+      dst[at + i + 16] = static_cast<float>((g.q[i] >> 4) - 8) * d;
+    }
+  });
+}
+
+void dequantize_q4_1(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ4_1>(src, n, 32, [&](const GroupQ4_1& g, int64_t at) {
+    const float d = f16_to_float(g.d), m = f16_to_float(g.m);
+    for (int i = 0; i < 16; ++i) {
+      dst[at + i] = static_cast<float>(g.q[i] & 15) * d + m;
+      dst[at + i + 16] = static_cast<float>(g.q[i] >> 4) * d + m;
+    }
+  });
+}
+
+// The 5-bit value of element i: nibbles in `q`, fifth bits in `high` (bit i of 32, little-endian).
+int five_bits(const uint8_t (&q)[16], const uint8_t (&high)[4], int i) {
+  const int nibble = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
+  return nibble | (((high[i / 8] >> (i % 8)) & 1) << 4);
+}
+
+void dequantize_q5_0(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ5_0>(src, n, 32, [&](const GroupQ5_0& g, int64_t at) {
+    const float d = f16_to_float(g.d);
+    for (int i = 0; i < 32; ++i) dst[at + i] = static_cast<float>(five_bits(g.q, g.high, i) - 16) * d;
+  });
+}
+
+void dequantize_q5_1(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ5_1>(src, n, 32, [&](const GroupQ5_1& g, int64_t at) {
+    const float d = f16_to_float(g.d), m = f16_to_float(g.m);
+    for (int i = 0; i < 32; ++i) dst[at + i] = static_cast<float>(five_bits(g.q, g.high, i)) * d + m;
+  });
+}
+
+struct ScaleMin {
+  float scale, min;
+};
+
+// Sub-group j of 8 in a 256-element group of Q4_K or Q5_K: 6-bit scales and mins in 12 bytes. The last four borrow their
+// top two bits from the bytes of the first four.
+ScaleMin sub_group(const uint8_t (&packed)[12], int j) {
+  if (j < 4) return {static_cast<float>(packed[j] & 63), static_cast<float>(packed[j + 4] & 63)};
+  return {static_cast<float>((packed[j + 4] & 15) | ((packed[j - 4] >> 6) << 4)),
+          static_cast<float>((packed[j + 4] >> 4) | ((packed[j] >> 6) << 4))};
+}
+
+void dequantize_q4_k(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ4_K>(src, n, 256, [&](const GroupQ4_K& g, int64_t at) {
+    for (int j = 0; j < 8; ++j) {
+      const ScaleMin s = sub_group(g.scales, j);
+      const float d = f16_to_float(g.d) * s.scale, m = f16_to_float(g.dmin) * s.min;
+      for (int i = 0; i < 32; ++i) {
+        const int byte = g.q[j / 2 * 32 + i];
+        dst[at + j * 32 + i] = d * static_cast<float>(j % 2 == 0 ? byte & 15 : byte >> 4) - m;
+      }
+    }
+  });
+}
+
+void dequantize_q5_k(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ5_K>(src, n, 256, [&](const GroupQ5_K& g, int64_t at) {
+    for (int j = 0; j < 8; ++j) {
+      const ScaleMin s = sub_group(g.scales, j);
+      const float d = f16_to_float(g.d) * s.scale, m = f16_to_float(g.dmin) * s.min;
+      for (int i = 0; i < 32; ++i) {
+        const int byte = g.q[j / 2 * 32 + i];
+        const int value = (j % 2 == 0 ? byte & 15 : byte >> 4) | (((g.high[i] >> j) & 1) << 4);
+        dst[at + j * 32 + i] = d * static_cast<float>(value) - m;
+      }
+    }
+  });
+}
+
+void dequantize_q6_k(const std::byte* src, float* dst, int64_t n) {
+  for_groups<GroupQ6_K>(src, n, 256, [&](const GroupQ6_K& g, int64_t at) {
+    const float d = f16_to_float(g.d);
+    for (int i = 0; i < 256; ++i) {
+      const int half = i / 128, quarter = i % 128 / 32, lane = i % 32;
+      const int low = g.low[half * 64 + quarter % 2 * 32 + lane];
+      const int high = g.high[half * 32 + lane] >> (2 * quarter);
+      const int value = ((quarter < 2 ? low & 15 : low >> 4) | ((high & 3) << 4)) - 32;
+      dst[at + i] = d * static_cast<float>(g.scales[i / 16]) * static_cast<float>(value);
+    }
+  });
+}
+
+// The value of largest magnitude with its sign; of equal ones the first.
+float signed_extreme(const float* x) {
+  float largest = 0, extreme = 0;
+  for (int i = 0; i < 32; ++i)
+    if (largest < std::fabs(x[i])) {
+      largest = std::fabs(x[i]);
+      extreme = x[i];
+    }
+  return extreme;
+}
+
+GroupQ8_0 quantize_q8_0(const float* x) {
+  const float d = std::fabs(signed_extreme(x)) / 127.0f, id = inverse(d);
+  GroupQ8_0 g{float_to_f16(d), {}};
+  for (int i = 0; i < 32; ++i) g.q[i] = static_cast<int8_t>(to_int(std::round(x[i] * id)));
+  return g;
+}
+
+// Rounds x * id + offset down and cuts at `top`: the reference's rule for the 4 and 5 bit types.
+int cut(float x, float id, float offset, int top) {
+  return std::min(top, static_cast<int>(static_cast<int8_t>(to_int(x * id + offset)))) & 0xff;
+}
+
+GroupQ4_0 quantize_q4_0(const float* x) {
+  const float d = signed_extreme(x) / -8.0f, id = inverse(d);
+  GroupQ4_0 g{float_to_f16(d), {}};
+  for (int i = 0; i < 16; ++i)
+    g.q[i] = static_cast<uint8_t>(cut(x[i], id, 8.5f, 15) | cut(x[i + 16], id, 8.5f, 15) << 4);
+  return g;
+}
+
+GroupQ5_0 quantize_q5_0(const float* x) {
+  const float d = signed_extreme(x) / -16.0f, id = inverse(d);
+  GroupQ5_0 g{float_to_f16(d), {}, {}};
+  for (int i = 0; i < 16; ++i) {
+    const int low = cut(x[i], id, 16.5f, 31), high = cut(x[i + 16], id, 16.5f, 31);
+    g.q[i] = static_cast<uint8_t>((low & 15) | (high & 15) << 4);
+    g.high[i / 8] |= static_cast<uint8_t>((low >> 4 & 1) << (i % 8));
+    g.high[2 + i / 8] |= static_cast<uint8_t>((high >> 4 & 1) << (i % 8));
+  }
+  return g;
+}
+
+GroupQ4_1 quantize_q4_1(const float* x) {
+  const float *low = std::min_element(x, x + 32), *high = std::max_element(x, x + 32);
+  const float d = (*high - *low) / 15.0f, id = inverse(d);
+  GroupQ4_1 g{float_to_f16(d), float_to_f16(*low), {}};
+  for (int i = 0; i < 16; ++i)
+    g.q[i] = static_cast<uint8_t>(cut(x[i] - *low, id, 0.5f, 15) | cut(x[i + 16] - *low, id, 0.5f, 15) << 4);
+  return g;
+}
+
+GroupQ5_1 quantize_q5_1(const float* x) {
+  const float *smallest = std::min_element(x, x + 32), *biggest = std::max_element(x, x + 32);
+  const float d = (*biggest - *smallest) / 31.0f, id = inverse(d);
+  GroupQ5_1 g{float_to_f16(d), float_to_f16(*smallest), {}, {}};
+  for (int i = 0; i < 16; ++i) {
+    const int low = cut(x[i] - *smallest, id, 0.5f, 255), high = cut(x[i + 16] - *smallest, id, 0.5f, 255);
+    g.q[i] = static_cast<uint8_t>((low & 15) | (high & 15) << 4);
+    g.high[i / 8] |= static_cast<uint8_t>((low >> 4 & 1) << (i % 8));
+    g.high[2 + i / 8] |= static_cast<uint8_t>((high >> 4 & 1) << (i % 8));
+  }
+  return g;
+}
+
+template <class Group>
+void quantize_groups(const float* src, std::byte* dst, int64_t n, Group (*quantize)(const float*)) {
+  for (int64_t i = 0; i < n / 32; ++i) {
+    const Group group = quantize(src + i * 32);
+    std::memcpy(dst + i * static_cast<int64_t>(sizeof group), &group, sizeof group);
+  }
+}
+
+template <class Convert>
+void from_half(const std::byte* src, float* dst, int64_t n, Convert convert) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, src + 2 * i, 2);
+    dst[i] = convert(bits);
+  }
+}
+
+template <class Convert>
+void to_half(const float* src, std::byte* dst, int64_t n, Convert convert) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t bits = convert(src[i]);
+    std::memcpy(dst + 2 * i, &bits, 2);
+  }
+}
+
+}  // namespace
+
+void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n) {
+  LLADA_CHECK(n % traits(type).elements == 0);
+  switch (type) {
+    case DType::F32: std::memcpy(dst, src, static_cast<size_t>(n) * 4); break;
+    case DType::F16: from_half(src, dst, n, f16_to_float); break;
+    case DType::BF16: from_half(src, dst, n, bf16_to_float); break;
+    case DType::Q8_0: dequantize_q8_0(src, dst, n); break;
+    case DType::Q4_0: dequantize_q4_0(src, dst, n); break;
+    case DType::Q4_1: dequantize_q4_1(src, dst, n); break;
+    case DType::Q5_0: dequantize_q5_0(src, dst, n); break;
+    case DType::Q5_1: dequantize_q5_1(src, dst, n); break;
+    case DType::Q4_K: dequantize_q4_k(src, dst, n); break;
+    case DType::Q5_K: dequantize_q5_k(src, dst, n); break;
+    case DType::Q6_K: dequantize_q6_k(src, dst, n); break;
+  }
+}
+
+bool can_quantize(DType type) { return type != DType::Q4_K && type != DType::Q5_K && type != DType::Q6_K; }
+
+void quantize_row(DType type, const float* src, std::byte* dst, int64_t n) {
+  LLADA_CHECK(n % traits(type).elements == 0 && can_quantize(type));
+  switch (type) {
+    case DType::F32: std::memcpy(dst, src, static_cast<size_t>(n) * 4); break;
+    case DType::F16: to_half(src, dst, n, float_to_f16); break;
+    case DType::BF16: to_half(src, dst, n, float_to_bf16); break;
+    case DType::Q8_0: quantize_groups(src, dst, n, quantize_q8_0); break;
+    case DType::Q4_0: quantize_groups(src, dst, n, quantize_q4_0); break;
+    case DType::Q4_1: quantize_groups(src, dst, n, quantize_q4_1); break;
+    case DType::Q5_0: quantize_groups(src, dst, n, quantize_q5_0); break;
+    case DType::Q5_1: quantize_groups(src, dst, n, quantize_q5_1); break;
+    case DType::Q4_K:
+    case DType::Q5_K:
+    case DType::Q6_K: break;
+  }
+}
+
+}  // namespace llada
