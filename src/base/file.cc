@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace llada {
@@ -19,6 +20,12 @@ Error open_error(const std::string& path, const char* what) {
   // A missing or unreadable path is the caller's mistake; everything else is the machine's.
   const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
   return {callers ? ErrorKind::invalid_input : ErrorKind::failed, fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace
@@ -78,17 +85,33 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  file.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
-  file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file.fd_ < 0) return std::unexpected(open_error(file.temporary_, "create"));
+  file.target_ = path;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
+    if (char* real = ::realpath(path.c_str(), nullptr)) {
+      file.target_ = real;
+      std::free(real);
+    }
+  }
+  file.temporary_ = fmt::format("{}.{}.tmp", file.target_, ::getpid());
+#ifdef O_TMPFILE
+  // Naming it later goes through /proc.
+  if (::access("/proc/self/fd", X_OK) == 0) file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+#endif
+  file.nameless_ = file.fd_ >= 0;
+  if (!file.nameless_) file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file.fd_ < 0) return std::unexpected(open_error(path, "create"));
   file.buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   return file;
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
       temporary_(std::move(other.temporary_)),
       fd_(std::exchange(other.fd_, -1)),
+      nameless_(other.nameless_),
       position_(other.position_),
       buffer_(std::move(other.buffer_)),
       buffered_(other.buffered_) {}
@@ -96,7 +119,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!nameless_) ::unlink(temporary_.c_str());
 }
 
 Status AtomicFile::flush() {
@@ -123,12 +146,30 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
+Status AtomicFile::place() {
+  if (nameless_) {
+    const std::string open_file = fmt::format("/proc/self/fd/{}", fd_);
+    ::unlink(temporary_.c_str());  // a leftover of a killed process that had our id
+    if (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return failed("{}: cannot name the finished file: {}", path_, std::strerror(errno));
+    nameless_ = false;
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  return {};
+}
+
 Status AtomicFile::commit() {
   LLADA_TRY_STATUS(flush());
   if (::fsync(fd_) != 0) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  LLADA_TRY_STATUS(place());
   ::close(fd_);
   fd_ = -1;
+  // The name lasts once the folder is on disk too; a file system that cannot sync folders still has the data.
+  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
   return {};
 }
 

@@ -34,8 +34,10 @@ class MappedFile {
 // Reads a small file (config, template, tasks) whole; refuses more than `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
-// Writes to a temporary file beside `path` and renames it in commit(). Without commit() (error, crash, signal) the
-// temporary is removed or left nameless and an existing file at `path` is untouched.
+// Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is untouched and
+// nothing new is there: where the file system can, the data has no name, so that even a killed process leaves nothing;
+// elsewhere it is a ".tmp" file that the destructor removes. Only regular files are replaced (never a device), and a
+// symbolic link is followed.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -51,8 +53,10 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   Status flush();
-  std::string path_, temporary_;
+  Status place();  // gives the data its name
+  std::string path_, target_, temporary_;
   int fd_ = -1;
+  bool nameless_ = false;
   uint64_t position_ = 0;
   std::unique_ptr<std::byte[]> buffer_;
   size_t buffered_ = 0;

@@ -171,7 +171,7 @@ class ModelReader {
 
   Status tensors() {
     uint64_t memory = 0;
-    for (const GgufTensor& tensor : file_.tensors()) memory += sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
+    for (const GgufTensor& tensor : file_.tensors()) memory += sizeof(tensor) + sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
     LLADA_TRY_STATUS(check_memory(memory, file_bytes_, name_, "the tensor table"));
     record_.tensors.reserve(file_.tensors().size());
     for (const GgufTensor& tensor : file_.tensors())

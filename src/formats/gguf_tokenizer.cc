@@ -67,10 +67,7 @@ class TokenizerReader {
 
   Status texts(TokenizerSpec& spec) {
     LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", ""));
-    const GgufValue* chat = file_.find("tokenizer.chat_template");
-    if (chat != nullptr && chat->data.size() > kMaxTemplateBytes)
-      return invalid("{}: tokenizer.chat_template is {} bytes, at most {} needed", name_, chat->data.size(), kMaxTemplateBytes);
-    LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", ""));
+    LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxTemplateBytes));
     LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", false));
     if (file_.find(kKeyRegexes) != nullptr) {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));

@@ -15,7 +15,7 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
   for (const NamedBytes& shard : shards) {
     file_bytes += shard.bytes.size();
     LLADA_TRY(auto tensors, parse_safetensors(shard.bytes, shard.name));
-    for (const SafetensorsTensor& tensor : tensors) memory += sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
+    for (const SafetensorsTensor& tensor : tensors) memory += sizeof(tensor) + sizeof(ModelTensor) + 3 * tensor.name.size() + 4;
     LLADA_TRY_STATUS(check_memory(memory, file_bytes, folder, "the tensor table"));
     record.tensors.reserve(record.tensors.size() + tensors.size());
     for (SafetensorsTensor& tensor : tensors) {

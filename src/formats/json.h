@@ -10,8 +10,8 @@ namespace llada {
 
 struct JsonLimits {
   size_t depth = 64;
-  size_t values = 20000;              // separators and brackets, an upper bound for the values in the document
-  size_t string_bytes = size_t{1} << 20;
+  size_t values = 5000;  // counted as separators and opening brackets
+  size_t string_bytes = size_t{1} << 17;
 };
 
 // Looks at brackets, commas and string lengths only; cheap, allocates nothing.

@@ -1,0 +1,117 @@
+#include "formats/convert_metadata.h"
+
+#include <array>
+#include <string>
+
+#include "formats/gguf_model.h"
+#include "formats/pretokenizer_names.h"
+
+namespace llada {
+namespace {
+
+constexpr uint32_t kAlignment = 32;
+constexpr uint32_t kQuantizationVersion = 2;  // of ggml's group layouts
+
+std::string_view arch_name(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::llada: return "llada";
+    case Architecture::llada_moe: return "llada-moe";
+    case Architecture::llada2: return "llada2";
+    case Architecture::dream: return "dream";
+  }
+  return "";
+}
+
+// llama.cpp's general.file_type: the type of most tensors.
+uint32_t file_type(DType type) {
+  constexpr std::array<uint32_t, kDTypeCount> numbers = {0, 1, 32, 7, 2, 3, 8, 9, 15, 17, 18};
+  return numbers[static_cast<size_t>(type)];
+}
+
+void add_id(GgufWriter& out, std::string_view key, int32_t preferred, int32_t otherwise) {
+  const int32_t id = preferred >= 0 ? preferred : otherwise;
+  if (id >= 0) out.add_u32(key, static_cast<uint32_t>(id));
+}
+
+void add_model(GgufWriter& out, const ModelConfig& c) {
+  const std::string prefix = std::string(arch_name(c.architecture)) + ".";
+  const auto u32 = [&](std::string_view key, int64_t value) { out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value)); };
+  u32("block_count", c.layers);
+  u32("context_length", c.context);
+  u32("embedding_length", c.width);
+  if (c.ffn_width > 0) u32("feed_forward_length", c.ffn_width);
+  u32("attention.head_count", c.heads);
+  u32("attention.head_count_kv", c.kv_heads);
+  if (c.head_dim * c.heads != c.width) {
+    u32("attention.key_length", c.head_dim);
+    u32("attention.value_length", c.head_dim);
+  }
+  out.add_f32(prefix + "attention.layer_norm_rms_epsilon", c.rms_eps);
+  out.add_f32(prefix + "rope.freq_base", c.rope_theta);
+  u32("rope.dimension_count", c.rotary_dims);
+  u32("vocab_size", c.vocab);
+  if (c.experts > 0) {
+    u32("expert_count", c.experts);
+    u32("expert_used_count", c.experts_used);
+    u32("expert_feed_forward_length", c.expert_ffn_width);
+    out.add_bool(prefix + "expert_weights_norm", c.norm_topk);
+  }
+  out.add_bool(prefix + "attention.causal", false);
+  out.add_bool("diffusion.shift_logits", c.shift_logits);
+}
+
+void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
+  add_id(out, "tokenizer.ggml.bos_token_id", c.bos_id, spec.bos);
+  add_id(out, "tokenizer.ggml.eos_token_id", c.eos_id, spec.eos);
+  add_id(out, "tokenizer.ggml.padding_token_id", c.pad_id, spec.pad);
+  add_id(out, "tokenizer.ggml.eot_token_id", c.eot_id, spec.eot);
+  add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
+}
+
+Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
+  if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
+    return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(), c.vocab);
+  out.add_string("tokenizer.ggml.model", "gpt2");
+  const PretokenizerName known = pretokenizer_name(spec.regexes);
+  out.add_string("tokenizer.ggml.pre", spec.pre.empty() ? known.name : std::string_view(spec.pre));
+  // llama.cpp counts on one token for every row of the table: ids without a text get a name.
+  std::vector<std::string> tokens = spec.tokens;
+  std::vector<int32_t> kinds;
+  tokens.resize(static_cast<size_t>(c.vocab));
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    const bool missing = tokens[id].empty();
+    if (missing) tokens[id] = fmt::format("[PAD{}]", id);
+    kinds.push_back(static_cast<int32_t>(missing || id >= spec.kinds.size() ? TokenKind::unused : spec.kinds[id]));
+  }
+  out.add_strings("tokenizer.ggml.tokens", tokens);
+  out.add_i32s("tokenizer.ggml.token_type", kinds);
+  out.add_strings("tokenizer.ggml.merges", spec.merges);
+  add_ids(out, c, spec);
+  out.add_bool("tokenizer.ggml.add_bos_token", spec.add_bos);
+  if (!spec.chat_template.empty()) out.add_string("tokenizer.chat_template", spec.chat_template);
+  if (!spec.regexes.empty()) out.add_strings(kKeyRegexes, spec.regexes);
+  if (spec.nfc) out.add_bool(kKeyNfc, true);
+  if (spec.ignore_merges) out.add_bool(kKeyIgnoreMerges, true);
+  return {};
+}
+
+}  // namespace
+
+Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type) {
+  out.add_string("general.architecture", arch_name(config.architecture));
+  out.add_string("general.type", "model");
+  out.add_string("general.name", config.name);
+  add_model(out, config);
+  if (tokenizer != nullptr) {
+    LLADA_TRY_STATUS(add_tokenizer(out, config, *tokenizer));
+  } else {
+    out.add_string("tokenizer.ggml.model", "no_vocab");
+    add_ids(out, config, {});
+  }
+  out.add_u32("general.file_type", file_type(type));
+  out.add_u32("general.quantization_version", kQuantizationVersion);
+  out.add_u32("general.alignment", kAlignment);
+  return {};
+}
+
+}  // namespace llada

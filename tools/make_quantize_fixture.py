@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Writes tests/data/quantize.txt: rows quantized and groups dequantized by llama.cpp's own Python library.
+
+Needs the packages gguf and numpy. One line each: operation, type, input bytes, output bytes (hexadecimal, little-endian).
+"""
+import sys
+
+import gguf
+import numpy as np
+from gguf import quants
+
+TYPES = gguf.GGMLQuantizationType
+
+
+def main(path):
+    rng = np.random.default_rng(20261120)
+    rows = np.stack([
+        rng.standard_normal(32),
+        rng.standard_normal(32) * 1e-3,
+        rng.integers(-254, 255, 32) / 2.0,  # halves: rounding ties once the scale is exact
+        np.where(np.arange(32) == 17, -1000.0, rng.standard_normal(32)),
+        np.tile([3.0, -3.0], 16),  # which of two equal magnitudes counts
+        np.tile([-3.0, 3.0], 16),
+        np.zeros(32),
+    ]).astype(np.float32)
+    with open(path, "w", encoding="ascii") as out:
+        for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+            for row in rows:
+                if not row.any() and name in ("Q4_0", "Q5_0"):
+                    continue  # the sign of a zero scale differs between this library and ggml's C code
+                packed = quants.quantize(row.reshape(1, 32), TYPES[name])
+                out.write(f"quantize {name} {row.tobytes().hex()} {packed.tobytes().hex()}\n")
+        for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"):
+            elements, size = gguf.GGML_QUANT_SIZES[TYPES[name]]
+            raw = rng.integers(0, 256, (2 if elements < 256 else 1, size), dtype=np.uint8)
+            # Scales in a sane range: no infinity or NaN in the fixture.
+            halves = {"F16": [0], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+            for at in halves.get(name, [0] if name != "BF16" else []):
+                raw[:, at:at + 2] = (rng.standard_normal(len(raw)) * 0.1).astype(np.float16).view(np.uint8).reshape(-1, 2)
+            if name == "BF16":
+                raw[:, 1] = 0x3E
+            values = quants.dequantize(raw, TYPES[name]).astype(np.float32)
+            out.write(f"dequantize {name} {raw.tobytes().hex()} {values.tobytes().hex()}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "tests/data/quantize.txt")
