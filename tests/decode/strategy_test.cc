@@ -110,21 +110,25 @@ TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
 }
 
 TEST(Strategy, RandomRemaskingTakesTheHighestDraws) {
-  const DecodeOptions options = {.gen_length = 6,
+  const DecodeOptions options = {.gen_length = 12,
                                  .block_length = 6,
-                                 .steps = 2,
+                                 .steps = 6,
                                  .remasking = Remasking::random,
                                  .seed = 9,
                                  .early_stop = EarlyStop::none};
   const Outcome outcome = run_script(options, kPrompt, random_script(0));
-  std::vector<std::pair<double, int32_t>> draws;
-  for (int32_t p = 2; p < 8; ++p)
-    draws.emplace_back(-uniform(9, 0, static_cast<uint64_t>(p), kPositionDraw), p);
-  std::ranges::sort(draws);
-  std::vector<int32_t> expected = {draws[0].second, draws[1].second, draws[2].second}, got;
-  std::ranges::sort(expected);
-  for (const auto& [position, token] : outcome.trace[0]) got.push_back(position);
-  EXPECT_EQ(got, expected);
+  ASSERT_EQ(outcome.trace.size(), 6u);
+  for (uint64_t forward = 0; forward < 6; ++forward) {
+    std::vector<std::pair<double, int32_t>> draws;
+    for (const int32_t p : outcome.plans[forward].logits) {
+      draws.emplace_back(-uniform(9, forward, static_cast<uint64_t>(p), kPositionDraw), p);
+    }
+    std::ranges::sort(draws);
+    std::vector<int32_t> expected = {draws[0].second, draws[1].second}, got;
+    std::ranges::sort(expected);
+    for (const auto& [position, token] : outcome.trace[forward]) got.push_back(position);
+    EXPECT_EQ(got, expected);
+  }
 }
 
 TEST(Strategy, GuidanceMasksThePromptInTheSecondStream) {
