@@ -1,3 +1,4 @@
+// Which kernel tables this build and processor have, and the choice among them.
 #include "kernels/tables.h"
 
 namespace llada::kernels {
