@@ -79,7 +79,8 @@ struct Top2 {
 //   pack             columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
 //   activation_bytes size of the quantized activations of `rows` rows of k values (k a multiple of 32)
 //   quantize_rows    rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
-//                    calls on disjoint row ranges may run in parallel
+//                    groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+// Packed weights and activations start on 64-byte boundaries.
 struct KernelTable {
   std::string_view isa;
 #define LLADA_KERNEL(result, name, arguments) result(*name) arguments;

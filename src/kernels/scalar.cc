@@ -93,8 +93,9 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
       const float* v = x + r * k + g * kGroup;
       float max = 0;
       for (int64_t i = 0; i < kGroup; ++i) max = std::max(max, std::fabs(v[i]));
-      const float scale = max / 127.0f;
-      const float inverse = max > 0 ? 127.0f / max : 0.0f;
+      const bool zero = !(max > 0x1p-120f);  // so small that 127 / max would not be finite
+      const float scale = zero ? 0.0f : max / 127.0f;
+      const float inverse = zero ? 0.0f : 127.0f / max;
       scales[r * (k / kGroup) + g] = scale;
       for (int64_t i = 0; i < kGroup; ++i) q[r * k + g * kGroup + i] = static_cast<int8_t>(std::nearbyint(v[i] * inverse));
     }
