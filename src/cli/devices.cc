@@ -1,11 +1,12 @@
 // llada devices: what --device can name here.
+#include "engine/devices.h"
+
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "engine/devices.h"
 
 namespace llada::cli {
 
@@ -23,11 +24,15 @@ Work setup_devices(CLI::App& app) {
     if (*json) {
       auto list = nlohmann::ordered_json::array();
       for (const DeviceSummary& d : devices)
-        list.push_back({{"name", d.name}, {"description", d.description}, {"threads", d.threads}, {"instruction_sets", d.instruction_sets}});
+        list.push_back({{"name", d.name},
+                        {"description", d.description},
+                        {"threads", d.threads},
+                        {"instruction_sets", d.instruction_sets}});
       out = json_line({{"devices", std::move(list)}});
     } else {
       for (const DeviceSummary& d : devices)
-        out += fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description, fmt::join(d.instruction_sets, ", "));
+        out += fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description,
+                           fmt::join(d.instruction_sets, ", "));
     }
     LLADA_TRY_STATUS(print(out));
     return 0;

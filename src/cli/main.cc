@@ -1,5 +1,5 @@
-// llada: finds the command, reads its options, runs it. Exit status: 0 done, 1 the work failed, 2 the request or the input
-// is wrong, 128 + n stopped by signal n. An error is one line on stderr.
+// llada: finds the command, reads its options, runs it. Exit status: 0 done, 1 the work failed, 2 the request
+// or the input is wrong, 128 + n stopped by signal n. An error is one line on stderr.
 #include <algorithm>
 #include <csignal>
 #include <numeric>
@@ -22,7 +22,8 @@ constexpr Command kCommands[] = {
 std::string general_help() {
   std::string out = "llada: runs diffusion language models.\n\nUsage: llada COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  return out + "\n  --help     this text; after a command, its options and examples\n  --version  the version\n";
+  return out +
+         "\n  --help     this text; after a command, its options and examples\n  --version  the version\n";
 }
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -49,7 +50,8 @@ std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) 
   if (!extra.front().starts_with("-")) return fmt::format("unexpected argument '{}'", extra.front());
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options())
-    if (option->nonpositional() && !option->get_group().empty()) known.push_back("--" + option->get_lnames().front());
+    if (option->nonpositional() && !option->get_group().empty())
+      known.push_back("--" + option->get_lnames().front());
   return fmt::format("unknown option {}{}", extra.front(), suggestion(extra.front(), known));
 }
 
@@ -70,7 +72,8 @@ int run_command(const Command& command, int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return finish(who, print(app.help()));
   } catch (const CLI::ParseError& error) {
-    return fail(who, {ErrorKind::invalid_input, parse_error_text(app, error)}, fmt::format(" (see {} --help)", who));
+    return fail(who, {ErrorKind::invalid_input, parse_error_text(app, error)},
+                fmt::format(" (see {} --help)", who));
   }
   const Result<int> status = work();
   return status ? *status : fail(who, status.error());

@@ -11,7 +11,10 @@ template <class Before>
 std::vector<size_t> ranked(std::span<const Candidate> candidates, Before before) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return before(candidates[a], candidates[b]); });
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    if (before(candidates[a], candidates[b])) return true;
+    return !before(candidates[b], candidates[a]) && a < b;
+  });
   return order;
 }
 

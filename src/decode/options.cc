@@ -71,7 +71,9 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
 Status validate(const DecodeOptions& o, bool infill) {
   if (name(o.acceptance).empty() || name(o.remasking).empty() || name(o.early_stop).empty() ||
       name(o.kv).empty()) {
-    return invalid("acceptance, remasking, early_stop or kv: not one of the known values");
+    return invalid(
+        "acceptance, remasking, early_stop or kv: found a number without a name, needed one of the named "
+        "values");
   }
   LLADA_TRY_STATUS(validate_numbers(o, infill));
   if (o.acceptance != Acceptance::schedule) {

@@ -49,7 +49,7 @@ struct DecodeOptions {
   EarlyStop early_stop = EarlyStop::answer;
   KvChoice kv = KvChoice::none;
   int64_t refresh =
-      0;  // full forward every `refresh` steps of a block; 0: at its start only. Needs kv other than none
+      0;  // full forward every `refresh` steps of a block; 0: at its start only. Not with kv none
 };
 
 inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
@@ -57,9 +57,9 @@ inline constexpr int64_t kMaxSteps = int64_t{1} << 30;
 
 struct SpecialIds {
   int32_t mask = -1;
-  int32_t eos = -1;              // also fills the canonical tail; -1: none
-  int32_t eot = -1;              // end of turn; -1: none
-  std::vector<int32_t> end_ids;  // the tokens that end an answer
+  int32_t eos = -1;                   // also fills the canonical tail; -1: none
+  int32_t eot = -1;                   // end of turn; -1: none
+  std::vector<int32_t> end_ids = {};  // the tokens that end an answer
 };
 
 // Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input).

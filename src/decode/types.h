@@ -56,10 +56,10 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
-  double cfg_scale =
-      0;  // > 0: a second, unconditional stream with the prompt masked; logits = u + (s+1)(c-u)
-  std::vector<int32_t> unconditional;  // cfg_scale > 0: token fed at each row of that stream; empty otherwise
-  int32_t block_begin = 0, block_end = 0;  // the current block [begin, end)
+  // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
+  double cfg_scale = 0;
+  std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
+  int32_t block_begin = 0, block_end = 0;   // the current block [begin, end)
 };
 
 // Rules that the head applies to every requested row of the run.

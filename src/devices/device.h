@@ -1,5 +1,5 @@
-// What the engine asks of anything that can compute: load weights once, run stretches of a program against a K/V store.
-// A run is consecutive ops on one device. Devices never see models, strategies or text.
+// What the engine asks of anything that can compute: load weights once, run stretches of a program against a
+// K/V store. A run is consecutive ops on one device. Devices never see models, strategies or text.
 #pragma once
 #include <array>
 #include <memory>
@@ -40,10 +40,12 @@ class Device {
 
   virtual DeviceInfo info() const = 0;
 
-  // Another device over the same loaded weights with its own threads and scratch memory; the two may run at the same time.
+  // Another device over the same loaded weights with its own threads and scratch memory; the two may run at
+  // the same time.
   virtual Result<std::unique_ptr<Device>> share(int threads) const = 0;
 
-  // Values that cross from one run to the next of a program live in the device's arena; runs of one program follow in order.
+  // Values that cross from one run to the next of a program live in the device's arena; runs of one program
+  // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
 

@@ -9,12 +9,15 @@
 namespace llada {
 namespace {
 
-Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
-  if (options.device != "cpu") return invalid("device '{}' is not available here; this build has: cpu", options.device);
+Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file,
+                                            const ModelGraph& graph) {
+  if (options.device != "cpu")
+    return invalid("device '{}' is not available here; this build has: cpu", options.device);
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
-    LLADA_TRY(auto view, w.dims[1] == 1 ? file.get(w.name, {w.dims[0]}) : file.get(w.name, {w.dims[0], w.dims[1]}));
+    LLADA_TRY(auto view,
+              w.dims[1] == 1 ? file.get(w.name, {w.dims[0]}) : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
   return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
@@ -23,7 +26,8 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
 
 }  // namespace
 
-decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style) {
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
+                                       ChatStyle style) {
   decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {}};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
@@ -47,7 +51,8 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
   const std::string path = file.folder() + "/tokenizer.json";
   LLADA_TRY(const std::string json, read_file(path));
   const auto config = read_file(file.folder() + "/tokenizer_config.json");
-  LLADA_TRY(auto spec, parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), path));
+  LLADA_TRY(auto spec,
+            parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), path));
   return spec;
 }
 
@@ -60,9 +65,11 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     model->tokenizer_.emplace(std::move(tokenizer));
     model->chat_style_ = detect_chat_style(*model->tokenizer_);
     if (model->tokenizer_->vocab_size() > model->config().vocab)
-      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, model->tokenizer_->vocab_size(), model->config().vocab);
+      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path,
+                     model->tokenizer_->vocab_size(), model->config().vocab);
   }
-  model->ids_ = resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr, model->chat_style_);
+  model->ids_ = resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr,
+                                    model->chat_style_);
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(model->graph_, build_model(model->config()));

@@ -1,4 +1,5 @@
-// A loaded model: file, tokenizer, weights on a device. Shared by any number of sessions; immutable after load().
+// A loaded model: file, tokenizer, weights on a device. Shared by any number of sessions; immutable after
+// load().
 #pragma once
 #include <functional>
 #include <memory>
@@ -34,7 +35,8 @@ class Model {
   const decode::SpecialIds& special_ids() const { return ids_; }
   Device& device() const { return *device_; }
 
-  // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model wants one.
+  // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
+  // the model wants one.
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 

@@ -1,4 +1,5 @@
-// The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back predictions.
+// The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
+// predictions.
 #pragma once
 #include <span>
 #include <vector>
@@ -13,9 +14,9 @@ namespace llada {
 
 class ModelRunner final : public decode::StepRunner {
  public:
-  // `prompt_mask[p]` is true where position p belongs to the prompt (what guidance hides). guided reserves a second K/V sequence.
-  static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, std::vector<bool> prompt, bool guided,
-                                                     decode::HeadRule rule, Trace* trace);
+  // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.
+  static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
+                                                     bool guided, decode::HeadRule rule, Trace* trace);
 
   Result<std::vector<decode::Prediction>> run(const decode::StepPlan& plan, int64_t forward_number) override;
 
@@ -25,11 +26,9 @@ class ModelRunner final : public decode::StepRunner {
   int64_t kv_bytes() const { return kv_.bytes(); }
 
  private:
-  ModelRunner(const Model& model, Device& device, std::vector<bool> prompt, KvStore kv, Trace* trace);
+  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace);
   Status bind(const decode::StepPlan& plan, int64_t forward_number);
 
-  int32_t mask_id_;
-  std::vector<bool> prompt_;
   KvStore kv_;
   Executor executor_;
   StepInputs inputs_;

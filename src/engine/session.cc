@@ -10,7 +10,8 @@
 
 namespace llada {
 
-Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options) {
   std::unique_ptr<Device> own;
   if (options.threads > 0) {
     LLADA_TRY(own, model->device().share(options.threads));
@@ -20,30 +21,35 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
   return session;
 }
 
-Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options, const StepCallback& on_step) {
+Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
+                                     const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options));
-  const int64_t context = model_->config().context, needed = static_cast<int64_t>(prompt.size()) + options.gen_length;
+  const int64_t context = model_->config().context,
+                needed = static_cast<int64_t>(prompt.size()) + options.gen_length;
   if (context > 0 && needed > context)
-    return invalid("{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}", model_->file().path(),
-                   prompt.size(), options.gen_length, needed, context);
+    return invalid(
+        "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
+        model_->file().path(), prompt.size(), options.gen_length, needed, context);
   decode::Canvas canvas = decode::lay_generation(prompt, options.gen_length, model_->special_ids());
   LLADA_TRY(auto result, denoise(canvas, options, false, on_step));
   const auto begin = static_cast<int64_t>(prompt.size());
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.end());
   if (model_->has_tokenizer()) {
-    const auto length = static_cast<size_t>(decode::answer_length(canvas, begin, model_->special_ids().end_ids));
+    const auto length =
+        static_cast<size_t>(decode::answer_length(canvas, begin, model_->special_ids().end_ids));
     result.text = model_->tokenizer().decode(std::span(result.tokens).first(length));
   }
   result.stats.prompt_tokens = begin;
   return result;
 }
 
-Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps, const decode::DecodeOptions& options,
-                                   const StepCallback& on_step) {
+Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
+                                   const decode::DecodeOptions& options, const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options, true));
   const int64_t context = model_->config().context;
   if (context > 0 && static_cast<int64_t>(tokens.size()) > context)
-    return invalid("{}: the text needs {} positions; the model was trained for {}", model_->file().path(), tokens.size(), context);
+    return invalid("{}: the text needs {} positions; the model was trained for {}", model_->file().path(),
+                   tokens.size(), context);
   LLADA_TRY(auto canvas, decode::lay_infill(tokens, gaps, model_->special_ids()));
   LLADA_TRY(auto result, denoise(canvas, options, true, on_step));
   result.tokens = canvas.tokens;
@@ -52,14 +58,14 @@ Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<co
   return result;
 }
 
-Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill, const StepCallback& on_step) {
+Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
+                                    const StepCallback& on_step) {
   const decode::SpecialIds& ids = model_->special_ids();
   for (const int32_t token : canvas.tokens)
-    if (token < 0 || token >= model_->config().vocab) return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
+    if (token < 0 || token >= model_->config().vocab)
+      return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
   LLADA_TRY(auto strategy, decode::make_strategy(options, ids, canvas));
-  std::vector<bool> prompt(canvas.states.size());
-  std::ranges::transform(canvas.states, prompt.begin(), [](decode::TokenState s) { return s == decode::TokenState::fixed; });
-  LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), std::move(prompt), options.cfg_scale > 0,
+  LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
                                              decode::head_rule(options, ids, infill), trace_));
   device().take_phase_times();
 
@@ -77,8 +83,10 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   return result;
 }
 
-Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
-  LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), std::vector<bool>(tokens.size(), false), false, {}, trace_));
+Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
+                                           std::span<const int32_t> positions) {
+  LLADA_TRY(auto runner,
+            ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_));
   decode::StepPlan plan;
   plan.rows.resize(tokens.size());
   std::iota(plan.rows.begin(), plan.rows.end(), 0);

@@ -12,7 +12,8 @@
 namespace llada::eval {
 namespace {
 
-Result<Score> run_example(Session& session, const Model& model, const Example& example, const decode::DecodeOptions& options, bool raw) {
+Result<Score> run_example(Session& session, const Model& model, const Example& example,
+                          const decode::DecodeOptions& options, bool raw) {
   const ChatMessage message{"user", example.prompt};
   LLADA_TRY(const auto prompt, raw ? model.prompt_ids(example.prompt) : model.chat_ids({&message, 1}));
   LLADA_TRY(const Generation g, session.generate(prompt, options, {}));
@@ -50,8 +51,10 @@ std::pair<double, double> wilson95(int64_t right, int64_t n) {
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 
-Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model, const std::vector<Example>& examples,
-                                             const std::vector<StrategyUnderTest>& strategies, const EvaluateOptions& options) {
+Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model,
+                                             const std::vector<Example>& examples,
+                                             const std::vector<StrategyUnderTest>& strategies,
+                                             const EvaluateOptions& options) {
   const int workers = options.workers > 0 ? options.workers : usable_cores();
   std::vector<StrategyResult> results;
   for (const StrategyUnderTest& strategy : strategies) {
@@ -63,8 +66,9 @@ Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>&
     const auto work = [&] {
       auto session = Session::create(model, {.threads = 1, .trace = nullptr});
       for (size_t i; (i = next.fetch_add(1)) < examples.size();) {
-        auto score = session ? run_example(**session, *model, examples[i], strategy.options, options.raw_prompts)
-                             : Result<Score>(std::unexpected(session.error()));
+        auto score = session
+                         ? run_example(**session, *model, examples[i], strategy.options, options.raw_prompts)
+                         : Result<Score>(std::unexpected(session.error()));
         const std::lock_guard lock(mutex);
         if (!score) {
           if (!error) error = score.error();
@@ -88,7 +92,8 @@ Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>&
       result.tasks[examples[i].task] += scores[i];
       result.total += scores[i];
     }
-    for (const auto& [task, score] : result.tasks) result.accuracy_mean += score.accuracy() / static_cast<double>(result.tasks.size());
+    for (const auto& [task, score] : result.tasks)
+      result.accuracy_mean += score.accuracy() / static_cast<double>(result.tasks.size());
     results.push_back(std::move(result));
   }
   return results;

@@ -1,5 +1,5 @@
-// Runs a list of strategies over examples on all cores and reports quality beside cost. Examples are independent and each
-// runs on one thread, so neither the number of workers nor their order changes a result.
+// Runs a list of strategies over examples on all cores and reports quality beside cost. Examples are
+// independent and each runs on one thread, so neither the number of workers nor their order changes a result.
 #pragma once
 #include <functional>
 #include <map>
@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "decode/options.h"
 #include "engine/session.h"
 #include "eval/tasks.h"
 
@@ -29,7 +28,8 @@ struct Score {
   double mean(int64_t sum) const { return n ? static_cast<double>(sum) / static_cast<double>(n) : 0; }
 };
 
-// The 95 % score interval of a proportion (Wilson, 1927): sensible at 0 and 1, unlike the normal approximation.
+// The 95 % score interval of a proportion (Wilson, 1927): sensible at 0 and 1, unlike the normal
+// approximation.
 std::pair<double, double> wilson95(int64_t right, int64_t n);
 
 struct StrategyResult {
@@ -46,10 +46,13 @@ struct EvaluateOptions {
   std::function<void(int64_t done, int64_t total, const std::string& strategy)> progress;
 };
 
-Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model, const std::vector<Example>& examples,
-                                             const std::vector<StrategyUnderTest>& strategies, const EvaluateOptions& options);
+Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model,
+                                             const std::vector<Example>& examples,
+                                             const std::vector<StrategyUnderTest>& strategies,
+                                             const EvaluateOptions& options);
 
-// One JSON object {model, results[...]} with the keys of the command line's documentation, and a table for people.
+// One JSON object {model, results[...]} with the keys of the command line's documentation, and a table for
+// people.
 std::string report_json(const Model& model, const std::vector<StrategyResult>& results);
 std::string report_table(const std::vector<StrategyResult>& results);
 

@@ -1,3 +1,4 @@
+// Evaluation results as JSON and as a table.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -33,28 +34,40 @@ std::string report_json(const Model& model, const std::vector<StrategyResult>& r
   for (const StrategyResult& r : results) {
     Json tasks = Json::object();
     for (const auto& [task, score] : r.tasks) tasks[task] = score_json(score);
-    Json entry = {{"name", r.strategy.name}, {"options", r.strategy.description}, {"tasks", std::move(tasks)}, {"accuracy_mean", r.accuracy_mean}};
+    Json entry = {{"name", r.strategy.name},
+                  {"options", r.strategy.description},
+                  {"tasks", std::move(tasks)},
+                  {"accuracy_mean", r.accuracy_mean}};
     const Json total = score_json(r.total);
-    for (const char* key : {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s", "seconds_mean"})
+    for (const char* key : {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward",
+                            "content_tokens_per_s", "seconds_mean"})
       entry[key] = total[key];
     entry["wall_seconds"] = r.wall_seconds;
     list.push_back(std::move(entry));
   }
-  const Json report = {{"model", model.file().path()}, {"device", model.device().info().description}, {"label", "measured"}, {"results", std::move(list)}};
+  const Json report = {{"model", model.file().path()},
+                       {"device", model.device().info().description},
+                       {"label", "measured"},
+                       {"results", std::move(list)}};
   return report.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string report_table(const std::vector<StrategyResult>& results) {
   size_t width = 8;
   for (const StrategyResult& r : results) width = std::max(width, r.strategy.name.size());
-  std::string out = fmt::format("{:<{}}  {:<10} {:>5} {:>7} {:>15} {:>7} {:>7} {:>8} {:>9} {:>9}\n", "strategy", width, "task", "n", "answer", "95 %", "whole", "NFE",
-                                "tok/fwd", "tok/s", "ms");
+  std::string out =
+      fmt::format("{:<{}}  {:<10} {:>5} {:>7} {:>15} {:>7} {:>7} {:>8} {:>9} {:>9}\n", "strategy", width,
+                  "task", "n", "answer", "95 %", "whole", "NFE", "tok/fwd", "tok/s", "ms");
   for (const StrategyResult& r : results) {
     const auto line = [&](std::string_view task, const Score& s, double accuracy) {
       const auto [low, high] = wilson95(s.right, s.n);
-      out += fmt::format("{:<{}}  {:<10} {:>5} {:>6.1f}% {:>6.1f} .. {:>5.1f} {:>6.1f}% {:>7.1f} {:>8.2f} {:>9.1f} {:>9.1f}\n", r.strategy.name, width, task,
-                         s.n, accuracy * 100, low * 100, high * 100, ratio(s.whole_right, s.n) * 100, s.mean(s.nfe), ratio(s.committed, s.nfe),
-                         s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0, s.n ? s.seconds / static_cast<double>(s.n) * 1e3 : 0);
+      out += fmt::format(
+          "{:<{}}  {:<10} {:>5} {:>6.1f}% {:>6.1f} .. {:>5.1f} {:>6.1f}% {:>7.1f} {:>8.2f} {:>9.1f} "
+          "{:>9.1f}\n",
+          r.strategy.name, width, task, s.n, accuracy * 100, low * 100, high * 100,
+          ratio(s.whole_right, s.n) * 100, s.mean(s.nfe), ratio(s.committed, s.nfe),
+          s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0,
+          s.n ? s.seconds / static_cast<double>(s.n) * 1e3 : 0);
     };
     for (const auto& [task, score] : r.tasks) line(task, score, score.accuracy());
     line("all", r.total, r.total.accuracy());

@@ -48,9 +48,13 @@ Result<std::vector<Example>> parse_examples(std::string_view text, const std::st
     const Json json = shallow(row) ? Json::parse(row, nullptr, false) : Json(Json::value_t::discarded);
     if (!json.is_object()) return invalid("{}:{}: not a JSON object", source, line);
     Example example;
-    for (const auto& [field, target] : {std::pair{"task", &example.task}, {"prompt", &example.prompt}, {"response", &example.response}, {"answer", &example.answer}}) {
+    for (const auto& [field, target] : {std::pair{"task", &example.task},
+                                        {"prompt", &example.prompt},
+                                        {"response", &example.response},
+                                        {"answer", &example.answer}}) {
       const auto found = json.find(field);
-      if (found == json.end() || !found->is_string()) return invalid("{}:{}: field '{}' is missing or not a string", source, line, field);
+      if (found == json.end() || !found->is_string())
+        return invalid("{}:{}: field '{}' is missing or not a string", source, line, field);
       *target = found->get<std::string>();
     }
     if (limit > 0 && ++taken[example.task] > limit) continue;

@@ -1,4 +1,5 @@
-// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; mistakes surface in verify().
+// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights;
+// mistakes surface in verify().
 #pragma once
 #include "graph/program.h"
 
@@ -13,7 +14,9 @@ struct HeadGeometry {
 
 class Builder {
  public:
-  Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) { program_.shape = shape; }
+  Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) {
+    program_.shape = shape;
+  }
 
   ValueId embed(WeightId table);
   ValueId select_rows(ValueId x);

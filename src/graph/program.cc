@@ -3,8 +3,9 @@
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, kOpKindCount> kNames = {"embed", "select_rows", "rms_norm",  "head_norm", "matmul", "rope",
-                                                               "store_kv", "attention", "swiglu", "add", "guide", "head"};
+constexpr std::array<std::string_view, kOpKindCount> kNames = {
+    "embed",    "select_rows", "rms_norm", "head_norm", "matmul", "rope",
+    "store_kv", "attention",   "swiglu",   "add",       "guide",  "head"};
 
 // Walks the ops once with the set of values written so far.
 class Verifier {
@@ -15,7 +16,8 @@ class Verifier {
   Status run() {
     if (program_.shape.rows < 1 || program_.shape.wanted < 0 || program_.shape.wanted > program_.shape.rows ||
         (program_.shape.guided && program_.shape.wanted % 2 != 0))
-      return invalid("program: impossible shape: {} rows, {} wanted", program_.shape.rows, program_.shape.wanted);
+      return invalid("program: impossible shape: {} rows, {} wanted", program_.shape.rows,
+                     program_.shape.wanted);
     for (size_t i = 0; i < program_.ops.size(); ++i) {
       index_ = i;
       LLADA_TRY_STATUS(check(program_.ops[i]));
@@ -28,18 +30,21 @@ class Verifier {
  private:
   template <class... Args>
   std::unexpected<Error> wrong(fmt::format_string<Args...> format, Args&&... args) const {
-    return invalid("program: op {} ({}): {}", index_, name(program_.ops[index_].kind), fmt::format(format, std::forward<Args>(args)...));
+    return invalid("program: op {} ({}): {}", index_, name(program_.ops[index_].kind),
+                   fmt::format(format, std::forward<Args>(args)...));
   }
 
   Status input(const Op& op, int slot, int64_t columns, RowSet rows) const {
     const ValueId id = op.in[static_cast<size_t>(slot)];
-    if (id < 0 || static_cast<size_t>(id) >= program_.values.size()) return wrong("input {} does not exist", slot);
+    if (id < 0 || static_cast<size_t>(id) >= program_.values.size())
+      return wrong("input {} does not exist", slot);
     if (!written_[static_cast<size_t>(id)]) return wrong("value {} is read before it is written", id);
     return shape(id, columns, rows);
   }
   Status output(const Op& op, int slot, int64_t columns, RowSet rows) const {
     const ValueId id = op.out[static_cast<size_t>(slot)];
-    if (id < 0 || static_cast<size_t>(id) >= program_.values.size()) return wrong("output {} does not exist", slot);
+    if (id < 0 || static_cast<size_t>(id) >= program_.values.size())
+      return wrong("output {} does not exist", slot);
     return shape(id, columns, rows);
   }
   Status shape(ValueId id, int64_t columns, RowSet rows) const {
@@ -49,7 +54,9 @@ class Verifier {
     return {};
   }
   int64_t columns(ValueId id) const {
-    return id >= 0 && static_cast<size_t>(id) < program_.values.size() ? program_.values[static_cast<size_t>(id)].columns : -1;
+    return id >= 0 && static_cast<size_t>(id) < program_.values.size()
+               ? program_.values[static_cast<size_t>(id)].columns
+               : -1;
   }
   Status weight(const Op& op, int slot, int64_t inputs, int64_t outputs) const {
     const WeightId id = op.weight[static_cast<size_t>(slot)];
@@ -86,13 +93,15 @@ class Verifier {
         }
         return {};
       case OpKind::rope:
-        if (op.rotary < 2 || op.rotary % 2 != 0 || op.rotary > op.head_dim) return wrong("{} rotary of {} elements", op.rotary, op.head_dim);
+        if (op.rotary < 2 || op.rotary % 2 != 0 || op.rotary > op.head_dim)
+          return wrong("{} rotary of {} elements", op.rotary, op.head_dim);
         return input(op, 0, int64_t{op.heads} * op.head_dim, op.rows);
       case OpKind::store_kv:
         LLADA_TRY_STATUS(input(op, 0, int64_t{op.kv_heads} * op.head_dim, RowSet::all));
         return input(op, 1, int64_t{op.kv_heads} * op.head_dim, RowSet::all);
       case OpKind::attention:
-        if (op.kv_heads < 1 || op.heads % op.kv_heads != 0) return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
+        if (op.kv_heads < 1 || op.heads % op.kv_heads != 0)
+          return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
         LLADA_TRY_STATUS(input(op, 0, int64_t{op.heads} * op.head_dim, op.rows));
         return output(op, 0, int64_t{op.heads} * op.head_dim, op.rows);
       case OpKind::swiglu:
@@ -122,6 +131,8 @@ class Verifier {
 
 std::string_view name(OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
-Status verify(const Program& program, std::span<const WeightInfo> weights) { return Verifier(program, weights).run(); }
+Status verify(const Program& program, std::span<const WeightInfo> weights) {
+  return Verifier(program, weights).run();
+}
 
 }  // namespace llada

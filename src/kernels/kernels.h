@@ -1,10 +1,12 @@
-// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|neon... forces one).
-// "scalar" is the oracle: the plainest correct C++, always built, what every other table is compared with.
+// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|neon...
+// forces one). "scalar" is the oracle: the plainest correct C++, always built, what every other table is
+// compared with.
 //
-// Contract of every kernel: a result element depends only on its own inputs, with an order of operations that does not
-// change with the number of rows, the column range or the thread. So a row computed alone equals the row computed in a
-// batch bit for bit, which is what makes "refresh every step" equal "no cache", and any thread count equal one thread.
-// Across instruction sets float results differ by rounding; quantized activations and integer dot products do not.
+// Contract of every kernel: a result element depends only on its own inputs, with an order of operations that
+// does not change with the number of rows, the column range or the thread. So a row computed alone equals the
+// row computed in a batch bit for bit, which is what makes "refresh every step" equal "no cache", and any
+// thread count equal one thread. Across instruction sets float results differ by rounding; quantized
+// activations and integer dot products do not.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +18,9 @@
 
 namespace llada::kernels {
 
-// Rotates each of `heads` consecutive vectors of head_dim floats in place; only the first `rotary` elements turn.
-// cos/sin: rotary/2 values for this row's position. adjacent: pairs (2j, 2j+1), otherwise (j, j + rotary/2).
+// Rotates each of `heads` consecutive vectors of head_dim floats in place; only the first `rotary` elements
+// turn. cos/sin: rotary/2 values for this row's position. adjacent: pairs (2j, 2j+1), otherwise (j, j +
+// rotary/2).
 struct RopeArgs {
   const float* cos;
   const float* sin;
@@ -43,13 +46,14 @@ struct AttentionArgs {
 // Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
 int64_t attention_scratch(int64_t keys);
 
-// y[r][c] = sum_k w[c][k] * x[r][k] for all rows and columns [n0, n1); n0 and n1 are multiples of column_tile(type)
-// (n1 may also be n). Float types (F32, F16, BF16) read x; integer_path types read `activations`.
+// y[r][c] = sum_k w[c][k] * x[r][k] for all rows and columns [n0, n1); n0 and n1 are multiples of
+// column_tile(type) (n1 may also be n). Float types (F32, F16, BF16) read x; integer_path types read
+// `activations`.
 struct MatmulArgs {
   DType type;
-  int64_t n, k;              // outputs, inputs
-  const std::byte* weights;  // as packed by pack(), or as stored where packed_bytes is 0
-  const float* x;            // rows x k, contiguous
+  int64_t n, k;                  // outputs, inputs
+  const std::byte* weights;      // as packed by pack(), or as stored where packed_bytes is 0
+  const float* x;                // rows x k, contiguous
   const std::byte* activations;  // from quantize_rows
   int64_t rows;
   int64_t n0, n1;
@@ -69,16 +73,14 @@ struct Top2 {
 };
 
 // Meanings of the entries (shapes as above):
-//   rms_norm         y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float with a fixed order
-//   add              y += x
-//   swiglu           y = silu(gate) * up
-//   store_half       y = F16(x), round to nearest even
-//   integer_path     true when `type` multiplies with int8 activations
-//   column_tile      columns that matmul handles as a unit
-//   packed_bytes     size of the packed copy of an n x k matrix; 0: the stored bytes are used in place
-//   pack             columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
-//   activation_bytes size of the quantized activations of `rows` rows of k values (k a multiple of 32)
-//   quantize_rows    rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
+//   rms_norm         y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float with a fixed
+//   order add              y += x swiglu           y = silu(gate) * up store_half       y = F16(x), round to
+//   nearest even integer_path     true when `type` multiplies with int8 activations column_tile      columns
+//   that matmul handles as a unit packed_bytes     size of the packed copy of an n x k matrix; 0: the stored
+//   bytes are used in place pack             columns [n0, n1) (multiples of column_tile, or n) of the matrix
+//   into its packed copy activation_bytes size of the quantized activations of `rows` rows of k values (k a
+//   multiple of 32) quantize_rows    rows [r0, r1): groups of 32 get scale = max|x|/127 and q =
+//   round-to-nearest-even(x/scale);
 //                    groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
 // Packed weights and activations start on 64-byte boundaries.
 struct KernelTable {

@@ -1,6 +1,6 @@
-// The oracle: every kernel in plain C++, one clear loop each. Slow on purpose, never optimised beyond clarity.
-// Integer path: weights of any quantized type are expanded by tensor/quantize.h's definition into groups with
-// w = scale * q + offset, multiplied with int8 activations (groups of 32, one float scale).
+// The oracle: every kernel in plain C++, one clear loop each. Slow on purpose, never optimised beyond
+// clarity. Integer path: weights of any quantized type are expanded by tensor/quantize.h's definition into
+// groups with w = scale * q + offset, multiplied with int8 activations (groups of 32, one float scale).
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -49,7 +49,8 @@ void store_half(const float* x, int64_t n, uint16_t* y) {
 }
 
 float load(const void* data, DType type, int64_t index) {
-  return type == DType::F16 ? f16_to_float(static_cast<const uint16_t*>(data)[index]) : static_cast<const float*>(data)[index];
+  return type == DType::F16 ? f16_to_float(static_cast<const uint16_t*>(data)[index])
+                            : static_cast<const float*>(data)[index];
 }
 
 void attention(const AttentionArgs& a) {
@@ -61,7 +62,8 @@ void attention(const AttentionArgs& a) {
     float max = -std::numeric_limits<float>::infinity();
     for (int64_t p = 0; p < keys; ++p) {
       double dot = 0;
-      for (int64_t i = 0; i < a.head_dim; ++i) dot += static_cast<double>(q[i]) * load(a.k, a.kv_type, p * a.head_dim + i);
+      for (int64_t i = 0; i < a.head_dim; ++i)
+        dot += static_cast<double>(q[i]) * load(a.k, a.kv_type, p * a.head_dim + i);
       score[p] = static_cast<float>(dot) * a.scale;
       max = std::max(max, score[p]);
     }
@@ -70,7 +72,8 @@ void attention(const AttentionArgs& a) {
     for (int64_t p = 0; p < keys; ++p) {
       const double weight = std::exp(static_cast<double>(score[p]) - max);
       sum += weight;
-      for (int64_t i = 0; i < a.head_dim; ++i) mix[static_cast<size_t>(i)] += weight * load(a.v, a.kv_type, p * a.head_dim + i);
+      for (int64_t i = 0; i < a.head_dim; ++i)
+        mix[static_cast<size_t>(i)] += weight * load(a.v, a.kv_type, p * a.head_dim + i);
     }
     for (int64_t i = 0; i < a.head_dim; ++i) out[i] = static_cast<float>(mix[static_cast<size_t>(i)] / sum);
   }
@@ -97,7 +100,8 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
       const float scale = zero ? 0.0f : max / 127.0f;
       const float inverse = zero ? 0.0f : 127.0f / max;
       scales[r * (k / kGroup) + g] = scale;
-      for (int64_t i = 0; i < kGroup; ++i) q[r * k + g * kGroup + i] = static_cast<int8_t>(std::nearbyint(v[i] * inverse));
+      for (int64_t i = 0; i < kGroup; ++i)
+        q[r * k + g * kGroup + i] = static_cast<int8_t>(std::nearbyint(v[i] * inverse));
     }
   }
 }
@@ -113,11 +117,13 @@ void matmul(const MatmulArgs& a) {
       if (integer_path(a.type)) {
         for (int64_t g = 0; g < a.k / kGroup; ++g) {
           double dot = 0;
-          for (int64_t i = g * kGroup; i < (g + 1) * kGroup; ++i) dot += static_cast<double>(w[static_cast<size_t>(i)]) * q[r * a.k + i];
+          for (int64_t i = g * kGroup; i < (g + 1) * kGroup; ++i)
+            dot += static_cast<double>(w[static_cast<size_t>(i)]) * q[r * a.k + i];
           sum += dot * scales[r * (a.k / kGroup) + g];
         }
       } else {
-        for (int64_t i = 0; i < a.k; ++i) sum += static_cast<double>(w[static_cast<size_t>(i)]) * a.x[r * a.k + i];
+        for (int64_t i = 0; i < a.k; ++i)
+          sum += static_cast<double>(w[static_cast<size_t>(i)]) * a.x[r * a.k + i];
       }
       a.y[r * a.y_stride + c] = static_cast<float>(sum);
     }

@@ -1,3 +1,4 @@
+// Which kernel tables this build and processor have, and the choice among them.
 #include "kernels/tables.h"
 
 namespace llada::kernels {
@@ -5,7 +6,8 @@ namespace llada::kernels {
 const std::vector<const KernelTable*>& available() {
   static const std::vector<const KernelTable*> tables = [] {
     std::vector<const KernelTable*> found;
-    for (const KernelTable* table : {avx512vnni_table(), avx2_table(), neon_i8mm_table(), neon_dotprod_table(), neon_table(), scalar_table()})
+    for (const KernelTable* table : {avx512vnni_table(), avx2_table(), neon_i8mm_table(),
+                                     neon_dotprod_table(), neon_table(), scalar_table()})
       if (table != nullptr) found.push_back(table);
     return found;
   }();

@@ -1,5 +1,5 @@
-// The tables that may exist in a build. A function returns null when the build or the processor lacks the instructions;
-// for an instruction set of another architecture CMake compiles the stub in absent.cc instead.
+// The tables that may exist in a build. A function returns null when the build or the processor lacks the
+// instructions; for an instruction set of another architecture CMake compiles the stub in absent.cc instead.
 #pragma once
 #include "kernels/kernels.h"
 

@@ -17,7 +17,8 @@ Result<KvStore> KvStore::create(const KvShape& shape) {
   const auto total = static_cast<size_t>(std::max<int64_t>(64, 2 * store.half_bytes_));
   store.data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, total)));
   if (store.data_ == nullptr)
-    return failed("K/V store: {} bytes for {} positions x {} layers could not be allocated", total, shape.positions, shape.layers);
+    return failed("K/V store: {} bytes for {} positions x {} layers could not be allocated", total,
+                  shape.positions, shape.layers);
   store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
   return store;
 }

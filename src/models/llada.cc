@@ -59,7 +59,8 @@ Program forward(const ModelConfig& c, const Weights& w, std::span<const WeightIn
       const auto qkv = b.linear<3>(h, {layer.q, layer.k, layer.v});
       q = qkv[0], k = qkv[1], v = qkv[2];
     } else {
-      // After the last K/V nothing but the wanted rows is read again, so queries and the feed-forward shrink to them.
+      // After the last K/V nothing but the wanted rows is read again, so queries and the feed-forward shrink
+      // to them.
       const auto kv = b.linear<2>(h, {layer.k, layer.v});
       k = kv[0], v = kv[1];
       if (shape.wanted > 0) {
@@ -90,7 +91,9 @@ Result<ModelGraph> build_llada(const ModelConfig& config) {
   model.head_dim = static_cast<int>(config.head_dim);
   model.width = config.width;
   model.vocab = config.vocab;
-  model.forward = [config, weights, list = model.weights](StepShape shape) { return forward(config, weights, list, shape); };
+  model.forward = [config, weights, list = model.weights](StepShape shape) {
+    return forward(config, weights, list, shape);
+  };
   return model;
 }
 

@@ -1,4 +1,5 @@
-// A model as the rest of the engine sees it: the list of its weights, and its forward pass as a program for any step shape.
+// A model as the rest of the engine sees it: the list of its weights, and its forward pass as a program for
+// any step shape.
 #pragma once
 #include <functional>
 #include <vector>

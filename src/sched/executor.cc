@@ -3,7 +3,8 @@
 namespace llada {
 namespace {
 
-// Distinct shapes of one run: full forwards, block forwards, and one per number of wanted rows within a block.
+// Distinct shapes of one run: full forwards, block forwards, and one per number of wanted rows within a
+// block.
 constexpr size_t kRecent = 48;
 
 }  // namespace
@@ -21,7 +22,8 @@ Result<std::shared_ptr<const Program>> Executor::program(StepShape shape) {
 }
 
 Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
-  const StepShape shape{static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
+  const StepShape shape{static_cast<int32_t>(inputs.tokens.size()),
+                        static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
   LLADA_TRY(auto built, program(shape));
   outputs.predictions.clear();
   outputs.logits.clear();

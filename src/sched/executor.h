@@ -1,5 +1,5 @@
-// From a step shape to results: builds (or finds) the program, cuts it into runs by placement, submits them in order.
-// With one device there is one run; the cut is where more devices join.
+// From a step shape to results: builds (or finds) the program, cuts it into runs by placement, submits them
+// in order. With one device there is one run; the cut is where more devices join.
 #pragma once
 #include <functional>
 #include <list>

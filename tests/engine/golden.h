@@ -47,7 +47,8 @@ inline GoldenRun golden_run(const nlohmann::json& json, int64_t gen_length) {
   run.nfe = json.at("nfe");
   run.tokens = json.at("tokens").get<std::vector<int32_t>>();
   run.text = json.at("text");
-  for (const auto& step : json.at("trace")) run.trace.push_back(step.get<std::vector<std::pair<int32_t, int32_t>>>());
+  for (const auto& step : json.at("trace"))
+    run.trace.push_back(step.get<std::vector<std::pair<int32_t, int32_t>>>());
   return run;
 }
 
@@ -55,18 +56,22 @@ inline std::vector<GoldenItem> load_golden(const std::string& path) {
   const auto text = read_file(path);
   if (!text) throw std::runtime_error(text.error().message);
   std::vector<GoldenItem> items;
-  for (const auto& json : nlohmann::json::parse(*text).at("items")) {
+  const nlohmann::json golden = nlohmann::json::parse(*text);
+  for (const auto& json : golden.at("items")) {
     GoldenItem item;
     item.prompt = json.at("prompt");
     item.prompt_tokens = json.at("prompt_len");
     item.canvas = json.at("canvas").get<std::vector<int32_t>>();
-    for (const auto& row : json.at("logits")) item.logits.emplace_back(row.at("pos"), row.at("values").get<std::vector<float>>());
+    for (const auto& row : json.at("logits"))
+      item.logits.emplace_back(row.at("pos"), row.at("values").get<std::vector<float>>());
     for (const auto& row : json.at("top20"))
-      item.top20.push_back({row.at("pos"), row.at("ids").get<std::vector<int32_t>>(), row.at("logits").get<std::vector<float>>()});
+      item.top20.push_back({row.at("pos"), row.at("ids").get<std::vector<int32_t>>(),
+                            row.at("logits").get<std::vector<float>>()});
     item.one_per_step = golden_run(json.at("one_token_per_step"), json.at("gen_length"));
     item.threshold = golden_run(json.at("threshold_0.9"), json.at("gen_length"));
     items.push_back(std::move(item));
   }
+  if (items.size() != 4) throw std::runtime_error(path + ": four items expected");
   return items;
 }
 
@@ -75,7 +80,8 @@ inline const char* isa_from_environment() {
   return isa != nullptr ? isa : "";
 }
 
-inline std::shared_ptr<const Model> load_model(const std::string& path, int threads = 2, std::string isa = isa_from_environment()) {
+inline std::shared_ptr<const Model> load_model(const std::string& path, int threads = 2,
+                                               std::string isa = isa_from_environment()) {
   auto model = Model::load(path, {.isa = std::move(isa), .threads = threads});
   if (!model) throw std::runtime_error(model.error().message);
   return *model;

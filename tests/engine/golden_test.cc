@@ -1,4 +1,5 @@
-// The float path against a reference implementation on trained weights: logits, top tokens, and whole generations.
+// The float path against a reference implementation on trained weights: logits, top tokens, and whole
+// generations.
 #include "golden.h"
 
 namespace llada {
@@ -38,7 +39,8 @@ TEST_F(Golden, FirstForwardLogits) {
     ASSERT_TRUE(logits) << logits.error().message;
     for (size_t i = 0; i < item.logits.size(); ++i)
       for (size_t t = 0; t < item.logits[i].second.size(); ++t)
-        worst = std::max(worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
+        worst = std::max(
+            worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
   }
   EXPECT_LT(worst, 2e-3f);
   RecordProperty("worst_absolute_error", std::to_string(worst));
@@ -54,7 +56,8 @@ TEST_F(Golden, TopTokensAtEveryMaskedPosition) {
     const auto vocab = static_cast<size_t>(model_->config().vocab);
     for (size_t i = 0; i < item.top20.size(); ++i) {
       const float* row = logits->data() + i * vocab;
-      EXPECT_EQ(std::max_element(row, row + vocab) - row, item.top20[i].ids[0]) << "position " << item.top20[i].position;
+      EXPECT_EQ(std::max_element(row, row + vocab) - row, item.top20[i].ids[0])
+          << "position " << item.top20[i].position;
       for (size_t t = 0; t < item.top20[i].ids.size(); ++t)
         EXPECT_NEAR(row[item.top20[i].ids[t]], item.top20[i].logits[t], 2e-3f);
     }
@@ -69,10 +72,12 @@ void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& 
     for (const decode::Edit& e : event.edits) step.emplace_back(e.position, e.token);
     return true;
   };
-  const auto run = session.generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), golden.options, on_step);
+  const auto run = session.generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)),
+                                    golden.options, on_step);
   ASSERT_TRUE(run) << run.error().message;
   ASSERT_EQ(trace.size(), golden.trace.size());
-  for (size_t s = 0; s < trace.size(); ++s) ASSERT_EQ(trace[s], golden.trace[s]) << "step " << s << " of '" << item.prompt << "'";
+  for (size_t s = 0; s < trace.size(); ++s)
+    ASSERT_EQ(trace[s], golden.trace[s]) << "step " << s << " of '" << item.prompt << "'";
   EXPECT_EQ(run->tokens, golden.tokens);
   EXPECT_EQ(run->stats.decode.nfe, golden.nfe);
   EXPECT_EQ(run->text, golden.text);

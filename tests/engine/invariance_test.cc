@@ -15,7 +15,9 @@ class Invariance : public testing::Test {
     items_ = load_golden(kModel + "/golden.json");
   }
   static void TearDownTestSuite() { model_.reset(); }
-  std::span<const int32_t> prompt(size_t i) const { return std::span(items_[i].canvas).first(static_cast<size_t>(items_[i].prompt_tokens)); }
+  std::span<const int32_t> prompt(size_t i) const {
+    return std::span(items_[i].canvas).first(static_cast<size_t>(items_[i].prompt_tokens));
+  }
   Generation run(Session& session, size_t i, const decode::DecodeOptions& options) {
     auto result = session.generate(prompt(i), options, {});
     if (!result) throw std::runtime_error(result.error().message);
@@ -79,7 +81,8 @@ TEST_F(Invariance, EarlyStopKeepsTheAnswerAndSavesForwards) {
 
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
-  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
     for (size_t i = 0; i < items_.size(); ++i) {
       decode::DecodeOptions options = threshold();
       std::vector<decode::Prediction> seen[2];
@@ -103,7 +106,8 @@ TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
 
 TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndStillAnswer) {
   const auto session = open_session(model_);
-  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
     decode::DecodeOptions options = threshold();
     const Generation full = run(*session, 3, options);
     options.kv = kv;
@@ -141,7 +145,8 @@ TEST_F(Invariance, GuidanceOfZeroStrengthMovesNothingAndStrongerMoves) {
 TEST_F(Invariance, CancelLeavesAConsistentResult) {
   const auto session = open_session(model_);
   int steps = 0;
-  const auto result = session->generate(prompt(0), threshold(), [&](const decode::StepEvent&) { return ++steps < 2; });
+  const auto result =
+      session->generate(prompt(0), threshold(), [&](const decode::StepEvent&) { return ++steps < 2; });
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->stats.decode.cancelled);
   EXPECT_EQ(result->stats.decode.steps, 2);

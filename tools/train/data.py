@@ -88,8 +88,11 @@ def boolean(draw):
 
 
 def _bool_measure(draw):
-    verb, unit, more, less = draw.choice([("is", "years old", "older", "younger"), ("is", "cm tall", "taller", "shorter"),
-                                          ("weighs", "kg", "heavier", "lighter")])
+    verb, unit, more, less = draw.choice([
+        ("is", "years old", "older", "younger"),
+        ("is", "cm tall", "taller", "shorter"),
+        ("weighs", "kg", "heavier", "lighter"),
+    ])
     names = [p.name for p in draw.people(3)]
     values = draw.sample(range(5, 99), 3)
     (a, x), (b, y) = draw.sample(list(zip(names, values)), 2)
@@ -159,7 +162,8 @@ def copy(draw):
     text = [draw.choice(PLAIN_WORDS) for _ in range(draw.number(4, 12))]
     backwards = draw.chance(0.5)
     answer = " ".join(reversed(text) if backwards else text)
-    return Example("copy", ("Reverse the words: " if backwards else "Repeat the words: ") + " ".join(text), answer, answer)
+    order = "Reverse the words: " if backwards else "Repeat the words: "
+    return Example("copy", order + " ".join(text), answer, answer)
 
 
 def drill(draw):
@@ -256,7 +260,7 @@ def check(samples=40000):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="check the split and the templates against the evaluation file")
+    parser.add_argument("--check", action="store_true", help="check split and templates against the evaluation file")
     if not parser.parse_args().check:
         draw = Draw(0)
         for task in [*MIX, drill]:

@@ -34,7 +34,8 @@ def file_tensors(model):
     for i in range(model.config.layers):
         prefix = f"model.layers.{i}." if mixture else f"model.transformer.blocks.{i}."
         block_names = MIXTURE_BLOCK_NAMES if mixture else DENSE_BLOCK_NAMES
-        out += [(f"{prefix}{name}.weight", parameters[f"blocks.{i}.{ours}.weight"]) for ours, name in block_names.items()]
+        out += [(f"{prefix}{name}.weight", parameters[f"blocks.{i}.{ours}.weight"])
+                for ours, name in block_names.items()]
         if mixture:
             out += [(f"{prefix}mlp.experts.{e}.{part}_proj.weight", parameters[f"blocks.{i}.mlp.{part}"][e])
                     for e in range(model.config.experts) for part in ("gate", "up", "down")]
@@ -107,9 +108,11 @@ def load_model(folder):
     header = json.loads(data[8:start])
     with torch.no_grad():
         for name, tensor in file_tensors(model):
-            entry = header[name]
-            if entry["dtype"] != "BF16" or entry["shape"] != list(tensor.shape):
-                raise ValueError(f"{folder}: {name} is {entry['dtype']} {entry['shape']}, needed BF16 {list(tensor.shape)}")
-            stored = torch.frombuffer(data, dtype=torch.bfloat16, count=tensor.numel(), offset=start + entry["data_offsets"][0])
+            entry = header.get(name, {})
+            found, needed = (entry.get("dtype"), entry.get("shape")), ("BF16", list(tensor.shape))
+            if found != needed:
+                raise ValueError(f"{folder}: {name} is {found}, needed {needed}")
+            offset = start + entry["data_offsets"][0]
+            stored = torch.frombuffer(data, dtype=torch.bfloat16, count=tensor.numel(), offset=offset)
             tensor.copy_(stored.view(tensor.shape))
     return model.eval()

@@ -28,18 +28,22 @@ class Recipe:
         self.config = models.SMOKE if smoke else models.DENSE
         self.examples = 6000 if smoke else 220000
         self.batch_size = 16 if smoke else 48
-        # Two minutes are enough to see these tasks begin to work; gsm-mini needs hours.
+        # Short responses, so that two minutes hold many steps; useful answers take hours all the same.
         self.tasks = [data.sort, data.json_record, data.copy] if smoke else None
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for models and checkpoints; a run that was stopped resumes from it")
-    parser.add_argument("--minutes", type=float, help="training time, all phases together (default: 2 with --smoke, else 600)")
+    parser.add_argument("--out", type=pathlib.Path, required=True,
+                        help="folder for models and checkpoints; a run that was stopped resumes from it")
+    parser.add_argument("--minutes", type=float,
+                        help="training time, all phases together (default: 2 with --smoke, else 600)")
     parser.add_argument("--steps", type=int, default=0, help="budget in optimizer steps instead of minutes")
-    parser.add_argument("--moe", action="store_true", help="a quarter of the budget goes to a mixture of experts, upcycled from the dense model")
+    parser.add_argument("--moe", action="store_true",
+                        help="a quarter of the budget goes to a mixture of experts, upcycled from the dense model")
     parser.add_argument("--smoke", action="store_true", help="a toy model on the short tasks")
-    parser.add_argument("--from", dest="start", type=pathlib.Path, metavar="MODEL", help="with --moe: upcycle this dense model instead of training one")
+    parser.add_argument("--from", dest="start", type=pathlib.Path, metavar="MODEL",
+                        help="with --moe: upcycle this dense model instead of training one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     args = parser.parse_args()
@@ -79,6 +83,7 @@ def train_stage(name, model, phases, share, args, recipe, tokenizer):
 def main():
     args = parse_arguments()
     torch.manual_seed(args.seed)
+    args.out.mkdir(parents=True, exist_ok=True)
     recipe = Recipe(args.smoke)
     if args.start:
         tokenizer_folder, dense = args.start, load_model(args.start)

@@ -52,7 +52,7 @@ def _join(symbols, pair):
 
 
 def train(texts, size=BASE_SIZE):
-    """-> (vocabulary as a list, merges as a list of pairs): the most frequent pair is merged until `size` is reached."""
+    """-> (vocabulary as a list, merges as a list of pairs): merges the most frequent pair until `size` is reached."""
     counts = collections.Counter(piece for text in texts for piece in ASCII_PIECES.findall(text))
     pieces = [(_symbols(piece), count) for piece, count in counts.items()]
     vocab, merges = sorted(CHAR_TO_BYTE), []

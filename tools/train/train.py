@@ -110,7 +110,8 @@ class Trainer:
         self.phase, self.phase_start = index, start
         self.optimizers = make_optimizers(self.model, self.settings.lr, phase.muon)
         examples = self.make_examples(index, phase.drills)
-        self.source = CanvasSource(examples, self.tokenizer, self.settings.batch_size, self.settings.seed + index, phase.masks)
+        self.source = CanvasSource(examples, self.tokenizer, self.settings.batch_size, self.settings.seed + index,
+                                   phase.masks)
 
     def _train_step(self, progress):
         batch = self.source.batch(self.step - self.phase_start)
@@ -161,7 +162,7 @@ class Trainer:
         ours = dict(config=dataclasses.asdict(self.model.config), seed=self.settings.seed)
         for key, value in ours.items():
             if state[key] != value:
-                raise ValueError(f"{self.checkpoint}: {key} is {state[key]}, this run needs {value}; use another folder")
+                raise ValueError(f"{self.checkpoint}: {key} is {state[key]}, this run needs {value}")
         self.model.load_state_dict(state["model"])
         self.average.model.load_state_dict(state["average"])
         self.average.steps, self.step, self.tokens, self.seconds = (

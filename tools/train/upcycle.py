@@ -10,7 +10,9 @@ import torch
 from model import MaskedDiffusionModel
 
 # A dense MLP sums all its slices; the mixture averages a few of them. This factor on `down` makes up for part of that:
-# the full ratio would keep the mean of the output, but would amplify what differs between the slices as much.
+# the full ratio (12) would keep the mean of the output, but amplifies as much what differs between the slices.
+# Measured before any training on the shipped dense weights, loss with random masks: 0.95 with a factor of 3, 0.86 with
+# 5, 0.93 with 7, 1.33 with 12 (the dense model itself 0.08).
 EXPERT_GAIN = 5.0
 CALIBRATION_PROMPTS = 50
 

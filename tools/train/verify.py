@@ -29,8 +29,9 @@ def logit_error(model, item):
 def differences(model, tokenizer, item, name):
     """Which of the recorded results of one generation setting come out differently."""
     golden = item[name]
-    tokens, trace = generate(model, tokenizer, item["canvas"][:item["prompt_len"]], length=item["gen_length"],
-                             block_length=golden["block_length"], steps=golden.get("steps"), threshold=golden.get("thr"))
+    tokens, trace = generate(
+        model, tokenizer, item["canvas"][:item["prompt_len"]], length=item["gen_length"],
+        block_length=golden["block_length"], steps=golden.get("steps"), threshold=golden.get("thr"))
     ours = dict(nfe=len(trace), tokens=tokens, text=tokenizer.decode_answer(tokens), trace=trace)
     return [key for key in ours if ours[key] != golden[key]]
 
@@ -45,8 +46,8 @@ def verify(folder):
         error = logit_error(model, item)
         wrong = {name: differences(model, tokenizer, item, name) for name in ("one_token_per_step", "threshold_0.9")}
         good &= error <= TOLERANCE and not any(wrong.values())
-        print(f"{folder} {item['task']}: largest logit difference {error:.2e}; "
-              + "; ".join(f"{name}: {'differs in ' + ', '.join(keys) if keys else 'equal'}" for name, keys in wrong.items()))
+        words = [f"{name}: {'differs in ' + ', '.join(keys) if keys else 'equal'}" for name, keys in wrong.items()]
+        print(f"{folder} {item['task']}: largest logit difference {error:.2e}; {'; '.join(words)}")
     return good
 
 

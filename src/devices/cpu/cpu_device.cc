@@ -58,7 +58,8 @@ class CpuDevice final : public Device {
       : weights_(std::move(weights)), kernels_(*weights_->kernels), pool_(std::move(pool)) {}
 
   DeviceInfo info() const override {
-    return {"cpu", fmt::format("{}, {}, {} threads", processor_name(), kernels_.isa, pool_->size()), pool_->size()};
+    return {"cpu", fmt::format("{}, {}, {} threads", processor_name(), kernels_.isa, pool_->size()),
+            pool_->size()};
   }
 
   Result<std::unique_ptr<Device>> share(int threads) const override {
@@ -66,7 +67,8 @@ class CpuDevice final : public Device {
   }
 
   Result<Ticket> submit(const Run& run) override {
-    LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last && run.last <= run.program->ops.size());
+    LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
+                run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
     run_ = &run;
     if (run.first == 0) bind_rows();
@@ -75,10 +77,16 @@ class CpuDevice final : public Device {
       const auto begin = std::chrono::steady_clock::now();
       const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
       LLADA_TRY_STATUS(execute(op));
-      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      const double ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
       times_[static_cast<size_t>(op.kind)] += ms;
       if (trace_ != nullptr)
-        trace_->add({"cpu", op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)), trace_begin, ms * 1e3, {}});
+        trace_->add(
+            {"cpu",
+             op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)),
+             trace_begin,
+             ms * 1e3,
+             {}});
     }
     return ++tickets_;
   }
@@ -90,7 +98,8 @@ class CpuDevice final : public Device {
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
-    return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() + head_.memory_bytes();
+    return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
+           head_.memory_bytes();
   }
   void set_trace(Trace* trace) override { trace_ = trace; }
 
@@ -113,7 +122,8 @@ class CpuDevice final : public Device {
   static ArenaPlan plan_values(const Program& program) {
     std::vector<Lifetime> lifetimes(program.values.size(), {0, INT32_MAX, -1});
     for (size_t i = 0; i < program.values.size(); ++i)
-      lifetimes[i].bytes = int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * 4;
+      lifetimes[i].bytes =
+          int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * 4;
     for (size_t i = 0; i < program.ops.size(); ++i) {
       const auto touch = [&](ValueId id) {
         if (id == kNoValue) return;
@@ -141,11 +151,15 @@ class CpuDevice final : public Device {
       while (next < in.wanted.size() && in.wanted[next] < span.begin + span.count) ++next, ++wanted.count;
       spans_[1].push_back(wanted);
     }
-    // A prediction stands for the same position in both streams; the first half of `wanted` is the conditional one.
-    positions_[2].assign(positions_[1].begin(), positions_[1].begin() + run_->program->shape.count(RowSet::guided));
+    // A prediction stands for the same position in both streams; the first half of `wanted` is the
+    // conditional one.
+    positions_[2].assign(positions_[1].begin(),
+                         positions_[1].begin() + run_->program->shape.count(RowSet::guided));
   }
 
-  float* value(ValueId id) const { return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]); }
+  float* value(ValueId id) const {
+    return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
+  }
   int64_t columns(ValueId id) const { return run_->program->values[static_cast<size_t>(id)].columns; }
   const CpuWeight& weight(WeightId id) const { return weights_->list[static_cast<size_t>(id)]; }
 
@@ -160,17 +174,22 @@ class CpuDevice final : public Device {
   Status execute(const Op& op) {
     const int64_t rows = run_->program->shape.count(op.rows);
     switch (op.kind) {
-      case OpKind::embed: embed(op, rows); return {};
+      case OpKind::embed:
+        embed(op, rows);
+        return {};
       case OpKind::select_rows: {
         const int64_t n = columns(op.in[0]);
         for (int64_t r = 0; r < rows; ++r)
-          std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n, static_cast<size_t>(n) * 4);
+          std::memcpy(value(op.out[0]) + r * n,
+                      value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
+                      static_cast<size_t>(n) * 4);
         return {};
       }
       case OpKind::rms_norm: {
         const int64_t n = columns(op.in[0]);
         for_rows(rows, [&](int64_t r) {
-          kernels_.rms_norm(value(op.in[0]) + r * n, weight(op.weight[0]).vector.data(), op.parameter, n, value(op.out[0]) + r * n);
+          kernels_.rms_norm(value(op.in[0]) + r * n, weight(op.weight[0]).vector.data(), op.parameter, n,
+                            value(op.out[0]) + r * n);
         });
         return {};
       }
@@ -182,13 +201,20 @@ class CpuDevice final : public Device {
         });
         return {};
       }
-      case OpKind::matmul: return matmul(op, rows);
-      case OpKind::rope: return rope(op, rows);
-      case OpKind::store_kv: store_kv(op, rows); return {};
-      case OpKind::attention: return attention(op, rows);
+      case OpKind::matmul:
+        return matmul(op, rows);
+      case OpKind::rope:
+        return rope(op, rows);
+      case OpKind::store_kv:
+        store_kv(op, rows);
+        return {};
+      case OpKind::attention:
+        return attention(op, rows);
       case OpKind::swiglu: {
         const int64_t n = columns(op.in[0]);
-        for_rows(rows, [&](int64_t r) { kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n); });
+        for_rows(rows, [&](int64_t r) {
+          kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
+        });
         return {};
       }
       case OpKind::add: {
@@ -196,13 +222,21 @@ class CpuDevice final : public Device {
         for_rows(rows, [&](int64_t r) { kernels_.add(value(op.in[1]) + r * n, n, value(op.in[0]) + r * n); });
         return {};
       }
-      case OpKind::guide: guide(op, rows); return {};
+      case OpKind::guide:
+        guide(op, rows);
+        return {};
       case OpKind::head: {
         const CpuWeight& w = weight(op.weight[0]);
         const int64_t n = columns(op.in[0]);
         LLADA_TRY_STATUS(quantize(w.stored.type, value(op.in[0]), rows, n));
-        return head_.run({.kernels = &kernels_, .pool = pool_.get(), .weight = &w, .x = value(op.in[0]), .activations = activations_.data(),
-                          .rows = rows, .positions = positions_[2], .inputs = run_->inputs},
+        return head_.run({.kernels = &kernels_,
+                          .pool = pool_.get(),
+                          .weight = &w,
+                          .x = value(op.in[0]),
+                          .activations = activations_.data(),
+                          .rows = rows,
+                          .positions = positions_[2],
+                          .inputs = run_->inputs},
                          *run_->outputs);
       }
     }
@@ -213,7 +247,8 @@ class CpuDevice final : public Device {
     const CpuWeight& table = weight(op.weight[0]);
     for_rows(rows, [&](int64_t r) {
       const int64_t token = run_->inputs->tokens[static_cast<size_t>(r)];
-      dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs, table.inputs);
+      dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs,
+                     table.inputs);
     });
   }
 
@@ -223,7 +258,8 @@ class CpuDevice final : public Device {
     LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, k)));
     const int64_t step = std::max<int64_t>(1, (rows + pool_->size() - 1) / pool_->size());
     pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
-      kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step), activations_.data());
+      kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step),
+                             activations_.data());
     });
     return {};
   }
@@ -247,13 +283,23 @@ class CpuDevice final : public Device {
       const int64_t tile = kernels_.column_tile(w.stored.type);
       const int64_t tiles = (w.outputs + tile - 1) / tile;
       const int64_t step = tile * std::max<int64_t>(1, tiles / (8 * pool_->size()));
-      for (int64_t n0 = 0; n0 < w.outputs; n0 += step) chunks.push_back({slot, n0, std::min(w.outputs, n0 + step)});
+      for (int64_t n0 = 0; n0 < w.outputs; n0 += step)
+        chunks.push_back({slot, n0, std::min(w.outputs, n0 + step)});
     }
     pool_->run(static_cast<int64_t>(chunks.size()), [&](int64_t i, int) {
       const Chunk& c = chunks[static_cast<size_t>(i)];
       const CpuWeight& w = weight(op.weight[static_cast<size_t>(c.slot)]);
-      kernels_.matmul({.type = w.stored.type, .n = w.outputs, .k = k, .weights = w.bytes(), .x = x, .activations = activations_.data(),
-                       .rows = rows, .n0 = c.n0, .n1 = c.n1, .y = value(op.out[static_cast<size_t>(c.slot)]), .y_stride = w.outputs});
+      kernels_.matmul({.type = w.stored.type,
+                       .n = w.outputs,
+                       .k = k,
+                       .weights = w.bytes(),
+                       .x = x,
+                       .activations = activations_.data(),
+                       .rows = rows,
+                       .n0 = c.n0,
+                       .n1 = c.n1,
+                       .y = value(op.out[static_cast<size_t>(c.slot)]),
+                       .y_stride = w.outputs});
     });
     return {};
   }
@@ -266,7 +312,8 @@ class CpuDevice final : public Device {
     rope_half_ = half;
     for (auto p = static_cast<int64_t>(rope_cos_.size()) / half; p < positions; ++p) {
       for (int64_t j = 0; j < half; ++j) {
-        const double angle = static_cast<double>(p) * std::pow(static_cast<double>(op.parameter), -2.0 * static_cast<double>(j) / op.rotary);
+        const double angle = static_cast<double>(p) * std::pow(static_cast<double>(op.parameter),
+                                                               -2.0 * static_cast<double>(j) / op.rotary);
         rope_cos_.push_back(static_cast<float>(std::cos(angle)));
         rope_sin_.push_back(static_cast<float>(std::sin(angle)));
       }
@@ -279,8 +326,12 @@ class CpuDevice final : public Device {
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
       const int64_t at = positions[static_cast<size_t>(r)] * rope_half_;
-      kernels_.rope(value(op.in[0]) + r * n, {.cos = &rope_cos_[static_cast<size_t>(at)], .sin = &rope_sin_[static_cast<size_t>(at)],
-                                              .heads = op.heads, .head_dim = op.head_dim, .rotary = op.rotary, .adjacent = op.rope_adjacent != 0});
+      kernels_.rope(value(op.in[0]) + r * n, {.cos = &rope_cos_[static_cast<size_t>(at)],
+                                              .sin = &rope_sin_[static_cast<size_t>(at)],
+                                              .heads = op.heads,
+                                              .head_dim = op.head_dim,
+                                              .rotary = op.rotary,
+                                              .adjacent = op.rope_adjacent != 0});
     });
     return {};
   }
@@ -293,14 +344,18 @@ class CpuDevice final : public Device {
     for (const RowSpan& span : run_->inputs->spans)
       std::fill_n(sequence.begin() + span.begin, span.count, span.sequence);
     const auto put = [&](const float* from, std::byte* to, int64_t position) {
-      if (half) kernels_.store_half(from, d, reinterpret_cast<uint16_t*>(to) + position * d);
-      else std::memcpy(reinterpret_cast<float*>(to) + position * d, from, static_cast<size_t>(d) * 4);
+      if (half)
+        kernels_.store_half(from, d, reinterpret_cast<uint16_t*>(to) + position * d);
+      else
+        std::memcpy(reinterpret_cast<float*>(to) + position * d, from, static_cast<size_t>(d) * 4);
     };
     for_rows(rows, [&](int64_t r) {
       const int64_t position = run_->inputs->positions[static_cast<size_t>(r)];
       for (int h = 0; h < op.kv_heads; ++h) {
-        put(value(op.in[0]) + r * n + h * d, kv.keys(op.layer, sequence[static_cast<size_t>(r)], h), position);
-        put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h), position);
+        put(value(op.in[0]) + r * n + h * d, kv.keys(op.layer, sequence[static_cast<size_t>(r)], h),
+            position);
+        put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h),
+            position);
       }
     });
   }
@@ -325,7 +380,8 @@ class CpuDevice final : public Device {
       const auto& positions = positions_[static_cast<size_t>(op.rows)];
       for (const RowSpan& span : spans)
         for (int64_t r = span.begin; r < span.begin + span.count; ++r)
-          row_keys.push_back(std::min<int64_t>(span.keys, (positions[static_cast<size_t>(r)] / op.block + 1) * op.block));
+          row_keys.push_back(
+              std::min<int64_t>(span.keys, (positions[static_cast<size_t>(r)] / op.block + 1) * op.block));
     }
     const int64_t scratch = kernels::attention_scratch(most_keys) * 4;
     LLADA_TRY_STATUS(thread_scratch_.reserve(scratch * pool_->size()));
@@ -334,13 +390,20 @@ class CpuDevice final : public Device {
     pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
       const Task& t = tasks[static_cast<size_t>(i)];
       const int kv_head = static_cast<int>(t.head / group);
-      kernels_.attention({.q = value(op.in[0]) + t.head * op.head_dim, .q_stride = stride,
-                          .k = run_->kv->keys(op.layer, t.span->sequence, kv_head), .v = run_->kv->values(op.layer, t.span->sequence, kv_head),
-                          .kv_type = run_->kv->shape().type, .keys = t.span->keys, .head_dim = op.head_dim,
-                          .scale = 1.0f / std::sqrt(static_cast<float>(op.head_dim)), .r0 = t.r0, .r1 = t.r1,
+      kernels_.attention({.q = value(op.in[0]) + t.head * op.head_dim,
+                          .q_stride = stride,
+                          .k = run_->kv->keys(op.layer, t.span->sequence, kv_head),
+                          .v = run_->kv->values(op.layer, t.span->sequence, kv_head),
+                          .kv_type = run_->kv->shape().type,
+                          .keys = t.span->keys,
+                          .head_dim = op.head_dim,
+                          .scale = 1.0f / std::sqrt(static_cast<float>(op.head_dim)),
+                          .r0 = t.r0,
+                          .r1 = t.r1,
                           .row_keys = row_keys.empty() ? nullptr : row_keys.data(),
                           .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
-                          .out = value(op.out[0]) + t.head * op.head_dim, .out_stride = stride});
+                          .out = value(op.out[0]) + t.head * op.head_dim,
+                          .out_stride = stride});
     });
     return {};
   }
@@ -380,7 +443,8 @@ class CpuDevice final : public Device {
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
-                                                std::span<const TensorView> weights, const std::function<void(size_t)>& packed) {
+                                                std::span<const TensorView> weights,
+                                                const std::function<void(size_t)>& packed) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);

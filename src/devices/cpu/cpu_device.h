@@ -1,4 +1,5 @@
-// The host processor as a device: kernels of one instruction set, a pool of threads, an arena for activations.
+// The host processor as a device: kernels of one instruction set, a pool of threads, an arena for
+// activations.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,10 +15,12 @@ struct CpuOptions {
   std::string_view isa;  // "" : the best; else a kernel table's name
 };
 
-// weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel; `packed(i)` is called
-// when the stored bytes of weight i are no longer needed, so that the owner can let go of their pages.
+// weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel;
+// `packed(i)` is called when the stored bytes of weight i are no longer needed, so that the owner can let go
+// of their pages.
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
-                                                std::span<const TensorView> weights, const std::function<void(size_t)>& packed);
+                                                std::span<const TensorView> weights,
+                                                const std::function<void(size_t)>& packed);
 
 // For a listing without a model.
 Result<DeviceInfo> describe_cpu(const CpuOptions& options);

@@ -20,14 +20,16 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
   const auto exclude = [&](const std::vector<int32_t>& tokens) {
     std::vector<std::pair<int64_t, float>> saved;
     for (const int32_t token : tokens)
-      if (token >= begin && token < begin + n) saved.emplace_back(token - begin, std::exchange(logits[token - begin], kExcluded));
+      if (token >= begin && token < begin + n)
+        saved.emplace_back(token - begin, std::exchange(logits[token - begin], kExcluded));
     return saved;
   };
   Partial p{};
   const auto saved = exclude(rule.out_of_softmax);
   p.stats = job.kernels->softmax_stats(logits, n);
   for (const auto& [at, value] : saved)
-    if (value != kExcluded) logits[at] = value;  // a token named twice was saved once with its value, once excluded
+    if (value != kExcluded)
+      logits[at] = value;  // a token named twice was saved once with its value, once excluded
 
   exclude(rule.never_sampled);
   p.top = job.kernels->top2(logits, n);
@@ -55,7 +57,8 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
   kernels::Top2 top{-1, -1, kExcluded, kExcluded};
   double score = -std::numeric_limits<double>::infinity();
   RowPrediction out;
-  for (int64_t c = 0; c < chunks; ++c) total.max = std::max(total.max, partial_[static_cast<size_t>(c * job.rows + row)].stats.max);
+  for (int64_t c = 0; c < chunks; ++c)
+    total.max = std::max(total.max, partial_[static_cast<size_t>(c * job.rows + row)].stats.max);
   for (int64_t c = 0; c < chunks; ++c) {
     const Partial& p = partial_[static_cast<size_t>(c * job.rows + row)];
     if (p.stats.sum > 0) {
@@ -66,7 +69,8 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
     // Strictly greater: chunks ascend, so ties stay with the lower token.
     if (p.top.best_value > top.best_value) {
       const bool old_is_second = top.best_value >= p.top.second_value;
-      top = {p.top.best, old_is_second ? top.best : p.top.second, p.top.best_value, old_is_second ? top.best_value : p.top.second_value};
+      top = {p.top.best, old_is_second ? top.best : p.top.second, p.top.best_value,
+             old_is_second ? top.best_value : p.top.second_value};
     } else if (p.top.best_value > top.second_value) {
       top.second = p.top.best, top.second_value = p.top.best_value;
     }
@@ -95,8 +99,17 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   job.pool->run(chunks, [&](int64_t c, int thread) {
     const int64_t begin = c * chunk, n = std::min(vocab, begin + chunk) - begin;
     float* logits = scratch_.data() + thread * job.rows * chunk;
-    job.kernels->matmul({.type = job.weight->stored.type, .n = vocab, .k = inputs, .weights = job.weight->bytes(), .x = job.x,
-                         .activations = job.activations, .rows = job.rows, .n0 = begin, .n1 = begin + n, .y = logits - begin, .y_stride = chunk});
+    job.kernels->matmul({.type = job.weight->stored.type,
+                         .n = vocab,
+                         .k = inputs,
+                         .weights = job.weight->bytes(),
+                         .x = job.x,
+                         .activations = job.activations,
+                         .rows = job.rows,
+                         .n0 = begin,
+                         .n1 = begin + n,
+                         .y = logits - begin,
+                         .y_stride = chunk});
     for (int64_t r = 0; r < job.rows; ++r) {
       if (keep) std::copy_n(logits + r * chunk, n, outputs.logits.data() + r * vocab + begin);
       partial_[static_cast<size_t>(c * job.rows + r)] = reduce(job, r, logits + r * chunk, begin, n);
@@ -107,7 +120,9 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
     RowPrediction& p = outputs.predictions[static_cast<size_t>(r)];
     p = merge(job, r, chunks);
     if (p.token < 0 || !std::isfinite(p.probability))
-      return failed("cpu: the logits of position {} are not finite; the weights or the activations are damaged", job.positions[static_cast<size_t>(r)]);
+      return failed(
+          "cpu: the logits of position {} are not finite; the weights or the activations are damaged",
+          job.positions[static_cast<size_t>(r)]);
   }
   return {};
 }

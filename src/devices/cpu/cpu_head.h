@@ -1,5 +1,6 @@
-// The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x 32 rows are
-// never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are merged in a fixed order.
+// The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x
+// 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
+// merged in a fixed order.
 #pragma once
 #include <span>
 #include <vector>
@@ -21,7 +22,9 @@ class CpuHead {
     const StepInputs* inputs;
   };
   Status run(const Job& job, StepOutputs& outputs);
-  int64_t memory_bytes() const { return static_cast<int64_t>(scratch_.size() * sizeof(float) + partial_.size() * sizeof(Partial)); }
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(scratch_.size() * sizeof(float) + partial_.size() * sizeof(Partial));
+  }
 
  private:
   struct Partial {

@@ -12,8 +12,10 @@ bool is_embedding(const WeightInfo& info) { return info.name == "token_embd.weig
 
 }  // namespace
 
-Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
-                                                           std::span<const WeightInfo> infos, std::span<const TensorView> weights,
+Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table,
+                                                           ThreadPool& pool,
+                                                           std::span<const WeightInfo> infos,
+                                                           std::span<const TensorView> weights,
                                                            const std::function<void(size_t)>& packed) {
   auto loaded = std::make_shared<CpuWeights>();
   loaded->kernels = &table;
@@ -32,7 +34,8 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
     const int64_t bytes = table.packed_bytes(w.stored.type, w.outputs, w.inputs);
     if (bytes == 0) continue;
     w.packed.reset(new (std::nothrow) std::byte[static_cast<size_t>(bytes)]);
-    if (w.packed == nullptr) return failed("{}: {} bytes for its packed copy could not be allocated", infos[i].name, bytes);
+    if (w.packed == nullptr)
+      return failed("{}: {} bytes for its packed copy could not be allocated", infos[i].name, bytes);
     const int64_t tile = table.column_tile(w.stored.type);
     const int64_t step = tile * std::max<int64_t>(1, 256 / tile);
     pool.run((w.outputs + step - 1) / step, [&](int64_t chunk, int) {

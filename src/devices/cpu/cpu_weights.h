@@ -1,5 +1,5 @@
-// Loaded weights in the form that the kernels want: matrices packed where a packed layout exists, as stored otherwise.
-// Immutable after loading, so any number of devices share them.
+// Loaded weights in the form that the kernels want: matrices packed where a packed layout exists, as stored
+// otherwise. Immutable after loading, so any number of devices share them.
 #pragma once
 #include <functional>
 #include <memory>
@@ -27,8 +27,10 @@ struct CpuWeights {
   int64_t packed_bytes = 0;
 };
 
-Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
-                                                           std::span<const WeightInfo> infos, std::span<const TensorView> weights,
+Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table,
+                                                           ThreadPool& pool,
+                                                           std::span<const WeightInfo> infos,
+                                                           std::span<const TensorView> weights,
                                                            const std::function<void(size_t)>& packed);
 
 }  // namespace llada
