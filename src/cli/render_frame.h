@@ -22,7 +22,7 @@ enum class CellState {
 
 struct Cell {
   CellState state = CellState::waiting;
-  std::string_view bytes;  // of a token; may be part of a character
+  std::string_view bytes = {};  // of a token; may be part of a character
   double confidence = 0;
 };
 

@@ -1,6 +1,8 @@
 // The program from outside: exit statuses, one-line errors, what comes on stdout.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>

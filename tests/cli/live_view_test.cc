@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "cli/process.h"
 #include "cli/screen.h"
 
@@ -86,7 +89,9 @@ TEST(Live, EveryPictureFitsASmallTerminal) {
   // No picture is taller than four lines, so the cursor never climbs further than three.
   for (size_t at = live.out.find("\x1b["); at != std::string::npos; at = live.out.find("\x1b[", at + 1)) {
     const size_t end = live.out.find_first_not_of("0123456789", at + 2);
-    if (live.out[end] == 'A') EXPECT_LE(std::stoi(live.out.substr(at + 2, end - at - 2)), 3);
+    if (live.out[end] == 'A') {
+      EXPECT_LE(std::stoi(live.out.substr(at + 2, end - at - 2)), 3);
+    }
   }
 }
 
