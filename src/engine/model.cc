@@ -24,8 +24,10 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
                          [&](size_t i) { file.drop_pages(weights[i]); });
 }
 
-// Ids from the file's own fields first, then from the tokenizer's control tokens.
-decode::SpecialIds resolve_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style) {
+}  // namespace
+
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
+                                       ChatStyle style) {
   decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {}};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
@@ -42,8 +44,6 @@ decode::SpecialIds resolve_ids(const ModelConfig& config, const Tokenizer* token
     if (id >= 0 && std::ranges::count(ids.end_ids, id) == 0) ids.end_ids.push_back(id);
   return ids;
 }
-
-}  // namespace
 
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) {
   if (file.tokenizer()) return file.tokenizer();
@@ -68,8 +68,8 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
       return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path,
                      model->tokenizer_->vocab_size(), model->config().vocab);
   }
-  model->ids_ = resolve_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr,
-                            model->chat_style_);
+  model->ids_ = resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr,
+                                    model->chat_style_);
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(model->graph_, build_model(model->config()));

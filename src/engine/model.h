@@ -53,4 +53,7 @@ class Model {
 // The tokenizer description of a model file or folder, before it is run; convert and inspect need no more.
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file);
 
+// Ids from the file's own fields first, then from the tokenizer (may be null) and its control tokens.
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style);
+
 }  // namespace llada
