@@ -4,8 +4,8 @@
 
 namespace llada {
 
-// The largest resident size so far, in bytes: private memory and the touched pages of mapped files. 0 where the system does
-// not tell (/proc is not mounted).
+// The largest resident size so far, in bytes: private memory and the touched pages of mapped files. 0 where
+// the system does not tell (/proc is not mounted).
 int64_t peak_memory_bytes();
 
 }  // namespace llada

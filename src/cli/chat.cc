@@ -26,7 +26,8 @@ std::optional<std::string> next_line() {
   return result;
 }
 
-Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages, const decode::DecodeOptions& options) {
+Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages,
+                          const decode::DecodeOptions& options) {
   const int64_t context = workspace.model().config().context;
   const int64_t limit = context > 0 ? context - options.gen_length : std::numeric_limits<int64_t>::max();
   std::vector<int32_t> ids;
@@ -37,10 +38,12 @@ Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messag
   };
   LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
   if (forgotten > 0)
-    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten, context));
+    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n",
+                     forgotten, context));
   const TraceSpan span(workspace.trace(), "host", "decode");
-  return workspace.watch([&](const StepCallback& on_step) { return workspace.session().generate(ids, options, on_step); }, false,
-                         options.block_length);
+  return workspace.watch(
+      [&](const StepCallback& on_step) { return workspace.session().generate(ids, options, on_step); }, false,
+      options.block_length);
 }
 
 }  // namespace
@@ -52,7 +55,8 @@ Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
   for (;;) {
     LLADA_TRY(const int64_t needed, tokens(messages));
     if (needed <= limit || messages.size() < first + 3) return forgotten;
-    messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first), messages.begin() + static_cast<std::ptrdiff_t>(first) + 2);
+    messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
+                   messages.begin() + static_cast<std::ptrdiff_t>(first) + 2);
     forgotten += 2;
   }
 }
@@ -70,7 +74,8 @@ Result<int> chat(Workspace& workspace, const ChatOptions& options) {
     messages.push_back({"user", *line});
     const auto generation = answer(workspace, messages, options.decode);
     if (!generation) {
-      if (!terminal || generation.error().kind != ErrorKind::invalid_input) return std::unexpected(generation.error());
+      if (!terminal || generation.error().kind != ErrorKind::invalid_input)
+        return std::unexpected(generation.error());
       note(fmt::format("{}\n", one_line(generation.error().message)));
       messages.pop_back();
       continue;

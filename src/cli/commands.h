@@ -1,5 +1,5 @@
-// The subcommands of `llada`, one file each. main.cc holds the table: a new command is one setup function declared here and
-// one line there.
+// The subcommands of `llada`, one file each. main.cc holds the table: a new command is one setup function
+// declared here and one line there.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -9,7 +9,8 @@
 
 namespace llada::cli {
 
-// What a command does once its options are read. The value is the exit status: 0, or 128 + the signal that stopped it.
+// What a command does once its options are read. The value is the exit status: 0, or 128 + the signal that
+// stopped it.
 using Work = std::function<Result<int>()>;
 
 struct Command {

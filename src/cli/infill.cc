@@ -1,5 +1,6 @@
-// llada infill: fills the gaps of a text. Every stretch of text between gaps is tokenized on its own, because what stands in a
-// gap is not known yet; so a stretch may be cut into other tokens than inside the finished text.
+// llada infill: fills the gaps of a text. Every stretch of text between gaps is tokenized on its own, because
+// what stands in a gap is not known yet; so a stretch may be cut into other tokens than inside the finished
+// text.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -50,10 +51,12 @@ Result<Layout> lay_out(const Model& model, std::span<const InfillPiece> pieces) 
   return layout;
 }
 
-nlohmann::ordered_json spans_json(const Model& model, const Layout& layout, const std::vector<int32_t>& tokens) {
+nlohmann::ordered_json spans_json(const Model& model, const Layout& layout,
+                                  const std::vector<int32_t>& tokens) {
   auto spans = nlohmann::ordered_json::array();
   for (const Gap& gap : layout.gaps) {
-    const auto filled = std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+    const auto filled =
+        std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
     spans.push_back({{"position", gap.position},
                      {"length", gap.length},
                      {"tokens", std::vector(filled.begin(), filled.end())},
@@ -63,7 +66,8 @@ nlohmann::ordered_json spans_json(const Model& model, const Layout& layout, cons
 }
 
 Result<int> infill(const InfillOptions& o) {
-  if (o.has_text + o.has_file != 1) return invalid("{} of --text and --file were given, needed exactly one", o.has_text + o.has_file);
+  if (o.has_text + o.has_file != 1)
+    return invalid("{} of --text and --file were given, needed exactly one", o.has_text + o.has_file);
   LLADA_TRY_STATUS(decode::validate(o.decode.options, true));
   std::string text = o.text;
   if (o.has_file || text == "-") {
@@ -104,7 +108,9 @@ Result<int> infill(const InfillOptions& o) {
 Work setup_infill(CLI::App& app) {
   auto o = std::make_shared<InfillOptions>();
   add_model_options(app, o->model);
-  auto* text = app.add_option("--text", o->text, "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")->type_name("TEXT");
+  auto* text = app.add_option("--text", o->text,
+                              "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")
+                   ->type_name("TEXT");
   auto* file = app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE");
   add_show_options(app, o->show);
   add_decode_options(app, o->decode, true);

@@ -21,10 +21,12 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       gap.gap = 1;
     } else if (rest.starts_with(kMany)) {
       const size_t close = rest.find('>');
-      const std::string_view digits = rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
+      const std::string_view digits =
+          rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
       const auto value = parse_integer(digits, 1, kMaxGap);
       if (!value || close == std::string_view::npos)
-        return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}", quoted(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
+        return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
+                       quoted(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
       gap.gap = *value;
       length = close + 1;
     } else {

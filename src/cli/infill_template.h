@@ -1,5 +1,5 @@
-// A text with gaps, as the command line writes it: <mask:N> is a gap of N tokens, <mask> one of one token, everything else is
-// text. There is no escape: a text that must contain "<mask>" itself cannot be given here.
+// A text with gaps, as the command line writes it: <mask:N> is a gap of N tokens, <mask> one of one token,
+// everything else is text. There is no escape: a text that must contain "<mask>" itself cannot be given here.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -10,7 +10,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ std::string repaint(std::span<const FrameLine> lines, std::span<const int> paint
   return out;
 }
 
-LiveView::LiveView(const Model& model, const LiveOptions& options) : model_(model), options_(options), start_(Clock::now()) {}
+LiveView::LiveView(const Model& model, const LiveOptions& options)
+    : model_(model), options_(options), start_(Clock::now()) {}
 
 LiveView::~LiveView() { static_cast<void>(finish()); }
 
@@ -61,7 +64,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
     ended = ended || (is_end && all_decided && !options_.infill);
     const bool control = model_.has_tokenizer() && model_.tokenizer().is_control(canvas.tokens[p]);
     cell.bytes = model_.has_tokenizer() ? model_.tokenizer().piece(canvas.tokens[p]) : "";
-    cell.state = is_end || control || ended ? CellState::end
+    cell.state = is_end || control || ended                                    ? CellState::end
                  : position < event.block_begin || position >= event.block_end ? CellState::settled
                                                                                : CellState::decided;
   }
@@ -79,7 +82,8 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
     if (cell.state == CellState::given) continue;
     status.total += 1;
     status.committed += cell.state != CellState::masked && cell.state != CellState::waiting;
-    content += cell.state == CellState::fresh || cell.state == CellState::decided || cell.state == CellState::settled;
+    content += cell.state == CellState::fresh || cell.state == CellState::decided ||
+               cell.state == CellState::settled;
   }
   if (!options_.infill && options_.block_length > 0) {
     status.block = (event.block_begin - static_cast<int64_t>(begin_)) / options_.block_length + 1;
@@ -94,9 +98,11 @@ Status LiveView::show(const decode::StepEvent& event) {
   const auto begin = Clock::now();
   update_cells(event);
   const TerminalSize size = terminal_size(options_.fd);
-  const auto focus = static_cast<size_t>(std::max<int64_t>(event.block_begin - static_cast<int64_t>(begin_), 0));
+  const auto focus =
+      static_cast<size_t>(std::max<int64_t>(event.block_begin - static_cast<int64_t>(begin_), 0));
   const auto lines =
-      render_frame(cells_, status(event), {.columns = size.columns, .rows = size.rows, .color = options_.color, .focus = focus});
+      render_frame(cells_, status(event),
+                   {.columns = size.columns, .rows = size.rows, .color = options_.color, .focus = focus});
   std::string out;
   if (!cursor_hidden_) out += "\x1b[?25l";
   InterruptGuard::cursor_is_hidden(true);
@@ -105,7 +111,8 @@ Status LiveView::show(const decode::StepEvent& event) {
   painted_.clear();
   for (const FrameLine& line : lines) painted_.push_back(line.columns);
   const Status written = print(out);
-  if (written && options_.delay_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  if (written && options_.delay_ms > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
   seconds_ += seconds_since(begin);
   return written;
 }

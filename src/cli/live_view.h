@@ -1,6 +1,6 @@
-// Repaints a canvas in place while it is denoised. The region is as tall as its picture; every repaint goes out as one write
-// between the marks of synchronized output (DEC private mode 2026), line by line without clearing first, so nothing
-// flickers on terminals that do not know the mode either.
+// Repaints a canvas in place while it is denoised. The region is as tall as its picture; every repaint goes
+// out as one write between the marks of synchronized output (DEC private mode 2026), line by line without
+// clearing first, so nothing flickers on terminals that do not know the mode either.
 #pragma once
 #include <chrono>
 #include <string>
@@ -39,15 +39,16 @@ class LiveView {
 
   const Model& model_;
   LiveOptions options_;
-  std::vector<Cell> cells_;   // of positions [begin_, ...)
-  size_t begin_ = 0;          // where generation starts; 0 for infilling, where the text around the gaps is shown too
+  std::vector<Cell> cells_;  // of positions [begin_, ...)
+  size_t begin_ = 0;  // where generation starts; 0 for infilling, where the text around the gaps is shown too
   std::vector<int> painted_;  // widths of the lines on the screen
   bool cursor_hidden_ = false;
   std::chrono::steady_clock::time_point start_;
   double seconds_ = 0;
 };
 
-// The bytes that replace a picture whose lines had the given widths on a terminal of that many columns. Empty lines: erases.
+// The bytes that replace a picture whose lines had the given widths on a terminal of that many columns. Empty
+// lines: erases.
 std::string repaint(std::span<const FrameLine> lines, std::span<const int> painted, int columns);
 
 }  // namespace llada::cli

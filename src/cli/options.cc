@@ -16,8 +16,10 @@ template <class T>
 Status read_number(std::string_view text, T& out, std::string_view needed) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) return invalid("found '{}', which is out of range; needed {}", text, needed);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return invalid("found '{}', needed {}", text, needed);
+  if (error == std::errc::result_out_of_range)
+    return invalid("found '{}', which is out of range; needed {}", text, needed);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty())
+    return invalid("found '{}', needed {}", text, needed);
   out = value;
   return {};
 }
@@ -28,8 +30,9 @@ Status read_real(std::string_view text, double& out) { return read_number(text, 
 // Naming a rule's parameter chooses the rule.
 Status choose(DecodeFlags& flags, std::string_view flag, Acceptance acceptance) {
   if (!flags.acceptance_flag.empty() && flags.acceptance_flag != flag)
-    return invalid("{} already chose how tokens are accepted; needed one of --threshold, --factor and --entropy-bound",
-                   flags.acceptance_flag);
+    return invalid(
+        "{} already chose how tokens are accepted; needed one of --threshold, --factor and --entropy-bound",
+        flags.acceptance_flag);
   flags.acceptance_flag = flag;
   flags.options.acceptance = acceptance;
   return {};
@@ -40,7 +43,8 @@ Status read_name(Result<T> value, T& out) {
   if (!value) {
     // The flag's own name stands before the message already.
     const size_t colon = value.error().message.find(": ");
-    return invalid("{}", colon == std::string::npos ? value.error().message : value.error().message.substr(colon + 2));
+    return invalid(
+        "{}", colon == std::string::npos ? value.error().message : value.error().message.substr(colon + 2));
   }
   out = *value;
   return {};
@@ -65,31 +69,47 @@ constexpr std::array kFlags = {
            LLADA_TRY_STATUS(choose(f, "--threshold", Acceptance::threshold));
            return read_real(v, f.options.threshold);
          }},
-    Flag{"--factor", "F", "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more",
+    Flag{"--factor", "F",
+         "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more",
          [](DecodeFlags& f, std::string_view v) -> Status {
            LLADA_TRY_STATUS(choose(f, "--factor", Acceptance::factor));
            return read_real(v, f.options.factor);
          }},
-    Flag{"--entropy-bound", "NATS", "accept the most certain tokens while their summed entropy stays within the bound",
+    Flag{"--entropy-bound", "NATS",
+         "accept the most certain tokens while their summed entropy stays within the bound",
          [](DecodeFlags& f, std::string_view v) -> Status {
            LLADA_TRY_STATUS(choose(f, "--entropy-bound", Acceptance::entropy));
            return read_real(v, f.options.entropy_bound);
          }},
     Flag{"--remasking", "RULE", "what the schedule orders by: low_confidence or random (low_confidence)",
-         [](DecodeFlags& f, std::string_view v) { return read_name(decode::remasking_from_name(v), f.options.remasking); }},
+         [](DecodeFlags& f, std::string_view v) {
+           return read_name(decode::remasking_from_name(v), f.options.remasking);
+         }},
     Flag{"--temperature", "T", "sample with Gumbel noise; 0 takes the best token (0)",
          [](DecodeFlags& f, std::string_view v) { return read_real(v, f.options.temperature); }},
     Flag{"--seed", "N", "of sampling and of random remasking (0)",
-         [](DecodeFlags& f, std::string_view v) { return read_number(v, f.options.seed, "a whole number from 0"); }},
+         [](DecodeFlags& f, std::string_view v) {
+           return read_number(v, f.options.seed, "a whole number from 0");
+         }},
     Flag{"--cfg-scale", "S", "classifier-free guidance; 0: none (0)",
          [](DecodeFlags& f, std::string_view v) { return read_real(v, f.options.cfg_scale); }},
-    Flag{"--early-stop", "WHEN", "none, block (after the block with an end token) or answer (once it is final) (answer)",
-         [](DecodeFlags& f, std::string_view v) { return read_name(decode::early_stop_from_name(v), f.options.early_stop); }},
+    Flag{"--early-stop", "WHEN",
+         "none, block (after the block with an end token) or answer (once it is final) (answer)",
+         [](DecodeFlags& f, std::string_view v) {
+           return read_name(decode::early_stop_from_name(v), f.options.early_stop);
+         }},
     Flag{"--logits-eos-inf", nullptr, "never sample the end-of-sequence token",
-         [](DecodeFlags& f, std::string_view) -> Status { f.options.logits_eos_inf = true; return {}; }},
+         [](DecodeFlags& f, std::string_view) -> Status {
+           f.options.logits_eos_inf = true;
+           return {};
+         }},
     Flag{"--confidence-eos-eot-inf", nullptr, "decide end tokens last",
-         [](DecodeFlags& f, std::string_view) -> Status { f.options.confidence_eos_eot_inf = true; return {}; }},
-    Flag{"--kv", "POLICY", "which rows are not recomputed in every forward: none, prefix, dual or block (none)",
+         [](DecodeFlags& f, std::string_view) -> Status {
+           f.options.confidence_eos_eot_inf = true;
+           return {};
+         }},
+    Flag{"--kv", "POLICY",
+         "which rows are not recomputed in every forward: none, prefix, dual or block (none)",
          [](DecodeFlags& f, std::string_view v) { return read_name(decode::kv_from_name(v), f.options.kv); }},
     Flag{"--refresh", "N", "recompute everything every N forwards of a block; 0: at its start (0)",
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.refresh); }},
@@ -132,25 +152,33 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("-m,--model", options.path, "a GGUF file or a Hugging Face folder")->type_name("MODEL")->required();
+  app.add_option("-m,--model", options.path, "a GGUF file or a Hugging Face folder")
+      ->type_name("MODEL")
+      ->required();
   add_device_options(app, options.load);
 }
 
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   for (const Flag& flag : kFlags) {
     if (infill && std::string_view(flag.name) == "--gen-length") {
-      app.add_option_function<std::string>(
-             flag.name,
-             [](const std::string&) { throw CLI::ValidationError("--gen-length", "not for infilling, where the gaps <mask:N> say it"); })
+      app.add_option_function<std::string>(flag.name,
+                                           [](const std::string&) {
+                                             throw CLI::ValidationError(
+                                                 "--gen-length",
+                                                 "not for infilling, where the gaps <mask:N> say it");
+                                           })
           ->group("");
       continue;
     }
     const auto set = [&flag, &flags](std::string_view value) {
-      if (const Status status = flag.set(flags, value); !status) throw CLI::ValidationError(flag.name, status.error().message);
+      if (const Status status = flag.set(flags, value); !status)
+        throw CLI::ValidationError(flag.name, status.error().message);
     };
-    CLI::Option* option = flag.value == nullptr
-                              ? app.add_flag_callback(flag.name, [set] { set({}); }, flag.help)
-                              : app.add_option_function<std::string>(flag.name, set, flag.help)->type_name(flag.value);
+    CLI::Option* option =
+        flag.value == nullptr
+            ? app.add_flag_callback(
+                  flag.name, [set] { set({}); }, flag.help)
+            : app.add_option_function<std::string>(flag.name, set, flag.help)->type_name(flag.value);
     option->group("Decoding");
   }
 }
@@ -181,7 +209,8 @@ Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
     } else {
       return invalid("{}: needs a value", name);
     }
-    if (const Status status = flag->set(flags, value); !status) return invalid("{}: {}", name, status.error().message);
+    if (const Status status = flag->set(flags, value); !status)
+      return invalid("{}: {}", name, status.error().message);
   }
   LLADA_TRY_STATUS(decode::validate(flags.options));
   return flags.options;

@@ -27,7 +27,8 @@ class Progress {
 // The line at `percent` of a bar for a terminal of that many columns, narrower than it.
 std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns);
 
-// Says `text` on stderr if it still lives after a second and stderr is a terminal, and takes it back at its end.
+// Says `text` on stderr if it still lives after a second and stderr is a terminal, and takes it back at its
+// end.
 class SlowNote {
  public:
   explicit SlowNote(std::string text);

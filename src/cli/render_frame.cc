@@ -27,18 +27,23 @@ std::string style_of(const Cell& cell) {
   switch (cell.state) {
     case CellState::waiting:
     case CellState::masked:
-    case CellState::end: return "2";
-    case CellState::fresh: return fmt::format("1;{}", confidence_color(cell.confidence));
-    case CellState::decided: return std::string(confidence_color(cell.confidence));
+    case CellState::end:
+      return "2";
+    case CellState::fresh:
+      return fmt::format("1;{}", confidence_color(cell.confidence));
+    case CellState::decided:
+      return std::string(confidence_color(cell.confidence));
     case CellState::given:
-    case CellState::settled: break;
+    case CellState::settled:
+      break;
   }
   return "";
 }
 
 class Painter {
  public:
-  explicit Painter(const FrameOptions& options) : color_(options.color), width_(std::max(options.columns - 1, 2)) {
+  explicit Painter(const FrameOptions& options)
+      : color_(options.color), width_(std::max(options.columns - 1, 2)) {
     lines_.emplace_back();
   }
 
@@ -106,9 +111,12 @@ FrameLine status_line(const FrameStatus& s, const FrameOptions& options) {
 
 }  // namespace
 
-int display_width(char32_t code_point) { return std::max(utf8proc_charwidth(static_cast<utf8proc_int32_t>(code_point)), 0); }
+int display_width(char32_t code_point) {
+  return std::max(utf8proc_charwidth(static_cast<utf8proc_int32_t>(code_point)), 0);
+}
 
-std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStatus& status, const FrameOptions& options) {
+std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStatus& status,
+                                    const FrameOptions& options) {
   Painter painter(options);
   Utf8Stream stream;  // a character may begin in one token and end in the next
   std::string stream_style;
@@ -118,9 +126,15 @@ std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStat
     const Cell& cell = cells[i];
     const std::string style = style_of(cell);
     switch (cell.state) {
-      case CellState::waiting: cut(), painter.text(kWaiting, style); break;
-      case CellState::masked: cut(), painter.text(kMasked, style); break;
-      case CellState::end: cut(), painter.text(kEnd, style); break;
+      case CellState::waiting:
+        cut(), painter.text(kWaiting, style);
+        break;
+      case CellState::masked:
+        cut(), painter.text(kMasked, style);
+        break;
+      case CellState::end:
+        cut(), painter.text(kEnd, style);
+        break;
       default:
         stream.append(cell.bytes);
         stream_style = style;
@@ -131,7 +145,8 @@ std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStat
   cut();
 
   std::vector<FrameLine> lines = painter.take();
-  const auto room = static_cast<size_t>(std::max(options.rows - 2, 1));  // the status line, and one line for the shell's prompt
+  const auto room = static_cast<size_t>(
+      std::max(options.rows - 2, 1));  // the status line, and one line for the shell's prompt
   if (lines.size() > room) {
     // A third of the screen shows what comes after the place of work.
     const size_t last = std::min(lines.size(), std::max(room, focus_line + 1 + room / 3));

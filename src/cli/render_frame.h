@@ -1,6 +1,6 @@
-// One picture of a canvas for a terminal: a pure function of what is to be shown. How it gets onto the screen is live_view.h.
-// Words: cell = one canvas position; settled = a token of a block that is done.
-// Deliberately not done: word wrapping (text would jump as words grow), right-to-left layout.
+// One picture of a canvas for a terminal: a pure function of what is to be shown. How it gets onto the screen
+// is live_view.h. Words: cell = one canvas position; settled = a token of a block that is done. Deliberately
+// not done: word wrapping (text would jump as words grow), right-to-left layout.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -45,7 +45,8 @@ struct FrameLine {
 };
 
 // The canvas and, below it, the status line; at most options.rows - 1 lines, none as wide as the terminal.
-std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStatus& status, const FrameOptions& options);
+std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStatus& status,
+                                    const FrameOptions& options);
 
 // Terminal columns of a character: 0 (combining), 1 or 2.
 int display_width(char32_t code_point);

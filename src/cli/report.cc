@@ -20,9 +20,11 @@ std::string stats_line(const GenerationStats& s) {
   // Content does not count padding behind the answer; what was committed does, and cost forwards.
   std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
   if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
-  line += fmt::format(" in {} forward{}, {:.1f} tokens per forward, {:.0f} tokens/s (measured), {:.1f} ms per step, peak memory {}",
-                      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
-                      s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
+  line += fmt::format(
+      " in {} forward{}, {:.1f} tokens per forward, {:.0f} tokens/s (measured), {:.1f} ms per step, peak "
+      "memory {}",
+      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
+      s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
   return line;
 }
 
@@ -52,6 +54,8 @@ Json stats_json(const GenerationStats& s) {
           {"cancelled", s.decode.cancelled}};
 }
 
-std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'; }
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
 
 }  // namespace llada::cli

@@ -7,7 +7,8 @@
 
 namespace llada::cli {
 
-// "23 tokens in 7 forwards, 4.6 tokens per forward, 812 tokens/s (measured), 5.1 ms per step, peak memory 38 MB"
+// "23 tokens in 7 forwards, 4.6 tokens per forward, 812 tokens/s (measured), 5.1 ms per step, peak memory 38
+// MB"
 std::string stats_line(const GenerationStats& stats);
 
 nlohmann::ordered_json stats_json(const GenerationStats& stats);

@@ -52,15 +52,19 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const 
   }
   const TraceSpan span(workspace.trace(), "host", "decode");
   return workspace.watch(
-      [&](const StepCallback& on_step) { return workspace.session().generate(ids, o.decode.options, on_step); }, false,
-      o.decode.options.block_length);
+      [&](const StepCallback& on_step) {
+        return workspace.session().generate(ids, o.decode.options, on_step);
+      },
+      false, o.decode.options.block_length);
 }
 
 Result<int> run(const RunOptions& o) {
   if (o.has_prompt + o.has_file + o.chat != 1)
-    return invalid("{} of --prompt, --file and --chat were given, needed exactly one", o.has_prompt + o.has_file + o.chat);
+    return invalid("{} of --prompt, --file and --chat were given, needed exactly one",
+                   o.has_prompt + o.has_file + o.chat);
   if (o.raw && (o.chat || !o.system.empty()))
-    return invalid("--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
+    return invalid(
+        "--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
   LLADA_TRY_STATUS(decode::validate(o.decode.options));
   std::string prompt = o.prompt;
   if (o.has_file || prompt == "-") {
@@ -87,7 +91,8 @@ Result<int> run(const RunOptions& o) {
 Work setup_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
   add_model_options(app, o->model);
-  auto* prompt = app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT");
+  auto* prompt =
+      app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT");
   auto* file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE");
   app.add_flag("--chat", o->chat, "a conversation: every line of stdin is a message, /exit ends it");
   app.add_option("--system", o->system, "system message before the conversation")->type_name("TEXT");

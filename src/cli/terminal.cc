@@ -33,7 +33,8 @@ int write_all(int fd, std::string_view text) {
 
 std::atomic<int> signal_seen = 0;
 std::atomic<bool> cursor_hidden = false;
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "used in a signal handler");
 
 extern "C" void on_signal(int number) {
   if (signal_seen.exchange(number) == 0) return;
@@ -85,7 +86,8 @@ std::string printable_text(std::string_view bytes, bool terminal) {
     const Utf8Unit unit = utf8_unit(std::string_view(text).substr(i));
     const char32_t c = unit.code_point;
     const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
-    if (c != '\r') out += control ? kReplacement : std::string_view(text).substr(i, static_cast<size_t>(unit.length));
+    if (c != '\r')
+      out += control ? kReplacement : std::string_view(text).substr(i, static_cast<size_t>(unit.length));
     i += static_cast<size_t>(unit.length);
   }
   return out;

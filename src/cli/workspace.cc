@@ -14,7 +14,8 @@ namespace llada::cli {
 
 void add_show_options(CLI::App& app, ShowOptions& options) {
   constexpr const char* kGroup = "Output";
-  CLI::Option* live = app.add_flag("--live", options.live, "repaint the answer in place while it forms (terminals only)");
+  CLI::Option* live =
+      app.add_flag("--live", options.live, "repaint the answer in place while it forms (terminals only)");
   app.add_option_function<std::string>(
          "--live-delay",
          [&options](const std::string& text) {
@@ -27,7 +28,9 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->needs(live)
       ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
-  app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")->type_name("FILE")->group(kGroup);
+  app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
+      ->type_name("FILE")
+      ->group(kGroup);
   live->group(kGroup);
 }
 
@@ -42,12 +45,13 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
-  LLADA_TRY(workspace->session_, Session::create(workspace->model_, {.threads = 0, .trace = workspace->trace()}));
+  LLADA_TRY(workspace->session_,
+            Session::create(workspace->model_, {.threads = 0, .trace = workspace->trace()}));
   return workspace;
 }
 
-Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                                    int64_t block_length) const {
+Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work,
+                                    bool infill, int64_t block_length) const {
   std::optional<LiveView> live;
   if (show_.live && can_repaint(STDOUT_FILENO)) {
     live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,

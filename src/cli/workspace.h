@@ -1,4 +1,5 @@
-// What `run` and `infill` share: a loaded model with a session, the trace, and how an answer is shown while it is made.
+// What `run` and `infill` share: a loaded model with a session, the trace, and how an answer is shown while
+// it is made.
 #pragma once
 #include <functional>
 #include <memory>
@@ -29,9 +30,11 @@ class Workspace {
   Session& session() const { return *session_; }
   Trace* trace() { return trace_ ? &*trace_ : nullptr; }
 
-  // Runs `work` with a callback that repaints where asked for and ends the run on a signal. The picture is gone afterwards,
-  // and the time it took is not in the stats. An error of stdout ends the run and is returned.
-  Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill, int64_t block_length) const;
+  // Runs `work` with a callback that repaints where asked for and ends the run on a signal. The picture is
+  // gone afterwards, and the time it took is not in the stats. An error of stdout ends the run and is
+  // returned.
+  Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
+                           int64_t block_length) const;
 
   // Writes the trace, if one was asked for.
   Status close() const;

@@ -9,9 +9,9 @@
 namespace llada {
 
 struct DeviceSummary {
-  std::string name;         // as --device takes it
-  std::string description;  // processor, instruction set in use, threads
-  int threads = 0;          // that a run would use
+  std::string name;                           // as --device takes it
+  std::string description;                    // processor, instruction set in use, threads
+  int threads = 0;                            // that a run would use
   std::vector<std::string> instruction_sets;  // kernel tables that run here, best first
 };
 

@@ -9,20 +9,28 @@ namespace {
 
 std::string_view name(Architecture architecture) {
   switch (architecture) {
-    case Architecture::llada: return "llada";
-    case Architecture::llada_moe: return "llada-moe";
-    case Architecture::llada2: return "llada2";
-    case Architecture::dream: return "dream";
+    case Architecture::llada:
+      return "llada";
+    case Architecture::llada_moe:
+      return "llada-moe";
+    case Architecture::llada2:
+      return "llada2";
+    case Architecture::dream:
+      return "dream";
   }
   return "";
 }
 
 std::string_view name(ChatStyle style) {
   switch (style) {
-    case ChatStyle::llada: return "llada";
-    case ChatStyle::chatml: return "chatml";
-    case ChatStyle::bailing: return "bailing";
-    case ChatStyle::plain: return "plain";
+    case ChatStyle::llada:
+      return "llada";
+    case ChatStyle::chatml:
+      return "chatml";
+    case ChatStyle::bailing:
+      return "bailing";
+    case ChatStyle::plain:
+      return "plain";
   }
   return "";
 }
@@ -31,8 +39,12 @@ void add_tensors(const ModelFile& file, ModelSummary& summary) {
   for (const ModelFile::Entry& entry : file.tensors()) {
     const TensorView& view = entry.view;
     const std::string type(traits(view.type).name);
-    summary.tensors.push_back({entry.name, entry.file_name, type,
-                               {view.shape.dims.begin(), view.shape.dims.begin() + view.shape.rank}, view.bytes(), entry.offset});
+    summary.tensors.push_back({entry.name,
+                               entry.file_name,
+                               type,
+                               {view.shape.dims.begin(), view.shape.dims.begin() + view.shape.rank},
+                               view.bytes(),
+                               entry.offset});
     summary.parameters += view.shape.elements();
     auto total = std::ranges::find(summary.types, type, &TypeTotal::type);
     if (total == summary.types.end()) total = summary.types.insert(total, TypeTotal{.type = type});

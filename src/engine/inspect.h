@@ -1,5 +1,5 @@
-// What a model file or folder holds, as plain data for people and tools. Nothing is loaded onto a device, so a file opens
-// here even where no device could run it.
+// What a model file or folder holds, as plain data for people and tools. Nothing is loaded onto a device, so
+// a file opens here even where no device could run it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,9 +12,9 @@
 namespace llada {
 
 struct TensorSummary {
-  std::string name;       // canonical: "blk.0.attn_q.weight"
-  std::string file_name;  // as the file calls it
-  std::string type;       // "q8_0"
+  std::string name;           // canonical: "blk.0.attn_q.weight"
+  std::string file_name;      // as the file calls it
+  std::string type;           // "q8_0"
   std::vector<int64_t> dims;  // in storage order: {inputs, outputs}, vectors {n}
   int64_t bytes = 0;
   uint64_t offset = 0;  // from the start of the file
@@ -38,7 +38,7 @@ struct ModelSummary {
   ModelConfig config;  // ids there are resolved with the tokenizer's, as a run would
   int64_t parameters = 0;
   uint64_t file_bytes = 0;
-  std::vector<TypeTotal> types;  // most bytes first
+  std::vector<TypeTotal> types;        // most bytes first
   std::vector<TensorSummary> tensors;  // in file order
   std::optional<TokenizerSummary> tokenizer;
 };
