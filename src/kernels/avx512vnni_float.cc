@@ -41,7 +41,7 @@ inline Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec fma_negative(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }     // c - a b
 inline Vec fma_alternate(Vec a, Vec b, Vec c) { return _mm512_fmaddsub_ps(a, b, c); }  // even lanes a b - c
-inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }                           // b where either is NaN
+inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }  // b where either is NaN
 inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline Vec round(Vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline Vec scale_by_power(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }  // x 2^n, n whole
@@ -77,9 +77,9 @@ struct DoubleSum {
 }  // namespace llada::kernels::avx512vnni
 
 #define LLADA_VECTOR_NAMESPACE avx512vnni
-#include "kernels/x86_rows-inl.h"
 #include "kernels/x86_attention-inl.h"
 #include "kernels/x86_float_matmul-inl.h"
+#include "kernels/x86_rows-inl.h"
 
 namespace llada::kernels::avx512vnni {
 

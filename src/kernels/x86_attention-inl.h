@@ -1,10 +1,10 @@
 // Attention over a vector type (see x86_rows-inl.h for how it is included).
 //
 // One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key
-// element is broadcast against it. So scores, maximum, exponentials and their sum are vertical operations and a
-// row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
-// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights at
-// the end. A row's keys beyond its own prefix are never multiplied, so not even a NaN there reaches it.
+// element is broadcast against it. So scores, maximum, exponentials and their sum are vertical operations and
+// a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
+// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights
+// at the end. A row's keys beyond its own prefix are never multiplied, so not even a NaN there reaches it.
 // Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length
 // that these models have.
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -13,10 +13,10 @@ namespace {
 inline constexpr int64_t kDimensions = 256;  // of a head that are transposed at once
 
 struct AttentionTile {
-  int64_t rows, keys;            // keys: the most that any of the rows sees
+  int64_t rows, keys;  // keys: the most that any of the rows sees
   int64_t row_keys[kLanes];
-  float* queries;                // [dimension][kLanes]
-  float* scores;                 // [key][kLanes]
+  float* queries;  // [dimension][kLanes]
+  float* scores;   // [key][kLanes]
   const AttentionArgs* args;
   int64_t first_row;
 };
@@ -62,14 +62,16 @@ void score_keys(const AttentionTile& t) {
     const int64_t n = a.head_dim - d0 < kDimensions ? a.head_dim - d0 : kDimensions;
     for (int64_t r = 0; r < kLanes; ++r)
       for (int64_t i = 0; i < n; ++i)
-        t.queries[i * kLanes + r] = r < t.rows ? a.q[(t.first_row + r) * a.q_stride + d0 + i] * a.scale : 0.0f;
+        t.queries[i * kLanes + r] =
+            r < t.rows ? a.q[(t.first_row + r) * a.q_stride + d0 + i] * a.scale : 0.0f;
     for (int64_t p = 0; p < t.keys; p += kAttentionKeys) {
       const int64_t count = t.keys - p < kAttentionKeys ? t.keys - p : kAttentionKeys;
       const float* k = reinterpret_cast<const float*>(stored_row(a.k, a.kv_type, p * a.head_dim + d0));
       int64_t stride = a.head_dim;
       if (a.kv_type != DType::F32) {
         for (int64_t j = 0; j < count; ++j)
-          widen(stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0), a.kv_type, n, buffer + j * kDimensions);
+          widen(stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0), a.kv_type, n,
+                buffer + j * kDimensions);
         k = buffer;
         stride = kDimensions;
       }
@@ -205,7 +207,8 @@ void attention(const AttentionArgs& a) {
       const Vec scale = fill(1.0f / sums[r]);
       int64_t i = 0;
       for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(out + i), scale));
-      if (i < a.head_dim) store_first(out + i, a.head_dim - i, mul(load_first(out + i, a.head_dim - i, 0), scale));
+      if (i < a.head_dim)
+        store_first(out + i, a.head_dim - i, mul(load_first(out + i, a.head_dim - i, 0), scale));
     }
   }
 }

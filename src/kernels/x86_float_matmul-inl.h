@@ -1,9 +1,10 @@
 // Products with F32, F16 and BF16 weights over a vector type (see x86_rows-inl.h for how it is included).
 //
-// Packed: tiles of 16 columns, [tile][k][16], in the stored type, missing columns zero: the size of the stored
-// matrix where n is a multiple of 16. Weights are converted in registers; an activation is broadcast against 16
-// or 32 columns. A result is a float sum over blocks of kDepth k in ascending order; each block is one chain of
-// fused multiply-adds. A block of weights (16 KiB at 16 bits) stays in L1 while all rows pass by.
+// Packed: tiles of 16 columns, [tile][k][16], in the stored type, missing columns zero: the size of the
+// stored matrix where n is a multiple of 16. Weights are converted in registers; an activation is broadcast
+// against 16 or 32 columns. A result is a float sum over blocks of kDepth k in ascending order; each block is
+// one chain of fused multiply-adds. A block of weights (16 KiB at 16 bits) stays in L1 while all rows pass
+// by.
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 
@@ -31,9 +32,11 @@ void pack_float(const TensorView& weight, int64_t n0, int64_t n1, std::byte* pac
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1];
   for (int64_t c = n0; c < n1; c += kFloatTile) {
     if (weight.type == DType::F32) {
-      pack_columns(reinterpret_cast<const uint32_t*>(weight.data), n, k, c, reinterpret_cast<uint32_t*>(packed) + c * k);
+      pack_columns(reinterpret_cast<const uint32_t*>(weight.data), n, k, c,
+                   reinterpret_cast<uint32_t*>(packed) + c * k);
     } else {
-      pack_columns(reinterpret_cast<const uint16_t*>(weight.data), n, k, c, reinterpret_cast<uint16_t*>(packed) + c * k);
+      pack_columns(reinterpret_cast<const uint16_t*>(weight.data), n, k, c,
+                   reinterpret_cast<uint16_t*>(packed) + c * k);
     }
   }
 }
@@ -47,8 +50,8 @@ inline Vec load_weight(const std::byte* p) {
 
 // One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j].
 template <DType Type, int Rows, int Vectors>
-inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x, int64_t k, int64_t depth,
-                       Vec (&sums)[Rows][Vectors]) {
+inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x,
+                                                      int64_t k, int64_t depth, Vec (&sums)[Rows][Vectors]) {
   constexpr int64_t kStep = kFloatTile * (Type == DType::F32 ? 4 : 2);
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)

@@ -48,8 +48,7 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
   }
   const float mean = sum_of(add(add(sums[0], sums[1]), add(sums[2], sums[3]))) / static_cast<float>(n);
   const Vec scale = fill(1.0f / __builtin_sqrtf(mean + eps));
-  for (i = 0; i + kLanes <= n; i += kLanes)
-    store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
+  for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
   if (i < n)
     store_first(y + i, n - i, mul(mul(load_first(x + i, n - i, 0), scale), load_first(weight + i, n - i, 0)));
 }
@@ -60,9 +59,7 @@ void add_rows(const float* x, int64_t n, float* y) {
   if (i < n) store_first(y + i, n - i, add(load_first(y + i, n - i, 0), load_first(x + i, n - i, 0)));
 }
 
-inline Vec gated(Vec gate, Vec up) {
-  return mul(div(gate, add(fill(1.0f), exp(sub(zero(), gate)))), up);
-}
+inline Vec gated(Vec gate, Vec up) { return mul(div(gate, add(fill(1.0f), exp(sub(zero(), gate)))), up); }
 
 void swiglu(const float* gate, const float* up, int64_t n, float* y) {
   int64_t i = 0;
@@ -95,7 +92,8 @@ void rotate_pairs(float* x, const float* cos, const float* sin, int64_t half) {
       s[i] = sin[j + i];
     }
     const Vec v = load(pairs);
-    store_first(x + 2 * j, 2 * (half - j), fma_alternate(v, load_twice(c), mul(swap_pairs(v), load_twice(s))));
+    store_first(x + 2 * j, 2 * (half - j),
+                fma_alternate(v, load_twice(c), mul(swap_pairs(v), load_twice(s))));
   }
 }
 
