@@ -77,9 +77,10 @@ struct DoubleSum {
 }  // namespace llada::kernels::avx512vnni
 
 #define LLADA_VECTOR_NAMESPACE avx512vnni
+#include "kernels/x86_rows-inl.h"
+// the others build on it
 #include "kernels/x86_attention-inl.h"
 #include "kernels/x86_float_matmul-inl.h"
-#include "kernels/x86_rows-inl.h"
 
 namespace llada::kernels::avx512vnni {
 
