@@ -19,6 +19,9 @@ std::string progress_bar(std::string_view title, int percent, std::string_view w
   return line;
 }
 
+// A log does not need to hear of work that is over at once.
+constexpr std::chrono::seconds kQuiet{2};
+
 Progress::Progress(std::string title) : title_(std::move(title)), terminal_(can_repaint(STDERR_FILENO)) {}
 
 Progress::~Progress() {
@@ -32,7 +35,7 @@ void Progress::update(double fraction, std::string_view what) {
     note(fmt::format("\r{}\x1b[K",
                      progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
     painted_ = true;
-  } else if (percent / 10 > std::max(percent_, 0) / 10) {
+  } else if (percent / 10 > std::max(percent_, 0) / 10 && std::chrono::steady_clock::now() - begin_ > kQuiet) {
     note(fmt::format("{}: {} %\n", title_, percent / 10 * 10));
   }
   percent_ = percent;

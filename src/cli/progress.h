@@ -1,5 +1,7 @@
-// Progress of long work on stderr: a bar where that is a terminal, else a line at every tenth.
+// Progress of long work on stderr: a bar where that is a terminal, else, once it has
+// taken two seconds, a line at every tenth.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -20,6 +22,7 @@ class Progress {
  private:
   std::string title_;
   bool terminal_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool painted_ = false;
   int percent_ = -1;
 };

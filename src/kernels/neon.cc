@@ -1,6 +1,6 @@
-// The table for any 64-bit Arm processor (Armv8-A, e.g. Cortex-A72): int8 products widened to 16 bits and added in pairs.
-// Lanes run along k; four columns' sums are folded into one vector per row and group.
-// Also the processor detection for all three tables. Deliberately not done: other systems than Linux and Android.
+// The table for any 64-bit Arm processor (Armv8-A, e.g. Cortex-A72): int8 products widened to 16 bits and
+// added in pairs. Lanes run along k; four columns' sums are folded into one vector per row and group. Also
+// the processor detection for all three tables. Deliberately not done: other systems than Linux and Android.
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
@@ -28,8 +28,8 @@ struct Isa {
     vst1q_s8(q + 64 + 16 * row, high);
   }
 
-  // dot[r] += w . x over values [16 * kFrom, 16 * kTo). Two products fit in 16 bits whatever they are (2 * 128 * 127);
-  // small weights (see Unpack) let all that a lane gets be added there.
+  // dot[r] += w . x over values [16 * kFrom, 16 * kTo). Two products fit in 16 bits whatever they are (2 *
+  // 128 * 127); small weights (see Unpack) let all that a lane gets be added there.
   template <int R, int kFrom, int kTo, bool kSmall>
   static LLADA_INLINE void dots(const int8x16_t w[8], const int8_t* x0, const int8_t* x1, int32x4_t dot[R]) {
     unroll<R>([&](auto r) __attribute__((always_inline)) {
@@ -50,7 +50,8 @@ struct Isa {
         }
       }
       if constexpr (kSmall) {
-        dot[r] = vpadalq_s16(dot[r], vpaddq_s16(vpaddq_s16(narrow[0], narrow[1]), vpaddq_s16(narrow[2], narrow[3])));
+        dot[r] = vpadalq_s16(dot[r],
+                             vpaddq_s16(vpaddq_s16(narrow[0], narrow[1]), vpaddq_s16(narrow[2], narrow[3])));
       } else {
         dot[r] = vaddq_s32(dot[r], vpaddq_s32(vpaddq_s32(wide[0], wide[1]), vpaddq_s32(wide[2], wide[3])));
       }

@@ -1,7 +1,8 @@
-// Attention for any 64-bit Arm processor. Up to four rows that see the same keys run together; lane r of a vector in
-// `scratch` belongs to row r, so the softmax needs no work across lanes and a row never meets another row's numbers.
-// Keys and values are read in their stored type. The mix of values goes through the keys in blocks that stay in the L1
-// cache, with `out` as the accumulator. Scores are kept whole (a row of keys fits): no online rescaling is needed.
+// Attention for any 64-bit Arm processor. Up to four rows that see the same keys run together; lane r of a
+// vector in `scratch` belongs to row r, so the softmax needs no work across lanes and a row never meets
+// another row's numbers. Keys and values are read in their stored type. The mix of values goes through the
+// keys in blocks that stay in the L1 cache, with `out` as the accumulator. Scores are kept whole (a row of
+// keys fits): no online rescaling is needed.
 #include <limits>
 
 #include "kernels/neon_common.h"
@@ -11,9 +12,10 @@ namespace llada::kernels::neon {
 namespace {
 
 constexpr int kRows = 4;
-constexpr int kKeys = 4;              // keys scored together
-constexpr int kVectors = 4;           // vectors of head elements mixed together
-constexpr int64_t kValueBlock = 64;   // keys whose values are mixed before the next head elements: 16 KiB of F16
+constexpr int kKeys = 4;     // keys scored together
+constexpr int kVectors = 4;  // vectors of head elements mixed together
+constexpr int64_t kValueBlock =
+    64;  // keys whose values are mixed before the next head elements: 16 KiB of F16
 
 // scratch[key * kRows + row] = scale * q[row] . k[key]; returns the largest score of each row.
 template <int R, class T>
@@ -29,21 +31,27 @@ float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
     float32x4_t dot[R][kKeys];
     for (int i = 0; i < R; ++i)
       for (int j = 0; j < kKeys; ++j) dot[i][j] = vdupq_n_f32(0);
-    for (int64_t d = 0; d < whole; d += 4) {
+    const auto four = [&](int64_t at) __attribute__((always_inline)) {
       float32x4_t key[kKeys];
-      for (int j = 0; j < kKeys; ++j) key[j] = load4(k[j] + d);
+      for (int j = 0; j < kKeys; ++j) key[j] = load4(k[j] + at);
       for (int i = 0; i < R; ++i) {
-        const float32x4_t row = vld1q_f32(q[i] + d);
+        const float32x4_t row = vld1q_f32(q[i] + at);
         for (int j = 0; j < kKeys; ++j) dot[i][j] = vfmaq_f32(dot[i][j], row, key[j]);
       }
+    };
+    int64_t d = 0;
+    for (; d + 8 <= whole; d += 8) {
+      four(d);
+      four(d + 4);
     }
+    if (d < whole) four(d);
     for (int j = 0; j < kKeys && p + j < keys; ++j) {
       const auto of = [&](int i) { return dot[i < R ? i : 0][j]; };
       float32x4_t sum = vpaddq_f32(vpaddq_f32(of(0), of(1)), vpaddq_f32(of(2), of(3)));
-      for (int64_t d = whole; d < a.head_dim; ++d) {
+      for (int64_t t = whole; t < a.head_dim; ++t) {
         float tail[kRows] = {};
-        for (int i = 0; i < R; ++i) tail[i] = q[i][d];
-        sum = vfmaq_n_f32(sum, vld1q_f32(tail), static_cast<float>(k[j][d]));
+        for (int i = 0; i < R; ++i) tail[i] = q[i][t];
+        sum = vfmaq_n_f32(sum, vld1q_f32(tail), static_cast<float>(k[j][t]));
       }
       sum = vmulq_n_f32(sum, a.scale);
       vst1q_f32(a.scratch + (p + j) * kRows, sum);
@@ -105,7 +113,8 @@ void rows_together(const AttentionArgs& a, int64_t r, int64_t keys) {
         float& out = a.out[(r + i) * a.out_stride + d];
         float sum = p == 0 ? 0 : out;
         for (int64_t key = p; key < end; ++key)
-          sum = __builtin_fmaf(static_cast<float>(static_cast<const T*>(a.v)[key * a.head_dim + d]), a.scratch[key * kRows + i], sum);
+          sum = __builtin_fmaf(static_cast<float>(static_cast<const T*>(a.v)[key * a.head_dim + d]),
+                               a.scratch[key * kRows + i], sum);
         out = sum;
       }
   }
@@ -123,10 +132,17 @@ void all_rows(const AttentionArgs& a) {
     const int64_t keys = keys_of(r);
     for (count = 1; count < kRows && r + count < a.r1 && keys_of(r + count) == keys;) ++count;
     switch (count) {
-      case 1: rows_together<1, T>(a, r, keys); break;
-      case 2: rows_together<2, T>(a, r, keys); break;
-      case 3: rows_together<3, T>(a, r, keys); break;
-      default: rows_together<4, T>(a, r, keys);
+      case 1:
+        rows_together<1, T>(a, r, keys);
+        break;
+      case 2:
+        rows_together<2, T>(a, r, keys);
+        break;
+      case 3:
+        rows_together<3, T>(a, r, keys);
+        break;
+      default:
+        rows_together<4, T>(a, r, keys);
     }
   }
 }

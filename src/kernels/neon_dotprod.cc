@@ -1,6 +1,6 @@
-// The table for Armv8.2-A with the dot product instructions (e.g. Cortex-A76), compiled with them; runs only where the
-// processor has them. One instruction multiplies four columns by one row over four values, so the sums of four columns
-// build up in the lanes and nothing is ever added across a vector.
+// The table for Armv8.2-A with the dot product instructions (e.g. Cortex-A76), compiled with them; runs only
+// where the processor has them. One instruction multiplies four columns by one row over four values, so the
+// sums of four columns build up in the lanes and nothing is ever added across a vector.
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
 #include "kernels/neon_vector.h"
@@ -19,9 +19,12 @@ struct Isa {
     transpose(v[0].high, v[1].high, v[2].high, v[3].high, out + 4);
   }
   static LLADA_INLINE void transpose(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d, int8x16_t out[4]) {
-    const int32x4_t a4 = vreinterpretq_s32_s8(a), b4 = vreinterpretq_s32_s8(b), c4 = vreinterpretq_s32_s8(c), d4 = vreinterpretq_s32_s8(d);
-    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(a4, b4)), ab1 = vreinterpretq_s64_s32(vzip2q_s32(a4, b4));
-    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(c4, d4)), cd1 = vreinterpretq_s64_s32(vzip2q_s32(c4, d4));
+    const int32x4_t a4 = vreinterpretq_s32_s8(a), b4 = vreinterpretq_s32_s8(b), c4 = vreinterpretq_s32_s8(c),
+                    d4 = vreinterpretq_s32_s8(d);
+    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(a4, b4)),
+                    ab1 = vreinterpretq_s64_s32(vzip2q_s32(a4, b4));
+    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(c4, d4)),
+                    cd1 = vreinterpretq_s64_s32(vzip2q_s32(c4, d4));
     out[0] = vreinterpretq_s8_s64(vzip1q_s64(ab0, cd0));
     out[1] = vreinterpretq_s8_s64(vzip2q_s64(ab0, cd0));
     out[2] = vreinterpretq_s8_s64(vzip1q_s64(ab1, cd1));
@@ -39,7 +42,9 @@ struct Isa {
   static LLADA_INLINE void dots(const int8x16_t w[8], const int8_t* x0, const int8_t* x1, int32x4_t dot[R]) {
     for (int chunk = 4 * kFrom; chunk < 4 * kTo; ++chunk) {
       const int8x16_t x[2] = {vld1q_s8(x0 + 16 * chunk), vld1q_s8(x1 + 16 * chunk)};
-      unroll<R>([&](auto r) __attribute__((always_inline)) { dot[r] = vdotq_laneq_s32(dot[r], w[chunk], x[r / 4], r % 4); });
+      unroll<R>([&](auto r) __attribute__((always_inline)) {
+        dot[r] = vdotq_laneq_s32(dot[r], w[chunk], x[r / 4], r % 4);
+      });
     }
   }
 

@@ -1,5 +1,5 @@
-// Row-wise kernels for any 64-bit Arm processor. Tails run through the same vector code on padded lanes, so an element
-// does not depend on where in a vector it falls.
+// Row-wise kernels for any 64-bit Arm processor. Tails run through the same vector code on padded lanes, so
+// an element does not depend on where in a vector it falls.
 #include <cmath>
 #include <limits>
 
@@ -23,7 +23,8 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
   const float sum = vaddvq_f32(vaddq_f32(vaddq_f32(part[0], part[1]), vaddq_f32(part[2], part[3])));
   const float scale = 1.0f / std::sqrt(sum / static_cast<float>(n) + eps);
   for (i = 0; i < n; i += 4)
-    store_some(y + i, n - i, vmulq_f32(vmulq_n_f32(load_some(x + i, n - i), scale), load_some(weight + i, n - i)));
+    store_some(y + i, n - i,
+               vmulq_f32(vmulq_n_f32(load_some(x + i, n - i), scale), load_some(weight + i, n - i)));
 }
 
 void add(const float* x, int64_t n, float* y) {
@@ -47,8 +48,8 @@ void rope(float* heads, const RopeArgs& a) {
     int64_t j = 0;
     for (; j + 4 <= half; j += 4) {
       const float32x4_t cos = vld1q_f32(a.cos + j), sin = vld1q_f32(a.sin + j);
-      const float32x4x2_t v = a.adjacent ? vld2q_f32(x + 2 * j)
-                                         : float32x4x2_t{{vld1q_f32(x + j), vld1q_f32(x + half + j)}};
+      const float32x4x2_t v =
+          a.adjacent ? vld2q_f32(x + 2 * j) : float32x4x2_t{{vld1q_f32(x + j), vld1q_f32(x + half + j)}};
       const float32x4x2_t turned = {{vsubq_f32(vmulq_f32(v.val[0], cos), vmulq_f32(v.val[1], sin)),
                                      vaddq_f32(vmulq_f32(v.val[1], cos), vmulq_f32(v.val[0], sin))}};
       if (a.adjacent) {
@@ -84,7 +85,8 @@ void store_half(const float* x, int64_t n, uint16_t* y) {
 SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   float32x4_t best = vdupq_n_f32(kNone);
-  for (int64_t i = 0; i < n; i += 4) best = vmaxnmq_f32(best, load_some(logits + i, n - i, kNone));  // NaN takes no part
+  for (int64_t i = 0; i < n; i += 4)
+    best = vmaxnmq_f32(best, load_some(logits + i, n - i, kNone));  // NaN takes no part
   const float max = vmaxnmvq_f32(best);
   float64x2_t sum[2] = {vdupq_n_f64(0), vdupq_n_f64(0)}, weighted[2] = {vdupq_n_f64(0), vdupq_n_f64(0)};
   for (int64_t i = 0; i < n; i += 4) {
@@ -101,8 +103,8 @@ SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   return {max, vaddvq_f64(vaddq_f64(sum[0], sum[1])), vaddvq_f64(vaddq_f64(weighted[0], weighted[1]))};
 }
 
-// Sixteen values are looked at one by one only when one of them beats the second best so far, which on a real row
-// happens a few dozen times in a hundred thousand values.
+// Sixteen values are looked at one by one only when one of them beats the second best so far, which on a real
+// row happens a few dozen times in a hundred thousand values.
 Top2 top2(const float* logits, int64_t n) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   Top2 t{-1, -1, kNone, kNone};

@@ -1,6 +1,6 @@
-// The table for processors with int8 matrix multiplication (Armv8.6-A, optional from 8.2: Cortex-X2, Neoverse V1),
-// compiled with it; runs only where the processor has it. One instruction multiplies two rows by two columns over eight
-// values: twice the work of a dot product instruction.
+// The table for processors with int8 matrix multiplication (Armv8.6-A, optional from 8.2: Cortex-X2, Neoverse
+// V1), compiled with it; runs only where the processor has it. One instruction multiplies two rows by two
+// columns over eight values: twice the work of a dot product instruction.
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
 #include "kernels/neon_vector.h"
@@ -10,14 +10,15 @@ namespace {
 
 struct Isa {
   static constexpr int kNibbleBits = 4;
-  // sum[2p + j]: rows 2p, 2p + 1 by columns 2j, 2j + 1, lanes (row, column) = 00 01 10 11. A row alone works as a pair.
+  // sum[2p + j]: rows 2p, 2p + 1 by columns 2j, 2j + 1, lanes (row, column) = 00 01 10 11. A row alone works
+  // as a pair.
   template <int R>
   static constexpr int kSums = R < 2 ? 2 : R;
 
   // Byte order: [chunk of eight values][column][value].
   static LLADA_INLINE void arrange(const Values v[kTile], int8x16_t out[8]) {
     for (int pair = 0; pair < 2; ++pair) {
-      const auto put = [&](int8x16_t a8, int8x16_t b8, int8x16_t* to) __attribute__((always_inline)) {
+      const auto put = [&](int8x16_t a8, int8x16_t b8, int8x16_t * to) __attribute__((always_inline)) {
         const int64x2_t a = vreinterpretq_s64_s8(a8), b = vreinterpretq_s64_s8(b8);
         to[pair] = vreinterpretq_s8_s64(vzip1q_s64(a, b));
         to[2 + pair] = vreinterpretq_s8_s64(vzip2q_s64(a, b));

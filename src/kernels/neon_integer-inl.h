@@ -1,18 +1,20 @@
-// The int8 matrix product, written once and compiled once per instruction set (neon.cc, neon_dotprod.cc, neon_i8mm.cc).
-// The including file first defines `Isa`, the part that differs:
-//   place        how the 4 x 32 bytes of a tile (four columns of weights, or four rows of activations) are ordered.
+// The int8 matrix product, written once and compiled once per instruction set (neon.cc, neon_dotprod.cc,
+// neon_i8mm.cc). The including file first defines `Isa`, the part that differs:
+//   place        how the 4 x 32 bytes of a tile (four columns of weights, or four rows of activations) are
+//   ordered.
 //                Always: bytes 0..63 are values 0..15 of the four, bytes 64..127 values 16..31.
-//   kNibbleBits  4: nibbles may stay in the upper half of a byte, their products are 16 times too large; 0: they may not
-//   dots         integer dot products of R rows and four columns
-//   spread, scaled, exchange   which lanes of an accumulator belong to which row and column
+//   kNibbleBits  4: nibbles may stay in the upper half of a byte, their products are 16 times too large; 0:
+//   they may not dots         integer dot products of R rows and four columns spread, scaled, exchange which
+//   lanes of an accumulator belong to which row and column
 //
-// Layouts. Weights, packed (Q4_0, Q8_0), per tile of four columns: for every group the 128 values (Q4_0: 64 bytes, value
-// bytes j and j + 64 in the low and high nibble of byte j, two's complement), then for every group four F16 scales.
-// Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are zero.
-// Other types are unpacked to int8 a chunk of k at a time, once for all rows.
+// Layouts. Weights, packed (Q4_0, Q8_0), per tile of four columns: for every group the 128 values (Q4_0: 64
+// bytes, value bytes j and j + 64 in the low and high nibble of byte j, two's complement), then for every
+// group four F16 scales. Activations: blocks of four rows, per block an ActivationGroup for every 32 values;
+// missing rows are zero. Other types are unpacked to int8 a chunk of k at a time, once for all rows.
 //
-// Every element is sum over groups g, ascending, of fma(row scale, float(dot) * column scale, sum), for types with an
-// offset followed by fma(row scale * row sum, offset, sum): the same bits for any tile, and on all three sets.
+// Every element is sum over groups g, ascending, of fma(row scale, float(dot) * column scale, sum), for types
+// with an offset followed by fma(row scale * row sum, offset, sum): the same bits for any tile, and on all
+// three sets.
 #pragma once
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
@@ -49,7 +51,9 @@ struct PackedSource<DType::Q8_0> {
   LLADA_INLINE void load(int64_t g, int8x16_t w[kRegisters]) const {
     load_tile(reinterpret_cast<const int8_t*>(q) + g * kBytes, w);
   }
-  LLADA_INLINE float32x4_t scale(int64_t g, int) const { return load4(reinterpret_cast<const __fp16*>(scales) + g * kTile); }
+  LLADA_INLINE float32x4_t scale(int64_t g, int) const {
+    return load4(reinterpret_cast<const __fp16*>(scales) + g * kTile);
+  }
   LLADA_INLINE float32x4_t offset(int64_t) const { return vdupq_n_f32(0); }
 };
 
@@ -72,7 +76,9 @@ struct PackedSource<DType::Q4_0> {
       }
     }
   }
-  LLADA_INLINE float32x4_t scale(int64_t g, int) const { return load4(reinterpret_cast<const __fp16*>(scales) + g * kTile); }
+  LLADA_INLINE float32x4_t scale(int64_t g, int) const {
+    return load4(reinterpret_cast<const __fp16*>(scales) + g * kTile);
+  }
   LLADA_INLINE float32x4_t offset(int64_t) const { return vdupq_n_f32(0); }
 };
 
@@ -84,7 +90,8 @@ struct UnpackedGroup {
 
 template <DType type>
 struct UnpackedSource {
-  static constexpr bool kSmall = Unpack<type>::kSmall, kHalves = Unpack<type>::kHalves, kOffset = Unpack<type>::kOffset;
+  static constexpr bool kSmall = Unpack<type>::kSmall, kHalves = Unpack<type>::kHalves,
+                        kOffset = Unpack<type>::kOffset;
   static constexpr int kShift = 0;
   const UnpackedGroup* groups;
   LLADA_INLINE void load(int64_t g, int8x16_t w[kRegisters]) const { load_tile(groups[g].q, w); }
@@ -94,8 +101,8 @@ struct UnpackedSource {
 
 // Group g of the tile that starts at column c; columns that do not exist repeat the last one.
 template <DType type>
-LLADA_INLINE void unpack_tile(const std::byte* weights, int64_t row_stride, int64_t c, int64_t columns, int64_t g,
-                              ColumnGroup out[kTile], int8x16_t tile[kRegisters]) {
+LLADA_INLINE void unpack_tile(const std::byte* weights, int64_t row_stride, int64_t c, int64_t columns,
+                              int64_t g, ColumnGroup out[kTile], int8x16_t tile[kRegisters]) {
   Values values[kTile];
   for (int64_t i = 0; i < kTile; ++i) {
     Unpack<type>::group(weights + (c + (i < columns ? i : columns - 1)) * row_stride, g, out[i]);
@@ -152,14 +159,17 @@ __attribute__((noinline)) void multiply_tile(const Source source, int64_t groups
     } else {
       Isa::template dots<R, 0, 2, Source::kSmall>(w, x[0]->q, x[1]->q, dot);
       unroll<kSums>([&](auto i) __attribute__((always_inline)) {
-        sum[i] = Isa::template scaled<i>(sum[i], vmulq_f32(to_float<Source::kShift>(dot[i]), columns[i & 1]), rows);
+        sum[i] = Isa::template scaled<i>(sum[i], vmulq_f32(to_float<Source::kShift>(dot[i]), columns[i & 1]),
+                                         rows);
       });
     }
     if constexpr (Source::kOffset) {
       rows[0] = vld1q_f32(x[0]->sum);
       rows[1] = vld1q_f32(x[1]->sum);
       Isa::spread(source.offset(g), columns);
-      unroll<kSums>([&](auto i) __attribute__((always_inline)) { sum[i] = Isa::template scaled<i>(sum[i], columns[i & 1], rows); });
+      unroll<kSums>([&](auto i) __attribute__((always_inline)) {
+        sum[i] = Isa::template scaled<i>(sum[i], columns[i & 1], rows);
+      });
     }
   }
   Isa::template exchange<kSums>(sum);
@@ -169,7 +179,8 @@ __attribute__((noinline)) void multiply_tile(const Source source, int64_t groups
 
 // All rows against one tile of columns.
 template <class Source>
-void multiply_rows(const MatmulArgs& a, const Source& source, int64_t g0, int64_t groups, int64_t c, int64_t columns) {
+void multiply_rows(const MatmulArgs& a, const Source& source, int64_t g0, int64_t groups, int64_t c,
+                   int64_t columns) {
   const int64_t block_groups = a.k / kGroup;
   const auto* x = reinterpret_cast<const ActivationGroup*>(a.activations) + g0;
   for (int64_t r = 0, step; r < a.rows; r += step) {
@@ -178,23 +189,33 @@ void multiply_rows(const MatmulArgs& a, const Source& source, int64_t g0, int64_
     step = left >= 8 ? 8 : left < kTile ? left : kTile;
     const Output out = {a.y + r * a.y_stride + c, a.y_stride, step, columns};
     switch (step) {
-      case 8: multiply_tile<8>(source, groups, x0, x0 + block_groups, g0 == 0, out); break;
-      case 2: multiply_tile<2>(source, groups, x0, x0, g0 == 0, out); break;
-      case 1: multiply_tile<1>(source, groups, x0, x0, g0 == 0, out); break;
-      default: multiply_tile<4>(source, groups, x0, x0, g0 == 0, out);
+      case 8:
+        multiply_tile<8>(source, groups, x0, x0 + block_groups, g0 == 0, out);
+        break;
+      case 2:
+        multiply_tile<2>(source, groups, x0, x0, g0 == 0, out);
+        break;
+      case 1:
+        multiply_tile<1>(source, groups, x0, x0, g0 == 0, out);
+        break;
+      default:
+        multiply_tile<4>(source, groups, x0, x0, g0 == 0, out);
     }
   }
 }
 
 int64_t packed_tile_bytes(DType type, int64_t k) {
   const int64_t scales = kTile * static_cast<int64_t>(sizeof(uint16_t));
-  return k / kGroup * ((type == DType::Q4_0 ? PackedSource<DType::Q4_0>::kBytes : PackedSource<DType::Q8_0>::kBytes) + scales);
+  return k / kGroup *
+         ((type == DType::Q4_0 ? PackedSource<DType::Q4_0>::kBytes : PackedSource<DType::Q8_0>::kBytes) +
+          scales);
 }
 
 bool integer_path(DType type) { return traits(type).quantized; }
 int64_t column_tile(DType) { return kTile; }
 
-// Padding a few columns to whole tiles would break the bound of a tenth more than the file; those stay as stored.
+// Padding a few columns to whole tiles would break the bound of a tenth more than the file; those stay as
+// stored.
 int64_t packed_bytes(DType type, int64_t n, int64_t k) {
   if (type != DType::Q4_0 && type != DType::Q8_0) return 0;
   const int64_t tiles = (n + kTile - 1) / kTile;
@@ -211,10 +232,12 @@ void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, std::byte* pac
     for (int64_t g = 0; g < groups; ++g) {
       ColumnGroup column[kTile];
       int8x16_t tile[kRegisters];
-      unpack_tile<type>(weight.data, weight.row_stride(), c, n1 - c < kTile ? n1 - c : kTile, g, column, tile);
+      unpack_tile<type>(weight.data, weight.row_stride(), c, n1 - c < kTile ? n1 - c : kTile, g, column,
+                        tile);
       if constexpr (type == DType::Q4_0) {
         for (int i = 0; i < kRegisters / 2; ++i)
-          vst1q_s8(q + g * kBytes + 16 * i, vorrq_s8(vandq_s8(tile[i], vdupq_n_s8(15)), vshlq_n_s8(tile[i + 4], 4)));
+          vst1q_s8(q + g * kBytes + 16 * i,
+                   vorrq_s8(vandq_s8(tile[i], vdupq_n_s8(15)), vshlq_n_s8(tile[i + 4], 4)));
       } else {
         for (int i = 0; i < kRegisters; ++i) vst1q_s8(q + g * kBytes + 16 * i, tile[i]);
       }
@@ -263,7 +286,9 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
     for (int64_t g = 0; g < groups; ++g) write(g, group[g], static_cast<int>(r % kTile));
   };
   for (int64_t r = r0; r < r1; ++r)
-    row(r, [&](int64_t g, ActivationGroup& group, int item) { quantize_group(x + r * k + g * kGroup, group, item); });
+    row(r, [&](int64_t g, ActivationGroup& group, int item) {
+      quantize_group(x + r * k + g * kGroup, group, item);
+    });
   if (r1 != rows) return;
   for (int64_t r = rows; r % kTile != 0; ++r)  // whoever writes the last row fills its block
     row(r, [](int64_t, ActivationGroup& group, int item) {
@@ -310,15 +335,24 @@ void matmul_stored(const MatmulArgs& a) {
 void matmul(const MatmulArgs& a) {
   const bool packed = packed_bytes(a.type, a.n, a.k) > 0;
   switch (a.type) {
-    case DType::Q8_0: return packed ? matmul_packed<DType::Q8_0>(a) : matmul_stored<DType::Q8_0>(a);
-    case DType::Q4_0: return packed ? matmul_packed<DType::Q4_0>(a) : matmul_stored<DType::Q4_0>(a);
-    case DType::Q4_1: return matmul_stored<DType::Q4_1>(a);
-    case DType::Q5_0: return matmul_stored<DType::Q5_0>(a);
-    case DType::Q5_1: return matmul_stored<DType::Q5_1>(a);
-    case DType::Q4_K: return matmul_stored<DType::Q4_K>(a);
-    case DType::Q5_K: return matmul_stored<DType::Q5_K>(a);
-    case DType::Q6_K: return matmul_stored<DType::Q6_K>(a);
-    default: return matmul_float(a);
+    case DType::Q8_0:
+      return packed ? matmul_packed<DType::Q8_0>(a) : matmul_stored<DType::Q8_0>(a);
+    case DType::Q4_0:
+      return packed ? matmul_packed<DType::Q4_0>(a) : matmul_stored<DType::Q4_0>(a);
+    case DType::Q4_1:
+      return matmul_stored<DType::Q4_1>(a);
+    case DType::Q5_0:
+      return matmul_stored<DType::Q5_0>(a);
+    case DType::Q5_1:
+      return matmul_stored<DType::Q5_1>(a);
+    case DType::Q4_K:
+      return matmul_stored<DType::Q4_K>(a);
+    case DType::Q5_K:
+      return matmul_stored<DType::Q5_K>(a);
+    case DType::Q6_K:
+      return matmul_stored<DType::Q6_K>(a);
+    default:
+      return matmul_float(a);
   }
 }
 

@@ -1,6 +1,7 @@
-// Stored quantization groups -> int8, on the fly: four weight rows (a tile's columns) of one 32-value group at a time,
-// as w = scale * q + offset. Included by neon_integer-inl.h inside its anonymous namespace's files, one per instruction
-// set; `Isa` there says how the bytes of a tile are ordered. Layouts and the meaning of fields: tensor/dtype.h.
+// Stored quantization groups -> int8, on the fly: four weight rows (a tile's columns) of one 32-value group
+// at a time, as w = scale * q + offset. Included by neon_integer-inl.h inside its anonymous namespace's
+// files, one per instruction set; `Isa` there says how the bytes of a tile are ordered. Layouts and the
+// meaning of fields: tensor/dtype.h.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -41,7 +42,8 @@ LLADA_INLINE Values fifth_bits(Values v, const uint8_t* high) {
   constexpr uint8_t kBits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   uint32_t word;
   std::memcpy(&word, high, sizeof word);
-  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word)), spread = vld1q_u8(kSpread), bits = vld1q_u8(kBits);
+  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word)), spread = vld1q_u8(kSpread),
+                   bits = vld1q_u8(kBits);
   const auto sixteen = [&](uint8x16_t index) __attribute__((always_inline)) {
     return vreinterpretq_s8_u8(vandq_u8(vtstq_u8(vqtbl1q_u8(all, index), bits), vdupq_n_u8(16)));
   };
@@ -76,8 +78,8 @@ LLADA_INLINE Values k_nibbles(const uint8_t* q, int64_t j) {
           vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vld1q_u8(at + 16), shift), mask))};
 }
 
-// kSmall: |q| <= 16 over 32 values with one scale, or |q| <= 32 with a scale for each 16: sums of the products with int8
-// stay below 2^15 in the order that the multiplier without dot products adds them.
+// kSmall: |q| <= 16 over 32 values with one scale, or |q| <= 32 with a scale for each 16: sums of the
+// products with int8 stay below 2^15 in the order that the multiplier without dot products adds them.
 template <DType type>
 struct Unpack;
 
@@ -158,8 +160,8 @@ struct Unpack<DType::Q5_K> {
   }
 };
 
-// Each half of 128 values: 64 bytes of low nibbles (sub-groups 0 1 in the low, 2 3 in the high ones), 32 bytes of top
-// bit pairs (sub-group s at bit 2s), eight scales.
+// Each half of 128 values: 64 bytes of low nibbles (sub-groups 0 1 in the low, 2 3 in the high ones), 32
+// bytes of top bit pairs (sub-group s at bit 2s), eight scales.
 template <>
 struct Unpack<DType::Q6_K> {
   static constexpr bool kSmall = true, kHalves = true, kOffset = false;
@@ -168,7 +170,8 @@ struct Unpack<DType::Q6_K> {
     const int64_t half = g % 8 / 4, s = g % 4;
     const uint8_t* low = stored.low + half * 64 + s % 2 * 32;
     const uint8_t* high = stored.high + half * 32;
-    const int8x16_t low_shift = vdupq_n_s8(s < 2 ? 0 : -4), high_shift = vdupq_n_s8(static_cast<int8_t>(-2 * s));
+    const int8x16_t low_shift = vdupq_n_s8(s < 2 ? 0 : -4),
+                    high_shift = vdupq_n_s8(static_cast<int8_t>(-2 * s));
     const auto value = [&](int64_t at) __attribute__((always_inline)) {
       const uint8x16_t nibble = vandq_u8(vshlq_u8(vld1q_u8(low + at), low_shift), vdupq_n_u8(15));
       const uint8x16_t pair = vandq_u8(vshlq_u8(vld1q_u8(high + at), high_shift), vdupq_n_u8(3));

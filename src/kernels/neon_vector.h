@@ -1,5 +1,6 @@
-// Small vector helpers for the baseline NEON kernels: partial loads and stores that never touch a byte outside the
-// array, four exponentials at once, and loops whose index is a compile-time constant (lane numbers must be).
+// Small vector helpers for the baseline NEON kernels: partial loads and stores that never touch a byte
+// outside the array, four exponentials at once, and loops whose index is a compile-time constant (lane
+// numbers must be).
 #pragma once
 #include <arm_neon.h>
 
@@ -17,7 +18,8 @@ template <int N, class Body>
 LLADA_INLINE void unroll(Body&& body) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
     (body(std::integral_constant<int, I>{}), ...);
-  }(std::make_integer_sequence<int, N>{});
+  }
+  (std::make_integer_sequence<int, N>{});
 }
 
 // The first min(count, 4) floats; the others are `fill`.
@@ -44,8 +46,8 @@ LLADA_INLINE float32x4_t load4(const __fp16* p) {
 }
 
 // e^x within 1 ulp or so over the whole range: 0 below -104, infinity above 88.73, NaN stays NaN.
-// x = n ln2 + r with |r| <= ln2 / 2; Taylor's series to r^7 (the next term is below 5e-9); 2^n in two factors, so that
-// both ends of the float range come out right.
+// x = n ln2 + r with |r| <= ln2 / 2; Taylor's series to r^7 (the next term is below 5e-9); 2^n in two
+// factors, so that both ends of the float range come out right.
 LLADA_INLINE float32x4_t exp4(float32x4_t x) {
   x = vmaxq_f32(vminq_f32(x, vdupq_n_f32(89.0f)), vdupq_n_f32(-105.0f));
   const float32x4_t n = vrndnq_f32(vmulq_n_f32(x, 1.44269504f));

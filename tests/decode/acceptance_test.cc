@@ -1,3 +1,4 @@
+// Acceptance rules on hand-worked candidates: schedule, threshold, factor, entropy, ties.
 #include "decode/acceptance.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// How a canvas is cut into blocks, with gaps, short last blocks and fixed text inside.
 #include "decode/blocks.h"
 
 #include <gmock/gmock.h>

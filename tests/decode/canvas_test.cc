@@ -1,3 +1,4 @@
+// Laying canvases and the head rules that go with options.
 #include "decode/canvas.h"
 
 #include <gmock/gmock.h>

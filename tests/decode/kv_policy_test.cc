@@ -1,3 +1,4 @@
+// Which rows each K/V policy computes, step by step on worked examples.
 #include "decode/kv_policy.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The loop holds every side to its contract, cancels cleanly and reports what happened.
 #include "decode/loop.h"
 
 #include <gmock/gmock.h>

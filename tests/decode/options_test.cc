@@ -1,3 +1,4 @@
+// Impossible combinations are refused with a line that names the option.
 #include "decode/options.h"
 
 #include <gmock/gmock.h>

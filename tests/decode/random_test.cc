@@ -1,3 +1,4 @@
+// Counter-based random numbers: a function of their key, inside the open interval.
 #include "base/random.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Whole runs on scripted predictions: progress, order, early stop, guidance, infilling.
 #include "decode/strategy.h"
 
 #include <gmock/gmock.h>

@@ -75,6 +75,10 @@ inline std::vector<GoldenItem> load_golden(const std::string& path) {
   return items;
 }
 
+// Set where every instruction is expensive (emulators, sanitizers): fewer examples, shorter runs, the same
+// checks.
+inline bool quick() { return std::getenv("LLADA_TEST_QUICK") != nullptr; }
+
 inline const char* isa_from_environment() {
   const char* isa = std::getenv("LLADA_ISA");
   return isa != nullptr ? isa : "";

@@ -64,20 +64,23 @@ TEST_F(Golden, TopTokensAtEveryMaskedPosition) {
   }
 }
 
-// Equal ids, equal forwards, and the same edits step by step.
+// The same edits step by step; of a whole run also equal ids, forwards and text. In quick mode a run is
+// compared over its first steps only.
 void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& golden) {
+  const size_t steps = quick() ? std::min<size_t>(6, golden.trace.size()) : golden.trace.size();
   std::vector<std::vector<std::pair<int32_t, int32_t>>> trace;
   const auto on_step = [&](const decode::StepEvent& event) {
     auto& step = trace.emplace_back();
     for (const decode::Edit& e : event.edits) step.emplace_back(e.position, e.token);
-    return true;
+    return trace.size() < steps || steps == golden.trace.size();
   };
-  const auto run = session.generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)),
-                                    golden.options, on_step);
+  const auto prompt = std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
+  const auto run = session.generate(prompt, golden.options, on_step);
   ASSERT_TRUE(run) << run.error().message;
-  ASSERT_EQ(trace.size(), golden.trace.size());
-  for (size_t s = 0; s < trace.size(); ++s)
+  ASSERT_EQ(trace.size(), steps);
+  for (size_t s = 0; s < steps; ++s)
     ASSERT_EQ(trace[s], golden.trace[s]) << "step " << s << " of '" << item.prompt << "'";
+  if (steps < golden.trace.size()) return;
   EXPECT_EQ(run->tokens, golden.tokens);
   EXPECT_EQ(run->stats.decode.nfe, golden.nfe);
   EXPECT_EQ(run->text, golden.text);
@@ -97,10 +100,8 @@ TEST_F(Golden, PeerFileInAnotherDialectGivesTheSameIds) {
   const auto peer = load_model(LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-bf16.gguf");
   EXPECT_EQ(peer->config().rope_pairing, RopePairing::adjacent);  // rows of q and k come permuted
   const auto session = open_session(peer);
-  for (const GoldenItem& item : items_) {
-    expect_same_run(*session, item, item.threshold);
-    expect_same_run(*session, item, item.one_per_step);
-  }
+  for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
+  expect_same_run(*session, items_[0], items_[0].one_per_step);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Merging in rank order against a naive implementation, and its running time.
 #include <gmock/gmock.h>
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Conversations in each chat format, token by token.
 #include <gmock/gmock.h>
 
 #include "text/chat_template.h"

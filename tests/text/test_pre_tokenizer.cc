@@ -1,3 +1,4 @@
+// The published pre-tokenizer expressions, on text that tells them apart.
 #include <gmock/gmock.h>
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Exact ids, round trips of any bytes, control tokens that users cannot forge.
 #include "text/tokenizer.h"
 
 #include <gmock/gmock.h>

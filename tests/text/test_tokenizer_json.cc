@@ -1,3 +1,4 @@
+// tokenizer.json: what is read, and what is refused with one line.
 #include "text/tokenizer_json.h"
 
 #include <gmock/gmock.h>

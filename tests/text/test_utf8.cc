@@ -1,3 +1,4 @@
+// Streaming of incomplete UTF-8.
 #include <gmock/gmock.h>
 
 #include <random>

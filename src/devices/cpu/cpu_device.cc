@@ -26,22 +26,16 @@ std::string processor_name() {
   return "processor";
 }
 
-struct AlignedFree {
-  void operator()(void* data) const { std::free(data); }
-};
-using AlignedBytes = std::unique_ptr<std::byte[], AlignedFree>;
-
 // Grows, never shrinks; contents are lost on growth.
 class Scratch {
  public:
   Status reserve(int64_t bytes) {
     if (bytes <= bytes_) return {};
-    const auto size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
     data_.reset();
     bytes_ = 0;
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
-    if (data_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", size);
-    bytes_ = static_cast<int64_t>(size);
+    data_ = allocate_aligned(bytes);
+    if (data_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", bytes);
+    bytes_ = bytes;
     return {};
   }
   std::byte* data() const { return data_.get(); }

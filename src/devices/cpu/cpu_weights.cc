@@ -1,7 +1,5 @@
 #include "devices/cpu/cpu_weights.h"
 
-#include <new>
-
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -33,7 +31,7 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
     if (is_embedding(infos[i])) continue;
     const int64_t bytes = table.packed_bytes(w.stored.type, w.outputs, w.inputs);
     if (bytes == 0) continue;
-    w.packed.reset(new (std::nothrow) std::byte[static_cast<size_t>(bytes)]);
+    w.packed = allocate_aligned(bytes);
     if (w.packed == nullptr)
       return failed("{}: {} bytes for its packed copy could not be allocated", infos[i].name, bytes);
     const int64_t tile = table.column_tile(w.stored.type);

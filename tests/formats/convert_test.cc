@@ -1,0 +1,298 @@
+// Conversions: every source into every type, the dialect's rules, and that a failed one leaves nothing behind.
+#include "formats/convert.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <limits>
+
+#include "formats/gguf_model.h"
+#include "formats/model_fixture.h"
+#include "formats/temp_folder.h"
+#include "tensor/quantize.h"
+
+namespace llada {
+namespace {
+
+using namespace testing_models;
+using testing::HasSubstr;
+
+ModelFile open(const std::string& path) {
+  auto model = ModelFile::open(path);
+  EXPECT_TRUE(model) << model.error().message;
+  return std::move(*model);
+}
+
+std::string write_folder(const TempFolder& folder, const ModelConfig& config, const std::vector<FakeTensor>& tensors) {
+  folder.write("config.json", hf_config_json(config, Style::standard));
+  folder.write("model.safetensors", safetensors_bytes(tensors, hf_names(config, Style::standard), DType::F32));
+  return folder.path();
+}
+
+std::string write_folder(const TempFolder& folder, const ModelConfig& config) {
+  return write_folder(folder, config, fake_tensors(config, true));
+}
+
+std::vector<float> values(const TensorView& view) {
+  std::vector<float> out(static_cast<size_t>(view.shape.elements()));
+  dequantize_row(view.type, view.data, out.data(), view.shape.elements());
+  return out;
+}
+
+// What q and k rows look like in arch llada's file, from Hugging Face's order.
+std::vector<float> permuted(const std::vector<float>& rows, int64_t columns, int64_t head_dim) {
+  std::vector<float> out(rows.size());
+  const int64_t count = static_cast<int64_t>(rows.size()) / columns;
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t within = row % head_dim, half = head_dim / 2;
+    const int64_t to = row - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+    std::copy_n(rows.begin() + row * columns, columns, out.begin() + to * columns);
+  }
+  return out;
+}
+
+class ConvertTypes : public testing::TestWithParam<DType> {};
+
+TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
+  const DType type = GetParam();
+  for (const Architecture architecture : {Architecture::llada, Architecture::dream, Architecture::llada_moe}) {
+    const TempFolder in, out;
+    const ModelConfig config = tiny_config(architecture);
+    const ModelFile model = open(write_folder(in, config));
+    const TokenizerSpec spec = tiny_tokenizer();
+    const auto status = convert_to_gguf(model, &spec, out / "m.gguf", {.type = type, .progress = {}});
+    ASSERT_TRUE(status) << status.error().message;
+    const ModelFile written = open(out / "m.gguf");
+    EXPECT_EQ(written.config().architecture, architecture);
+    EXPECT_EQ(written.config().shift_logits, architecture == Architecture::dream);
+    EXPECT_EQ(written.config().mask_id, 36);
+    const auto expected = fake_tensors(config, false);
+    const auto parts = fake_tensors(config, true);
+    ASSERT_EQ(written.tensors().size(), expected.size());
+    for (const ModelTensor& tensor : written.tensors()) {
+      SCOPED_TRACE(tensor.name);
+      std::vector<float> source;
+      for (const FakeTensor& part : parts) {
+        const std::string stem = tensor.name.substr(0, tensor.name.rfind('.'));
+        if (part.name == tensor.name || (tensor.view.shape.rank == 3 && part.name.starts_with(stem + ".")))
+          source.insert(source.end(), part.values.begin(), part.values.end());
+      }
+      const bool qk = tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
+      if (architecture == Architecture::llada && qk) source = permuted(source, 64, 16);
+      const bool plain = tensor.view.shape.rank == 1 || tensor.name.find("gate_inp") != std::string::npos;
+      EXPECT_EQ(tensor.view.type, plain ? DType::F32 : type);
+      std::vector<std::byte> bytes(static_cast<size_t>(tensor.view.bytes()));
+      ASSERT_EQ(static_cast<int64_t>(source.size()), tensor.view.shape.elements());
+      quantize_row(tensor.view.type, source.data(), bytes.data(), static_cast<int64_t>(source.size()));
+      EXPECT_EQ(0, std::memcmp(bytes.data(), tensor.view.data, bytes.size()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ConvertTypes,
+                         testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1),
+                         [](const auto& test) { return std::string(traits(test.param).name); });
+
+TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
+  ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "out.gguf", {.type = DType::F32, .progress = {}}));
+  const ModelFile written = open(folder / "out.gguf");
+  EXPECT_EQ(written.format(), "gguf");
+  EXPECT_EQ(written.config().rope_pairing, RopePairing::adjacent);
+  EXPECT_EQ(values(*written.find("blk.1.attn_k.weight")), permuted(values(*model.find("blk.1.attn_k.weight")), 64, 16));
+  EXPECT_EQ(values(*written.find("blk.1.attn_v.weight")), values(*model.find("blk.1.attn_v.weight")));
+  EXPECT_FALSE(written.tokenizer());  // "no_vocab"
+  EXPECT_EQ(written.config().mask_id, 36);
+}
+
+TEST(Convert, QuantizedSourcesAreWidenedAndRequantized) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(config, {.type = DType::Q5_1})));
+  ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "f32.gguf", {.type = DType::F32, .progress = {}}));
+  ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "same.gguf", {.type = DType::Q5_1, .progress = {}}));
+  const ModelFile wide = open(folder / "f32.gguf"), same = open(folder / "same.gguf");
+  for (const ModelTensor& tensor : model.tensors()) {
+    EXPECT_EQ(values(*wide.find(tensor.name)), values(tensor.view)) << tensor.name;
+    EXPECT_EQ(0, std::memcmp(same.find(tensor.name)->data, tensor.view.data, static_cast<size_t>(tensor.view.bytes())));
+  }
+}
+
+TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
+  const TempFolder in, out;
+  ModelConfig config = tiny_config(Architecture::llada);
+  config.ffn_width = 80;
+  const ModelFile model = open(write_folder(in, config));
+  std::vector<std::string> said;
+  double last = 0;
+  const auto progress = [&](double fraction, std::string_view what) {
+    EXPECT_GE(fraction, last);
+    last = fraction;
+    said.emplace_back(what);
+  };
+  ASSERT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::Q4_0, .progress = progress}));
+  const ModelFile written = open(out / "m.gguf");
+  EXPECT_EQ(written.find("blk.0.ffn_down.weight")->type, DType::F16);
+  EXPECT_EQ(written.find("blk.0.ffn_up.weight")->type, DType::Q4_0);
+  EXPECT_THAT(said, testing::Contains("blk.0.ffn_down.weight: rows of 80 values do not fit q4_0, stored as f16"));
+  EXPECT_GT(last, 0.9);
+  EXPECT_LE(last, 1.0);
+}
+
+TEST(Convert, TokenizersSurvive) {
+  const TempFolder in, out;
+  ModelConfig config = tiny_config(Architecture::llada);
+  config.vocab = 44;
+  const ModelFile model = open(write_folder(in, config));
+  TokenizerSpec spec = tiny_tokenizer();
+  spec.pre.clear();
+  spec.regexes = {R"(\p{L}+|\p{N}{1,2}|\s+)"};
+  spec.nfc = spec.ignore_merges = spec.add_bos = true;
+  spec.bos = 35;
+  spec.chat_template = "{{ messages }}\n";
+  spec.tokens[7].clear();  // an id without a text in the middle
+  ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
+  const ModelFile written = open(out / "m.gguf");
+  ASSERT_TRUE(written.tokenizer());
+  const TokenizerSpec& read = *written.tokenizer();
+  EXPECT_EQ(read.tokens.size(), 44u);
+  EXPECT_EQ(read.tokens[7], "[PAD7]");
+  EXPECT_EQ(read.kinds[7], TokenKind::unused);
+  EXPECT_EQ(read.tokens[43], "[PAD43]");
+  EXPECT_EQ(read.kinds[43], TokenKind::unused);
+  EXPECT_EQ(read.tokens[36], "<|mdm_mask|>");
+  EXPECT_EQ(read.merges, spec.merges);
+  EXPECT_EQ(read.regexes, spec.regexes);
+  EXPECT_EQ(read.pre, "default");
+  EXPECT_TRUE(read.nfc && read.ignore_merges && read.add_bos);
+  EXPECT_EQ(read.bos, 35);
+  EXPECT_EQ(read.chat_template, spec.chat_template);
+
+  spec.regexes = {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+  ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
+  EXPECT_EQ(open(out / "m.gguf").tokenizer()->pre, "bailingmoe");
+}
+
+TEST(Convert, BadWeightsAreNamed) {
+  const ModelConfig config = tiny_config(Architecture::llada);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
+    const TempFolder in, out;
+    auto tensors = fake_tensors(config, true);
+    const auto up = std::ranges::find(tensors, "blk.1.ffn_up.weight", &FakeTensor::name);
+    up->values[64 * 5 + 9] = bad;
+    const ModelFile model = open(write_folder(in, config, tensors));
+    const auto status = convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F16, .progress = {}});
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
+    EXPECT_THAT(status.error().message, HasSubstr("tensor blk.1.ffn_up.weight: value 9 of row 5 is"));
+    EXPECT_EQ(out.files(), 0u);
+    EXPECT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::BF16, .progress = {}}));
+  }
+}
+
+TEST(Convert, RefusedOutputs) {
+  const TempFolder folder;
+  const std::string bytes = gguf_bytes(tiny_config(Architecture::llada));
+  const ModelFile model = open(folder.write("in.gguf", bytes));
+  const auto refusal = [&](const std::string& path, DType type = DType::F16) {
+    const auto status = convert_to_gguf(model, nullptr, path, {.type = type, .progress = {}});
+    return status ? "accepted" : status.error().message;
+  };
+  std::filesystem::create_symlink("in.gguf", folder / "link.gguf");
+  EXPECT_THAT(refusal(folder / "in.gguf"), HasSubstr("is the input file"));
+  EXPECT_THAT(refusal(folder / "link.gguf"), HasSubstr("is the input file"));
+  EXPECT_THAT(refusal("/dev/null"), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(folder / "absent/out.gguf"), HasSubstr("cannot create"));
+  EXPECT_THAT(refusal(folder / "out.gguf", DType::Q4_K), HasSubstr("converting to q4_k is not supported"));
+  EXPECT_EQ(folder.read("in.gguf"), bytes);
+  EXPECT_EQ(folder.files(), 2u);
+}
+
+TEST(Convert, ASymbolicLinkStaysALink) {
+  const TempFolder folder;
+  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(tiny_config(Architecture::llada))));
+  folder.write("real.gguf", "old");
+  std::filesystem::create_symlink("real.gguf", folder / "link.gguf");
+  ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "link.gguf", {.type = DType::F16, .progress = {}}));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.gguf"));
+  EXPECT_EQ(open(folder / "real.gguf").config().layers, 2);
+}
+
+bool nameless_files_work(const TempFolder& folder) {
+#ifdef O_TMPFILE
+  const int fd = ::open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+#else
+  return false;
+#endif
+}
+
+// Runs a conversion in a child that `prepare` has crippled; returns its wait status.
+int convert_in_child(const ModelFile& model, const std::string& out, const std::function<void()>& prepare,
+                     const std::function<void(double, std::string_view)>& progress) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    prepare();
+    const auto status = convert_to_gguf(model, nullptr, out, {.type = DType::F32, .progress = progress});
+    ::_exit(status ? 0 : status.error().kind == ErrorKind::failed ? 1 : 2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(ConvertFailure, AFullDiskLeavesTheOldFile) {
+  const TempFolder in, out;
+  const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+  const auto limit = [] {
+    ::signal(SIGXFSZ, SIG_IGN);  // writes fail with EFBIG instead
+    const rlimit small{50000, 50000};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  };
+  for (const bool existing : {false, true}) {
+    if (existing) out.write("m.gguf", "precious");
+    const int status = convert_in_child(model, out / "m.gguf", limit, {});
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 1);  // the machine's failure, not the input's
+    EXPECT_EQ(out.files(), existing ? 1u : 0u);
+    if (existing) {
+      EXPECT_EQ(out.read("m.gguf"), "precious");
+    }
+  }
+}
+
+TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
+  const TempFolder in, out;
+  const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+  const auto die = [](double, std::string_view what) {
+    if (what == "output_norm.weight") ::raise(SIGKILL);
+  };
+  for (const bool existing : {false, true}) {
+    if (existing) out.write("m.gguf", "precious");
+    const int status = convert_in_child(model, out / "m.gguf", [] {}, die);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(std::filesystem::exists(out / "m.gguf"), existing);
+    if (existing) {
+      EXPECT_EQ(out.read("m.gguf"), "precious");
+    }
+    if (nameless_files_work(out)) {
+      EXPECT_EQ(out.files(), existing ? 1u : 0u);
+    }
+  }
+  EXPECT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
+  EXPECT_EQ(open(out / "m.gguf").config().layers, 2);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,285 @@
+// Opening models: both GGUF dialects, Hugging Face folders in both name families, single and sharded; what is refused.
+#include "formats/model_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "formats/model_fixture.h"
+#include "formats/temp_folder.h"
+#include "tensor/quantize.h"
+
+namespace llada {
+namespace {
+
+using namespace testing_models;
+using testing::HasSubstr;
+
+std::vector<float> values(const TensorView& view) {
+  std::vector<float> out(static_cast<size_t>(view.shape.elements()));
+  dequantize_row(view.type, view.data, out.data(), view.shape.elements());
+  return out;
+}
+
+void expect_tensors(const ModelFile& model, const std::vector<FakeTensor>& expected) {
+  EXPECT_EQ(model.tensors().size(), expected.size());
+  for (const FakeTensor& tensor : expected) {
+    const TensorView* view = model.find(tensor.name);
+    ASSERT_NE(view, nullptr) << tensor.name;
+    EXPECT_EQ(view->shape, tensor.shape) << tensor.name;
+    EXPECT_EQ(values(*view), tensor.values) << tensor.name;
+  }
+}
+
+std::string refusal(const std::string& path) {
+  const auto model = ModelFile::open(path);
+  return model ? "accepted" : model.error().message;
+}
+
+TEST(ModelFile, LlamaCppsLlada) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const auto model = ModelFile::open(folder.write("m.gguf", gguf_bytes(config)));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->format(), "gguf");
+  const ModelConfig& c = model->config();
+  EXPECT_EQ(c.rope_pairing, RopePairing::adjacent);
+  EXPECT_FALSE(c.shift_logits);
+  EXPECT_EQ(c.layers, 2);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rotary_dims, 16);
+  EXPECT_EQ(c.ffn_width, 96);
+  EXPECT_EQ(c.vocab, 40);
+  EXPECT_EQ(c.mask_id, 36);
+  EXPECT_EQ(c.eos_id, 37);
+  EXPECT_EQ(c.eot_id, 38);  // no key: found by its text among the control tokens
+  EXPECT_EQ(c.bos_id, -1);
+  EXPECT_FALSE(c.tied_head);
+  ASSERT_TRUE(model->tokenizer());
+  EXPECT_EQ(model->tokenizer()->tokens, tiny_tokenizer().tokens);
+  EXPECT_EQ(model->tokenizer()->kinds, tiny_tokenizer().kinds);
+  EXPECT_EQ(model->tokenizer()->merges, tiny_tokenizer().merges);
+  EXPECT_EQ(model->folder(), "");
+  expect_tensors(*model, fake_tensors(config, false));
+  EXPECT_TRUE(model->get("blk.1.ffn_down.weight", {96, 64}));
+  const auto wrong = model->get("blk.1.ffn_down.weight", {64, 96});
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message, HasSubstr("m.gguf: tensor blk.1.ffn_down.weight is 96x64, 64x96 needed"));
+  EXPECT_THAT(model->get("blk.9.x", {1}).error().message, HasSubstr("tensor blk.9.x is missing"));
+}
+
+TEST(ModelFile, TheDiffuseDialectIsNotPermuted) {
+  const TempFolder folder;
+  for (const auto& [type, architecture] : {std::pair{"llada", Architecture::llada}, std::pair{"dream", Architecture::dream}}) {
+    const ModelConfig config = tiny_config(architecture);
+    const auto model = ModelFile::open(
+        folder.write("m.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = type, .tokenizer = false, .alignment_key = false})));
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ(model->format(), "gguf (diffuse)");
+    EXPECT_EQ(model->config().architecture, architecture);
+    EXPECT_EQ(model->config().rope_pairing, RopePairing::half_split);
+    EXPECT_EQ(model->config().shift_logits, architecture == Architecture::dream);
+    EXPECT_EQ(model->config().mask_id, 36);
+    EXPECT_FALSE(model->tokenizer());
+    expect_tensors(*model, fake_tensors(config, false));
+  }
+}
+
+TEST(ModelFile, DreamAndMoeInGguf) {
+  const TempFolder folder;
+  const auto dream = ModelFile::open(folder.write("d.gguf", gguf_bytes(tiny_config(Architecture::dream), {.arch = "dream"})));
+  ASSERT_TRUE(dream) << dream.error().message;
+  EXPECT_TRUE(dream->config().shift_logits);  // diffusion.shift_logits is absent
+  EXPECT_TRUE(dream->config().qkv_bias);
+  EXPECT_EQ(dream->config().rope_pairing, RopePairing::half_split);
+  const ModelConfig config = tiny_config(Architecture::llada_moe);
+  const auto moe = ModelFile::open(folder.write("e.gguf", gguf_bytes(config, {.arch = "llada-moe"})));
+  ASSERT_TRUE(moe) << moe.error().message;
+  EXPECT_EQ(moe->config().experts_used, 2);
+  EXPECT_TRUE(moe->config().qk_norm);
+  EXPECT_FALSE(moe->config().norm_topk);
+  EXPECT_EQ(moe->config().ffn_width, 0);
+  expect_tensors(*moe, fake_tensors(config, false));
+}
+
+void write_folder(const TempFolder& folder, const ModelConfig& config, Style style) {
+  folder.write("config.json", hf_config_json(config, style));
+  folder.write("model.safetensors", safetensors_bytes(fake_tensors(config, true), hf_names(config, style)));
+}
+
+TEST(ModelFile, HuggingFaceInBothNameFamilies) {
+  const ModelConfig config = tiny_config(Architecture::llada);
+  for (const Style style : {Style::olmo, Style::standard}) {
+    const TempFolder folder;
+    write_folder(folder, config, style);
+    const auto model = ModelFile::open(folder.path());
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ(model->format(), "safetensors");
+    EXPECT_EQ(model->folder(), folder.path());
+    EXPECT_EQ(model->config().architecture, Architecture::llada);
+    EXPECT_EQ(model->config().rope_pairing, RopePairing::half_split);
+    EXPECT_EQ(model->config().ffn_width, 96);
+    EXPECT_EQ(model->config().mask_id, 36);
+    EXPECT_EQ(model->config().context, 128);
+    expect_tensors(*model, fake_tensors(config, true));
+    EXPECT_EQ(model->find("blk.1.ffn_down.weight")->shape.dims[0], 96);  // ff_out of a block, not the head
+    EXPECT_EQ(refusal(folder / "model.safetensors"), "accepted");       // the file instead of its folder
+  }
+}
+
+TEST(ModelFile, ArchitecturesDecidesNotModelType) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada_moe);  // its config says model_type llada
+  write_folder(folder, config, Style::standard);
+  const auto model = ModelFile::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->config().architecture, Architecture::llada_moe);
+  EXPECT_EQ(model->config().expert_ffn_width, 32);
+  expect_tensors(*model, fake_tensors(config, true));
+  EXPECT_NE(model->find("blk.1.ffn_gate_exps.3.weight"), nullptr);
+}
+
+TEST(ModelFile, Dream) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::dream);
+  write_folder(folder, config, Style::standard);
+  const auto model = ModelFile::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_TRUE(model->config().shift_logits);
+  EXPECT_EQ(model->config().kv_heads, 2);
+  expect_tensors(*model, fake_tensors(config, true));
+}
+
+TEST(ModelFile, Shards) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const auto all = fake_tensors(config, true);
+  const auto names = hf_names(config, Style::olmo);
+  folder.write("config.json", hf_config_json(config, Style::olmo));
+  const std::vector<FakeTensor> first(all.begin(), all.begin() + 7), second(all.begin() + 7, all.end());
+  folder.write("model-00001-of-00002.safetensors", safetensors_bytes(first, names));
+  folder.write("model-00002-of-00002.safetensors", safetensors_bytes(second, names));
+  std::string map;
+  for (size_t i = 0; i < all.size(); ++i)
+    map += fmt::format("{}\"{}\":\"model-0000{}-of-00002.safetensors\"", i > 0 ? "," : "", names.at(all[i].name), i < 7 ? 1 : 2);
+  folder.write("model.safetensors.index.json", R"({"metadata":{"total_size":1},"weight_map":{)" + map + "}}");
+  const auto model = ModelFile::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  expect_tensors(*model, all);
+  EXPECT_EQ(model->file_bytes(), folder.read("model-00001-of-00002.safetensors").size() + folder.read("model-00002-of-00002.safetensors").size());
+  model->drop_pages(*model->find("output.weight"));
+  EXPECT_EQ(values(*model->find("output.weight")), all.back().values);  // pages come back from the file
+
+  folder.write("model-00002-of-00002.safetensors", safetensors_bytes(all, names));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("are both"));
+  folder.write("model-00002-of-00002.safetensors", safetensors_bytes({second.begin() + 1, second.end()}, names));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("is missing"));
+  std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("model-00002-of-00002.safetensors: cannot open"));
+  folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../../secret.safetensors"}})");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("a .safetensors file of the same folder needed"));
+  folder.write("model.safetensors.index.json", R"({"weight_map":{}})");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("weight_map is empty"));
+  folder.write("model.safetensors.index.json", R"({"weight_map":{"a":3}})");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("not a file name"));
+}
+
+TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  write_folder(folder, config, Style::olmo);
+  const std::string good = hf_config_json(config, Style::olmo);
+  const auto with = [&](const std::string& field) {
+    std::string text = good;
+    text.insert(1, field + ",");
+    folder.write("config.json", text);
+    return refusal(folder.path());
+  };
+  const auto instead = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    folder.write("config.json", text);
+    return refusal(folder.path());
+  };
+  EXPECT_EQ(with(R"("use_cache":false)"), "accepted");
+  EXPECT_EQ(with(R"("rope_scaling":{"rope_type":"default"})"), "accepted");
+  EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type is \"linear\""));
+  EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
+  EXPECT_THAT(with(R"("activation_type":"gelu")"), HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
+  EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
+  EXPECT_THAT(with(R"("layer_norm_type":"default")"), HasSubstr("layer_norm_type"));
+  EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"), HasSubstr("block_type is \"sequential\", \"llama\" needed"));
+  EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
+  EXPECT_THAT(instead("LLaDAModelLM", "LlamaForCausalLM"), HasSubstr("architectures names \"LlamaForCausalLM\""));
+  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA2MoeModelLM"), HasSubstr("LLaDA2MoeModelLM (LLaDA2) is not supported yet"));
+  EXPECT_THAT(instead(R"("architectures":["LLaDAModelLM"])", R"("architectures":[])"), HasSubstr("architectures is missing"));
+  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"), HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
+  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"), HasSubstr("tensor model.transformer.wte.weight is 64x40, 128x40 needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":3)"), HasSubstr("tensor blk.2.attn_norm.weight is missing"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"), HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":-1)"), HasSubstr("number of layers is -1"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"), HasSubstr("is \"2\", an integer needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("an integer needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers is missing"));
+  EXPECT_THAT(instead("1e-05", "0"), HasSubstr("RMSNorm epsilon is 0"));
+  EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps is -1"));
+  EXPECT_THAT(instead("10000.0", "1e300"), HasSubstr("rope_theta"));
+  EXPECT_THAT(instead(R"("mask_token_id":36)", R"("mask_token_id":40)"), HasSubstr("mask token id is 40, below the vocabulary size 40"));
+  EXPECT_THAT(instead(R"("n_kv_heads":4)", R"("n_kv_heads":3)"), HasSubstr("4 heads over 3 key/value heads"));
+  folder.write("config.json", "[1,2");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("config.json: not valid JSON"));
+  folder.write("config.json", std::string(100, '['));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("nested more than 64 deep"));
+  folder.write("config.json", "[]");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("not an object"));
+}
+
+TEST(ModelFile, FieldsFromGenerationConfig) {
+  const TempFolder folder;
+  write_folder(folder, tiny_config(Architecture::llada), Style::olmo);
+  folder.write("generation_config.json", R"({"bos_token_id":35,"eos_token_id":[1,2]})");
+  const auto model = ModelFile::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->config().bos_id, 35);
+  EXPECT_EQ(model->config().eos_id, 37);  // config.json comes first
+}
+
+TEST(ModelFile, TiedHeads) {
+  const TempFolder folder;
+  ModelConfig config = tiny_config(Architecture::dream);
+  config.tied_head = true;
+  write_folder(folder, config, Style::standard);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("tensor output.weight is missing"));
+  std::string text = hf_config_json(config, Style::standard);
+  text.replace(text.find(R"("tie_word_embeddings":false)"), 27, R"("tie_word_embeddings":true)");
+  folder.write("config.json", text);
+  const auto model = ModelFile::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_TRUE(model->config().tied_head);
+  const auto gguf = ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "dream"})));
+  ASSERT_TRUE(gguf) << gguf.error().message;
+  EXPECT_TRUE(gguf->config().tied_head);
+}
+
+TEST(ModelFile, GgufMetadataThatDoesNotFit) {
+  const TempFolder folder;
+  const auto refused = [&](const std::function<void(ModelConfig&)>& change, const GgufOptions& options = {}) {
+    ModelConfig config = tiny_config(Architecture::llada);
+    change(config);
+    return refusal(folder.write("m.gguf", gguf_bytes(config, options)));
+  };
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llama"}), HasSubstr("general.architecture is \"llama\""));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llada2"}), HasSubstr("not supported yet"));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada2_moe"}), HasSubstr("not supported yet"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.vocab = 41; }), HasSubstr("tokenizer.ggml.tokens has 40 tokens, the vocabulary size 41 needed"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = -1; }), HasSubstr("llada.attention.layer_norm_rms_epsilon is -1"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = __builtin_nanf(""); }), HasSubstr("layer_norm_rms_epsilon is nan"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.context = 1 << 30; }), HasSubstr("context length is 1073741824"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.heads = c.kv_heads = 8; }), HasSubstr("blk.0.attn_q.weight is 64x128, 64x64 needed"));
+  EXPECT_THAT(refusal(folder / "absent.gguf"), HasSubstr("cannot open"));
+  EXPECT_THAT(refusal(folder.write("text.gguf", "hello")), HasSubstr("not a GGUF file"));
+}
+
+}  // namespace
+}  // namespace llada

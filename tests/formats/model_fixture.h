@@ -1,0 +1,45 @@
+// Small generated models for the tests and the fuzzers' seeds: as GGUF bytes, as Hugging Face folders.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/tokenizer_spec.h"
+#include "formats/gguf_writer.h"
+#include "formats/model_config.h"
+
+namespace llada::testing_models {
+
+struct FakeTensor {
+  std::string name;  // canonical
+  Shape shape;
+  std::vector<float> values;
+};
+
+// Two layers of width 64, 4 heads of 16; llada_moe: 4 experts. Values depend only on the name and the position, are
+// exact in BF16 and differ within a tensor.
+ModelConfig tiny_config(Architecture architecture);
+std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_experts);
+
+// 40 tokens: bytes' letters, two merges, <|mdm_mask|> 36, <|endoftext|> 37, <|eot_id|> 38; 39 unused.
+TokenizerSpec tiny_tokenizer();
+
+struct GgufOptions {
+  std::string arch = "llada";        // general.architecture and key prefix
+  std::string model_type = {};       // diffuse.model_type
+  DType type = DType::BF16;          // of matrices
+  bool tokenizer = true;
+  bool alignment_key = true;
+};
+// Everything before the tensor data, as a writer, so that a test can add or leave out.
+GgufWriter gguf_writer(const ModelConfig& config, const GgufOptions& options);
+std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options = {});
+
+// A safetensors file of F32 or BF16 tensors under the given names.
+std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names, DType type = DType::BF16);
+enum class Style { olmo, standard };
+std::map<std::string, std::string> hf_names(const ModelConfig& config, Style style);  // canonical -> file's name
+std::string hf_config_json(const ModelConfig& config, Style style);
+
+}  // namespace llada::testing_models
