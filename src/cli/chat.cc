@@ -65,7 +65,7 @@ Result<int> chat(Workspace& workspace, const ChatOptions& options) {
   const bool terminal = is_terminal(STDIN_FILENO);
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
-  for (;;) {
+  while (InterruptGuard::signal_number() == 0) {
     if (terminal) note("> ");
     const auto line = next_line();
     if (!line) break;

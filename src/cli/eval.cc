@@ -1,6 +1,4 @@
 // llada eval: quality and cost of one or several decoding strategies on a file of tasks.
-#include "eval/evaluate.h"
-
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -8,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "engine/session.h"
+#include "eval/evaluate.h"
 
 namespace llada::cli {
 namespace {
@@ -49,10 +48,12 @@ Result<int> run(const EvalOptions& o) {
   std::string current;
   const auto show = [&](int64_t done, int64_t total, const std::string& strategy) {
     if (!progress || strategy != current) progress.emplace("eval " + (current = strategy));
-    progress->update(static_cast<double>(done) / static_cast<double>(total), fmt::format("{} of {}", done, total));
+    progress->update(static_cast<double>(done) / static_cast<double>(total),
+                     fmt::format("{} of {}", done, total));
   };
-  LLADA_TRY(const auto results, eval::evaluate(model, examples, strategies,
-                                               {.workers = o.model.load.threads, .raw_prompts = o.raw, .progress = show}));
+  LLADA_TRY(const auto results,
+            eval::evaluate(model, examples, strategies,
+                           {.workers = o.model.load.threads, .raw_prompts = o.raw, .progress = show}));
   progress.reset();
   LLADA_TRY_STATUS(print(o.json ? eval::report_json(*model, results) + "\n" : eval::report_table(results)));
   return 0;
@@ -66,8 +67,11 @@ Work setup_eval(CLI::App& app) {
   app.add_option("--tasks", o->tasks, "examples, one JSON object per line: task, prompt, response, answer")
       ->type_name("FILE")
       ->required();
-  app.add_option("--limit", o->limit, "use the first N examples of each task")->type_name("N")->check(CLI::PositiveNumber);
-  app.add_option("--compare", o->compare, "a strategy 'name: options'; repeat it to compare several in one process")
+  app.add_option("--limit", o->limit, "use the first N examples of each task")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--compare", o->compare,
+                 "a strategy 'name: options'; repeat it to compare several in one process")
       ->type_name("'NAME: OPTIONS'");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
@@ -75,7 +79,8 @@ Work setup_eval(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --limit 50 --threshold 0.9 --json\n"
-      "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --compare 'exact: ' --compare 'fast: --threshold 0.7'\n"
+      "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --compare 'exact: ' --compare 'fast: "
+      "--threshold 0.7'\n"
       "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock.");
   return [o] {
     o->model.load.isa = isa_from_environment();

@@ -78,12 +78,12 @@ void LiveView::update_cells(const decode::StepEvent& event) {
 FrameStatus LiveView::status(const decode::StepEvent& event) const {
   FrameStatus status{.step = event.step + 1};
   int64_t content = 0;
-  for (const Cell& cell : cells_) {
-    if (cell.state == CellState::given) continue;
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    const decode::TokenState state = event.canvas.states[begin_ + i];
+    if (state == decode::TokenState::fixed) continue;
     status.total += 1;
-    status.committed += cell.state != CellState::masked && cell.state != CellState::waiting;
-    content += cell.state == CellState::fresh || cell.state == CellState::decided ||
-               cell.state == CellState::settled;
+    status.committed += state != decode::TokenState::masked;
+    content += state != decode::TokenState::masked && cells_[i].state != CellState::end;
   }
   if (!options_.infill && options_.block_length > 0) {
     status.block = (event.block_begin - static_cast<int64_t>(begin_)) / options_.block_length + 1;

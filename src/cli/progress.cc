@@ -35,7 +35,8 @@ void Progress::update(double fraction, std::string_view what) {
     note(fmt::format("\r{}\x1b[K",
                      progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
     painted_ = true;
-  } else if (percent / 10 > std::max(percent_, 0) / 10 && std::chrono::steady_clock::now() - begin_ > kQuiet) {
+  } else if (percent / 10 > std::max(percent_, 0) / 10 &&
+             std::chrono::steady_clock::now() - begin_ > kQuiet) {
     note(fmt::format("{}: {} %\n", title_, percent / 10 * 10));
   }
   percent_ = percent;

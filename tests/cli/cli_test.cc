@@ -127,6 +127,12 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"convert", m, folder.file("o.gguf"), "--type", "q3_x"}, "q3_x"},
       {{"convert", m, folder.file("none/o.gguf"), "--type", "f16"}, "none/o.gguf"},
       {{"convert", no_model, folder.file("o.gguf"), "--type", "f16"}, "README.md"},
+      {{"eval", "-m", m}, "--tasks is required"},
+      {{"eval", "-m", m, "--tasks", folder.file("none.jsonl")}, "none.jsonl"},
+      {{"eval", "-m", m, "--tasks", no_model}, "README.md"},
+      {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"},
+       "'--thresold' is no decoding option"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
@@ -167,6 +173,7 @@ TEST(Help, ListsOptionsAndExamples) {
                "--early-stop",   "--logits-eos-inf", "--confidence-eos-eot-inf",
                "--kv",           "--refresh"}},
       {"infill", {"--text", "--file", "--block-length", "--live", "--json", "<mask:4>"}},
+      {"eval", {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv"}},
       {"inspect", {"MODEL", "--tensors", "--json"}},
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
       {"devices", {"--json", "LLADA_ISA"}},
@@ -309,6 +316,31 @@ TEST(Infill, FillsTheGapsAndKeepsTheText) {
     for (size_t i = 0; i < span["tokens"].size(); ++i)
       EXPECT_EQ(span["tokens"][i], json["tokens"][position + i]);
   }
+}
+
+TEST(Eval, ComparesStrategiesInOneReport) {
+  const TemporaryFolder folder;
+  write_file(
+      folder.file("tasks.jsonl"),
+      R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
+      "\n"
+      R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"none","answer":"none"})"
+      "\n");
+  const Json json =
+      run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
+                "slow: --gen-length 16", "--compare", "fast: --gen-length 16 --threshold 0.9"});
+  ASSERT_EQ(json["results"].size(), 2u);
+  for (const Json& result : json["results"]) {
+    EXPECT_EQ(result["tasks"]["sort"]["n"], 2);
+    EXPECT_EQ(result["tasks"]["sort"]["accuracy"], 0.5);
+    EXPECT_EQ(result["accuracy_mean"], 0.5);
+  }
+  EXPECT_EQ(json["results"][1]["name"], "fast");
+  EXPECT_LT(json["results"][1]["nfe_mean"], json["results"][0]["nfe_mean"]);
+  const auto table = run_llada({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--limit",
+                                "1", "--gen-length", "16"});
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("100.0%"), std::string::npos) << table.out;
 }
 
 TEST(Inspect, DescribesTheShippedModel) {

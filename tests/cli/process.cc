@@ -20,9 +20,9 @@ void check(bool good, const char* what) {
 
 std::vector<std::string> command_line(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
-  const std::string emulator = LLADA_EMULATOR;  // a list with semicolons, or empty
+  const std::string emulator = LLADA_EMULATOR;  // words with bars between them, or empty
   for (size_t at = 0; at < emulator.size();) {
-    const size_t end = std::min(emulator.find(';', at), emulator.size());
+    const size_t end = std::min(emulator.find('|', at), emulator.size());
     words.push_back(emulator.substr(at, end - at));
     at = end + 1;
   }
