@@ -18,8 +18,10 @@ constexpr size_t kBufferBytes = size_t{1} << 20;  // one write call per MiB keep
 Error open_error(const std::string& path, const char* what) {
   const int code = errno;
   // A missing or unreadable path is the caller's mistake; everything else is the machine's.
-  const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
-  return {callers ? ErrorKind::invalid_input : ErrorKind::failed, fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+  const bool callers =
+      code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
+          fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
 }
 
 std::string folder_of(const std::string& path) {
@@ -78,7 +80,8 @@ void MappedFile::drop(size_t offset, size_t size) const {
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
   LLADA_TRY(auto file, MappedFile::open(path));
   const auto bytes = file.bytes();
-  if (bytes.size() > limit_bytes) return invalid("{}: {} bytes, at most {} expected", path, bytes.size(), limit_bytes);
+  if (bytes.size() > limit_bytes)
+    return invalid("{}: {} bytes, at most {} expected", path, bytes.size(), limit_bytes);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
@@ -97,10 +100,12 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   file.temporary_ = fmt::format("{}.{}.tmp", file.target_, ::getpid());
 #ifdef O_TMPFILE
   // Naming it later goes through /proc.
-  if (::access("/proc/self/fd", X_OK) == 0) file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+  if (::access("/proc/self/fd", X_OK) == 0)
+    file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
 #endif
   file.nameless_ = file.fd_ >= 0;
-  if (!file.nameless_) file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (!file.nameless_)
+    file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return std::unexpected(open_error(path, "create"));
   file.buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   return file;
@@ -154,7 +159,8 @@ Status AtomicFile::place() {
       return failed("{}: cannot name the finished file: {}", path_, std::strerror(errno));
     nameless_ = false;
   }
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
+    return failed("{}: rename failed: {}", path_, std::strerror(errno));
   return {};
 }
 

@@ -10,7 +10,8 @@
 
 namespace llada {
 
-// A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved from it) lives.
+// A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved
+// from it) lives.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
@@ -34,10 +35,10 @@ class MappedFile {
 // Reads a small file (config, template, tasks) whole; refuses more than `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
-// Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is untouched and
-// nothing new is there: where the file system can, the data has no name, so that even a killed process leaves nothing;
-// elsewhere it is a ".tmp" file that the destructor removes. Only regular files are replaced (never a device), and a
-// symbolic link is followed.
+// Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is
+// untouched and nothing new is there: where the file system can, the data has no name, so that even a killed
+// process leaves nothing; elsewhere it is a ".tmp" file that the destructor removes. Only regular files are
+// replaced (never a device), and a symbolic link is followed.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);

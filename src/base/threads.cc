@@ -13,7 +13,8 @@
 namespace llada {
 namespace {
 
-// About 20 us on a 4 GHz core: longer than the gap between two ops of one step, far shorter than a scheduler tick.
+// About 20 us on a 4 GHz core: longer than the gap between two ops of one step, far shorter than a scheduler
+// tick.
 constexpr int kSpins = 4000;
 
 inline void relax() {
@@ -84,7 +85,8 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
   // Every worker must have seen this loop before `body` dies, so the wait is for workers, not for indices.
   for (int spin = 0; spin < kSpins; ++spin, relax())
     if (s.busy.load(std::memory_order_acquire) == 0) return;
-  for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;) s.busy.wait(left, std::memory_order_acquire);
+  for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;)
+    s.busy.wait(left, std::memory_order_acquire);
 }
 
 void ThreadPool::work(int thread) {
@@ -92,7 +94,8 @@ void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = s.generation.load(std::memory_order_acquire);
-    for (int spin = 0; now == seen && spin < kSpins; ++spin, relax()) now = s.generation.load(std::memory_order_acquire);
+    for (int spin = 0; now == seen && spin < kSpins; ++spin, relax())
+      now = s.generation.load(std::memory_order_acquire);
     while (now == seen) {
       s.generation.wait(seen, std::memory_order_acquire);
       now = s.generation.load(std::memory_order_acquire);

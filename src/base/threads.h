@@ -1,6 +1,6 @@
-// A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a loop body
-// writes only what its index names. Workers spin for a few microseconds after a loop (the next op follows at once) and
-// then sleep in the kernel, so an idle engine costs no power.
+// A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a
+// loop body writes only what its index names. Workers spin for a few microseconds after a loop (the next op
+// follows at once) and then sleep in the kernel, so an idle engine costs no power.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -21,8 +21,8 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs body(index, thread) for every index in [0, count), handed out in ascending order; returns when all are done.
-  // thread is in [0, size()). One loop at a time; called from one thread only (the pool's owner).
+  // Runs body(index, thread) for every index in [0, count), handed out in ascending order; returns when all
+  // are done. thread is in [0, size()). One loop at a time; called from one thread only (the pool's owner).
   void run(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
  private:

@@ -1,4 +1,5 @@
-// A tokenizer as data: what GGUF metadata and tokenizer.json both say. formats/ and text/ fill it in, text/ runs it.
+// A tokenizer as data: what GGUF metadata and tokenizer.json both say. formats/ and text/ fill it in, text/
+// runs it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,19 +8,27 @@
 namespace llada {
 
 // GGUF's tokenizer.ggml.token_type values.
-enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum class TokenKind : int32_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
 struct TokenizerSpec {
-  // tokens[id]: for normal tokens in the byte alphabet of GPT-2 (space is U+0120), for control and user-defined ones
-  // as plain UTF-8. kinds has the same length.
+  // tokens[id]: for normal tokens in the byte alphabet of GPT-2 (space is U+0120), for control and
+  // user-defined ones as plain UTF-8. kinds has the same length.
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;
   std::vector<std::string> merges;  // "left right", rank = index
 
-  std::string pre;                   // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
-  std::vector<std::string> regexes;  // from tokenizer.json when present; applied in order, each splitting further
-  bool nfc = false;                  // normalise to NFC first (Qwen2's tokenizer.json)
-  bool ignore_merges = false;        // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
+  std::string pre;  // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
+  std::vector<std::string>
+      regexes;                 // from tokenizer.json when present; applied in order, each splitting further
+  bool nfc = false;            // normalise to NFC first (Qwen2's tokenizer.json)
+  bool ignore_merges = false;  // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
   bool add_bos = false;
   std::string chat_template;  // Jinja source as shipped; only recognised, never interpreted
 

@@ -1,3 +1,4 @@
+// The tokenizer.ggml.* keys of a GGUF file as a tokenizer description.
 #include <algorithm>
 
 #include "formats/gguf_fields.h"

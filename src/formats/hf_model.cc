@@ -1,3 +1,4 @@
+// A Hugging Face folder as a model record: config.json plus one or more safetensors files.
 #include <algorithm>
 
 #include "formats/hf_config.h"

@@ -1,6 +1,7 @@
 // Element types of stored tensors and the byte layout of their quantization groups.
-// A group is the unit of quantization: `elements` consecutive values of a row share scales (the K types hold several
-// sub-groups in one 256-element group). Layouts are those of GGUF (ggml), little-endian, packed without padding.
+// A group is the unit of quantization: `elements` consecutive values of a row share scales (the K types hold
+// several sub-groups in one 256-element group). Layouts are those of GGUF (ggml), little-endian, packed
+// without padding.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,17 +23,50 @@ const DTypeTraits& traits(DType type);
 std::optional<DType> dtype_from_name(std::string_view name);  // case-insensitive
 
 // Bytes of a row of `columns` values; columns must be a multiple of the group.
-inline int64_t row_bytes(DType type, int64_t columns) { return columns / traits(type).elements * traits(type).bytes; }
+inline int64_t row_bytes(DType type, int64_t columns) {
+  return columns / traits(type).elements * traits(type).bytes;
+}
 
 #pragma pack(push, 1)
-struct GroupQ8_0 { uint16_t d; int8_t q[32]; };                                      // x = d*q
-struct GroupQ4_0 { uint16_t d; uint8_t q[16]; };                                     // x = d*(q-8); low nibbles 0..15, high 16..31
-struct GroupQ4_1 { uint16_t d, m; uint8_t q[16]; };                                  // x = d*q + m
-struct GroupQ5_0 { uint16_t d; uint8_t high[4]; uint8_t q[16]; };                    // x = d*(q-16), 5th bits in `high`
-struct GroupQ5_1 { uint16_t d, m; uint8_t high[4]; uint8_t q[16]; };                 // x = d*q + m
-struct GroupQ4_K { uint16_t d, dmin; uint8_t scales[12]; uint8_t q[128]; };          // 8 sub-groups of 32: x = d*sc*q - dmin*mn
-struct GroupQ5_K { uint16_t d, dmin; uint8_t scales[12]; uint8_t high[32]; uint8_t q[128]; };
-struct GroupQ6_K { uint8_t low[128]; uint8_t high[64]; int8_t scales[16]; uint16_t d; };  // 16 sub-groups of 16: x = d*sc*(q-32)
+struct GroupQ8_0 {
+  uint16_t d;
+  int8_t q[32];
+};  // x = d*q
+struct GroupQ4_0 {
+  uint16_t d;
+  uint8_t q[16];
+};  // x = d*(q-8); low nibbles 0..15, high 16..31
+struct GroupQ4_1 {
+  uint16_t d, m;
+  uint8_t q[16];
+};  // x = d*q + m
+struct GroupQ5_0 {
+  uint16_t d;
+  uint8_t high[4];
+  uint8_t q[16];
+};  // x = d*(q-16), 5th bits in `high`
+struct GroupQ5_1 {
+  uint16_t d, m;
+  uint8_t high[4];
+  uint8_t q[16];
+};  // x = d*q + m
+struct GroupQ4_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];
+  uint8_t q[128];
+};  // 8 sub-groups of 32: x = d*sc*q - dmin*mn
+struct GroupQ5_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];
+  uint8_t high[32];
+  uint8_t q[128];
+};
+struct GroupQ6_K {
+  uint8_t low[128];
+  uint8_t high[64];
+  int8_t scales[16];
+  uint16_t d;
+};  // 16 sub-groups of 16: x = d*sc*(q-32)
 #pragma pack(pop)
 
 static_assert(sizeof(GroupQ8_0) == 34 && sizeof(GroupQ4_0) == 18 && sizeof(GroupQ4_1) == 20);

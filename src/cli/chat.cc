@@ -1,0 +1,92 @@
+#include "cli/chat.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+// The next line without its end; nothing at the end of stdin or when a signal came while waiting.
+std::optional<std::string> next_line() {
+  char* line = nullptr;
+  size_t capacity = 0;
+  const ssize_t length = ::getline(&line, &capacity, stdin);
+  std::optional<std::string> result;
+  if (length >= 0) {
+    result.emplace(line, static_cast<size_t>(length));
+    while (!result->empty() && (result->back() == '\n' || result->back() == '\r')) result->pop_back();
+  }
+  std::free(line);
+  return result;
+}
+
+Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages,
+                          const decode::DecodeOptions& options) {
+  const int64_t context = workspace.model().config().context;
+  const int64_t limit = context > 0 ? context - options.gen_length : std::numeric_limits<int64_t>::max();
+  std::vector<int32_t> ids;
+  const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
+    const TraceSpan span(workspace.trace(), "host", "tokenize");
+    LLADA_TRY(ids, workspace.model().chat_ids(rest));
+    return static_cast<int64_t>(ids.size());
+  };
+  LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
+  if (forgotten > 0)
+    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n",
+                     forgotten, context));
+  const TraceSpan span(workspace.trace(), "host", "decode");
+  return workspace.watch(
+      [&](const StepCallback& on_step) { return workspace.session().generate(ids, options, on_step); }, false,
+      options.block_length);
+}
+
+}  // namespace
+
+Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
+                            const std::function<Result<int64_t>(std::span<const ChatMessage>)>& tokens) {
+  const size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
+  size_t forgotten = 0;
+  for (;;) {
+    LLADA_TRY(const int64_t needed, tokens(messages));
+    if (needed <= limit || messages.size() < first + 3) return forgotten;
+    messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
+                   messages.begin() + static_cast<std::ptrdiff_t>(first) + 2);
+    forgotten += 2;
+  }
+}
+
+Result<int> chat(Workspace& workspace, const ChatOptions& options) {
+  const bool terminal = is_terminal(STDIN_FILENO);
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  while (InterruptGuard::signal_number() == 0) {
+    if (terminal) note("> ");
+    const auto line = next_line();
+    if (!line) break;
+    if (line->empty()) continue;
+    if (*line == "/exit") return 0;
+    messages.push_back({"user", *line});
+    const auto generation = answer(workspace, messages, options.decode);
+    if (!generation) {
+      if (!terminal || generation.error().kind != ErrorKind::invalid_input)
+        return std::unexpected(generation.error());
+      note(fmt::format("{}\n", one_line(generation.error().message)));
+      messages.pop_back();
+      continue;
+    }
+    LLADA_TRY_STATUS(options.show(*generation));
+    if (const int status = status_of(*generation); status != 0) return status;
+    messages.push_back({"assistant", generation->text});
+  }
+  if (terminal) note("\n");
+  const int signal = InterruptGuard::signal_number();
+  return signal != 0 ? 128 + signal : 0;
+}
+
+}  // namespace llada::cli

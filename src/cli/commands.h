@@ -1,0 +1,28 @@
+// The subcommands of `llada`, one file each. main.cc holds the table: a new command is one setup function
+// declared here and one line there.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada::cli {
+
+// What a command does once its options are read. The value is the exit status: 0, or 128 + the signal that
+// stopped it.
+using Work = std::function<Result<int>()>;
+
+struct Command {
+  std::string_view name, summary;
+  Work (*setup)(CLI::App& app);  // registers options and examples; nothing is opened or read yet
+};
+
+Work setup_run(CLI::App& app);
+Work setup_infill(CLI::App& app);
+Work setup_eval(CLI::App& app);
+Work setup_inspect(CLI::App& app);
+Work setup_convert(CLI::App& app);
+Work setup_devices(CLI::App& app);
+
+}  // namespace llada::cli

@@ -1,0 +1,57 @@
+// llada convert: any model that opens, as a GGUF file of one type.
+#include "engine/convert.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+
+Work setup_convert(CLI::App& app) {
+  struct Options {
+    std::string source, out, type;
+    bool json = false;
+  };
+  auto o = std::make_shared<Options>();
+  app.add_option("SOURCE", o->source, "a Hugging Face folder or a GGUF file")->required();
+  app.add_option("OUT", o->out,
+                 "the GGUF file to write; an existing one is replaced when the new one is complete")
+      ->required();
+  app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")
+      ->type_name("TYPE")
+      ->required();
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "Examples:\n"
+      "  llada convert LLaDA-8B-Instruct/ llada-8b-q8_0.gguf --type q8_0\n"
+      "  llada convert model-f16.gguf model-q4_0.gguf --type q4_0");
+  return [o]() -> Result<int> {
+    ConvertReport report;
+    {
+      Progress progress("convert");
+      LLADA_TRY(report,
+                convert_model(o->source, o->out, o->type, [&](double fraction, std::string_view what) {
+                  progress.update(fraction, what);
+                }));
+    }
+    if (o->json) {
+      LLADA_TRY_STATUS(print(json_line({{"source", o->source},
+                                        {"out", o->out},
+                                        {"type", o->type},
+                                        {"bytes_in", report.bytes_in},
+                                        {"bytes_out", report.bytes_out},
+                                        {"has_tokenizer", report.has_tokenizer}})));
+      return 0;
+    }
+    LLADA_TRY_STATUS(print(fmt::format("{}: {}, {} from {}{}\n", one_line(o->out), o->type,
+                                       bytes_text(static_cast<double>(report.bytes_out)),
+                                       bytes_text(static_cast<double>(report.bytes_in)),
+                                       report.has_tokenizer ? "" : ", no tokenizer")));
+    return 0;
+  };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,42 @@
+// llada devices: what --device can name here.
+#include "engine/devices.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+
+Work setup_devices(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  app.add_flag("--json", *json, "one JSON object on stdout");
+  app.footer(
+      "LLADA_ISA=NAME in the environment makes every command use that instruction set's kernels.\n\n"
+      "Examples:\n"
+      "  llada devices\n"
+      "  LLADA_ISA=scalar llada devices --json");
+  return [json]() -> Result<int> {
+    LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0));
+    std::string out;
+    if (*json) {
+      auto list = nlohmann::ordered_json::array();
+      for (const DeviceSummary& d : devices)
+        list.push_back({{"name", d.name},
+                        {"description", d.description},
+                        {"threads", d.threads},
+                        {"instruction_sets", d.instruction_sets}});
+      out = json_line({{"devices", std::move(list)}});
+    } else {
+      for (const DeviceSummary& d : devices)
+        out += fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description,
+                           fmt::join(d.instruction_sets, ", "));
+    }
+    LLADA_TRY_STATUS(print(out));
+    return 0;
+  };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,130 @@
+// llada infill: fills the gaps of a text. Every stretch of text between gaps is tokenized on its own, because
+// what stands in a gap is not known yet; so a stretch may be cut into other tokens than inside the finished
+// text.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "cli/commands.h"
+#include "cli/infill_template.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "cli/workspace.h"
+
+namespace llada::cli {
+namespace {
+
+struct InfillOptions {
+  ModelOptions model;
+  DecodeFlags decode;
+  ShowOptions show;
+  std::string text, file;
+  bool has_text = false, has_file = false;
+};
+
+struct Gap {
+  int64_t position, length;
+};
+
+struct Layout {
+  std::vector<int32_t> tokens;     // any id in the gaps
+  std::vector<int32_t> positions;  // of the gaps' tokens
+  std::vector<Gap> gaps;
+};
+
+Result<Layout> lay_out(const Model& model, std::span<const InfillPiece> pieces) {
+  Layout layout;
+  LLADA_TRY(layout.tokens, model.prompt_ids(""));  // BOS where the model wants one
+  for (const InfillPiece& piece : pieces) {
+    const size_t begin = layout.tokens.size();
+    if (piece.gap == 0) {
+      const auto ids = model.tokenizer().encode(piece.text);
+      layout.tokens.insert(layout.tokens.end(), ids.begin(), ids.end());
+      continue;
+    }
+    layout.tokens.resize(begin + static_cast<size_t>(piece.gap), model.special_ids().mask);
+    layout.gaps.push_back({static_cast<int64_t>(begin), piece.gap});
+    layout.positions.resize(layout.positions.size() + static_cast<size_t>(piece.gap));
+    std::iota(layout.positions.end() - piece.gap, layout.positions.end(), static_cast<int32_t>(begin));
+  }
+  return layout;
+}
+
+nlohmann::ordered_json spans_json(const Model& model, const Layout& layout,
+                                  const std::vector<int32_t>& tokens) {
+  auto spans = nlohmann::ordered_json::array();
+  for (const Gap& gap : layout.gaps) {
+    const auto filled =
+        std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+    spans.push_back({{"position", gap.position},
+                     {"length", gap.length},
+                     {"tokens", std::vector(filled.begin(), filled.end())},
+                     {"text", printable_text(model.tokenizer().decode(filled), false)}});
+  }
+  return spans;
+}
+
+Result<int> infill(const InfillOptions& o) {
+  if (o.has_text + o.has_file != 1)
+    return invalid("{} of --text and --file were given, needed exactly one", o.has_text + o.has_file);
+  LLADA_TRY_STATUS(decode::validate(o.decode.options, true));
+  std::string text = o.text;
+  if (o.has_file || text == "-") {
+    LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
+  }
+  LLADA_TRY(const auto pieces, parse_infill_template(text));
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
+
+  const InterruptGuard guard;
+  Layout layout;
+  {
+    const TraceSpan span(workspace->trace(), "host", "tokenize");
+    LLADA_TRY(layout, lay_out(workspace->model(), pieces));
+  }
+  Generation generation;
+  {
+    const TraceSpan span(workspace->trace(), "host", "decode");
+    const auto work = [&](const StepCallback& on_step) {
+      return workspace->session().infill(layout.tokens, layout.positions, o.decode.options, on_step);
+    };
+    LLADA_TRY(generation, workspace->watch(work, true, o.decode.options.block_length));
+  }
+  if (o.show.json) {
+    LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
+                                      {"tokens", generation.tokens},
+                                      {"spans", spans_json(workspace->model(), layout, generation.tokens)},
+                                      {"stats", stats_json(generation.stats)}})));
+  } else {
+    LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
+    note(stats_line(generation.stats) + '\n');
+  }
+  LLADA_TRY_STATUS(workspace->close());
+  return status_of(generation);
+}
+
+}  // namespace
+
+Work setup_infill(CLI::App& app) {
+  auto o = std::make_shared<InfillOptions>();
+  add_model_options(app, o->model);
+  auto* text = app.add_option("--text", o->text,
+                              "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")
+                   ->type_name("TEXT");
+  auto* file = app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE");
+  add_show_options(app, o->show);
+  add_decode_options(app, o->decode, true);
+  app.footer(
+      "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
+      "Examples:\n"
+      "  llada infill -m model.gguf --text 'The <mask:4> fox jumps over the <mask:2> dog.'\n"
+      "  llada infill -m model.gguf -f draft.txt --threshold 0.9 --json");
+  return [o, text, file] {
+    o->has_text = text->count() > 0;
+    o->has_file = file->count() > 0;
+    o->model.load.isa = isa_from_environment();
+    return infill(*o);
+  };
+}
+
+}  // namespace llada::cli

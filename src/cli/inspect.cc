@@ -1,0 +1,144 @@
+// llada inspect: what a model file holds.
+#include "engine/inspect.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json config_json(const ModelConfig& c) {
+  Json json = {{"layers", c.layers},
+               {"width", c.width},
+               {"heads", c.heads},
+               {"kv_heads", c.kv_heads},
+               {"head_dim", c.head_dim},
+               {"ffn_width", c.ffn_width},
+               {"vocab", c.vocab},
+               {"context", c.context},
+               {"rms_eps", c.rms_eps},
+               {"rope_theta", c.rope_theta},
+               {"rotary_dims", c.rotary_dims},
+               {"rope_pairing", c.rope_pairing == RopePairing::adjacent ? "adjacent" : "half_split"},
+               {"shift_logits", c.shift_logits},
+               {"qk_norm", c.qk_norm},
+               {"qkv_bias", c.qkv_bias},
+               {"tied_head", c.tied_head}};
+  if (c.experts > 0) {
+    json["experts"] = c.experts;
+    json["experts_used"] = c.experts_used;
+    json["expert_ffn_width"] = c.expert_ffn_width;
+  }
+  json["special_ids"] = {
+      {"mask", c.mask_id}, {"bos", c.bos_id}, {"eos", c.eos_id}, {"eot", c.eot_id}, {"pad", c.pad_id}};
+  return json;
+}
+
+Json summary_json(const ModelSummary& m, bool tensors) {
+  Json types = Json::array();
+  for (const TypeTotal& t : m.types)
+    types.push_back(
+        {{"type", t.type}, {"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}});
+  Json json = {{"path", m.path},
+               {"format", m.format},
+               {"architecture", m.architecture},
+               {"name", m.config.name},
+               {"parameters", m.parameters},
+               {"file_bytes", m.file_bytes},
+               {"tensor_count", m.tensors.size()},
+               {"types", std::move(types)},
+               {"config", config_json(m.config)},
+               {"tokenizer", nullptr}};
+  if (const auto& t = m.tokenizer) {
+    json["tokenizer"] = {
+        {"tokens", t->tokens},         {"merges", t->merges},   {"pre_tokenizer", t->pre_tokenizer},
+        {"chat_style", t->chat_style}, {"add_bos", t->add_bos}, {"has_chat_template", t->has_chat_template}};
+  }
+  if (tensors) {
+    json["tensors"] = Json::array();
+    for (const TensorSummary& t : m.tensors) {
+      json["tensors"].push_back({{"name", t.name},
+                                 {"file_name", t.file_name},
+                                 {"type", t.type},
+                                 {"dims", t.dims},
+                                 {"bytes", t.bytes},
+                                 {"offset", t.offset}});
+    }
+  }
+  return json;
+}
+
+std::string id_text(int32_t id) { return id < 0 ? "none" : fmt::format("{}", id); }
+
+std::string summary_text(const ModelSummary& m, bool tensors) {
+  const ModelConfig& c = m.config;
+  std::string out;
+  const auto row = [&](std::string_view key, const std::string& value) {
+    out += fmt::format("{:<14} {}\n", key, one_line(value));
+  };
+  row("path", m.path);
+  row("format", m.format);
+  row("architecture", c.name.empty() ? m.architecture : fmt::format("{} ({})", m.architecture, c.name));
+  row("parameters", fmt::format("{} in {} tensors", m.parameters, m.tensors.size()));
+  row("file size", fmt::format("{} bytes ({})", m.file_bytes, bytes_text(static_cast<double>(m.file_bytes))));
+  for (const TypeTotal& t : m.types)
+    row(&t == &m.types.front() ? "types" : "",
+        fmt::format("{}: {} tensors, {}", t.type, t.tensors, bytes_text(static_cast<double>(t.bytes))));
+  row("layers", fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
+                            c.experts > 0 ? fmt::format("{} of {} experts of {}", c.experts_used, c.experts,
+                                                        c.expert_ffn_width)
+                                          : fmt::format("{}", c.ffn_width)));
+  row("attention", fmt::format("{} heads of {}, {} for K/V", c.heads, c.head_dim, c.kv_heads));
+  row("rope", fmt::format("theta {}, {} dims, {} pairs", c.rope_theta, c.rotary_dims,
+                          c.rope_pairing == RopePairing::adjacent ? "adjacent" : "half-split"));
+  row("context", fmt::format("{} positions", c.context));
+  row("vocabulary", fmt::format("{} rows", c.vocab));
+  row("special ids", fmt::format("mask {}, bos {}, eos {}, eot {}, pad {}", id_text(c.mask_id),
+                                 id_text(c.bos_id), id_text(c.eos_id), id_text(c.eot_id), id_text(c.pad_id)));
+  if (const auto& t = m.tokenizer) {
+    row("tokenizer", fmt::format("byte-level BPE, {} tokens, {} merges, pre-tokenizer {}{}", t->tokens,
+                                 t->merges, t->pre_tokenizer, t->add_bos ? ", adds bos" : ""));
+    row("chat",
+        fmt::format("{} style{}", t->chat_style, t->has_chat_template ? "" : " (no template in the file)"));
+  } else {
+    row("tokenizer", "none: takes token ids only");
+  }
+  if (!tensors) return out;
+  size_t width = 0;
+  for (const TensorSummary& t : m.tensors) width = std::max(width, t.name.size());
+  out += '\n';
+  for (const TensorSummary& t : m.tensors)
+    out += fmt::format("{:<{}}  {:<5} {:>16}  {:>10}\n", one_line(t.name), width, t.type,
+                       fmt::format("{}", fmt::join(t.dims, " x ")), bytes_text(static_cast<double>(t.bytes)));
+  return out;
+}
+
+}  // namespace
+
+Work setup_inspect(CLI::App& app) {
+  struct Options {
+    std::string path;
+    bool tensors = false, json = false;
+  };
+  auto o = std::make_shared<Options>();
+  app.add_option("MODEL", o->path, "a GGUF file or a Hugging Face folder")->required();
+  app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "Examples:\n"
+      "  llada inspect model.gguf\n"
+      "  llada inspect models/tiny-llada --tensors --json");
+  return [o]() -> Result<int> {
+    LLADA_TRY(const ModelSummary summary, inspect_model(o->path));
+    LLADA_TRY_STATUS(
+        print(o->json ? json_line(summary_json(summary, o->tensors)) : summary_text(summary, o->tensors)));
+    return 0;
+  };
+}
+
+}  // namespace llada::cli

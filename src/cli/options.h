@@ -1,0 +1,43 @@
+// Option groups that commands share. Values are read strictly (a whole number, a whole word) by one table,
+// whether they come from the command line or from one string such as eval's --compare "fast: --threshold 0.9
+// --kv prefix".
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "engine/session.h"
+
+namespace llada::cli {
+
+struct ModelOptions {
+  std::string path;
+  LoadOptions load;
+};
+
+// -m/--model (required), --device and --threads.
+void add_model_options(CLI::App& app, ModelOptions& options);
+void add_device_options(CLI::App& app, LoadOptions& options);
+
+// LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
+std::string isa_from_environment();
+
+struct DecodeFlags {
+  decode::DecodeOptions options;
+  std::string acceptance_flag;  // the one of --threshold, --factor and --entropy-bound that was given
+};
+
+// --gen-length ... --refresh, straight into `flags`. A wrong value ends the parse with CLI::ValidationError;
+// what only together makes no sense is left to decode::validate(). For infilling --gen-length is refused: the
+// gaps say it.
+void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
+
+// The same options from one string: words separated by white space, "--name value" or "--name=value".
+// Validated.
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text);
+
+// Whole-string numbers; nothing where text is anything else or out of range.
+Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
+
+}  // namespace llada::cli

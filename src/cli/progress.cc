@@ -1,0 +1,67 @@
+#include "cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/terminal.h"
+
+namespace llada::cli {
+
+std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns) {
+  constexpr int kBarColumns = 20;
+  const int filled = percent * kBarColumns / 100;
+  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {:3} %  {}", title, "", filled, "",
+                                 kBarColumns - filled, percent, what);
+  line.resize(std::min(line.size(), static_cast<size_t>(std::max(columns - 1, 0))));
+  return line;
+}
+
+// A log does not need to hear of work that is over at once.
+constexpr std::chrono::seconds kQuiet{2};
+
+Progress::Progress(std::string title) : title_(std::move(title)), terminal_(can_repaint(STDERR_FILENO)) {}
+
+Progress::~Progress() {
+  if (painted_) note("\r\x1b[K");
+}
+
+void Progress::update(double fraction, std::string_view what) {
+  const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
+  if (terminal_) {
+    if (percent == percent_) return;
+    note(fmt::format("\r{}\x1b[K",
+                     progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
+    painted_ = true;
+  } else if (percent / 10 > std::max(percent_, 0) / 10 &&
+             std::chrono::steady_clock::now() - begin_ > kQuiet) {
+    note(fmt::format("{}: {} %\n", title_, percent / 10 * 10));
+  }
+  percent_ = percent;
+}
+
+SlowNote::SlowNote(std::string text) {
+  if (can_repaint(STDERR_FILENO)) thread_ = std::thread([this, text = std::move(text)] { wait(text); });
+}
+
+SlowNote::~SlowNote() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SlowNote::wait(const std::string& text) {
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; })) return;
+  note(text);
+  changed_.wait(lock, [this] { return over_; });
+  note("\r\x1b[K");
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,61 @@
+#include "cli/report.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/memory_usage.h"
+
+namespace llada::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string bytes_text(double bytes) {
+  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < kUnits.size()) bytes /= 1000, ++unit;
+  return fmt::format("{:.{}f} {}", bytes, unit > 0 && bytes < 9.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string stats_line(const GenerationStats& s) {
+  // Content does not count padding behind the answer; what was committed does, and cost forwards.
+  std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
+  if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
+  line += fmt::format(
+      " in {} forward{}, {:.1f} tokens per forward, {:.0f} tokens/s (measured), {:.1f} ms per step, peak "
+      "memory {}",
+      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
+      s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
+  return line;
+}
+
+Json stats_json(const GenerationStats& s) {
+  Json phases = Json::object();
+  for (size_t i = 0; i < s.phase_ms.size(); ++i)
+    if (s.phase_ms[i] > 0) phases[std::string(name(static_cast<OpKind>(i)))] = s.phase_ms[i];
+  return {{"label", "measured"},
+          {"device", s.device},
+          {"nfe", s.decode.nfe},
+          {"steps", s.decode.steps},
+          {"full_forwards", s.decode.full_forwards},
+          {"rows", s.decode.rows},
+          {"logit_rows", s.decode.logit_rows},
+          {"tokens_per_forward", s.decode.tokens_per_forward()},
+          {"prompt_tokens", s.prompt_tokens},
+          {"content_tokens", s.content_tokens},
+          {"committed_tokens", s.decode.committed},
+          {"content_tokens_per_s", s.content_tokens_per_s()},
+          {"seconds", s.seconds},
+          {"ms_per_step", s.ms_per_step()},
+          {"phases", std::move(phases)},
+          {"peak_memory_bytes", peak_memory_bytes()},
+          {"kv_bytes", s.kv_bytes},
+          {"canvas_hash", fmt::format("{:016x}", s.canvas_hash)},
+          {"stopped_early", s.decode.stopped_early},
+          {"cancelled", s.decode.cancelled}};
+}
+
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace llada::cli

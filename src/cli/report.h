@@ -1,0 +1,22 @@
+// What a run says about itself: one line for people, one object for programs (docs/json.md).
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/session.h"
+
+namespace llada::cli {
+
+// "23 tokens in 7 forwards, 4.6 tokens per forward, 812 tokens/s (measured), 5.1 ms per step, peak memory 38
+// MB"
+std::string stats_line(const GenerationStats& stats);
+
+nlohmann::ordered_json stats_json(const GenerationStats& stats);
+
+// Valid UTF-8 on one line, whatever bytes the values hold.
+std::string json_line(const nlohmann::ordered_json& json);
+
+// "512 B", "38 MB", "1.5 GB": powers of 1000.
+std::string bytes_text(double bytes);
+
+}  // namespace llada::cli

@@ -1,0 +1,115 @@
+// llada run: an answer to a prompt, or a conversation.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/chat.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "cli/workspace.h"
+
+namespace llada::cli {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  DecodeFlags decode;
+  ShowOptions show;
+  std::string prompt, file, system;
+  bool has_prompt = false, has_file = false, chat = false, raw = false;
+};
+
+std::string_view finish_reason(const Generation& generation) {
+  if (generation.stats.decode.cancelled) return "cancelled";
+  return generation.stats.content_tokens < static_cast<int64_t>(generation.tokens.size()) ? "stop" : "length";
+}
+
+Status show_answer(const Generation& generation, bool json) {
+  if (json) {
+    return print(json_line({{"text", printable_text(generation.text, false)},
+                            {"tokens", generation.tokens},
+                            {"finish_reason", finish_reason(generation)},
+                            {"stats", stats_json(generation.stats)}}));
+  }
+  LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
+  note(stats_line(generation.stats) + '\n');
+  return {};
+}
+
+Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const std::string& prompt) {
+  std::vector<int32_t> ids;
+  {
+    const TraceSpan span(workspace.trace(), "host", "tokenize");
+    if (o.raw) {
+      LLADA_TRY(ids, workspace.model().prompt_ids(prompt));
+    } else {
+      std::vector<ChatMessage> messages;
+      if (!o.system.empty()) messages.push_back({"system", o.system});
+      messages.push_back({"user", prompt});
+      LLADA_TRY(ids, workspace.model().chat_ids(messages));
+    }
+  }
+  const TraceSpan span(workspace.trace(), "host", "decode");
+  return workspace.watch(
+      [&](const StepCallback& on_step) {
+        return workspace.session().generate(ids, o.decode.options, on_step);
+      },
+      false, o.decode.options.block_length);
+}
+
+Result<int> run(const RunOptions& o) {
+  if (o.has_prompt + o.has_file + o.chat != 1)
+    return invalid("{} of --prompt, --file and --chat were given, needed exactly one",
+                   o.has_prompt + o.has_file + o.chat);
+  if (o.raw && (o.chat || !o.system.empty()))
+    return invalid(
+        "--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
+  LLADA_TRY_STATUS(decode::validate(o.decode.options));
+  std::string prompt = o.prompt;
+  if (o.has_file || prompt == "-") {
+    LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
+  }
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
+
+  const InterruptGuard guard;
+  int status = 0;
+  if (o.chat) {
+    const auto show = [&](const Generation& generation) { return show_answer(generation, o.show.json); };
+    LLADA_TRY(status, chat(*workspace, {.system = o.system, .decode = o.decode.options, .show = show}));
+  } else {
+    LLADA_TRY(const Generation generation, answer_once(*workspace, o, prompt));
+    LLADA_TRY_STATUS(show_answer(generation, o.show.json));
+    status = status_of(generation);
+  }
+  LLADA_TRY_STATUS(workspace->close());
+  return status;
+}
+
+}  // namespace
+
+Work setup_run(CLI::App& app) {
+  auto o = std::make_shared<RunOptions>();
+  add_model_options(app, o->model);
+  auto* prompt =
+      app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT");
+  auto* file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE");
+  app.add_flag("--chat", o->chat, "a conversation: every line of stdin is a message, /exit ends it");
+  app.add_option("--system", o->system, "system message before the conversation")->type_name("TEXT");
+  app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template");
+  add_show_options(app, o->show);
+  add_decode_options(app, o->decode);
+  app.footer(
+      "Examples:\n"
+      "  llada run -m model.gguf -p 'Why is the sky blue?' --threshold 0.9 --live\n"
+      "  llada run -m model.gguf -f prompt.txt --gen-length 256 --kv dual --json\n"
+      "  llada run -m model.gguf --chat --factor 1");
+  return [o, prompt, file] {
+    o->has_prompt = prompt->count() > 0;
+    o->has_file = file->count() > 0;
+    o->model.load.isa = isa_from_environment();
+    return run(*o);
+  };
+}
+
+}  // namespace llada::cli

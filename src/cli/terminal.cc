@@ -1,0 +1,120 @@
+#include "cli/terminal.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "text/utf8.h"
+
+namespace llada::cli {
+namespace {
+
+// Returns 0 or the errno of the failure.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {  // somebody made our end non-blocking
+      struct pollfd ready = {fd, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+      continue;
+    }
+    if (n < 0) return errno;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+std::atomic<int> signal_seen = 0;
+std::atomic<bool> cursor_hidden = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "used in a signal handler");
+
+extern "C" void on_signal(int number) {
+  if (signal_seen.exchange(number) == 0) return;
+  constexpr std::string_view kShowCursor = "\x1b[?2026l\x1b[?25h\r\n";
+  if (cursor_hidden && ::write(STDOUT_FILENO, kShowCursor.data(), kShowCursor.size()) < 0) ::_exit(1);
+  ::_exit(128 + number);
+}
+
+void handle_signals(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;  // no SA_RESTART: a read from the keyboard has to notice
+  for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+bool is_terminal(int fd) { return ::isatty(fd) == 1; }
+
+bool can_repaint(int fd) {
+  const char* term = std::getenv("TERM");
+  return is_terminal(fd) && term != nullptr && *term != '\0' && std::strcmp(term, "dumb") != 0;
+}
+
+bool wants_color() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
+}
+
+TerminalSize terminal_size(int fd) {
+  struct winsize size {};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+Status print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == EPIPE) return std::unexpected(Error{ErrorKind::failed, ""});
+  if (error != 0) return failed("stdout: write failed: {}", std::strerror(error));
+  return {};
+}
+
+void note(std::string_view text) { write_all(STDERR_FILENO, text); }
+
+std::string printable_text(std::string_view bytes, bool terminal) {
+  std::string text = to_valid_utf8(bytes);
+  if (!terminal) return text;
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Unit unit = utf8_unit(std::string_view(text).substr(i));
+    const char32_t c = unit.code_point;
+    const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
+    if (c != '\r')
+      out += control ? kReplacement : std::string_view(text).substr(i, static_cast<size_t>(unit.length));
+    i += static_cast<size_t>(unit.length);
+  }
+  return out;
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char c : to_valid_utf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+InterruptGuard::InterruptGuard() {
+  signal_seen = 0;
+  handle_signals(on_signal);
+}
+
+InterruptGuard::~InterruptGuard() { handle_signals(SIG_DFL); }
+
+int InterruptGuard::signal_number() { return signal_seen; }
+
+void InterruptGuard::cursor_is_hidden(bool hidden) { cursor_hidden = hidden; }
+
+}  // namespace llada::cli

@@ -1,0 +1,46 @@
+// What is on the other end of a file descriptor, writing to it, and the two signals that end a run early.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada::cli {
+
+struct TerminalSize {
+  int columns = 80, rows = 24;
+};
+
+bool is_terminal(int fd);
+bool can_repaint(int fd);  // a terminal that understands cursor movement (TERM is set and not "dumb")
+bool wants_color();        // NO_COLOR is unset or empty (no-color.org)
+TerminalSize terminal_size(int fd);
+
+// The whole text to stdout, unbuffered. A reader that went away (EPIPE) is an error without a message: nobody
+// is left to read one. Every other failure (a full disk) has one.
+Status print(std::string_view text);
+
+// To stderr, as far as possible: nothing depends on it.
+void note(std::string_view text);
+
+// Text from a model as a human sees it: valid UTF-8; on a terminal control characters other than newline and
+// tab become U+FFFD, so that a model cannot move the cursor or change the title.
+std::string printable_text(std::string_view bytes, bool terminal);
+
+// One line for an error message: control characters as \xNN, invalid UTF-8 as U+FFFD.
+std::string one_line(std::string_view text);
+
+// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border; a second
+// one ends the process at once. The cursor is made visible in either case. One at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  static int signal_number();                 // 0: none came
+  static void cursor_is_hidden(bool hidden);  // what a second signal has to undo
+};
+
+}  // namespace llada::cli

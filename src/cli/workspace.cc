@@ -1,0 +1,101 @@
+#include "cli/workspace.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+#include "cli/live_view.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+
+void add_show_options(CLI::App& app, ShowOptions& options) {
+  constexpr const char* kGroup = "Output";
+  CLI::Option* live =
+      app.add_flag("--live", options.live, "repaint the answer in place while it forms (terminals only)");
+  app.add_option_function<std::string>(
+         "--live-delay",
+         [&options](const std::string& text) {
+           const auto value = parse_integer(text, 0, 10'000);
+           if (!value) throw CLI::ValidationError("--live-delay", value.error().message);
+           options.delay_ms = static_cast<int>(*value);
+         },
+         "pause after each repaint; not counted in the stats (0)")
+      ->type_name("MS")
+      ->needs(live)
+      ->group(kGroup);
+  app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
+  app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
+      ->type_name("FILE")
+      ->group(kGroup);
+  live->group(kGroup);
+}
+
+Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show) {
+  std::unique_ptr<Workspace> workspace(new Workspace(show));
+  if (!show.trace_path.empty()) {
+    LLADA_TRY_STATUS(AtomicFile::create(show.trace_path));
+    workspace->trace_.emplace();
+  }
+  {
+    const TraceSpan span(workspace->trace(), "host", "load");
+    const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
+    LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
+  }
+  LLADA_TRY(workspace->session_,
+            Session::create(workspace->model_, {.threads = 0, .trace = workspace->trace()}));
+  return workspace;
+}
+
+Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work,
+                                    bool infill, int64_t block_length) const {
+  std::optional<LiveView> live;
+  if (show_.live && can_repaint(STDOUT_FILENO)) {
+    live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
+                                      .color = wants_color(),
+                                      .delay_ms = show_.delay_ms,
+                                      .infill = infill,
+                                      .block_length = block_length});
+  }
+  Status shown;
+  const auto on_step = [&](const decode::StepEvent& event) {
+    if (live) shown = live->show(event);
+    return shown.has_value() && InterruptGuard::signal_number() == 0;
+  };
+  LLADA_TRY(Generation generation, work(on_step));
+  LLADA_TRY_STATUS(shown);
+  if (live) {
+    LLADA_TRY_STATUS(live->finish());
+    generation.stats.seconds -= live->seconds();
+  }
+  return generation;
+}
+
+Status Workspace::close() const {
+  if (!trace_) return {};
+  return trace_->write(show_.trace_path);
+}
+
+int status_of(const Generation& generation) {
+  return generation.stats.decode.cancelled ? 128 + InterruptGuard::signal_number() : 0;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  constexpr size_t kLimitBytes = size_t{64} << 20;
+  if (path != "-") return read_file(path, kLimitBytes);
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed("stdin: read failed: {}", std::strerror(errno));
+    if (n == 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+    if (text.size() > kLimitBytes) return invalid("stdin: more than {} bytes", kLimitBytes);
+  }
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,56 @@
+// What `run` and `infill` share: a loaded model with a session, the trace, and how an answer is shown while
+// it is made.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cli/options.h"
+#include "engine/session.h"
+
+namespace llada::cli {
+
+struct ShowOptions {
+  bool live = false, json = false;
+  int delay_ms = 0;
+  std::string trace_path;
+};
+
+// --live, --live-delay, --json and --trace.
+void add_show_options(CLI::App& app, ShowOptions& options);
+
+class Workspace {
+ public:
+  // Loads the model; a trace that could not be written later is refused first.
+  static Result<std::unique_ptr<Workspace>> open(const ModelOptions& model, const ShowOptions& show);
+
+  const Model& model() const { return *model_; }
+  Session& session() const { return *session_; }
+  Trace* trace() { return trace_ ? &*trace_ : nullptr; }
+
+  // Runs `work` with a callback that repaints where asked for and ends the run on a signal. The picture is
+  // gone afterwards, and the time it took is not in the stats. An error of stdout ends the run and is
+  // returned.
+  Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
+                           int64_t block_length) const;
+
+  // Writes the trace, if one was asked for.
+  Status close() const;
+
+ private:
+  explicit Workspace(const ShowOptions& show) : show_(show) {}
+  ShowOptions show_;
+  std::optional<Trace> trace_;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<Session> session_;
+};
+
+// The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
+int status_of(const Generation& generation);
+
+// The file's content, or what stdin holds up to its end for "-".
+Result<std::string> read_text(const std::string& path);
+
+}  // namespace llada::cli

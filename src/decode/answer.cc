@@ -1,0 +1,62 @@
+#include "decode/answer.h"
+
+#include <algorithm>
+
+#include "decode/canvas.h"
+
+namespace llada::decode {
+namespace {
+
+bool is_final(TokenState state) { return state == TokenState::fixed || state == TokenState::stable; }
+bool is_decided(TokenState state) { return state == TokenState::visible || state == TokenState::stable; }
+
+}  // namespace
+
+int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<const int32_t> end_ids) {
+  for (int64_t p = begin; p < end; ++p) {
+    const auto i = static_cast<size_t>(p);
+    if (is_decided(canvas.states[i]) && std::ranges::find(end_ids, canvas.tokens[i]) != end_ids.end())
+      return p;
+  }
+  return end;
+}
+
+int64_t answer_length(const Canvas& canvas, int64_t begin, std::span<const int32_t> end_ids) {
+  return first_end(canvas, begin, canvas.size(), end_ids) - begin;
+}
+
+int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids) {
+  const int64_t begin = generated_begin(canvas);
+  const int64_t end = canvas.infill ? canvas.size() : first_end(canvas, begin, canvas.size(), ids.end_ids);
+  return std::count_if(canvas.states.begin() + begin, canvas.states.begin() + end, is_decided);
+}
+
+int64_t final_length(const Canvas& canvas, int64_t begin) {
+  const auto from = canvas.states.begin() + begin;
+  return std::find_if_not(from, canvas.states.end(), is_final) - from;
+}
+
+bool answer_is_final(const Canvas& canvas, const SpecialIds& ids) {
+  if (canvas.infill) return false;
+  const int64_t begin = generated_begin(canvas);
+  const int64_t end = begin + final_length(canvas, begin);
+  return first_end(canvas, begin, end, ids.end_ids) < end;
+}
+
+std::vector<Edit> canonical_tail(Canvas& canvas, const SpecialIds& ids) {
+  std::vector<Edit> edits;
+  if (!answer_is_final(canvas, ids)) return edits;
+  const int64_t end = first_end(canvas, generated_begin(canvas), canvas.size(), ids.end_ids);
+  const int32_t filler = ids.eos >= 0 ? ids.eos : canvas.tokens[static_cast<size_t>(end)];
+  for (int64_t p = end + 1; p < canvas.size(); ++p) {
+    const auto i = static_cast<size_t>(p);
+    if (canvas.states[i] == TokenState::fixed) continue;
+    if (canvas.tokens[i] == filler && canvas.states[i] == TokenState::stable) continue;
+    canvas.tokens[i] = filler;
+    canvas.states[i] = TokenState::stable;
+    edits.push_back({static_cast<int32_t>(p), filler, TokenState::stable, 1.0});
+  }
+  return edits;
+}
+
+}  // namespace llada::decode

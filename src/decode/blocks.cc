@@ -1,0 +1,43 @@
+#include "decode/blocks.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace llada::decode {
+
+std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t length) {
+  LLADA_CHECK(from >= 0 && length >= 1);
+  int64_t last = canvas.size();
+  while (last > from && canvas.states[static_cast<size_t>(last - 1)] != TokenState::masked) --last;
+  std::vector<Block> blocks;
+  for (int64_t begin = from; begin < last;) {
+    const int64_t end = begin + std::min(length, last - begin);
+    const int64_t masks =
+        std::count(canvas.states.begin() + begin, canvas.states.begin() + end, TokenState::masked);
+    if (masks > 0) blocks.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end), masks});
+    begin = end;
+  }
+  return blocks;
+}
+
+std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps) {
+  const auto count = static_cast<int64_t>(blocks.size());
+  LLADA_CHECK(steps >= count);
+  int64_t masks = 0;
+  for (const Block& block : blocks) masks += block.masks;
+  // Both factors below stay under 2^31: masks are positions, and more steps than masks are of no use.
+  const int64_t extra_steps = std::min(steps, masks) - count;
+  const int64_t extra_masks = masks - count;
+  std::vector<int64_t> shares;
+  int64_t seen = 0, given = 0;
+  for (const Block& block : blocks) {
+    seen += block.masks - 1;
+    const int64_t due = extra_masks > 0 ? extra_steps * seen / extra_masks : 0;
+    shares.push_back(1 + due - given);
+    given = due;
+  }
+  return shares;
+}
+
+}  // namespace llada::decode

@@ -1,0 +1,34 @@
+// The window of a semi-autoregressive run: blocks that are finished left to right, and the transfer schedule
+// inside them.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/types.h"
+
+namespace llada::decode {
+
+struct Block {
+  int32_t begin = 0, end = 0;  // positions [begin, end)
+  int64_t masks = 0;           // when the run starts
+};
+
+// Spans of `length` from position `from` up to the last mask's; those without a mask are left out. For plain
+// generation and from = generated_begin() these are LLaDA's blocks; models whose attention is tiled from 0
+// pass from = 0. The last span ends behind the last mask, so it may be shorter.
+std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t length);
+
+// Shares `steps` over the blocks: each gets one, the rest follow the masks beyond a block's first (floors of
+// the running sum). The shares sum to min(steps, all masks) and lie in [1, masks]. LLaDA's reference asks for
+// blocks of equal size and steps that they divide: there each share is steps / blocks, as in the reference.
+// Needs steps >= blocks.
+std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps);
+
+// How many masks step `step` (from 0) of a block commits: as even as possible, the first steps take the
+// remainder.
+inline int64_t transfer_count(int64_t masks, int64_t steps, int64_t step) {
+  return masks / steps + (step < masks % steps ? 1 : 0);
+}
+
+}  // namespace llada::decode

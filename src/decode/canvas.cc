@@ -1,0 +1,91 @@
+#include "decode/canvas.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace llada::decode {
+namespace {
+
+void add(std::vector<int32_t>& ids, int32_t id) {
+  if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+}
+
+}  // namespace
+
+Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids) {
+  LLADA_CHECK(gen_length >= 1 && gen_length <= kMaxGenLength);
+  const size_t size = prompt.size() + static_cast<size_t>(gen_length);
+  Canvas canvas;
+  canvas.mask_id = ids.mask;
+  canvas.tokens.reserve(size);
+  canvas.tokens.assign(prompt.begin(), prompt.end());
+  canvas.tokens.resize(size, ids.mask);
+  canvas.states.assign(prompt.size(), TokenState::fixed);
+  canvas.states.resize(size, TokenState::masked);
+  return canvas;
+}
+
+Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
+                          const SpecialIds& ids) {
+  if (gap_positions.empty()) return invalid("infill: found no gap, needed at least one");
+  Canvas canvas;
+  canvas.mask_id = ids.mask;
+  canvas.infill = true;
+  canvas.tokens.assign(template_tokens.begin(), template_tokens.end());
+  canvas.states.assign(template_tokens.size(), TokenState::fixed);
+  for (const int32_t position : gap_positions) {
+    if (position < 0 || position >= canvas.size()) {
+      return invalid("infill: found a gap at position {}, needed 0 to {}", position, canvas.size() - 1);
+    }
+    const auto index = static_cast<size_t>(position);
+    if (canvas.states[index] == TokenState::masked)
+      return invalid("infill: found position {} twice among the gaps", position);
+    canvas.tokens[index] = ids.mask;
+    canvas.states[index] = TokenState::masked;
+  }
+  return canvas;
+}
+
+HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill) {
+  HeadRule rule;
+  rule.temperature = options.temperature;
+  rule.seed = options.seed;
+  add(rule.never_sampled, ids.mask);
+  if (options.logits_eos_inf) {
+    add(rule.never_sampled, ids.eos);
+    add(rule.out_of_softmax, ids.eos);
+  }
+  if (infill) {
+    for (auto* list : {&rule.never_sampled, &rule.out_of_softmax}) {
+      add(*list, ids.eos);
+      add(*list, ids.eot);
+      for (const int32_t id : ids.end_ids) add(*list, id);
+    }
+  }
+  if (options.confidence_eos_eot_inf) {
+    if (options.temperature == 0) add(rule.out_of_softmax, ids.eos);
+    add(rule.out_of_softmax, ids.eot);
+  }
+  std::ranges::sort(rule.never_sampled);
+  std::ranges::sort(rule.out_of_softmax);
+  return rule;
+}
+
+int64_t generated_begin(const Canvas& canvas) {
+  return std::ranges::find_if(canvas.states, [](TokenState s) { return s != TokenState::fixed; }) -
+         canvas.states.begin();
+}
+
+int64_t count_masked(const Canvas& canvas) { return std::ranges::count(canvas.states, TokenState::masked); }
+
+uint64_t canvas_hash(const Canvas& canvas) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const int32_t token : canvas.tokens) {
+    const auto word = static_cast<uint32_t>(token);
+    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((word >> shift) & 0xff)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+}  // namespace llada::decode

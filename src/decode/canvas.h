@@ -1,0 +1,33 @@
+// Laying a canvas, and the rules its predictions are made under.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "decode/options.h"
+#include "decode/types.h"
+
+namespace llada::decode {
+
+// prompt ++ gen_length masks. The prompt is fixed whatever it holds: a mask id in it is text, not a gap.
+// gen_length has passed validate().
+Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids);
+
+// The template with a mask at every gap position (any order, no repeats, at least one); the rest is fixed.
+Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
+                          const SpecialIds& ids);
+
+// The mask id is never sampled, though it stays in the softmax as in the reference. Options act as in LLaDA's
+// generate(), with one of its quirks kept: at temperature > 0, confidence_eos_eot_inf takes only the
+// end-of-turn token out of the softmax, because the reference changes the end-of-sequence logit in the
+// sampled copy alone. infill: no end token is sampled and none is in the softmax, since the text goes on
+// behind the gap.
+HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
+
+// First position that is not fixed; size() when all are.
+int64_t generated_begin(const Canvas& canvas);
+int64_t count_masked(const Canvas& canvas);
+
+// FNV-1a over the tokens as little-endian 32-bit words: equal canvases have equal hashes on every machine.
+uint64_t canvas_hash(const Canvas& canvas);
+
+}  // namespace llada::decode

@@ -1,0 +1,39 @@
+#include "decode/strategy.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "decode/block_strategy.h"
+#include "decode/canvas.h"
+
+namespace llada::decode {
+
+Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
+                                                const Canvas& canvas) {
+  LLADA_TRY_STATUS(validate(options, canvas.infill));
+  if (ids.mask < 0 || canvas.mask_id != ids.mask) {
+    return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask,
+                   canvas.mask_id);
+  }
+  if (ids.eos == ids.mask || ids.eot == ids.mask ||
+      std::ranges::find(ids.end_ids, ids.mask) != ids.end_ids.end()) {
+    return invalid("end tokens: found the mask token {} among them", ids.mask);
+  }
+  if (canvas.size() > std::numeric_limits<int32_t>::max()) {
+    return invalid("canvas: found {} positions, needed at most {}", canvas.size(),
+                   std::numeric_limits<int32_t>::max());
+  }
+  if (canvas.states.size() != canvas.tokens.size()) {
+    return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
+  }
+  std::vector<Block> blocks = tile_blocks(canvas, generated_begin(canvas), options.block_length);
+  const int64_t steps = options.steps > 0 ? options.steps : count_masked(canvas);
+  if (steps < static_cast<int64_t>(blocks.size())) {
+    return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps,
+                   blocks.size());
+  }
+  std::vector<int64_t> block_steps = share_steps(blocks, steps);
+  return std::make_unique<BlockStrategy>(options, ids, std::move(blocks), std::move(block_steps));
+}
+
+}  // namespace llada::decode

@@ -1,0 +1,455 @@
+#include "devices/cpu/cpu_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "base/check.h"
+#include "devices/cpu/cpu_head.h"
+#include "devices/cpu/cpu_weights.h"
+#include "memory/arena_plan.h"
+#include "tensor/quantize.h"
+
+namespace llada {
+namespace {
+
+constexpr int64_t kAttentionRows = 16;  // rows of one head that a task computes together
+constexpr size_t kPlans = 64;           // programs whose arena plan is remembered
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "processor";
+}
+
+// Grows, never shrinks; contents are lost on growth.
+class Scratch {
+ public:
+  Status reserve(int64_t bytes) {
+    if (bytes <= bytes_) return {};
+    data_.reset();
+    bytes_ = 0;
+    data_ = allocate_aligned(bytes);
+    if (data_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", bytes);
+    bytes_ = bytes;
+    return {};
+  }
+  std::byte* data() const { return data_.get(); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  AlignedBytes data_;
+  int64_t bytes_ = 0;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(std::shared_ptr<const CpuWeights> weights, std::unique_ptr<ThreadPool> pool)
+      : weights_(std::move(weights)), kernels_(*weights_->kernels), pool_(std::move(pool)) {}
+
+  DeviceInfo info() const override {
+    return {"cpu", fmt::format("{}, {}, {} threads", processor_name(), kernels_.isa, pool_->size()),
+            pool_->size()};
+  }
+
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    return std::make_unique<CpuDevice>(weights_, std::make_unique<ThreadPool>(threads));
+  }
+
+  Result<Ticket> submit(const Run& run) override {
+    LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
+                run.last <= run.program->ops.size());
+    LLADA_TRY_STATUS(prepare(run.program));
+    run_ = &run;
+    if (run.first == 0) bind_rows();
+    for (size_t i = run.first; i < run.last; ++i) {
+      const Op& op = run.program->ops[i];
+      const auto begin = std::chrono::steady_clock::now();
+      const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
+      LLADA_TRY_STATUS(execute(op));
+      const double ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      times_[static_cast<size_t>(op.kind)] += ms;
+      if (trace_ != nullptr)
+        trace_->add(
+            {"cpu",
+             op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)),
+             trace_begin,
+             ms * 1e3,
+             {}});
+    }
+    return ++tickets_;
+  }
+
+  Status wait(Ticket ticket) override {  // submit() returns when the work is done
+    LLADA_CHECK(ticket <= tickets_);
+    return {};
+  }
+
+  PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
+  int64_t memory_bytes() const override {
+    return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
+           head_.memory_bytes();
+  }
+  void set_trace(Trace* trace) override { trace_ = trace; }
+
+ private:
+  struct Planned {
+    std::shared_ptr<const Program> program;  // keeps the address from being reused
+    ArenaPlan plan;
+  };
+
+  Status prepare(const std::shared_ptr<const Program>& program) {
+    auto found = plans_.find(program.get());
+    if (found == plans_.end()) {
+      if (plans_.size() >= kPlans) plans_.clear();
+      found = plans_.emplace(program.get(), Planned{program, plan_values(*program)}).first;
+    }
+    plan_ = &found->second.plan;
+    return arena_.reserve(plan_->bytes);
+  }
+
+  static ArenaPlan plan_values(const Program& program) {
+    std::vector<Lifetime> lifetimes(program.values.size(), {0, INT32_MAX, -1});
+    for (size_t i = 0; i < program.values.size(); ++i)
+      lifetimes[i].bytes =
+          int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * 4;
+    for (size_t i = 0; i < program.ops.size(); ++i) {
+      const auto touch = [&](ValueId id) {
+        if (id == kNoValue) return;
+        Lifetime& l = lifetimes[static_cast<size_t>(id)];
+        l.first = std::min(l.first, static_cast<int32_t>(i));
+        l.last = std::max(l.last, static_cast<int32_t>(i));
+      };
+      std::ranges::for_each(program.ops[i].in, touch);
+      std::ranges::for_each(program.ops[i].out, touch);
+    }
+    return plan_arena(lifetimes);
+  }
+
+  // The positions and spans of every row set, once per step.
+  void bind_rows() {
+    const StepInputs& in = *run_->inputs;
+    for (auto& positions : positions_) positions.clear();
+    for (auto& spans : spans_) spans.clear();
+    positions_[0] = in.positions;
+    spans_[0] = in.spans;
+    for (const int32_t row : in.wanted) positions_[1].push_back(in.positions[static_cast<size_t>(row)]);
+    size_t next = 0;
+    for (const RowSpan& span : in.spans) {
+      RowSpan wanted{static_cast<int32_t>(next), 0, span.sequence, span.keys};
+      while (next < in.wanted.size() && in.wanted[next] < span.begin + span.count) ++next, ++wanted.count;
+      spans_[1].push_back(wanted);
+    }
+    // A prediction stands for the same position in both streams; the first half of `wanted` is the
+    // conditional one.
+    positions_[2].assign(positions_[1].begin(),
+                         positions_[1].begin() + run_->program->shape.count(RowSet::guided));
+  }
+
+  float* value(ValueId id) const {
+    return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
+  }
+  int64_t columns(ValueId id) const { return run_->program->values[static_cast<size_t>(id)].columns; }
+  const CpuWeight& weight(WeightId id) const { return weights_->list[static_cast<size_t>(id)]; }
+
+  // Splits `rows` among the threads, a few rows at a time.
+  void for_rows(int64_t rows, const std::function<void(int64_t row)>& body) {
+    const int64_t step = std::max<int64_t>(1, rows / (4 * pool_->size()));
+    pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
+      for (int64_t r = chunk * step; r < std::min(rows, (chunk + 1) * step); ++r) body(r);
+    });
+  }
+
+  Status execute(const Op& op) {
+    const int64_t rows = run_->program->shape.count(op.rows);
+    switch (op.kind) {
+      case OpKind::embed:
+        embed(op, rows);
+        return {};
+      case OpKind::select_rows: {
+        const int64_t n = columns(op.in[0]);
+        for (int64_t r = 0; r < rows; ++r)
+          std::memcpy(value(op.out[0]) + r * n,
+                      value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
+                      static_cast<size_t>(n) * 4);
+        return {};
+      }
+      case OpKind::rms_norm: {
+        const int64_t n = columns(op.in[0]);
+        for_rows(rows, [&](int64_t r) {
+          kernels_.rms_norm(value(op.in[0]) + r * n, weight(op.weight[0]).vector.data(), op.parameter, n,
+                            value(op.out[0]) + r * n);
+        });
+        return {};
+      }
+      case OpKind::head_norm: {
+        const int64_t vectors = rows * op.heads;
+        for_rows(vectors, [&](int64_t i) {
+          float* x = value(op.in[0]) + i * op.head_dim;
+          kernels_.rms_norm(x, weight(op.weight[0]).vector.data(), op.parameter, op.head_dim, x);
+        });
+        return {};
+      }
+      case OpKind::matmul:
+        return matmul(op, rows);
+      case OpKind::rope:
+        return rope(op, rows);
+      case OpKind::store_kv:
+        store_kv(op, rows);
+        return {};
+      case OpKind::attention:
+        return attention(op, rows);
+      case OpKind::swiglu: {
+        const int64_t n = columns(op.in[0]);
+        for_rows(rows, [&](int64_t r) {
+          kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
+        });
+        return {};
+      }
+      case OpKind::add: {
+        const int64_t n = columns(op.in[0]);
+        for_rows(rows, [&](int64_t r) { kernels_.add(value(op.in[1]) + r * n, n, value(op.in[0]) + r * n); });
+        return {};
+      }
+      case OpKind::guide:
+        guide(op, rows);
+        return {};
+      case OpKind::head: {
+        const CpuWeight& w = weight(op.weight[0]);
+        const int64_t n = columns(op.in[0]);
+        LLADA_TRY_STATUS(quantize(w.stored.type, value(op.in[0]), rows, n));
+        return head_.run({.kernels = &kernels_,
+                          .pool = pool_.get(),
+                          .weight = &w,
+                          .x = value(op.in[0]),
+                          .activations = activations_.data(),
+                          .rows = rows,
+                          .positions = positions_[2],
+                          .inputs = run_->inputs},
+                         *run_->outputs);
+      }
+    }
+    return failed("cpu: op kind {} is unknown", static_cast<int>(op.kind));
+  }
+
+  void embed(const Op& op, int64_t rows) {
+    const CpuWeight& table = weight(op.weight[0]);
+    for_rows(rows, [&](int64_t r) {
+      const int64_t token = run_->inputs->tokens[static_cast<size_t>(r)];
+      dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs,
+                     table.inputs);
+    });
+  }
+
+  // Fills activations_ when `type` multiplies integers; the quantized rows serve every weight of the op.
+  Status quantize(DType type, const float* x, int64_t rows, int64_t k) {
+    if (!kernels_.integer_path(type)) return {};
+    LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, k)));
+    const int64_t step = std::max<int64_t>(1, (rows + pool_->size() - 1) / pool_->size());
+    pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
+      kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step),
+                             activations_.data());
+    });
+    return {};
+  }
+
+  Status matmul(const Op& op, int64_t rows) {
+    const int64_t k = columns(op.in[0]);
+    const float* x = value(op.in[0]);
+    for (const WeightId id : op.weight) {
+      if (id == kNoWeight || !kernels_.integer_path(weight(id).stored.type)) continue;
+      LLADA_TRY_STATUS(quantize(weight(id).stored.type, x, rows, k));
+      break;
+    }
+    // Column chunks of all the op's weights in one loop, so that a small matrix does not leave a thread idle.
+    struct Chunk {
+      int slot;
+      int64_t n0, n1;
+    };
+    std::vector<Chunk> chunks;
+    for (int slot = 0; slot < 3 && op.weight[static_cast<size_t>(slot)] != kNoWeight; ++slot) {
+      const CpuWeight& w = weight(op.weight[static_cast<size_t>(slot)]);
+      const int64_t tile = kernels_.column_tile(w.stored.type);
+      const int64_t tiles = (w.outputs + tile - 1) / tile;
+      const int64_t step = tile * std::max<int64_t>(1, tiles / (8 * pool_->size()));
+      for (int64_t n0 = 0; n0 < w.outputs; n0 += step)
+        chunks.push_back({slot, n0, std::min(w.outputs, n0 + step)});
+    }
+    pool_->run(static_cast<int64_t>(chunks.size()), [&](int64_t i, int) {
+      const Chunk& c = chunks[static_cast<size_t>(i)];
+      const CpuWeight& w = weight(op.weight[static_cast<size_t>(c.slot)]);
+      kernels_.matmul({.type = w.stored.type,
+                       .n = w.outputs,
+                       .k = k,
+                       .weights = w.bytes(),
+                       .x = x,
+                       .activations = activations_.data(),
+                       .rows = rows,
+                       .n0 = c.n0,
+                       .n1 = c.n1,
+                       .y = value(op.out[static_cast<size_t>(c.slot)]),
+                       .y_stride = w.outputs});
+    });
+    return {};
+  }
+
+  // cos and sin of position * theta^(-2j/rotary), computed in double once per position and kept.
+  void extend_rope_table(const Op& op, int64_t positions) {
+    const int64_t half = op.rotary / 2;
+    if (rope_theta_ != op.parameter || rope_half_ != half) rope_cos_.clear(), rope_sin_.clear();
+    rope_theta_ = op.parameter;
+    rope_half_ = half;
+    for (auto p = static_cast<int64_t>(rope_cos_.size()) / half; p < positions; ++p) {
+      for (int64_t j = 0; j < half; ++j) {
+        const double angle = static_cast<double>(p) * std::pow(static_cast<double>(op.parameter),
+                                                               -2.0 * static_cast<double>(j) / op.rotary);
+        rope_cos_.push_back(static_cast<float>(std::cos(angle)));
+        rope_sin_.push_back(static_cast<float>(std::sin(angle)));
+      }
+    }
+  }
+
+  Status rope(const Op& op, int64_t rows) {
+    const auto& positions = positions_[static_cast<size_t>(op.rows)];
+    extend_rope_table(op, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
+    const int64_t n = columns(op.in[0]);
+    for_rows(rows, [&](int64_t r) {
+      const int64_t at = positions[static_cast<size_t>(r)] * rope_half_;
+      kernels_.rope(value(op.in[0]) + r * n, {.cos = &rope_cos_[static_cast<size_t>(at)],
+                                              .sin = &rope_sin_[static_cast<size_t>(at)],
+                                              .heads = op.heads,
+                                              .head_dim = op.head_dim,
+                                              .rotary = op.rotary,
+                                              .adjacent = op.rope_adjacent != 0});
+    });
+    return {};
+  }
+
+  void store_kv(const Op& op, int64_t rows) {
+    KvStore& kv = *run_->kv;
+    const bool half = kv.shape().type == DType::F16;
+    const int64_t n = columns(op.in[0]), d = op.head_dim;
+    std::vector<int> sequence(static_cast<size_t>(rows));
+    for (const RowSpan& span : run_->inputs->spans)
+      std::fill_n(sequence.begin() + span.begin, span.count, span.sequence);
+    const auto put = [&](const float* from, std::byte* to, int64_t position) {
+      if (half)
+        kernels_.store_half(from, d, reinterpret_cast<uint16_t*>(to) + position * d);
+      else
+        std::memcpy(reinterpret_cast<float*>(to) + position * d, from, static_cast<size_t>(d) * 4);
+    };
+    for_rows(rows, [&](int64_t r) {
+      const int64_t position = run_->inputs->positions[static_cast<size_t>(r)];
+      for (int h = 0; h < op.kv_heads; ++h) {
+        put(value(op.in[0]) + r * n + h * d, kv.keys(op.layer, sequence[static_cast<size_t>(r)], h),
+            position);
+        put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h),
+            position);
+      }
+    });
+  }
+
+  Status attention(const Op& op, int64_t rows) {
+    struct Task {
+      const RowSpan* span;
+      int head;
+      int64_t r0, r1;
+    };
+    const auto& spans = spans_[static_cast<size_t>(op.rows)];
+    std::vector<Task> tasks;
+    int64_t most_keys = 0;
+    for (const RowSpan& span : spans) {
+      most_keys = std::max<int64_t>(most_keys, span.keys);
+      for (int h = 0; h < op.heads; ++h)
+        for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
+          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
+    }
+    std::vector<int64_t> row_keys;
+    if (op.block > 0) {
+      const auto& positions = positions_[static_cast<size_t>(op.rows)];
+      for (const RowSpan& span : spans)
+        for (int64_t r = span.begin; r < span.begin + span.count; ++r)
+          row_keys.push_back(
+              std::min<int64_t>(span.keys, (positions[static_cast<size_t>(r)] / op.block + 1) * op.block));
+    }
+    const int64_t scratch = kernels::attention_scratch(most_keys) * 4;
+    LLADA_TRY_STATUS(thread_scratch_.reserve(scratch * pool_->size()));
+    const int64_t stride = int64_t{op.heads} * op.head_dim, group = op.heads / op.kv_heads;
+    LLADA_CHECK(rows == 0 || !tasks.empty());
+    pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
+      const Task& t = tasks[static_cast<size_t>(i)];
+      const int kv_head = static_cast<int>(t.head / group);
+      kernels_.attention({.q = value(op.in[0]) + t.head * op.head_dim,
+                          .q_stride = stride,
+                          .k = run_->kv->keys(op.layer, t.span->sequence, kv_head),
+                          .v = run_->kv->values(op.layer, t.span->sequence, kv_head),
+                          .kv_type = run_->kv->shape().type,
+                          .keys = t.span->keys,
+                          .head_dim = op.head_dim,
+                          .scale = 1.0f / std::sqrt(static_cast<float>(op.head_dim)),
+                          .r0 = t.r0,
+                          .r1 = t.r1,
+                          .row_keys = row_keys.empty() ? nullptr : row_keys.data(),
+                          .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
+                          .out = value(op.out[0]) + t.head * op.head_dim,
+                          .out_stride = stride});
+    });
+    return {};
+  }
+
+  void guide(const Op& op, int64_t rows) {
+    const int64_t n = rows * columns(op.in[0]);
+    const float* c = value(op.in[0]);
+    float* out = value(op.out[0]);
+    if (!run_->program->shape.guided) {
+      std::memcpy(out, c, static_cast<size_t>(n) * 4);
+      return;
+    }
+    // The head is linear, so guiding its input equals guiding the logits, at half the head's cost.
+    const float* u = c + n;
+    const auto scale = static_cast<float>(run_->inputs->guidance + 1.0);
+    for (int64_t i = 0; i < n; ++i) out[i] = u[i] + scale * (c[i] - u[i]);
+  }
+
+  std::shared_ptr<const CpuWeights> weights_;
+  const kernels::KernelTable& kernels_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::map<const Program*, Planned> plans_;
+  const ArenaPlan* plan_ = nullptr;
+  Scratch arena_, activations_, thread_scratch_;
+  CpuHead head_;
+  const Run* run_ = nullptr;
+  std::array<std::vector<int32_t>, 3> positions_;  // by RowSet
+  std::array<std::vector<RowSpan>, 2> spans_;      // all, wanted
+  std::vector<float> rope_cos_, rope_sin_;
+  float rope_theta_ = 0;
+  int64_t rope_half_ = 0;
+  PhaseTimes times_{};
+  Trace* trace_ = nullptr;
+  Ticket tickets_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
+                                                std::span<const TensorView> weights,
+                                                const std::function<void(size_t)>& packed) {
+  LLADA_CHECK(infos.size() == weights.size());
+  LLADA_TRY(const auto* table, kernels::select(options.isa));
+  auto pool = std::make_unique<ThreadPool>(options.threads);
+  LLADA_TRY(auto loaded, load_cpu_weights(*table, *pool, infos, weights, packed));
+  return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool));
+}
+
+Result<DeviceInfo> describe_cpu(const CpuOptions& options) {
+  LLADA_TRY(const auto* table, kernels::select(options.isa));
+  const int threads = options.threads > 0 ? options.threads : usable_cores();
+  return DeviceInfo{"cpu", fmt::format("{}, {}, {} threads", processor_name(), table->isa, threads), threads};
+}
+
+}  // namespace llada

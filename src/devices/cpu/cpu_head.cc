@@ -1,0 +1,130 @@
+#include "devices/cpu/cpu_head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+
+namespace llada {
+namespace {
+
+// Columns per chunk. Fixed, whatever the number of threads: chunk borders decide how sums are grouped.
+constexpr int64_t kChunk = 512;
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n) const {
+  const SamplingRule& rule = job.inputs->sampling;
+  const auto exclude = [&](const std::vector<int32_t>& tokens) {
+    std::vector<std::pair<int64_t, float>> saved;
+    for (const int32_t token : tokens)
+      if (token >= begin && token < begin + n)
+        saved.emplace_back(token - begin, std::exchange(logits[token - begin], kExcluded));
+    return saved;
+  };
+  Partial p{};
+  const auto saved = exclude(rule.out_of_softmax);
+  p.stats = job.kernels->softmax_stats(logits, n);
+  for (const auto& [at, value] : saved)
+    if (value != kExcluded)
+      logits[at] = value;  // a token named twice was saved once with its value, once excluded
+
+  exclude(rule.never_sampled);
+  p.top = job.kernels->top2(logits, n);
+  p.sampled = p.top.best;
+  p.score = p.sampled_logit = p.top.best_value;
+  if (rule.temperature > 0) {
+    p.sampled = -1;
+    p.score = -std::numeric_limits<double>::infinity();
+    const uint64_t key = random_key(rule.seed, static_cast<uint64_t>(rule.forward_number),
+                                    static_cast<uint64_t>(job.positions[static_cast<size_t>(row)]));
+    for (int64_t i = 0; i < n; ++i) {
+      if (logits[i] == kExcluded) continue;
+      const double u = draw(key, static_cast<uint64_t>(begin + i));
+      const double score = logits[i] - rule.temperature * std::log(-std::log(u));
+      if (score > p.score) p.score = score, p.sampled = static_cast<int32_t>(i), p.sampled_logit = logits[i];
+    }
+  }
+  const auto global = [&](int32_t& index) { index = index < 0 ? -1 : index + static_cast<int32_t>(begin); };
+  global(p.sampled), global(p.top.best), global(p.top.second);
+  return p;
+}
+
+RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const {
+  kernels::SoftmaxStats total{kExcluded, 0, 0};
+  kernels::Top2 top{-1, -1, kExcluded, kExcluded};
+  double score = -std::numeric_limits<double>::infinity();
+  RowPrediction out;
+  for (int64_t c = 0; c < chunks; ++c)
+    total.max = std::max(total.max, partial_[static_cast<size_t>(c * job.rows + row)].stats.max);
+  for (int64_t c = 0; c < chunks; ++c) {
+    const Partial& p = partial_[static_cast<size_t>(c * job.rows + row)];
+    if (p.stats.sum > 0) {
+      const double shift = static_cast<double>(p.stats.max) - total.max, scale = std::exp(shift);
+      total.sum += p.stats.sum * scale;
+      total.weighted += (p.stats.weighted + shift * p.stats.sum) * scale;
+    }
+    // Strictly greater: chunks ascend, so ties stay with the lower token.
+    if (p.top.best_value > top.best_value) {
+      const bool old_is_second = top.best_value >= p.top.second_value;
+      top = {p.top.best, old_is_second ? top.best : p.top.second, p.top.best_value,
+             old_is_second ? top.best_value : p.top.second_value};
+    } else if (p.top.best_value > top.second_value) {
+      top.second = p.top.best, top.second_value = p.top.best_value;
+    }
+    if (p.score > score) score = p.score, out.token = p.sampled, out.logit = p.sampled_logit;
+  }
+  const auto probability = [&](int32_t token, float logit) {
+    if (token < 0 || std::ranges::count(job.inputs->sampling.out_of_softmax, token) > 0) return 0.0;
+    return std::exp(static_cast<double>(logit) - total.max) / total.sum;
+  };
+  out.runner_up = top.second;
+  out.probability = probability(out.token, out.logit);
+  out.entropy = std::max(0.0, std::log(total.sum) - total.weighted / total.sum);
+  out.margin = probability(top.best, top.best_value) - probability(top.second, top.second_value);
+  return out;
+}
+
+Status CpuHead::run(const Job& job, StepOutputs& outputs) {
+  const int64_t vocab = job.weight->outputs, inputs = job.weight->inputs;
+  const int64_t tile = job.kernels->column_tile(job.weight->stored.type);
+  const int64_t chunk = (kChunk + tile - 1) / tile * tile;
+  const int64_t chunks = (vocab + chunk - 1) / chunk;
+  const bool keep = job.inputs->keep_logits;
+  if (keep) outputs.logits.resize(static_cast<size_t>(job.rows * vocab));
+  scratch_.resize(static_cast<size_t>(job.pool->size() * job.rows * chunk));
+  partial_.resize(static_cast<size_t>(chunks * job.rows));
+  job.pool->run(chunks, [&](int64_t c, int thread) {
+    const int64_t begin = c * chunk, n = std::min(vocab, begin + chunk) - begin;
+    float* logits = scratch_.data() + thread * job.rows * chunk;
+    job.kernels->matmul({.type = job.weight->stored.type,
+                         .n = vocab,
+                         .k = inputs,
+                         .weights = job.weight->bytes(),
+                         .x = job.x,
+                         .activations = job.activations,
+                         .rows = job.rows,
+                         .n0 = begin,
+                         .n1 = begin + n,
+                         .y = logits - begin,
+                         .y_stride = chunk});
+    for (int64_t r = 0; r < job.rows; ++r) {
+      if (keep) std::copy_n(logits + r * chunk, n, outputs.logits.data() + r * vocab + begin);
+      partial_[static_cast<size_t>(c * job.rows + r)] = reduce(job, r, logits + r * chunk, begin, n);
+    }
+  });
+  outputs.predictions.resize(static_cast<size_t>(job.rows));
+  for (int64_t r = 0; r < job.rows; ++r) {
+    RowPrediction& p = outputs.predictions[static_cast<size_t>(r)];
+    p = merge(job, r, chunks);
+    if (p.token < 0 || !std::isfinite(p.probability))
+      return failed(
+          "cpu: the logits of position {} are not finite; the weights or the activations are damaged",
+          job.positions[static_cast<size_t>(r)]);
+  }
+  return {};
+}
+
+}  // namespace llada

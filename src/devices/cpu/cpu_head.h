@@ -1,0 +1,44 @@
+// The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x
+// 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
+// merged in a fixed order.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "devices/cpu/cpu_weights.h"
+
+namespace llada {
+
+class CpuHead {
+ public:
+  struct Job {
+    const kernels::KernelTable* kernels;
+    ThreadPool* pool;
+    const CpuWeight* weight;
+    const float* x;                // rows x inputs
+    const std::byte* activations;  // the same rows quantized, where the weight's type wants it
+    int64_t rows;
+    std::span<const int32_t> positions;  // one per row: the random numbers of sampling depend on it
+    const StepInputs* inputs;
+  };
+  Status run(const Job& job, StepOutputs& outputs);
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(scratch_.size() * sizeof(float) + partial_.size() * sizeof(Partial));
+  }
+
+ private:
+  struct Partial {
+    kernels::SoftmaxStats stats;
+    kernels::Top2 top;  // clean logits among the tokens that may be sampled
+    double score;       // of `sampled`: its noised logit, or its logit at temperature 0
+    int32_t sampled;
+    float sampled_logit;
+  };
+  Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n) const;
+  RowPrediction merge(const Job& job, int64_t row, int64_t chunks) const;
+
+  std::vector<float> scratch_;
+  std::vector<Partial> partial_;
+};
+
+}  // namespace llada

@@ -1,0 +1,25 @@
+// From any model file or folder to a GGUF file of one type, tokenizer included.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada {
+
+struct ConvertReport {
+  uint64_t bytes_in = 0, bytes_out = 0;
+  bool has_tokenizer = false;
+};
+
+// What is happening (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
+using ConvertProgress = std::function<void(double fraction, std::string_view what)>;
+
+// type: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0" or "q5_1". The output appears whole or not at
+// all, and an existing file there is replaced only at the end.
+Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path,
+                                    std::string_view type, const ConvertProgress& progress);
+
+}  // namespace llada

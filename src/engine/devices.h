@@ -1,0 +1,21 @@
+// The devices of this build and what was found on this machine.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada {
+
+struct DeviceSummary {
+  std::string name;                           // as --device takes it
+  std::string description;                    // processor, instruction set in use, threads
+  int threads = 0;                            // that a run would use
+  std::vector<std::string> instruction_sets;  // kernel tables that run here, best first
+};
+
+// isa: as in LoadOptions. The error lists what there is.
+Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads);
+
+}  // namespace llada

@@ -1,0 +1,101 @@
+#include "engine/inspect.h"
+
+#include <algorithm>
+
+#include "engine/model.h"
+
+namespace llada {
+namespace {
+
+std::string_view name(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::llada:
+      return "llada";
+    case Architecture::llada_moe:
+      return "llada-moe";
+    case Architecture::llada2:
+      return "llada2";
+    case Architecture::dream:
+      return "dream";
+  }
+  return "";
+}
+
+std::string_view name(ChatStyle style) {
+  switch (style) {
+    case ChatStyle::llada:
+      return "llada";
+    case ChatStyle::chatml:
+      return "chatml";
+    case ChatStyle::bailing:
+      return "bailing";
+    case ChatStyle::plain:
+      return "plain";
+  }
+  return "";
+}
+
+void add_tensors(const ModelFile& file, ModelSummary& summary) {
+  for (const ModelFile::Entry& entry : file.tensors()) {
+    const TensorView& view = entry.view;
+    const std::string type(traits(view.type).name);
+    summary.tensors.push_back({entry.name,
+                               entry.file_name,
+                               type,
+                               {view.shape.dims.begin(), view.shape.dims.begin() + view.shape.rank},
+                               view.bytes(),
+                               entry.offset});
+    summary.parameters += view.shape.elements();
+    auto total = std::ranges::find(summary.types, type, &TypeTotal::type);
+    if (total == summary.types.end()) total = summary.types.insert(total, TypeTotal{.type = type});
+    total->tensors += 1;
+    total->parameters += view.shape.elements();
+    total->bytes += view.bytes();
+  }
+  std::ranges::stable_sort(summary.types, std::greater<>(), &TypeTotal::bytes);
+}
+
+Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
+  LLADA_TRY(auto spec, load_tokenizer_spec(file));
+  decode::SpecialIds ids;
+  if (spec) {
+    LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(*spec), file.path()));
+    const TokenizerSpec& s = tokenizer.spec();
+    const ChatStyle style = detect_chat_style(tokenizer);
+    summary.tokenizer = {.tokens = tokenizer.vocab_size(),
+                         .merges = static_cast<int64_t>(s.merges.size()),
+                         .pre_tokenizer = s.regexes.empty() ? s.pre : "regex",
+                         .chat_style = std::string(name(style)),
+                         .add_bos = s.add_bos,
+                         .has_chat_template = !s.chat_template.empty()};
+    if (summary.config.bos_id < 0) summary.config.bos_id = s.bos;
+    if (summary.config.pad_id < 0) summary.config.pad_id = s.pad;
+    ids = resolve_special_ids(summary.config, &tokenizer, style);
+  } else {
+    ids = resolve_special_ids(summary.config, nullptr, ChatStyle::plain);
+  }
+  summary.config.mask_id = ids.mask;
+  summary.config.eos_id = ids.eos;
+  summary.config.eot_id = ids.eot;
+  return {};
+}
+
+}  // namespace
+
+Result<ModelSummary> inspect_model(const std::string& path) {
+  LLADA_TRY(const auto file, ModelFile::open(path));
+  ModelSummary summary{.path = file.path(),
+                       .format = std::string(file.format()),
+                       .architecture = std::string(name(file.config().architecture)),
+                       .config = file.config(),
+                       .parameters = 0,
+                       .file_bytes = file.file_bytes(),
+                       .types = {},
+                       .tensors = {},
+                       .tokenizer = std::nullopt};
+  add_tensors(file, summary);
+  LLADA_TRY_STATUS(add_tokenizer(file, summary));
+  return summary;
+}
+
+}  // namespace llada

@@ -1,0 +1,48 @@
+// What a model file or folder holds, as plain data for people and tools. Nothing is loaded onto a device, so
+// a file opens here even where no device could run it.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/model_config.h"
+
+namespace llada {
+
+struct TensorSummary {
+  std::string name;           // canonical: "blk.0.attn_q.weight"
+  std::string file_name;      // as the file calls it
+  std::string type;           // "q8_0"
+  std::vector<int64_t> dims;  // in storage order: {inputs, outputs}, vectors {n}
+  int64_t bytes = 0;
+  uint64_t offset = 0;  // from the start of the file
+};
+
+struct TypeTotal {
+  std::string type;
+  int64_t tensors = 0, parameters = 0, bytes = 0;
+};
+
+// Ids are -1 where nothing names them.
+struct TokenizerSummary {
+  int64_t tokens = 0, merges = 0;
+  std::string pre_tokenizer;  // a name such as "llama-bpe", or "regex" where the file spells it out
+  std::string chat_style;     // "llada", "chatml", "bailing", "plain"
+  bool add_bos = false, has_chat_template = false;
+};
+
+struct ModelSummary {
+  std::string path, format, architecture;
+  ModelConfig config;  // ids there are resolved with the tokenizer's, as a run would
+  int64_t parameters = 0;
+  uint64_t file_bytes = 0;
+  std::vector<TypeTotal> types;        // most bytes first
+  std::vector<TensorSummary> tensors;  // in file order
+  std::optional<TokenizerSummary> tokenizer;
+};
+
+Result<ModelSummary> inspect_model(const std::string& path);
+
+}  // namespace llada

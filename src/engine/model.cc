@@ -1,0 +1,95 @@
+#include "engine/model.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "devices/cpu/cpu_device.h"
+#include "text/tokenizer_json.h"
+
+namespace llada {
+namespace {
+
+Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file,
+                                            const ModelGraph& graph) {
+  if (options.device != "cpu")
+    return invalid("device '{}' is not available here; this build has: cpu", options.device);
+  std::vector<TensorView> weights;
+  weights.reserve(graph.weights.size());
+  for (const WeightInfo& w : graph.weights) {
+    LLADA_TRY(auto view,
+              w.dims[1] == 1 ? file.get(w.name, {w.dims[0]}) : file.get(w.name, {w.dims[0], w.dims[1]}));
+    weights.push_back(view);
+  }
+  return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
+                         [&](size_t i) { file.drop_pages(weights[i]); });
+}
+
+}  // namespace
+
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
+                                       ChatStyle style) {
+  decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {}};
+  if (tokenizer != nullptr) {
+    const TokenizerSpec& spec = tokenizer->spec();
+    if (ids.mask < 0) ids.mask = spec.mask;
+    if (ids.eos < 0) ids.eos = spec.eos;
+    if (ids.eot < 0) ids.eot = spec.eot;
+    for (const std::string_view text : {"<|mdm_mask|>", "<|mask|>"})
+      if (ids.mask < 0) ids.mask = tokenizer->find_control(text).value_or(-1);
+    ids.end_ids = stop_ids(*tokenizer, style);
+    for (const int32_t id : ids.end_ids)
+      if (ids.eot < 0 && id != ids.eos) ids.eot = id;
+  }
+  for (const int32_t id : {ids.eos, ids.eot})
+    if (id >= 0 && std::ranges::count(ids.end_ids, id) == 0) ids.end_ids.push_back(id);
+  return ids;
+}
+
+Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) {
+  if (file.tokenizer()) return file.tokenizer();
+  if (file.folder().empty()) return std::nullopt;
+  const std::string path = file.folder() + "/tokenizer.json";
+  LLADA_TRY(const std::string json, read_file(path));
+  const auto config = read_file(file.folder() + "/tokenizer_config.json");
+  LLADA_TRY(auto spec,
+            parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), path));
+  return spec;
+}
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  LLADA_TRY(auto file, ModelFile::open(path));
+  std::shared_ptr<Model> model(new Model(std::move(file)));
+  LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
+  if (spec) {
+    LLADA_TRY(auto tokenizer, Tokenizer::create(std::move(*spec), path));
+    model->tokenizer_.emplace(std::move(tokenizer));
+    model->chat_style_ = detect_chat_style(*model->tokenizer_);
+    if (model->tokenizer_->vocab_size() > model->config().vocab)
+      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path,
+                     model->tokenizer_->vocab_size(), model->config().vocab);
+  }
+  model->ids_ = resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr,
+                                    model->chat_style_);
+  if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
+    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
+  LLADA_TRY(model->graph_, build_model(model->config()));
+  LLADA_TRY(model->device_, open_device(options, model->file_, model->graph_));
+  return model;
+}
+
+Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
+  if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
+  std::vector<int32_t> ids;
+  const int32_t bos = config().bos_id >= 0 ? config().bos_id : tokenizer_->spec().bos;
+  if (tokenizer_->spec().add_bos && bos >= 0) ids.push_back(bos);
+  const auto body = tokenizer_->encode(text);
+  ids.insert(ids.end(), body.begin(), body.end());
+  return ids;
+}
+
+Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messages) const {
+  if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
+  return render_chat(*tokenizer_, chat_style_, messages, true);
+}
+
+}  // namespace llada

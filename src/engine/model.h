@@ -1,0 +1,59 @@
+// A loaded model: file, tokenizer, weights on a device. Shared by any number of sessions; immutable after
+// load().
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "decode/options.h"
+#include "devices/device.h"
+#include "formats/model_file.h"
+#include "models/model_graph.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace llada {
+
+struct LoadOptions {
+  std::string device = "cpu";
+  std::string isa;  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
+  int threads = 0;  // 0: one per usable physical core
+};
+
+class Model {
+ public:
+  static Result<std::shared_ptr<const Model>> load(const std::string& path, const LoadOptions& options);
+
+  const ModelFile& file() const { return file_; }
+  const ModelConfig& config() const { return file_.config(); }
+  const ModelGraph& graph() const { return graph_; }
+  bool has_tokenizer() const { return tokenizer_.has_value(); }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  ChatStyle chat_style() const { return chat_style_; }
+  const decode::SpecialIds& special_ids() const { return ids_; }
+  Device& device() const { return *device_; }
+
+  // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
+  // the model wants one.
+  Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
+  Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
+
+ private:
+  explicit Model(ModelFile file) : file_(std::move(file)) {}
+  ModelFile file_;
+  ModelGraph graph_;
+  std::optional<Tokenizer> tokenizer_;
+  ChatStyle chat_style_ = ChatStyle::plain;
+  decode::SpecialIds ids_;
+  std::unique_ptr<Device> device_;
+};
+
+// The tokenizer description of a model file or folder, before it is run; convert and inspect need no more.
+Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file);
+
+// Ids from the file's own fields first, then from the tokenizer (may be null) and its control tokens.
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style);
+
+}  // namespace llada

@@ -1,0 +1,40 @@
+// The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
+// predictions.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "base/trace.h"
+#include "decode/types.h"
+#include "engine/model.h"
+#include "memory/kv_store.h"
+#include "sched/executor.h"
+
+namespace llada {
+
+class ModelRunner final : public decode::StepRunner {
+ public:
+  // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.
+  static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
+                                                     bool guided, decode::HeadRule rule, Trace* trace);
+
+  Result<std::vector<decode::Prediction>> run(const decode::StepPlan& plan, int64_t forward_number) override;
+
+  void keep_logits(bool keep) { inputs_.keep_logits = keep; }
+  const std::vector<float>& logits() const { return outputs_.logits; }
+  double device_seconds() const { return device_seconds_; }
+  int64_t kv_bytes() const { return kv_.bytes(); }
+
+ private:
+  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace);
+  Status bind(const decode::StepPlan& plan, int64_t forward_number);
+
+  KvStore kv_;
+  Executor executor_;
+  StepInputs inputs_;
+  StepOutputs outputs_;
+  Trace* trace_;
+  double device_seconds_ = 0;
+};
+
+}  // namespace llada

@@ -1,0 +1,101 @@
+#include "engine/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "decode/answer.h"
+#include "decode/canvas.h"
+#include "engine/model_runner.h"
+
+namespace llada {
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options) {
+  std::unique_ptr<Device> own;
+  if (options.threads > 0) {
+    LLADA_TRY(own, model->device().share(options.threads));
+  }
+  std::unique_ptr<Session> session(new Session(std::move(model), std::move(own), options.trace));
+  session->device().set_trace(options.trace);
+  return session;
+}
+
+Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
+                                     const StepCallback& on_step) {
+  LLADA_TRY_STATUS(decode::validate(options));
+  const int64_t context = model_->config().context,
+                needed = static_cast<int64_t>(prompt.size()) + options.gen_length;
+  if (context > 0 && needed > context)
+    return invalid(
+        "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
+        model_->file().path(), prompt.size(), options.gen_length, needed, context);
+  decode::Canvas canvas = decode::lay_generation(prompt, options.gen_length, model_->special_ids());
+  LLADA_TRY(auto result, denoise(canvas, options, false, on_step));
+  const auto begin = static_cast<int64_t>(prompt.size());
+  result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.end());
+  if (model_->has_tokenizer()) {
+    const auto length =
+        static_cast<size_t>(decode::answer_length(canvas, begin, model_->special_ids().end_ids));
+    result.text = model_->tokenizer().decode(std::span(result.tokens).first(length));
+  }
+  result.stats.prompt_tokens = begin;
+  return result;
+}
+
+Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
+                                   const decode::DecodeOptions& options, const StepCallback& on_step) {
+  LLADA_TRY_STATUS(decode::validate(options, true));
+  const int64_t context = model_->config().context;
+  if (context > 0 && static_cast<int64_t>(tokens.size()) > context)
+    return invalid("{}: the text needs {} positions; the model was trained for {}", model_->file().path(),
+                   tokens.size(), context);
+  LLADA_TRY(auto canvas, decode::lay_infill(tokens, gaps, model_->special_ids()));
+  LLADA_TRY(auto result, denoise(canvas, options, true, on_step));
+  result.tokens = canvas.tokens;
+  if (model_->has_tokenizer()) result.text = model_->tokenizer().decode(result.tokens);
+  result.stats.prompt_tokens = static_cast<int64_t>(tokens.size() - gaps.size());
+  return result;
+}
+
+Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
+                                    const StepCallback& on_step) {
+  const decode::SpecialIds& ids = model_->special_ids();
+  for (const int32_t token : canvas.tokens)
+    if (token < 0 || token >= model_->config().vocab)
+      return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
+  LLADA_TRY(auto strategy, decode::make_strategy(options, ids, canvas));
+  LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
+                                             decode::head_rule(options, ids, infill), trace_));
+  device().take_phase_times();
+
+  Generation result;
+  const auto begin = std::chrono::steady_clock::now();
+  LLADA_TRY(result.stats.decode, decode::denoise(canvas, *strategy, *runner, on_step));
+  if (!infill) decode::canonical_tail(canvas, ids);
+  result.stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.stats.device_seconds = runner->device_seconds();
+  result.stats.phase_ms = device().take_phase_times();
+  result.stats.content_tokens = decode::content_tokens(canvas, ids);
+  result.stats.kv_bytes = runner->kv_bytes();
+  result.stats.canvas_hash = decode::canvas_hash(canvas);
+  result.stats.device = device().info().description;
+  return result;
+}
+
+Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
+                                           std::span<const int32_t> positions) {
+  LLADA_TRY(auto runner,
+            ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_));
+  decode::StepPlan plan;
+  plan.rows.resize(tokens.size());
+  std::iota(plan.rows.begin(), plan.rows.end(), 0);
+  plan.inputs.assign(tokens.begin(), tokens.end());
+  plan.logits.assign(positions.begin(), positions.end());
+  plan.keys = static_cast<int32_t>(tokens.size());
+  runner->keep_logits(true);
+  LLADA_TRY(auto predictions, runner->run(plan, 0));
+  return runner->logits();
+}
+
+}  // namespace llada

@@ -1,0 +1,116 @@
+#include "graph/builder.h"
+
+#include "base/check.h"
+
+namespace llada {
+
+ValueId Builder::value(int64_t columns, RowSet rows) {
+  LLADA_CHECK(program_.values.size() < 32767);
+  program_.values.push_back({static_cast<int32_t>(columns), rows});
+  return static_cast<ValueId>(program_.values.size() - 1);
+}
+
+Op& Builder::append(OpKind kind, RowSet rows) {
+  program_.ops.push_back({.kind = kind, .rows = rows});
+  return program_.ops.back();
+}
+
+ValueId Builder::embed(WeightId table) {
+  const ValueId out = value(weight(table).dims[0], RowSet::all);
+  Op& op = append(OpKind::embed, RowSet::all);
+  op.weight[0] = table;
+  op.out[0] = out;
+  return out;
+}
+
+ValueId Builder::select_rows(ValueId x) {
+  const ValueId out = value(columns(x), RowSet::wanted);
+  Op& op = append(OpKind::select_rows, RowSet::wanted);
+  op.in[0] = x;
+  op.out[0] = out;
+  return out;
+}
+
+ValueId Builder::rms_norm(ValueId x, WeightId w, float epsilon) {
+  const ValueId out = value(columns(x), rows(x));
+  Op& op = append(OpKind::rms_norm, rows(x));
+  op.in[0] = x;
+  op.out[0] = out;
+  op.weight[0] = w;
+  op.layer = weight(w).layer;
+  op.parameter = epsilon;
+  return out;
+}
+
+void Builder::head_norm(ValueId x, WeightId w, int heads, int head_dim, float epsilon) {
+  Op& op = append(OpKind::head_norm, rows(x));
+  op.in[0] = op.out[0] = x;
+  op.weight[0] = w;
+  op.layer = weight(w).layer;
+  op.heads = static_cast<int16_t>(heads);
+  op.head_dim = static_cast<int16_t>(head_dim);
+  op.parameter = epsilon;
+}
+
+void Builder::rope(ValueId x, int heads, const HeadGeometry& g) {
+  Op& op = append(OpKind::rope, rows(x));
+  op.in[0] = op.out[0] = x;
+  op.heads = static_cast<int16_t>(heads);
+  op.head_dim = static_cast<int16_t>(g.head_dim);
+  op.rotary = static_cast<int16_t>(g.rotary);
+  op.rope_adjacent = g.rope_adjacent;
+  op.parameter = g.rope_theta;
+}
+
+void Builder::store_kv(int layer, ValueId k, ValueId v, const HeadGeometry& g) {
+  Op& op = append(OpKind::store_kv, RowSet::all);
+  op.in[0] = k;
+  op.in[1] = v;
+  op.layer = static_cast<int16_t>(layer);
+  op.kv_heads = static_cast<int16_t>(g.kv_heads);
+  op.head_dim = static_cast<int16_t>(g.head_dim);
+}
+
+ValueId Builder::attention(int layer, ValueId q, const HeadGeometry& g) {
+  const ValueId out = value(columns(q), rows(q));
+  Op& op = append(OpKind::attention, rows(q));
+  op.in[0] = q;
+  op.out[0] = out;
+  op.layer = static_cast<int16_t>(layer);
+  op.heads = static_cast<int16_t>(g.heads);
+  op.kv_heads = static_cast<int16_t>(g.kv_heads);
+  op.head_dim = static_cast<int16_t>(g.head_dim);
+  op.block = g.block;
+  return out;
+}
+
+ValueId Builder::swiglu(ValueId gate, ValueId up) {
+  const ValueId out = value(columns(gate), rows(gate));
+  Op& op = append(OpKind::swiglu, rows(gate));
+  op.in[0] = gate;
+  op.in[1] = up;
+  op.out[0] = out;
+  return out;
+}
+
+void Builder::add(ValueId x, ValueId y) {
+  Op& op = append(OpKind::add, rows(x));
+  op.in[0] = op.out[0] = x;
+  op.in[1] = y;
+}
+
+ValueId Builder::guide(ValueId x) {
+  const ValueId out = value(columns(x), RowSet::guided);
+  Op& op = append(OpKind::guide, RowSet::guided);
+  op.in[0] = x;
+  op.out[0] = out;
+  return out;
+}
+
+void Builder::head(ValueId x, WeightId w) {
+  Op& op = append(OpKind::head, RowSet::guided);
+  op.in[0] = x;
+  op.weight[0] = w;
+}
+
+}  // namespace llada

@@ -1,0 +1,64 @@
+// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights;
+// mistakes surface in verify().
+#pragma once
+#include "graph/program.h"
+
+namespace llada {
+
+struct HeadGeometry {
+  int heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
+  bool rope_adjacent = false;
+  float rope_theta = 0;
+  int block = 0;  // block-causal attention; 0 = full
+};
+
+class Builder {
+ public:
+  Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) {
+    program_.shape = shape;
+  }
+
+  ValueId embed(WeightId table);
+  ValueId select_rows(ValueId x);
+  ValueId rms_norm(ValueId x, WeightId weight, float epsilon);
+  void head_norm(ValueId x, WeightId weight, int heads, int head_dim, float epsilon);
+  ValueId linear(ValueId x, WeightId weight) { return linear<1>(x, {weight})[0]; }
+  template <size_t N>
+  std::array<ValueId, N> linear(ValueId x, const std::array<WeightId, N>& weights);
+  void rope(ValueId x, int heads, const HeadGeometry& geometry);
+  void store_kv(int layer, ValueId k, ValueId v, const HeadGeometry& geometry);
+  ValueId attention(int layer, ValueId q, const HeadGeometry& geometry);
+  ValueId swiglu(ValueId gate, ValueId up);
+  void add(ValueId x, ValueId y);
+  ValueId guide(ValueId x);
+  void head(ValueId x, WeightId weight);
+
+  Program take() { return std::move(program_); }
+
+ private:
+  ValueId value(int64_t columns, RowSet rows);
+  RowSet rows(ValueId id) const { return program_.values[static_cast<size_t>(id)].rows; }
+  int32_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
+  const WeightInfo& weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
+  Op& append(OpKind kind, RowSet rows);
+
+  Program program_;
+  std::span<const WeightInfo> weights_;
+};
+
+template <size_t N>
+std::array<ValueId, N> Builder::linear(ValueId x, const std::array<WeightId, N>& weights) {
+  static_assert(N >= 1 && N <= 3);
+  std::array<ValueId, N> out;
+  Op op{.kind = OpKind::matmul, .rows = rows(x), .layer = weight(weights[0]).layer};
+  op.in[0] = x;
+  for (size_t i = 0; i < N; ++i) {
+    out[i] = value(weight(weights[i]).dims[1], rows(x));
+    op.out[i] = out[i];
+    op.weight[i] = weights[i];
+  }
+  program_.ops.push_back(op);
+  return out;
+}
+
+}  // namespace llada

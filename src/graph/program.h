@@ -1,0 +1,136 @@
+// A program: the list of tensor operations of one forward pass for one shape. Models append to it
+// (builder.h), verify() checks it once, every device runs it: the cpu calls kernels, a simulator prices it,
+// an NPU gets the same structs through shared memory. Ops are plain data without pointers; what changes from
+// step to step stands in StepInputs.
+//
+// Words: value = an activation matrix (rows x columns of F32); weight = an index into the model's weight
+// list; row set = which rows of the step a value has.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada {
+
+enum class OpKind : uint8_t {
+  embed,        // out[0] = rows of weight[0] named by the step's tokens
+  select_rows,  // out[0] (wanted rows) = those rows of in[0] (all rows)
+  rms_norm,     // out[0] = in[0] normalised per row, times weight[0]
+  head_norm,    // in[0] in place: rms_norm of each head's vector, times weight[0] (head_dim values)
+  matmul,     // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
+              // all
+  rope,       // in[0] in place: rotary positions
+  store_kv,   // K/V store of `layer`, at each row's position: K = in[0], V = in[1]
+  attention,  // out[0] = attention of in[0] over the K/V store of `layer`
+  swiglu,     // out[0] = silu(in[0]) * in[1]
+  add,        // in[0] += in[1]
+  guide,      // out[0] (guided rows) = u + (s + 1)(c - u) of in[0]'s conditional and unconditional halves
+  head,       // predictions (and logits on request) from in[0] x weight[0]^T
+};
+inline constexpr int kOpKindCount = 12;
+std::string_view name(OpKind kind);
+
+enum class RowSet : uint8_t {
+  all,     // every computed row
+  wanted,  // rows whose logits are wanted, of both streams under guidance
+  guided,  // one row per prediction: equals wanted without guidance, half of it with
+};
+
+using ValueId = int16_t;
+using WeightId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+inline constexpr WeightId kNoWeight = -1;
+
+struct Value {
+  int32_t columns = 0;
+  RowSet rows = RowSet::all;
+};
+
+struct Op {
+  OpKind kind{};
+  RowSet rows = RowSet::all;  // row set of the result
+  int16_t layer = -1;
+  std::array<ValueId, 3> in = {kNoValue, kNoValue, kNoValue};
+  std::array<ValueId, 3> out = {kNoValue, kNoValue, kNoValue};
+  std::array<WeightId, 3> weight = {kNoWeight, kNoWeight, kNoWeight};
+  // rope, attention, store_kv, head_norm: head geometry. block > 0 makes attention block-causal over blocks
+  // of that many positions counted from 0; 0 means that every row sees every key.
+  int16_t heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
+  int32_t block = 0;
+  uint8_t rope_adjacent = 0;
+  float parameter = 0;  // rms_norm, head_norm: epsilon; rope: theta
+};
+static_assert(sizeof(Op) <= 64, "an op fits a cache line; the batch that an NPU reads stays small");
+
+struct WeightInfo {
+  std::string name;               // canonical: "blk.0.attn_q.weight"
+  std::array<int64_t, 2> dims{};  // {inputs, outputs}; {n, 1} for vectors
+  int16_t layer = -1;             // -1: before the first or after the last layer
+};
+
+struct StepShape {
+  int32_t rows = 0;    // all rows
+  int32_t wanted = 0;  // rows with logits, both streams under guidance
+  bool guided = false;
+
+  int32_t count(RowSet set) const {
+    if (set == RowSet::all) return rows;
+    return set == RowSet::guided && guided ? wanted / 2 : wanted;
+  }
+  bool operator==(const StepShape&) const = default;
+};
+
+struct Program {
+  StepShape shape;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+};
+
+// Every op's operands exist, are written before they are read and have the shapes that the weights demand.
+Status verify(const Program& program, std::span<const WeightInfo> weights);
+
+// ---- What changes from step to step
+// -----------------------------------------------------------------------------------
+
+// Rows [begin, begin + count) belong to one K/V sequence and attend to its positions [0, keys).
+struct RowSpan {
+  int32_t begin = 0, count = 0;
+  int32_t sequence = 0;
+  int32_t keys = 0;
+};
+
+struct SamplingRule {
+  double temperature = 0;
+  uint64_t seed = 0;
+  int64_t forward_number = 0;
+  std::vector<int32_t> never_sampled;
+  std::vector<int32_t> out_of_softmax;
+};
+
+struct StepInputs {
+  std::vector<int32_t> tokens;     // one per row
+  std::vector<int32_t> positions;  // one per row
+  std::vector<RowSpan> spans;      // cover all rows, in order
+  std::vector<int32_t> wanted;     // row indices, ascending within a stream
+  double guidance = 0;             // the s of u + (s + 1)(c - u)
+  SamplingRule sampling;
+  bool keep_logits = false;
+};
+
+struct RowPrediction {
+  int32_t token = -1, runner_up = -1;
+  float logit = 0;
+  double probability = 0, entropy = 0, margin = 0;
+};
+
+struct StepOutputs {
+  std::vector<RowPrediction> predictions;  // one per guided row
+  std::vector<float> logits;               // guided rows x vocabulary, only with keep_logits
+};
+
+}  // namespace llada

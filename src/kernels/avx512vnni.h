@@ -1,0 +1,60 @@
+// The AVX-512 VNNI kernels and the layouts that they share. Only plain constants and declarations: this
+// header is also read by files that are compiled for any processor.
+//
+// Words: column tile = 16 output columns; chunk = 64 consecutive k, that is two groups of 32 called A and B;
+// block = 256 consecutive k (4 chunks, the last block may be shorter); row tile = 8 activation rows (the last
+// one may be smaller).
+//
+// Weights, per column tile and chunk: eight steps q = 0..7, each two 64-byte vectors X and Y of unsigned
+// quants. A vector holds eight columns x (A, B) x 4 k (k = 4q .. 4q+3 of the group): lane 2i of X is group A
+// and lane 2i+1 group B of column kXColumn[i], so that packing two accumulators to 16 bits puts the pair (A,
+// B) of all columns in natural order.
+//
+// Activations, per row tile and chunk: the same eight steps, each rows x (4 k of A, 4 k of B), so that one
+// 64-bit broadcast meets a whole weight vector; then rows x (A, B) of -8 * sum(q) as int32, what unsigned
+// 4-bit quants need to act as q - 8. One scale per row and block.
+#pragma once
+#include "kernels/kernels.h"
+
+namespace llada::kernels::avx512vnni {
+
+inline constexpr int64_t kColumnTile = 16, kRowTile = 8, kChunk = 64, kBlock = 256;
+inline constexpr int64_t kBlockChunks = kBlock / kChunk;
+inline constexpr int kXColumn[8] = {0, 1, 4, 5, 8, 9, 12, 13};  // Y: the same + 2
+
+constexpr int64_t chunks_of(int64_t k) { return (k + kChunk - 1) / kChunk; }
+constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
+
+// Quantized activations: four areas, each [row tile][chunk or block][...][row of the tile][...].
+struct ActivationLayout {
+  static constexpr int64_t kMain = 72;  // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
+  static constexpr int64_t kHalves =
+      16;  // per row and chunk: int32 -32 * sum over the first 16 of A, of B, the last 16 of A, of B
+  static constexpr int64_t kPairs = 4;   // per row and chunk: int16 sum over A, over B
+  static constexpr int64_t kScale = 4;   // per row and block: float
+  int64_t scales, halves, pairs, bytes;  // where the areas begin (the main one at 0), and the end
+
+  constexpr ActivationLayout(int64_t rows, int64_t k)
+      : scales(aligned(rows * chunks_of(k) * kMain)),
+        halves(scales + aligned(rows * blocks_of(k) * kScale)),
+        pairs(halves + aligned(rows * chunks_of(k) * kHalves)),
+        bytes(pairs + aligned(rows * chunks_of(k) * kPairs)) {}
+  static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
+};
+
+// Packed bytes of one column tile.
+//   Q4_0: block = 16 float super-scales, then chunks of 512 B of nibbles (X low, Y high) and 64 B of scales.
+//   Q8_0: chunks of 1024 B (w + 128) and 32 B + 32 B of F16 scales in the lane order of X and Y.
+//   Q4_K: block = 16 F16 d, 16 F16 dmin, then chunks of 512 B of nibbles, 32 B of scales and 32 B of mins.
+//   Q6_K: block = 16 float d, then chunks of 512 B of low nibbles, 256 B of high bits and 64 B of scales.
+int64_t packed_tile_bytes(DType type, int64_t k);
+
+bool packs(DType type);
+int64_t column_tile(DType type);
+int64_t packed_bytes(DType type, int64_t n, int64_t k);
+void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
+int64_t activation_bytes(int64_t rows, int64_t k);
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations);
+void matmul(const MatmulArgs& args);
+
+}  // namespace llada::kernels::avx512vnni

@@ -1,0 +1,99 @@
+// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|neon...
+// forces one). "scalar" is the oracle: the plainest correct C++, always built, what every other table is
+// compared with.
+//
+// Contract of every kernel: a result element depends only on its own inputs, with an order of operations that
+// does not change with the number of rows, the column range or the thread. So a row computed alone equals the
+// row computed in a batch bit for bit, which is what makes "refresh every step" equal "no cache", and any
+// thread count equal one thread. Across instruction sets float results differ by rounding; quantized
+// activations and integer dot products do not.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "tensor/view.h"
+
+namespace llada::kernels {
+
+// Rotates each of `heads` consecutive vectors of head_dim floats in place; only the first `rotary` elements
+// turn. cos/sin: rotary/2 values for this row's position. adjacent: pairs (2j, 2j+1), otherwise (j, j +
+// rotary/2).
+struct RopeArgs {
+  const float* cos;
+  const float* sin;
+  int64_t heads, head_dim, rotary;
+  bool adjacent;
+};
+
+// One head, rows [r0, r1): out[r] = softmax(scale * q[r] . K^T) V over the keys that the row may see.
+struct AttentionArgs {
+  const float* q;  // row r at q + r * q_stride, head_dim floats
+  int64_t q_stride;
+  const void* k;  // keys x head_dim, contiguous, kv_type
+  const void* v;  // the same
+  DType kv_type;  // F32 or F16
+  int64_t keys, head_dim;
+  float scale;
+  int64_t r0, r1;
+  const int64_t* row_keys;  // keys visible to row r (a prefix), or null: all
+  float* scratch;           // attention_scratch(keys) floats, private to the call
+  float* out;               // row r at out + r * out_stride
+  int64_t out_stride;
+};
+// Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
+int64_t attention_scratch(int64_t keys);
+
+// y[r][c] = sum_k w[c][k] * x[r][k] for all rows and columns [n0, n1); n0 and n1 are multiples of
+// column_tile(type) (n1 may also be n). Float types (F32, F16, BF16) read x; integer_path types read
+// `activations`.
+struct MatmulArgs {
+  DType type;
+  int64_t n, k;                  // outputs, inputs
+  const std::byte* weights;      // as packed by pack(), or as stored where packed_bytes is 0
+  const float* x;                // rows x k, contiguous
+  const std::byte* activations;  // from quantize_rows
+  int64_t rows;
+  int64_t n0, n1;
+  float* y;  // row r at y + r * y_stride; column c at index c
+  int64_t y_stride;
+};
+
+// Over one stretch of a logits row. Values of -inf take no part.
+struct SoftmaxStats {
+  float max;        // -inf when every value is
+  double sum;       // of exp(l - max)
+  double weighted;  // of (l - max) * exp(l - max): entropy = log(sum) - weighted / sum
+};
+struct Top2 {
+  int32_t best, second;  // indices; ties go to the lower index; -1 when there is none above -inf
+  float best_value, second_value;
+};
+
+// Meanings of the entries (shapes as above):
+//   rms_norm         y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float with a fixed
+//   order add              y += x swiglu           y = silu(gate) * up store_half       y = F16(x), round to
+//   nearest even integer_path     true when `type` multiplies with int8 activations column_tile      columns
+//   that matmul handles as a unit packed_bytes     size of the packed copy of an n x k matrix; 0: the stored
+//   bytes are used in place pack             columns [n0, n1) (multiples of column_tile, or n) of the matrix
+//   into its packed copy activation_bytes size of the quantized activations of `rows` rows of k values (k a
+//   multiple of 32) quantize_rows    rows [r0, r1): groups of 32 get scale = max|x|/127 and q =
+//   round-to-nearest-even(x/scale);
+//                    groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+// Packed weights and activations start on 64-byte boundaries.
+struct KernelTable {
+  std::string_view isa;
+#define LLADA_KERNEL(result, name, arguments) result(*name) arguments;
+#include "kernels/kernels.inc"
+#undef LLADA_KERNEL
+};
+
+// Tables that this build contains and this processor can run, best first; the last one is scalar.
+const std::vector<const KernelTable*>& available();
+
+// The table named by `isa`, or the best when empty. The error lists what is available.
+Result<const KernelTable*> select(std::string_view isa);
+
+}  // namespace llada::kernels

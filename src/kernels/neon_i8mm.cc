@@ -1,0 +1,86 @@
+// The table for processors with int8 matrix multiplication (Armv8.6-A, optional from 8.2: Cortex-X2, Neoverse
+// V1), compiled with it; runs only where the processor has it. One instruction multiplies two rows by two
+// columns over eight values: twice the work of a dot product instruction.
+#include "kernels/neon_common.h"
+#include "kernels/neon_unpack-inl.h"
+#include "kernels/neon_vector.h"
+
+namespace llada::kernels::neon {
+namespace {
+
+struct Isa {
+  static constexpr int kNibbleBits = 4;
+  // sum[2p + j]: rows 2p, 2p + 1 by columns 2j, 2j + 1, lanes (row, column) = 00 01 10 11. A row alone works
+  // as a pair.
+  template <int R>
+  static constexpr int kSums = R < 2 ? 2 : R;
+
+  // Byte order: [chunk of eight values][column][value].
+  static LLADA_INLINE void arrange(const Values v[kTile], int8x16_t out[8]) {
+    for (int pair = 0; pair < 2; ++pair) {
+      const auto put = [&](int8x16_t a8, int8x16_t b8, int8x16_t * to) __attribute__((always_inline)) {
+        const int64x2_t a = vreinterpretq_s64_s8(a8), b = vreinterpretq_s64_s8(b8);
+        to[pair] = vreinterpretq_s8_s64(vzip1q_s64(a, b));
+        to[2 + pair] = vreinterpretq_s8_s64(vzip2q_s64(a, b));
+      };
+      put(v[2 * pair].low, v[2 * pair + 1].low, out);
+      put(v[2 * pair].high, v[2 * pair + 1].high, out + 4);
+    }
+  }
+  static LLADA_INLINE void store_row(int8_t* q, int row, int8x16_t low, int8x16_t high) {
+    vst1_s8(q + 8 * row, vget_low_s8(low));
+    vst1_s8(q + 32 + 8 * row, vget_high_s8(low));
+    vst1_s8(q + 64 + 8 * row, vget_low_s8(high));
+    vst1_s8(q + 96 + 8 * row, vget_high_s8(high));
+  }
+
+  // dot += w . x over values [16 * kFrom, 16 * kTo).
+  template <int R, int kFrom, int kTo, bool kSmall>
+  static LLADA_INLINE void dots(const int8x16_t w[8], const int8_t* x0, const int8_t* x1, int32x4_t* dot) {
+    for (int chunk = 2 * kFrom; chunk < 2 * kTo; ++chunk)
+      unroll<(R + 1) / 2>([&](auto p) __attribute__((always_inline)) {
+        const int8x16_t x = vld1q_s8((p < 2 ? x0 : x1) + 32 * chunk + 16 * (p % 2));
+        dot[2 * p] = vmmlaq_s32(dot[2 * p], x, w[2 * chunk]);
+        dot[2 * p + 1] = vmmlaq_s32(dot[2 * p + 1], x, w[2 * chunk + 1]);
+      });
+  }
+
+  static LLADA_INLINE float32x4_t low_pair(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_f64(vzip1q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+  }
+  static LLADA_INLINE float32x4_t high_pair(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_f64(vzip2q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+  }
+  static LLADA_INLINE void spread(float32x4_t columns, float32x4_t out[2]) {
+    out[0] = low_pair(columns, columns);
+    out[1] = high_pair(columns, columns);
+  }
+  template <int kIndex>
+  static LLADA_INLINE float32x4_t scaled(float32x4_t sum, float32x4_t product, const float32x4_t rows[2]) {
+    const float32x4_t four = rows[kIndex / 4];
+    return vfmaq_f32(sum, product, kIndex % 4 < 2 ? vzip1q_f32(four, four) : vzip2q_f32(four, four));
+  }
+  // Tiles of two by two <-> a vector of four columns for each row; its own inverse.
+  template <int kCount>
+  static LLADA_INLINE void exchange(float32x4_t* sum) {
+    for (int i = 0; i < kCount; i += 2) {
+      const float32x4_t first = low_pair(sum[i], sum[i + 1]), second = high_pair(sum[i], sum[i + 1]);
+      sum[i] = first;
+      sum[i + 1] = second;
+    }
+  }
+};
+
+}  // namespace
+}  // namespace llada::kernels::neon
+
+#include "kernels/neon_integer-inl.h"
+
+namespace llada::kernels {
+
+const KernelTable* neon_i8mm_table() {
+  static constexpr KernelTable table = neon::make_table("neon_i8mm");
+  return neon::has_i8mm() ? &table : nullptr;
+}
+
+}  // namespace llada::kernels

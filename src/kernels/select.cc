@@ -1,0 +1,32 @@
+// Which kernel tables this build and processor have, and the choice among them.
+#include "kernels/tables.h"
+
+namespace llada::kernels {
+
+const std::vector<const KernelTable*>& available() {
+  static const std::vector<const KernelTable*> tables = [] {
+    std::vector<const KernelTable*> found;
+    for (const KernelTable* table : {avx512vnni_table(), avx2_table(), neon_i8mm_table(),
+                                     neon_dotprod_table(), neon_table(), scalar_table()})
+      if (table != nullptr) found.push_back(table);
+    return found;
+  }();
+  return tables;
+}
+
+Result<const KernelTable*> select(std::string_view isa) {
+  if (isa.empty()) return available().front();
+  std::string names;
+  for (const KernelTable* table : available()) {
+    if (table->isa == isa) return table;
+    names += (names.empty() ? "" : ", ") + std::string(table->isa);
+  }
+  return invalid("instruction set '{}' is not available here; this build and processor have: {}", isa, names);
+}
+
+int64_t attention_scratch(int64_t keys) {
+  constexpr int64_t kRowTile = 16;  // no kernel works on more rows at once
+  return kRowTile * (keys + 64) + 4096;
+}
+
+}  // namespace llada::kernels

@@ -1,0 +1,15 @@
+// The tables that may exist in a build. A function returns null when the build or the processor lacks the
+// instructions; for an instruction set of another architecture CMake compiles the stub in absent.cc instead.
+#pragma once
+#include "kernels/kernels.h"
+
+namespace llada::kernels {
+
+const KernelTable* scalar_table();
+const KernelTable* avx2_table();
+const KernelTable* avx512vnni_table();
+const KernelTable* neon_table();
+const KernelTable* neon_dotprod_table();
+const KernelTable* neon_i8mm_table();
+
+}  // namespace llada::kernels

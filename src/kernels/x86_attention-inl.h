@@ -1,0 +1,228 @@
+// Attention over a vector type (see x86_rows-inl.h for how it is included).
+//
+// One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key
+// element is broadcast against it. So scores, maximum, exponentials and their sum are vertical operations and
+// a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
+// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights
+// at the end. A row's keys beyond its own prefix are never multiplied, so not even a NaN there reaches it.
+// Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length
+// that these models have.
+namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
+namespace {
+
+inline constexpr int64_t kDimensions = 256;  // of a head that are transposed at once
+
+struct AttentionTile {
+  int64_t rows, keys;  // keys: the most that any of the rows sees
+  int64_t row_keys[kLanes];
+  float* queries;  // [dimension][kLanes]
+  float* scores;   // [key][kLanes]
+  const AttentionArgs* args;
+  int64_t first_row;
+};
+
+// Elements [0, n) of a stored row as floats.
+inline const float* widen(const void* row, DType type, int64_t n, float* buffer) {
+  if (type == DType::F32) return static_cast<const float*>(row);
+  const auto* half = static_cast<const uint16_t*>(row);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(buffer + i, load_f16(half + i));
+  if (i < n) {
+    uint16_t last[kLanes] = {};
+    __builtin_memcpy(last, half + i, static_cast<size_t>(n - i) * 2);
+    store(buffer + i, load_f16(last));
+  }
+  return buffer;
+}
+
+inline const std::byte* stored_row(const void* data, DType type, int64_t index) {
+  return static_cast<const std::byte*>(data) + index * (type == DType::F16 ? 2 : 4);
+}
+
+// scores[key] += the dimensions' products for `Keys` keys; rows of k are `stride` floats apart.
+template <int Keys>
+inline void add_scores(const float* queries, const float* k, int64_t stride, int64_t dimensions, bool first,
+                       float* scores) {
+  Vec sums[Keys];
+#pragma GCC unroll 16
+  for (int p = 0; p < Keys; ++p) sums[p] = first ? zero() : load(scores + p * kLanes);
+  for (int64_t i = 0; i < dimensions; ++i) {
+    const Vec q = load(queries + i * kLanes);
+#pragma GCC unroll 16
+    for (int p = 0; p < Keys; ++p) sums[p] = fma(q, fill(k[p * stride + i]), sums[p]);
+  }
+#pragma GCC unroll 16
+  for (int p = 0; p < Keys; ++p) store(scores + p * kLanes, sums[p]);
+}
+
+void score_keys(const AttentionTile& t) {
+  const AttentionArgs& a = *t.args;
+  float buffer[kAttentionKeys * kDimensions];
+  for (int64_t d0 = 0; d0 < a.head_dim; d0 += kDimensions) {
+    const int64_t n = a.head_dim - d0 < kDimensions ? a.head_dim - d0 : kDimensions;
+    for (int64_t r = 0; r < kLanes; ++r)
+      for (int64_t i = 0; i < n; ++i)
+        t.queries[i * kLanes + r] =
+            r < t.rows ? a.q[(t.first_row + r) * a.q_stride + d0 + i] * a.scale : 0.0f;
+    for (int64_t p = 0; p < t.keys; p += kAttentionKeys) {
+      const int64_t count = t.keys - p < kAttentionKeys ? t.keys - p : kAttentionKeys;
+      const float* k = reinterpret_cast<const float*>(stored_row(a.k, a.kv_type, p * a.head_dim + d0));
+      int64_t stride = a.head_dim;
+      if (a.kv_type != DType::F32) {
+        for (int64_t j = 0; j < count; ++j)
+          widen(stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0), a.kv_type, n,
+                buffer + j * kDimensions);
+        k = buffer;
+        stride = kDimensions;
+      }
+      float* scores = t.scores + p * kLanes;
+      if (count == kAttentionKeys) {
+        add_scores<kAttentionKeys>(t.queries, k, stride, n, d0 == 0, scores);
+      } else {
+        for (int64_t j = 0; j < count; ++j)
+          add_scores<1>(t.queries, k + j * stride, stride, n, d0 == 0, scores + j * kLanes);
+      }
+    }
+  }
+}
+
+// Scores into weights exp(score - max), zero beyond a row's prefix; returns their sums.
+Vec weigh(const AttentionTile& t) {
+  float limits[kLanes];  // exact in float: fewer than 2^24 keys
+  for (int r = 0; r < kLanes; ++r) limits[r] = static_cast<float>(r < t.rows ? t.row_keys[r] : 0);
+  const Vec limit = load(limits), none = fill(-kInfinity);
+  Vec top = none;
+  for (int64_t p = 0; p < t.keys; ++p) {
+    const Vec s = load(t.scores + p * kLanes);
+    top = max(top, choose(greater(limit, fill(static_cast<float>(p))), s, none));
+  }
+  Vec sums[4] = {zero(), zero(), zero(), zero()};
+  for (int64_t p = 0; p < t.keys; ++p) {
+    const Mask seen = greater(limit, fill(static_cast<float>(p)));
+    const Vec w = choose(seen, exp(sub(load(t.scores + p * kLanes), top)), zero());
+    store(t.scores + p * kLanes, w);
+    sums[p % 4] = add(sums[p % 4], w);
+  }
+  return add(add(sums[0], sums[1]), add(sums[2], sums[3]));
+}
+
+template <DType Type>
+inline Vec load_value(const void* v, int64_t index) {
+  if constexpr (Type == DType::F16) return load_f16(static_cast<const uint16_t*>(v) + index);
+  return load(static_cast<const float*>(v) + index);
+}
+
+// out[r][d0 .. d0 + Vectors * kLanes) += sum over keys [p0, p1) of weight * v, for Rows rows from r0.
+template <DType Type, int Rows, int Vectors>
+inline void mix(const AttentionTile& t, int64_t r0, int64_t d0, int64_t p0, int64_t p1) {
+  const AttentionArgs& a = *t.args;
+  float* out = a.out + (t.first_row + r0) * a.out_stride + d0;
+  Vec sums[Rows][Vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j)
+      sums[r][j] = p0 == 0 ? zero() : load(out + r * a.out_stride + j * kLanes);
+  const float* weights = t.scores + r0;
+  for (int64_t p = p0; p < p1; ++p) {
+    Vec v[Vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) v[j] = load_value<Type>(a.v, p * a.head_dim + d0 + j * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Vec w = fill(weights[p * kLanes + r]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) sums[r][j] = fma(w, v[j], sums[r][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int j = 0; j < Vectors; ++j) store(out + r * a.out_stride + j * kLanes, sums[r][j]);
+}
+
+// The last dimensions where head_dim is no multiple of kLanes.
+void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, int64_t p1) {
+  const AttentionArgs& a = *t.args;
+  float* out = a.out + (t.first_row + r) * a.out_stride + d0;
+  const int64_t n = a.head_dim - d0;
+  Vec sum = p0 == 0 ? zero() : load_first(out, n, 0);
+  for (int64_t p = p0; p < p1; ++p) {
+    float wide[kLanes];
+    const float* v = widen(stored_row(a.v, a.kv_type, p * a.head_dim + d0), a.kv_type, n, wide);
+    sum = fma(fill(t.scores[p * kLanes + r]), load_first(v, n, 0), sum);
+  }
+  store_first(out, n, sum);
+}
+
+template <DType Type, int Rows>
+void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1) {
+  const int64_t dimensions = t.args->head_dim;
+  int64_t d = 0;
+  for (; d + kMixVectors * kLanes <= dimensions; d += kMixVectors * kLanes)
+    mix<Type, Rows, kMixVectors>(t, r0, d, p0, p1);
+  if constexpr (kMixVectors > 2)
+    for (; d + 2 * kLanes <= dimensions; d += 2 * kLanes) mix<Type, Rows, 2>(t, r0, d, p0, p1);
+  for (; d + kLanes <= dimensions; d += kLanes) mix<Type, Rows, 1>(t, r0, d, p0, p1);
+  if (d < dimensions)
+    for (int r = 0; r < Rows; ++r) mix_rest(t, r0 + r, d, p0, p1);
+}
+
+template <DType Type>
+void mix_tile(const AttentionTile& t) {
+  int64_t r = 0;
+  for (; r + kMixRows <= t.rows; r += kMixRows) {
+    int64_t common = t.row_keys[r];
+    for (int j = 1; j < kMixRows; ++j) common = t.row_keys[r + j] < common ? t.row_keys[r + j] : common;
+    mix_rows<Type, kMixRows>(t, r, 0, common);
+    for (int j = 0; j < kMixRows; ++j)
+      if (t.row_keys[r + j] > common) mix_rows<Type, 1>(t, r + j, common, t.row_keys[r + j]);
+  }
+  for (; r < t.rows; ++r) mix_rows<Type, 1>(t, r, 0, t.row_keys[r]);
+}
+
+void attention(const AttentionArgs& a) {
+  AttentionTile t{};
+  t.args = &a;
+  t.queries = a.scratch;
+  t.scores = a.scratch + kDimensions * kLanes;
+  for (int64_t r0 = a.r0; r0 < a.r1; r0 += kLanes) {
+    t.first_row = r0;
+    t.rows = a.r1 - r0 < kLanes ? a.r1 - r0 : kLanes;
+    t.keys = 0;
+    for (int64_t r = 0; r < t.rows; ++r) {
+      t.row_keys[r] = a.row_keys != nullptr ? a.row_keys[r0 + r] : a.keys;
+      t.keys = t.row_keys[r] > t.keys ? t.row_keys[r] : t.keys;
+    }
+    score_keys(t);
+    float sums[kLanes];
+    store(sums, weigh(t));
+    if (a.kv_type == DType::F16) {
+      mix_tile<DType::F16>(t);
+    } else {
+      mix_tile<DType::F32>(t);
+    }
+    for (int64_t r = 0; r < t.rows; ++r) {
+      float* out = a.out + (r0 + r) * a.out_stride;
+      const Vec scale = fill(1.0f / sums[r]);
+      int64_t i = 0;
+      for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(out + i), scale));
+      if (i < a.head_dim)
+        store_first(out + i, a.head_dim - i, mul(load_first(out + i, a.head_dim - i, 0), scale));
+    }
+  }
+}
+
+void set_row_kernels(KernelTable& table) {
+  table.rms_norm = rms_norm;
+  table.add = add_rows;
+  table.swiglu = swiglu;
+  table.rope = rope;
+  table.store_half = store_half;
+  table.attention = attention;
+  table.softmax_stats = softmax_stats;
+  table.top2 = top2;
+}
+
+}  // namespace
+}  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE

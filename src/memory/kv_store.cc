@@ -1,0 +1,28 @@
+#include "memory/kv_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace llada {
+
+void KvStore::Free::operator()(std::byte* data) const { std::free(data); }
+
+Result<KvStore> KvStore::create(const KvShape& shape) {
+  KvStore store;
+  store.shape_ = shape;
+  const int64_t element = shape.type == DType::F16 ? 2 : 4;
+  // Whole cache lines per head: two threads that write neighbouring heads never share a line.
+  store.head_bytes_ = (shape.positions * shape.head_dim * element + 63) / 64 * 64;
+  store.half_bytes_ = store.head_bytes_ * shape.kv_heads * shape.sequences * shape.layers;
+  const auto total = static_cast<size_t>(std::max<int64_t>(64, 2 * store.half_bytes_));
+  store.data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, total)));
+  if (store.data_ == nullptr)
+    return failed("K/V store: {} bytes for {} positions x {} layers could not be allocated", total,
+                  shape.positions, shape.layers);
+  store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
+  return store;
+}
+
+void KvStore::clear() { std::ranges::fill(versions_, kAbsent); }
+
+}  // namespace llada

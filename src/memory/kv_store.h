@@ -1,0 +1,61 @@
+// Keys and values of every canvas position, per layer, with what is known of each position: absent until
+// first written, then a version that says from which forward it was computed. Sequences are independent
+// copies (guidance has two). Layout: [layer][sequence][kv head][position][head_dim], keys and values apart,
+// so one head's keys are contiguous.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+namespace llada {
+
+struct KvShape {
+  int layers = 0, sequences = 1, kv_heads = 0, head_dim = 0;
+  int64_t positions = 0;
+  DType type = DType::F32;  // F32 or F16
+};
+
+class KvStore {
+ public:
+  // Fails when the memory is not there. Contents start absent.
+  static Result<KvStore> create(const KvShape& shape);
+
+  const KvShape& shape() const { return shape_; }
+  int64_t bytes() const { return 2 * half_bytes_; }
+
+  std::byte* keys(int layer, int sequence, int head) { return data_.get() + offset(layer, sequence, head); }
+  std::byte* values(int layer, int sequence, int head) {
+    return data_.get() + half_bytes_ + offset(layer, sequence, head);
+  }
+
+  static constexpr int64_t kAbsent = -1;
+  // The forward from which a position's K/V was last computed, or kAbsent.
+  int64_t version(int sequence, int64_t position) const { return versions_[index(sequence, position)]; }
+  void set_version(int sequence, int64_t position, int64_t forward) {
+    versions_[index(sequence, position)] = forward;
+  }
+  void clear();  // everything absent again
+
+ private:
+  KvStore() = default;
+  int64_t offset(int layer, int sequence, int head) const {
+    return ((int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head) * head_bytes_;
+  }
+  size_t index(int sequence, int64_t position) const {
+    return static_cast<size_t>(sequence * shape_.positions + position);
+  }
+
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+  KvShape shape_;
+  int64_t head_bytes_ = 0, half_bytes_ = 0;
+  std::unique_ptr<std::byte[], Free> data_;
+  std::vector<int64_t> versions_;
+};
+
+}  // namespace llada

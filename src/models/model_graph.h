@@ -1,0 +1,26 @@
+// A model as the rest of the engine sees it: the list of its weights, and its forward pass as a program for
+// any step shape.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "formats/model_config.h"
+#include "graph/program.h"
+
+namespace llada {
+
+struct ModelGraph {
+  std::vector<WeightInfo> weights;
+  std::function<Program(StepShape)> forward;
+
+  // What the K/V store must hold per position and layer.
+  int layers = 0, kv_heads = 0, head_dim = 0;
+  int64_t width = 0, vocab = 0;
+};
+
+// Dispatches on config.architecture; the error names an architecture whose forward is not built in.
+Result<ModelGraph> build_model(const ModelConfig& config);
+
+Result<ModelGraph> build_llada(const ModelConfig& config);
+
+}  // namespace llada

@@ -1,0 +1,20 @@
+// From a configuration to the forward that it needs.
+#include "models/model_graph.h"
+
+namespace llada {
+
+Result<ModelGraph> build_model(const ModelConfig& config) {
+  switch (config.architecture) {
+    case Architecture::llada:
+      return build_llada(config);
+    case Architecture::llada_moe:
+      return invalid("architecture llada-moe can be inspected and converted, but this version cannot run it");
+    case Architecture::llada2:
+      return invalid("architecture llada2 can be recognised, but this version cannot run it");
+    case Architecture::dream:
+      return invalid("architecture dream can be inspected and converted, but this version cannot run it");
+  }
+  return invalid("unknown architecture");
+}
+
+}  // namespace llada

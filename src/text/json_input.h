@@ -1,0 +1,33 @@
+// JSON from files that nobody vouches for: depth-limited before parsing, no exceptions out, values fetched by name with
+// one error line that names the field. Inside text/ only.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada {
+
+using Json = nlohmann::json;
+
+inline constexpr int kMaxJsonDepth = 64;
+
+// Errors: deeper than kMaxJsonDepth, or not JSON (with the offset of the first byte that is wrong).
+Result<Json> parse_json(std::string_view text, const std::string& source);
+
+// The member, or null where `object` is no object or has no such member.
+const Json* find_member(const Json& object, const char* name);
+
+// A member that may be absent or null; then `fallback`. Error: another type. `where` is the path of `object`, for the line.
+Result<bool> bool_member(const Json& object, const char* name, bool fallback, const std::string& where);
+Result<std::string> string_member(const Json& object, const char* name, const std::string& fallback,
+                                  const std::string& where);
+
+// A member that must be a whole number in [0, limit).
+Result<int64_t> index_member(const Json& object, const char* name, int64_t limit, const std::string& where);
+
+// "a string", "an object", "null": what was found, for error lines.
+std::string_view kind_of(const Json& value);
+
+}  // namespace llada

@@ -1,0 +1,180 @@
+#include "text/regex_syntax.h"
+
+#include "text/utf8.h"
+
+namespace llada {
+namespace {
+
+// Unicode's White_Space property, as the members of a class.
+constexpr std::string_view kWhiteSpace =
+    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+// PCRE2's \S lacks exactly this one character of White_Space's complement.
+constexpr std::string_view kNotWhiteSpace = "\\S\\x{180e}";
+
+// Letters and numbers that Unicode 15.0, 15.1 and 16.0 added: published tokenizers know them, PCRE2 before 10.45 does
+// not. On a newer PCRE2 the lists repeat what the properties say.
+constexpr std::string_view kNewLetters =
+    "\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}"
+    "\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
+    "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}"
+    "\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
+    "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}"
+    "\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}";
+constexpr std::string_view kNewNumbers =
+    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}"
+    "\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}";
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+class Translator {
+ public:
+  explicit Translator(std::string_view regex) : in_(regex) {}
+
+  Result<std::string> run() {
+    while (at_ < in_.size()) {
+      if (Status status = in_class_ ? class_member() : element(); !status) return std::unexpected(status.error());
+    }
+    if (in_class_) return refuse("a class without its ]");
+    return std::move(out_);
+  }
+
+ private:
+  std::string_view rest() const { return in_.substr(at_); }
+  char peek(size_t ahead) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+
+  std::unexpected<Error> refuse(std::string_view what) const {
+    return invalid("{} at offset {} of the regex {} is not supported", what, at_, in_quotes(in_));
+  }
+
+  Status copy(size_t count) {
+    out_ += in_.substr(at_, count);
+    at_ += count;
+    return {};
+  }
+
+  Status replace(size_t count, std::string_view text) {
+    out_ += text;
+    at_ += count;
+    return {};
+  }
+
+  Status element() {
+    switch (in_[at_]) {
+      case '\\': return escape();
+      case '[': return class_start();
+      case '(': return group();
+      case '{': return interval();
+      case '^':
+      case '$': return refuse("an anchor");
+      default: return copy(1);
+    }
+  }
+
+  Status group() {
+    if (peek(1) == '*') return refuse("a verb");
+    if (peek(1) != '?') return replace(1, "(?:");  // nobody reads captures
+    for (const std::string_view opener : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"})
+      if (rest().starts_with(opener)) return copy(opener.size());
+    return refuse("this kind of group");
+  }
+
+  Status interval() {
+    size_t end = 1;
+    while (is_digit(peek(end))) ++end;
+    if (end == 1) return refuse("a { that is no quantifier");
+    if (peek(end) == ',') ++end;
+    while (is_digit(peek(end))) ++end;
+    if (peek(end) != '}') return refuse("a { that is no quantifier");
+    if (peek(end + 1) == '+' || peek(end + 1) == '?') return refuse("a modified {m,n} quantifier");
+    return copy(end + 1);
+  }
+
+  Status class_start() {
+    const size_t opener = peek(1) == '^' ? 2 : 1;
+    if (peek(opener) == ']') return refuse("a class that begins with ]");
+    in_class_ = true;
+    return copy(opener);
+  }
+
+  Status class_member() {
+    if (in_[at_] == '\\') return escape();
+    if (in_[at_] == '[') return refuse("a nested class");
+    if (rest().starts_with("&&")) return refuse("a class intersection");
+    if (in_[at_] == ']') in_class_ = false;
+    return copy(1);
+  }
+
+  Status escape() {
+    const char c = peek(1);
+    const auto byte = static_cast<uint8_t>(c);
+    switch (c) {
+      case 's':
+      case 'S':
+        if (in_class_ && peek(2) == '-') return refuse("a range from \\s");
+        if (c == 's') return replace(2, in_class_ ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace));
+        return replace(2, in_class_ ? std::string(kNotWhiteSpace) : fmt::format("[{}]", kNotWhiteSpace));
+      case 'p':
+      case 'P': return property();
+      case 'x':
+      case 'u': return code_point();
+      case 'v': return replace(2, "\\x0b");
+      case 'd':
+      case 'D':
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f': return copy(2);
+      default: break;
+    }
+    if (at_ + 1 < in_.size() && byte > 0x20 && byte < 0x7F && !is_word(c)) return copy(2);
+    return refuse("this escape");
+  }
+
+  // \p{L}, \p{^L}, \p{Han}: a name of more than two letters is a script.
+  Status property() {
+    if (peek(2) != '{') return refuse("a property without {}");
+    size_t end = peek(3) == '^' ? 4 : 3;
+    const size_t name = end;
+    while (is_word(peek(end))) ++end;
+    if (end == name || peek(end) != '}') return refuse("this property");
+    const std::string_view text = in_.substr(at_ + name, end - name);
+    if (const std::string_view added = text == "L" ? kNewLetters : text == "N" ? kNewNumbers : ""; !added.empty()) {
+      const bool negated = (peek(1) == 'P') != (name == 4);
+      if (!in_class_) return replace(end + 1, fmt::format("[{}\\p{{{}}}{}]", negated ? "^" : "", text, added));
+      if (negated) return refuse("a negated property inside a class");
+      if (peek(end + 1) == '-' && peek(end + 2) != ']') return refuse("a range from a property");
+      return replace(end + 1, fmt::format("\\p{{{}}}{}", text, added));
+    }
+    const std::string_view kind = text.size() > 2 && text != "Any" ? "sc:" : "";
+    out_ += fmt::format("\\{}{{{}{}{}}}", peek(1), name == 4 ? "^" : "", kind, text);
+    at_ += end + 1;
+    return {};
+  }
+
+  // \xHH below 80, \x{H...} and \uHHHH
+  Status code_point() {
+    const bool braces = peek(1) == 'x' && peek(2) == '{';
+    const size_t digits = braces ? 3 : 2, most = braces ? 6 : peek(1) == 'u' ? 4 : 2;
+    size_t end = digits;
+    while (end - digits < most && is_hex(peek(end))) ++end;
+    if (end == digits || (!braces && end - digits != most)) return refuse("this escape");
+    if (braces && peek(end) != '}') return refuse("this escape");
+    if (peek(1) == 'x' && !braces && peek(2) >= '8') return refuse("a raw byte");
+    out_ += fmt::format("\\x{{{}}}", in_.substr(at_ + digits, end - digits));
+    at_ += end + (braces ? 1 : 0);
+    return {};
+  }
+
+  std::string_view in_;
+  size_t at_ = 0;
+  bool in_class_ = false;
+  std::string out_;
+};
+
+}  // namespace
+
+Result<std::string> translate_regex(std::string_view regex) { return Translator(regex).run(); }
+
+}  // namespace llada

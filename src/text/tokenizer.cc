@@ -1,0 +1,112 @@
+#include "text/tokenizer.h"
+
+#include "text/nfc.h"
+#include "text/tokenizer_tables.h"
+#include "text/utf8.h"
+
+namespace llada {
+
+struct Tokenizer::Tables : TokenizerTables {};
+
+namespace {
+
+// One call of encode(): the memory it needs and the ids so far.
+class Encoder {
+ public:
+  explicit Encoder(const TokenizerTables& tables) : tables_(tables), scratch_(tables.pre_tokenizer) {}
+
+  std::vector<int32_t> run(std::string_view text) {
+    size_t at = 0;
+    while (!tables_.user_defined.empty()) {
+      const auto match = tables_.user_defined.find(text, at);
+      if (match.length == 0) break;
+      plain(text.substr(at, match.begin - at));
+      ids_.push_back(match.value);
+      at = match.begin + match.length;
+    }
+    plain(text.substr(at));
+    return std::move(ids_);
+  }
+
+ private:
+  // Text without user-defined tokens: valid stretches, and invalid bytes one by one.
+  void plain(std::string_view text) {
+    size_t begin = 0, at = 0;
+    while (at < text.size()) {
+      const Utf8Unit unit = utf8_unit(text.substr(at));
+      if (!unit.valid) {
+        valid(text.substr(begin, at - begin));
+        for (int i = 0; i < unit.length; ++i) ids_.push_back(tables_.byte_token[static_cast<uint8_t>(text[at + i])]);
+        begin = at + unit.length;
+      }
+      at += unit.length;
+    }
+    valid(text.substr(begin));
+  }
+
+  void valid(std::string_view text) {
+    if (text.empty()) return;
+    if (tables_.spec.nfc) text = to_nfc(text, normalised_);
+    for (const std::string_view piece : tables_.pre_tokenizer.split(text, scratch_)) pre_token(piece);
+  }
+
+  void pre_token(std::string_view piece) {
+    if (tables_.spec.ignore_merges) {
+      if (const auto it = tables_.words.find(piece); it != tables_.words.end()) {
+        ids_.push_back(it->second);
+        return;
+      }
+    }
+    while (!piece.empty()) {  // a gigabyte at a time, so that positions fit the merger's integers
+      const std::string_view part = piece.substr(0, kMaxWord);
+      word_.clear();
+      for (const char byte : part) word_.push_back(tables_.byte_token[static_cast<uint8_t>(byte)]);
+      merger_.merge(tables_.merges, word_, ids_);
+      piece.remove_prefix(part.size());
+    }
+  }
+
+  const TokenizerTables& tables_;
+  PreTokenizer::Scratch scratch_;
+  BpeMerger merger_;
+  std::vector<int32_t> word_, ids_;
+  std::string normalised_;
+};
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::create(TokenizerSpec spec, const std::string& source) {
+  auto tables = std::make_shared<Tables>();
+  LLADA_TRY_STATUS(build_tables(std::move(spec), source, *tables));
+  return Tokenizer(std::move(tables));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const { return Encoder(*tables_).run(text); }
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool show_special) const {
+  std::string text;
+  for (const int32_t id : ids)
+    if (show_special || !is_control(id)) text += piece(id);
+  return text;
+}
+
+std::string_view Tokenizer::piece(int32_t id) const {
+  return id >= 0 && id < vocab_size() ? tables_->piece(id) : std::string_view();
+}
+
+bool Tokenizer::is_control(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return false;
+  const TokenKind kind = tables_->spec.kinds[id];
+  return kind == TokenKind::control || kind == TokenKind::unknown;
+}
+
+std::optional<int32_t> Tokenizer::find_control(std::string_view text) const {
+  const auto it = tables_->controls.find(text);
+  return it != tables_->controls.end() ? std::optional(it->second) : std::nullopt;
+}
+
+int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(tables_->spec.tokens.size()); }
+
+const TokenizerSpec& Tokenizer::spec() const { return tables_->spec; }
+
+}  // namespace llada

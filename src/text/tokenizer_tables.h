@@ -1,0 +1,37 @@
+// What Tokenizer::create derives from a TokenizerSpec, checked. Inside text/ only.
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/tokenizer_spec.h"
+#include "text/bpe.h"
+#include "text/literal_matcher.h"
+#include "text/pre_tokenizer.h"
+
+namespace llada {
+
+struct TokenizerTables {
+  TokenizerSpec spec;
+  std::string bytes;                                     // all pieces, one after the other
+  std::vector<size_t> begin;                             // piece of id: bytes[begin[id], begin[id + 1])
+  std::array<int32_t, 256> byte_token{};                 // the token of each single byte
+  std::unordered_map<std::string_view, int32_t> words;   // piece -> id, when whole pre-tokens skip the merges
+  std::map<std::string_view, int32_t> controls;          // text -> id
+  MergeTable merges;
+  PreTokenizer pre_tokenizer;
+  LiteralMatcher user_defined;
+
+  std::string_view piece(int32_t id) const {
+    return std::string_view(bytes).substr(begin[id], begin[id + 1] - begin[id]);
+  }
+};
+
+// Fills `tables`, which stays where it is: its members point into each other.
+Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTables& tables);
+
+}  // namespace llada

@@ -1,0 +1,78 @@
+#include "text/utf8.h"
+
+#include <fmt/format.h>
+
+namespace llada {
+
+Utf8Unit utf8_unit(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return {1, first, true, false};
+  if (first < 0xC2 || first > 0xF4) return {1, 0, false, false};
+  const int length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  char32_t code_point = first & (0x7Fu >> length);
+  for (int i = 1; i < length; ++i) {
+    if (static_cast<size_t>(i) == text.size()) return {i, 0, false, true};
+    const uint8_t next = byte(i);
+    uint8_t low = 0x80, high = 0xBF;
+    if (i == 1) {  // the second byte excludes overlong forms, surrogates and values above U+10FFFF
+      if (first == 0xE0) low = 0xA0;
+      if (first == 0xED) high = 0x9F;
+      if (first == 0xF0) low = 0x90;
+      if (first == 0xF4) high = 0x8F;
+    }
+    if (next < low || next > high) return {i, 0, false, false};
+    code_point = (code_point << 6) | (next & 0x3Fu);
+  }
+  return {length, code_point, true, false};
+}
+
+void append_utf8(std::string& out, char32_t c) {
+  const auto put = [&](char32_t bits) { out += static_cast<char>(static_cast<uint8_t>(bits)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | (c >> 6));
+    put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | (c >> 12));
+    put(0x80 | ((c >> 6) & 0x3F));
+    put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | (c >> 18));
+    put(0x80 | ((c >> 12) & 0x3F));
+    put(0x80 | ((c >> 6) & 0x3F));
+    put(0x80 | (c & 0x3F));
+  }
+}
+
+std::string to_valid_utf8(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const Utf8Unit unit = utf8_unit(bytes);
+    out += unit.valid ? bytes.substr(0, unit.length) : kReplacement;
+    bytes.remove_prefix(unit.length);
+  }
+  return out;
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty() && out.size() < 60) {
+    const Utf8Unit unit = utf8_unit(text);
+    // U+0080..U+009F, U+2028 and U+2029 also end lines in some terminals and viewers.
+    const bool breaks_line = unit.code_point < 0x20 || (unit.code_point >= 0x7F && unit.code_point < 0xA0) ||
+                             unit.code_point == 0x2028 || unit.code_point == 0x2029;
+    if (unit.valid && !breaks_line) {
+      out += text.substr(0, unit.length);
+    } else {
+      for (int i = 0; i < unit.length; ++i) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[i]));
+    }
+    text.remove_prefix(unit.length);
+  }
+  out += text.empty() ? "\"" : "...\"";
+  return out;
+}
+
+}  // namespace llada

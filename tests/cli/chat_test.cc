@@ -1,0 +1,129 @@
+#include "cli/chat.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+
+namespace llada::cli {
+namespace {
+
+using test::run_llada;
+using test::run_llada_on_terminal;
+using test::tiny_model;
+
+std::vector<ChatMessage> conversation(bool system, int exchanges) {
+  std::vector<ChatMessage> messages;
+  if (system) messages.push_back({"system", "s"});
+  for (int i = 0; i < exchanges; ++i) {
+    messages.push_back({"user", "u" + std::to_string(i)});
+    messages.push_back({"assistant", "a" + std::to_string(i)});
+  }
+  messages.push_back({"user", "now"});
+  return messages;
+}
+
+Result<int64_t> ten_each(std::span<const ChatMessage> messages) {
+  return static_cast<int64_t>(messages.size()) * 10;
+}
+
+std::string contents(const std::vector<ChatMessage>& messages) {
+  std::string out;
+  for (const ChatMessage& m : messages) out += m.content + ' ';
+  return out;
+}
+
+TEST(TrimHistory, ForgetsOldestExchangesOnly) {
+  auto messages = conversation(false, 3);
+  EXPECT_EQ(trim_history(messages, 70, ten_each), 0u);
+  EXPECT_EQ(trim_history(messages, 69, ten_each), 2u);
+  EXPECT_EQ(contents(messages), "u1 a1 u2 a2 now ");
+  EXPECT_EQ(trim_history(messages, 10, ten_each), 4u);
+  EXPECT_EQ(contents(messages), "now ");
+}
+
+TEST(TrimHistory, KeepsSystemAndLastMessageWhateverTheLimit) {
+  auto messages = conversation(true, 2);
+  EXPECT_EQ(trim_history(messages, 40, ten_each), 2u);
+  EXPECT_EQ(contents(messages), "s u1 a1 now ");
+  EXPECT_EQ(trim_history(messages, -1, ten_each), 2u);
+  EXPECT_EQ(contents(messages), "s now ");
+}
+
+TEST(TrimHistory, PassesErrorsOn) {
+  auto messages = conversation(false, 1);
+  const auto result =
+      trim_history(messages, 1, [](auto) -> Result<int64_t> { return invalid("no tokenizer"); });
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message, "no tokenizer");
+}
+
+std::vector<std::string> chat_arguments() {
+  return {"run", "-m", tiny_model(), "--chat", "--gen-length", "24", "--threshold", "0.9", "--json"};
+}
+
+std::vector<nlohmann::json> answers(const std::string& out) {
+  std::vector<nlohmann::json> list;
+  for (size_t at = 0; at < out.size();) {
+    const size_t end = out.find('\n', at);
+    list.push_back(nlohmann::json::parse(out.substr(at, end - at)));
+    at = end + 1;
+  }
+  return list;
+}
+
+TEST(Chat, EveryLineIsAnsweredWithTheHistoryBeforeIt) {
+  const auto result =
+      run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2\n\nSort: 9 7 8\r\n/exit\nnever read\n"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");  // no prompt sign on a pipe
+  const auto list = answers(result.out);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_GT(list[1]["stats"]["prompt_tokens"], list[0]["stats"]["prompt_tokens"]);
+}
+
+TEST(Chat, TheFirstAnswerIsThatOfASinglePrompt) {
+  const auto chat = run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2"});  // no newline at the end
+  const auto single = run_llada(
+      {"run", "-m", tiny_model(), "-p", "Sort: 3 1 2", "--gen-length", "24", "--threshold", "0.9", "--json"});
+  ASSERT_EQ(answers(chat.out).size(), 1u);
+  EXPECT_EQ(answers(chat.out)[0]["tokens"], answers(single.out)[0]["tokens"]);
+}
+
+TEST(Chat, OldTurnsAreForgottenWhenTheContextIsFull) {
+  std::string lines;
+  for (int i = 0; i < 5; ++i) lines += "Sort the numbers from smallest to largest: 38 41 6 51 3 17 20 99 4\n";
+  auto arguments = chat_arguments();
+  arguments[5] = "96";
+  const auto result = run_llada(arguments, {.stdin_text = lines});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("were forgotten to fit the context of 256 tokens"), std::string::npos)
+      << result.err;
+  for (const auto& answer : answers(result.out))
+    EXPECT_LE(answer["stats"]["prompt_tokens"].get<int>(), 256 - 96);
+}
+
+TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {
+  const auto result = run_llada(chat_arguments(), {.stdin_text = std::string(4000, '7') + "\nSort: 1\n"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+}
+
+TEST(Chat, ATerminalGetsAPromptSign) {
+  const auto result =
+      run_llada_on_terminal({"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5"},
+                            {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find("> "), std::string::npos);
+}
+
+TEST(Chat, AnInterruptWhileWaitingForALineEndsIt) {
+  const auto result = run_llada_on_terminal({"run", "-m", tiny_model(), "--chat"}, {.interrupt_after = "> "});
+  EXPECT_EQ(result.status, 130);
+}
+
+}  // namespace
+}  // namespace llada::cli

@@ -1,0 +1,409 @@
+// The program from outside: exit statuses, one-line errors, what comes on stdout.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+const std::string kPrompt = "Sort the numbers from smallest to largest: 38 41 6 51 3";
+
+// A folder of this test's own, removed at its end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    path_ = fs::temp_directory_path() / ("llada_cli_test_XXXXXX");
+    std::string name = path_.string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    path_ = name;
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+Words run_words(const Words& more = {}) {
+  Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--gen-length", "24", "--threshold", "0.9"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Json run_json(const Words& words, const ProcessInput& input = {}) {
+  const auto result = run_llada(words, input);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return Json::parse(result.out);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+struct WrongCall {
+  Words words;
+  std::string says;  // what the error line has to contain
+  ProcessInput input = {};
+};
+
+void expect_refused(const WrongCall& call, int status) {
+  std::string shown;
+  for (const std::string& word : call.words) shown += word + ' ';
+  const auto result = run_llada(call.words, call.input);
+  EXPECT_EQ(result.status, status) << shown << result.err;
+  EXPECT_EQ(result.out, "") << shown;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << shown << result.err;
+  EXPECT_TRUE(result.err.starts_with("llada")) << shown << result.err;
+  EXPECT_NE(result.err.find(call.says), std::string::npos) << shown << result.err;
+}
+
+TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
+  const TemporaryFolder folder;
+  const std::string no_model = folder.file("README.md");
+  write_file(no_model, "# Not a model\n");
+  write_file(folder.file("empty.gguf"), "");
+  const std::string m = tiny_model();
+  const std::vector<WrongCall> calls = {
+      {{}, "needs a command"},
+      {{"rum"}, "no command 'rum'; did you mean run?"},
+      {{"--nonsense"}, "no command '--nonsense'"},
+      {{"run", "-p", "x"}, "--model is required"},
+      {{"run", "-m", m}, "0 of --prompt, --file and --chat"},
+      {{"run", "-m", m, "-p", "x", "--chat"}, "2 of --prompt, --file and --chat"},
+      {{"run", "-m", m, "-p"}, "--prompt"},
+      {{"run", "-m", m, "-p", "x", "stray"}, "unexpected argument 'stray'"},
+      {{"run", "-m", m, "-p", "x", "--treshold", "1"},
+       "unknown option --treshold; did you mean --threshold?"},
+      {{"run", "-m", m, "-p", "x", "--zzz"}, "unknown option --zzz (see llada run --help)"},
+      {{"run", "-m", folder.file("missing.gguf"), "-p", "x"}, "missing.gguf"},
+      {{"run", "-m", "", "-p", "x"}, ""},
+      {{"run", "-m", no_model, "-p", "x"}, "README.md"},
+      {{"run", "-m", folder.file("empty.gguf"), "-p", "x"}, "empty.gguf"},
+      {{"run", "-m", folder.file(""), "-p", "x"}, ""},
+      {run_words({"--gen-length", "5"}), "--gen-length"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "0"}, "gen_length: found 0"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "12.5"},
+       "--gen-length: found '12.5', needed a whole number"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "4096"}, "the model was trained for 256"},
+      {{"run", "-m", m, "-p", "x", "--block-length", "-3"}, "block_length: found -3"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "two"}, "--threshold: found 'two', needed a number"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "threshold: found 1.5"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--factor", "1"},
+       "needed one of --threshold, --factor and --entropy-bound"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "steps: found 4"},
+      {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "refresh: found 4"},
+      {{"run", "-m", m, "-p", "x", "--remasking", "none"}, "low_confidence, random"},
+      {{"run", "-m", m, "-p", "x", "--early-stop", "never"}, "none, block, answer"},
+      {{"run", "-m", m, "-p", "x", "--threads", "-1"}, "--threads: found -1"},
+      {{"run", "-m", m, "-p", "x", "--threads", "100000"}, "--threads: found 100000"},
+      {{"run", "-m", m, "-p", "x", "--device", "abacus"}, "abacus"},
+      {{"run", "-m", m, "-p", "x"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
+      {{"run", "-m", m, "-p", "x", "--live", "--json"}, "--json"},
+      {{"run", "-m", m, "-p", "x", "--live-delay", "5"}, "--live"},
+      {{"run", "-m", m, "-p", "x", "--raw", "--system", "s"}, "--raw"},
+      {{"run", "-m", m, "-f", folder.file("missing.txt")}, "missing.txt"},
+      {{"run", "-m", m, "-p", "x", "--trace", folder.file("none/trace.json")}, "none/trace.json"},
+      {{"infill", "-m", m, "--text", "no gap"}, "needed at least one <mask>"},
+      {{"infill", "-m", m, "--text", "a <mask:0> b"}, "1 to 512"},
+      {{"infill", "-m", m, "--text", "<mask:300>"}, "the model was trained for 256"},
+      {{"infill", "-m", m, "--text", "<mask>", "--gen-length", "8"}, "--gen-length: not for infilling"},
+      {{"infill", "-m", m}, "0 of --text and --file"},
+      {{"inspect"}, "MODEL is required"},
+      {{"inspect", no_model}, "README.md"},
+      {{"convert", m, folder.file("o.gguf")}, "--type is required"},
+      {{"convert", m, folder.file("o.gguf"), "--type", "q3_x"}, "q3_x"},
+      {{"convert", m, folder.file("none/o.gguf"), "--type", "f16"}, "none/o.gguf"},
+      {{"convert", no_model, folder.file("o.gguf"), "--type", "f16"}, "README.md"},
+      {{"eval", "-m", m}, "--tasks is required"},
+      {{"eval", "-m", m, "--tasks", folder.file("none.jsonl")}, "none.jsonl"},
+      {{"eval", "-m", m, "--tasks", no_model}, "README.md"},
+      {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"},
+       "'--thresold' is no decoding option"},
+      {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
+  };
+  for (const WrongCall& call : calls) expect_refused(call, 2);
+  EXPECT_EQ(folder.entries(), 2u);  // nothing was left behind
+}
+
+TEST(WrongCalls, ErrorsWithJsonAreStillOneLineOnStderr) {
+  expect_refused({{"run", "-m", "missing", "-p", "x", "--json"}, "missing"}, 2);
+  expect_refused({{"inspect", "missing", "--json"}, "missing"}, 2);
+}
+
+TEST(WrongCalls, AFileNameCannotBreakTheLine) {
+  expect_refused({{"inspect", "no\nsuch\x1b[1mfile"}, "no\\x0asuch\\x1b[1mfile"}, 2);
+}
+
+TEST(Output, AFullDiskIsAFailureOfTheMachine) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  for (const Words& words : {run_words(), run_words({"--json"}), Words{"inspect", tiny_model()},
+                             Words{"--help"}, Words{"run", "--help"}})
+    expect_refused({words, "stdout: write failed", {.stdout_path = "/dev/full"}}, 1);
+}
+
+TEST(Output, AReaderThatWentAwayIsNoNews) {
+  const auto result = run_llada({"inspect", tiny_model(), "--tensors"}, {.close_stdout = true});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Help, ListsOptionsAndExamples) {
+  const std::vector<std::pair<std::string, Words>> expected = {
+      {"run", {"--model",        "--prompt",         "--file",
+               "--chat",         "--system",         "--raw",
+               "--live",         "--json",           "--trace",
+               "--device",       "--threads",        "--gen-length",
+               "--block-length", "--steps",          "--threshold",
+               "--factor",       "--entropy-bound",  "--remasking",
+               "--temperature",  "--seed",           "--cfg-scale",
+               "--early-stop",   "--logits-eos-inf", "--confidence-eos-eot-inf",
+               "--kv",           "--refresh"}},
+      {"infill", {"--text", "--file", "--block-length", "--live", "--json", "<mask:4>"}},
+      {"eval", {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv"}},
+      {"inspect", {"MODEL", "--tensors", "--json"}},
+      {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
+      {"devices", {"--json", "LLADA_ISA"}},
+  };
+  const auto general = run_llada({"--help"});
+  EXPECT_EQ(general.status, 0);
+  for (const auto& [command, words] : expected) {
+    EXPECT_NE(general.out.find("\n  " + command + " "), std::string::npos);
+    const auto help = run_llada({command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_EQ(help.err, "");
+    EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos);
+    EXPECT_NE(help.out.find("llada " + command + " "), std::string::npos);
+    for (const std::string& word : words)
+      EXPECT_NE(help.out.find(word), std::string::npos) << command << " " << word;
+  }
+  EXPECT_EQ(run_llada({"infill", "--help"}).out.find("--gen-length"), std::string::npos);
+}
+
+TEST(Help, Version) {
+  const auto result = run_llada({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_TRUE(result.out.starts_with("llada ")) << result.out;
+  EXPECT_TRUE(std::isdigit(static_cast<unsigned char>(result.out.at(6)))) << result.out;
+}
+
+TEST(Run, TextIsTheAnswerAndStatsAreOneLineOnStderr) {
+  const auto plain = run_llada(run_words());
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const Json json = run_json(run_words({"--json"}));
+  EXPECT_EQ(plain.out, json["text"].get<std::string>() + "\n");
+  EXPECT_EQ(std::ranges::count(plain.err, '\n'), 1);
+  EXPECT_NE(plain.err.find(fmt::format("{} tokens", json["stats"]["content_tokens"].get<int>())),
+            std::string::npos)
+      << plain.err;
+  EXPECT_NE(plain.err.find(" tokens/s (measured), "), std::string::npos) << plain.err;
+}
+
+TEST(Run, JsonHasTheKeysThatToolsRelyOn) {
+  const Json json = run_json(run_words({"--json", "--kv", "prefix"}));
+  EXPECT_TRUE(json["text"].is_string());
+  EXPECT_EQ(json["tokens"].size(), 24u);
+  const Json& stats = json["stats"];
+  for (const char* key : {"nfe", "steps", "rows", "prompt_tokens", "content_tokens", "peak_memory_bytes"}) {
+    ASSERT_TRUE(stats[key].is_number_integer()) << key;
+    EXPECT_GT(stats[key].get<int64_t>(), 0) << key;
+  }
+  for (const char* key : {"tokens_per_forward", "content_tokens_per_s", "ms_per_step", "seconds"}) {
+    ASSERT_TRUE(stats[key].is_number_float()) << key;
+    EXPECT_GT(stats[key].get<double>(), 0) << key;
+  }
+  EXPECT_EQ(stats["label"], "measured");
+  EXPECT_EQ(stats["canvas_hash"].get<std::string>().size(), 16u);
+  EXPECT_FALSE(stats["device"].get<std::string>().empty());
+  double phases = 0;
+  for (const auto& [name, ms] : stats["phases"].items()) phases += ms.get<double>();
+  EXPECT_GT(phases, 0);
+  EXPECT_LE(phases, stats["seconds"].get<double>() * 1e3);
+  EXPECT_DOUBLE_EQ(stats["tokens_per_forward"].get<double>() * stats["nfe"].get<double>(),
+                   stats["committed_tokens"].get<double>());
+}
+
+TEST(Run, ThePromptMayComeFromAFileOrStdin) {
+  const TemporaryFolder folder;
+  write_file(folder.file("prompt.txt"), kPrompt);
+  const Json expected = run_json(run_words({"--json"}))["tokens"];
+  Words words = run_words({"--json"});
+  words[3] = "-f", words[4] = folder.file("prompt.txt");
+  EXPECT_EQ(run_json(words)["tokens"], expected);
+  words[4] = "-";
+  EXPECT_EQ(run_json(words, {.stdin_text = kPrompt})["tokens"], expected);
+  words[3] = "-p";
+  EXPECT_EQ(run_json(words, {.stdin_text = kPrompt})["tokens"], expected);
+}
+
+TEST(Run, RawLeavesTheTemplateAwayAndSystemAddsToIt) {
+  const auto prompt_tokens = [](const Words& more) {
+    return run_json(run_words(more))["stats"]["prompt_tokens"].get<int>();
+  };
+  const int chat = prompt_tokens({"--json"});
+  EXPECT_LT(prompt_tokens({"--json", "--raw"}), chat);
+  EXPECT_GT(prompt_tokens({"--json", "--system", "Be brief."}), chat);
+}
+
+TEST(Run, SamplingFollowsTheSeed) {
+  const auto tokens = [](const char* seed, const char* threads) {
+    return run_json(
+        run_words({"--json", "--temperature", "1.5", "--seed", seed, "--threads", threads}))["tokens"];
+  };
+  const Json one = tokens("1", "1");
+  EXPECT_EQ(tokens("1", "2"), one);
+  EXPECT_NE(tokens("2", "1"), one);
+}
+
+TEST(Run, AnEmptyPromptAndArbitraryBytesAreFine) {
+  for (const std::string& prompt :
+       {std::string(), std::string("\xff\xfe <|eot_id|> \xf0\x9f\x98\x80"), std::string("\n\n")}) {
+    Words words = run_words({"--json"});
+    words[4] = prompt;
+    EXPECT_EQ(run_json(words)["tokens"].size(), 24u);
+  }
+}
+
+TEST(Run, TraceHoldsTheSpans) {
+  const TemporaryFolder folder;
+  const auto result = run_llada(run_words({"--trace", folder.file("trace.json")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::ifstream file(folder.file("trace.json"));
+  const Json trace = Json::parse(file);
+  std::vector<std::string> names;
+  double load_end = 0, decode_begin = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    names.push_back(event["name"]);
+    if (event["name"] == "load") load_end = event["ts"].get<double>() + event["dur"].get<double>();
+    if (event["name"] == "decode") decode_begin = event["ts"];
+  }
+  for (const char* needed : {"load", "tokenize", "decode", "matmul"})
+    EXPECT_EQ(std::ranges::count(names, needed) > 0, true) << needed;
+  EXPECT_GT(load_end, 0);
+  EXPECT_GE(decode_begin, load_end);
+}
+
+TEST(Infill, FillsTheGapsAndKeepsTheText) {
+  const auto plain =
+      run_llada({"infill", "-m", tiny_model(), "--text", "There are <mask:2> rings in the <mask> of Liam."});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_TRUE(plain.out.starts_with("There are ")) << plain.out;
+  EXPECT_TRUE(plain.out.ends_with(" of Liam.\n")) << plain.out;
+  EXPECT_NE(plain.out.find(" rings in the "), std::string::npos) << plain.out;
+
+  const Json json = run_json({"infill", "-m", tiny_model(), "--text", "-", "--json"},
+                             {.stdin_text = "There are <mask:2> rings in the <mask> of Liam."});
+  EXPECT_EQ(json["text"].get<std::string>() + "\n", plain.out);
+  ASSERT_EQ(json["spans"].size(), 2u);
+  EXPECT_EQ(json["spans"][0]["length"], 2);
+  EXPECT_EQ(json["spans"][1]["length"], 1);
+  EXPECT_EQ(json["stats"]["committed_tokens"], 3);
+  for (const Json& span : json["spans"]) {
+    const auto position = span["position"].get<size_t>();
+    for (size_t i = 0; i < span["tokens"].size(); ++i)
+      EXPECT_EQ(span["tokens"][i], json["tokens"][position + i]);
+  }
+}
+
+TEST(Eval, ComparesStrategiesInOneReport) {
+  const TemporaryFolder folder;
+  write_file(
+      folder.file("tasks.jsonl"),
+      R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
+      "\n"
+      R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"none","answer":"none"})"
+      "\n");
+  const Json json =
+      run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
+                "slow: --gen-length 16", "--compare", "fast: --gen-length 16 --threshold 0.9"});
+  ASSERT_EQ(json["results"].size(), 2u);
+  for (const Json& result : json["results"]) {
+    EXPECT_EQ(result["tasks"]["sort"]["n"], 2);
+    EXPECT_EQ(result["tasks"]["sort"]["accuracy"], 0.5);
+    EXPECT_EQ(result["accuracy_mean"], 0.5);
+  }
+  EXPECT_EQ(json["results"][1]["name"], "fast");
+  EXPECT_LT(json["results"][1]["nfe_mean"], json["results"][0]["nfe_mean"]);
+  const auto table = run_llada({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--limit",
+                                "1", "--gen-length", "16"});
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("100.0%"), std::string::npos) << table.out;
+}
+
+TEST(Inspect, DescribesTheShippedModel) {
+  const Json json = Json::parse(run_llada({"inspect", tiny_model(), "--tensors", "--json"}).out);
+  EXPECT_EQ(json["format"], "safetensors");
+  EXPECT_EQ(json["architecture"], "llada");
+  EXPECT_EQ(json["config"]["layers"], 6);
+  EXPECT_EQ(json["config"]["special_ids"]["mask"], 1005);
+  EXPECT_EQ(json["tokenizer"]["chat_style"], "llada");
+  EXPECT_EQ(json["tensors"].size(), json["tensor_count"]);
+  int64_t parameters = 0;
+  for (const Json& tensor : json["tensors"]) {
+    int64_t elements = 1;
+    for (const Json& dim : tensor["dims"]) elements *= dim.get<int64_t>();
+    EXPECT_EQ(tensor["bytes"], elements * 2) << tensor["name"];  // bf16
+    parameters += elements;
+  }
+  EXPECT_EQ(json["parameters"], parameters);
+  const auto text = run_llada({"inspect", tiny_model(), "--tensors"});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("blk.5.ffn_down.weight"), std::string::npos);
+}
+
+TEST(Convert, TheResultAnswersLikeItsSource) {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("tiny.gguf");
+  write_file(out, "something older");
+  const auto converted = run_llada({"convert", tiny_model(), out, "--type", "f16"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  EXPECT_EQ(converted.err.find('\x1b'), std::string::npos);
+  EXPECT_NE(converted.err.find("convert: 100 %\n"), std::string::npos) << converted.err;
+  EXPECT_LE(std::ranges::count(converted.err, '\n'), 10);
+  EXPECT_EQ(folder.entries(), 1u);
+
+  const Json inspected = run_json({"inspect", out, "--json"});
+  EXPECT_EQ(inspected["format"], "gguf");
+  EXPECT_EQ(inspected["tokenizer"]["tokens"],
+            run_json({"inspect", tiny_model(), "--json"})["tokenizer"]["tokens"]);
+  Words words = run_words({"--json"});
+  const Json expected = run_json(words)["text"];
+  words[2] = out;
+  EXPECT_EQ(run_json(words)["text"], expected);
+}
+
+TEST(Convert, AnExistingFileSurvivesAFailure) {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("kept.gguf");
+  write_file(out, "kept");
+  EXPECT_EQ(run_llada({"convert", tiny_model() + "/config.json", out, "--type", "f16"}).status, 2);
+  std::ifstream file(out);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "kept");
+}
+
+TEST(Devices, NameWhatRunWouldUse) {
+  const Json json = run_json({"devices", "--json"});
+  ASSERT_FALSE(json["devices"].empty());
+  const Json& cpu = json["devices"][0];
+  EXPECT_EQ(cpu["name"], "cpu");
+  EXPECT_EQ(cpu["instruction_sets"].back(), "scalar");
+  EXPECT_EQ(cpu["description"], run_json(run_words({"--json"}))["stats"]["device"]);
+  const Json scalar = run_json({"devices", "--json"}, {.environment = {"LLADA_ISA=scalar"}});
+  EXPECT_NE(scalar["devices"][0]["description"].get<std::string>().find("scalar"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada::test

@@ -1,0 +1,154 @@
+#include "cli/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace llada::test {
+namespace {
+
+void check(bool good, const char* what) {
+  if (!good) throw std::runtime_error(std::string(what) + " failed");
+}
+
+std::vector<std::string> command_line(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  const std::string emulator = LLADA_EMULATOR;  // words with bars between them, or empty
+  for (size_t at = 0; at < emulator.size();) {
+    const size_t end = std::min(emulator.find('|', at), emulator.size());
+    words.push_back(emulator.substr(at, end - at));
+    at = end + 1;
+  }
+  words.emplace_back(LLADA_BINARY);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+[[noreturn]] void become(std::vector<std::string> words, const std::vector<std::string>& environment) {
+  for (const std::string& entry : environment) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos) {
+      ::unsetenv(entry.c_str());
+    } else {
+      ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
+    }
+  }
+  ::signal(SIGPIPE, SIG_DFL);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) check(errno == EINTR, "waitpid");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// Appends what is there; false at the end of the stream.
+bool drain(int fd, std::string& out) {
+  char buffer[4096];
+  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  if (n > 0) out.append(buffer, static_cast<size_t>(n));
+  return n > 0 || (n < 0 && errno == EINTR);
+}
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+  Pipe() {
+    int ends[2];
+    check(::pipe2(ends, O_CLOEXEC) == 0, "pipe");
+    read_end = ends[0], write_end = ends[1];
+  }
+};
+
+}  // namespace
+
+std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }
+
+ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input) {
+  const auto words = command_line(arguments);
+  Pipe in, out, err;
+  const pid_t child = ::fork();
+  check(child >= 0, "fork");
+  if (child == 0) {
+    if (!input.stdout_path.empty()) {
+      const int file = ::open(input.stdout_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+      ::dup2(file, STDOUT_FILENO);
+    } else {
+      ::dup2(out.write_end, STDOUT_FILENO);
+    }
+    ::dup2(in.read_end, STDIN_FILENO);
+    ::dup2(err.write_end, STDERR_FILENO);
+    if (input.close_stdout) ::close(out.read_end);
+    become(words, input.environment);
+  }
+  for (const int fd : {in.read_end, out.write_end, err.write_end}) ::close(fd);
+  ProcessResult result;
+  if (input.close_stdout) {
+    ::close(out.read_end);
+    out.read_end = -1;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  // Less than a pipe holds, so this never waits for a reader.
+  check(input.stdin_text.size() < 60'000, "stdin text that fits the pipe");
+  static_cast<void>(!::write(in.write_end, input.stdin_text.data(), input.stdin_text.size()));
+  ::close(in.write_end);
+  while (out.read_end >= 0 || err.read_end >= 0) {
+    pollfd waiting[] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
+    if (::poll(waiting, 2, -1) < 0) continue;
+    const auto take = [](const pollfd& ready, int& fd, std::string& text) {
+      if (ready.revents == 0 || drain(fd, text)) return;
+      ::close(fd);
+      fd = -1;
+    };
+    take(waiting[0], out.read_end, result.out);
+    take(waiting[1], err.read_end, result.err);
+  }
+  result.status = wait_for(child);
+  return result;
+}
+
+ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input) {
+  const auto words = command_line(arguments);
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  check(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0, "a pseudo terminal");
+  const std::string name = ::ptsname(terminal);
+  struct winsize size {};
+  size.ws_col = static_cast<unsigned short>(input.columns);
+  size.ws_row = static_cast<unsigned short>(input.rows);
+  check(::ioctl(terminal, TIOCSWINSZ, &size) == 0, "TIOCSWINSZ");
+  const pid_t child = ::fork();
+  check(child >= 0, "fork");
+  if (child == 0) {
+    ::setsid();
+    const int fd = ::open(name.c_str(), O_RDWR);
+    for (const int target : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(fd, target);
+    become(words, input.environment);
+  }
+  ProcessResult result;
+  check(::write(terminal, input.typed.data(), input.typed.size()) == static_cast<ssize_t>(input.typed.size()),
+        "typing");
+  bool interrupted = input.interrupt_after.empty();
+  // The read fails once the last process on the terminal is gone.
+  while (drain(terminal, result.out)) {
+    if (!interrupted && result.out.find(input.interrupt_after) != std::string::npos) {
+      interrupted = true;
+      ::kill(child, SIGINT);
+    }
+  }
+  ::close(terminal);
+  result.status = wait_for(child);
+  return result;
+}
+
+}  // namespace llada::test

@@ -1,0 +1,36 @@
+// Runs the built program as a user would: with arguments, stdin and an environment, on pipes or on a
+// terminal.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace llada::test {
+
+struct ProcessResult {
+  int status = -1;  // exit status; 1000 + signal when a signal ended it
+  std::string out, err;
+};
+
+struct ProcessInput {
+  std::string stdin_text = {};
+  std::vector<std::string> environment = {};  // "NAME=value" beside the test's own; "NAME" removes
+  std::string stdout_path = {};               // instead of a pipe
+  bool close_stdout = false;                  // the reader of stdout is gone from the start
+};
+
+ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input = {});
+
+struct TerminalInput {
+  std::string typed = {};
+  std::vector<std::string> environment = {};
+  int columns = 80, rows = 24;
+  std::string interrupt_after = {};  // SIGINT once the output contains this
+};
+
+// stdin, stdout and stderr are one terminal; `out` is everything that came to it.
+ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments,
+                                    const TerminalInput& input = {});
+
+std::string tiny_model();  // the shipped model's folder
+
+}  // namespace llada::test

@@ -1,0 +1,80 @@
+#include "cli/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/progress.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+TEST(Report, BytesRoundToTheUnitThatReadsBest) {
+  EXPECT_EQ(bytes_text(0), "0 B");
+  EXPECT_EQ(bytes_text(999), "999 B");
+  EXPECT_EQ(bytes_text(1000), "1.0 kB");
+  EXPECT_EQ(bytes_text(37.6e6), "38 MB");
+  EXPECT_EQ(bytes_text(999.6e6), "1.0 GB");
+  EXPECT_EQ(bytes_text(9.96e9), "10 GB");
+}
+
+GenerationStats sample() {
+  GenerationStats stats;
+  stats.decode.nfe = 7;
+  stats.decode.steps = 7;
+  stats.decode.committed = 32;
+  stats.content_tokens = 23;
+  stats.seconds = 0.035;
+  stats.canvas_hash = 0xabc;
+  return stats;
+}
+
+TEST(Report, StatsLine) {
+  GenerationStats stats = sample();
+  EXPECT_TRUE(
+      stats_line(stats).starts_with("23 tokens (32 with padding) in 7 forwards, 4.6 tokens per forward, 657 "
+                                    "tokens/s (measured), 5.0 ms per step, peak memory "))
+      << stats_line(stats);
+  stats.decode.committed = stats.content_tokens = stats.decode.nfe = 1;
+  EXPECT_TRUE(stats_line(stats).starts_with("1 token in 1 forward, 1.0 tokens per forward"))
+      << stats_line(stats);
+}
+
+TEST(Report, EmptyRunsDivideByNothing) {
+  const std::string line = stats_line(GenerationStats{});
+  EXPECT_TRUE(line.starts_with(
+      "0 tokens in 0 forwards, 0.0 tokens per forward, 0 tokens/s (measured), 0.0 ms per step"))
+      << line;
+}
+
+TEST(Report, StatsJsonIsConsistent) {
+  const auto json = stats_json(sample());
+  EXPECT_EQ(json["label"], "measured");
+  EXPECT_EQ(json["canvas_hash"], "0000000000000abc");
+  EXPECT_DOUBLE_EQ(json["ms_per_step"].get<double>() * 7 / 1e3, json["seconds"]);
+  EXPECT_GT(json["peak_memory_bytes"].get<int64_t>(), 1'000'000);
+}
+
+TEST(Report, JsonIsValidUtf8OnOneLine) {
+  EXPECT_EQ(json_line({{"text", "a\xff\nb"}}), "{\"text\":\"a\ufffd\\nb\"}\n");
+}
+
+TEST(Terminal, ModelTextCannotSteerATerminal) {
+  EXPECT_EQ(printable_text("a\x1b]0;t\x07\r\n\tb\xc2\x9b", true), "a\ufffd]0;t\ufffd\n\tb\ufffd");
+  EXPECT_EQ(printable_text("a\x1b[1m\r\xff", false),
+            "a\x1b[1m\r\ufffd");  // a pipe gets the bytes, made valid
+}
+
+TEST(Terminal, ErrorsStayOnOneLine) {
+  EXPECT_EQ(one_line("no\nsuch\x1b[1m\xff\u20ac"), "no\\x0asuch\\x1b[1m\ufffd\u20ac");
+}
+
+TEST(Progress, BarFitsTheTerminal) {
+  EXPECT_EQ(progress_bar("convert", 50, "blk.0", 80), "convert [##########..........]  50 %  blk.0");
+  EXPECT_EQ(progress_bar("convert", 0, "", 80), "convert [....................]   0 %  ");
+  EXPECT_EQ(progress_bar("convert", 100, "x", 20).size(), 19u);
+}
+
+}  // namespace
+}  // namespace llada::cli

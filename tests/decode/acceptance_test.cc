@@ -1,0 +1,84 @@
+// Acceptance rules on hand-worked candidates: schedule, threshold, factor, entropy, ties.
+#include "decode/acceptance.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+namespace llada::decode {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<Candidate> scores(std::vector<double> values) {
+  std::vector<Candidate> out;
+  for (const double v : values)
+    out.push_back({.position = static_cast<int32_t>(10 + out.size()), .token = 1, .score = v});
+  return out;
+}
+
+std::vector<Candidate> entropies(std::vector<double> values) {
+  std::vector<Candidate> out;
+  for (const double v : values)
+    out.push_back({.position = static_cast<int32_t>(out.size()), .token = 1, .entropy = v});
+  return out;
+}
+
+TEST(Acceptance, BestTakesTiesFromTheLowestPosition) {
+  const auto c = scores({0.5, 0.9, 0.5, 0.9, 0.5});
+  EXPECT_THAT(accept_best(c, 1), ElementsAre(1));
+  EXPECT_THAT(accept_best(c, 3), ElementsAre(0, 1, 3));
+  EXPECT_THAT(accept_best(c, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(accept_best(c, 99), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(accept_best(c, 0), ElementsAre(1)) << "always progress";
+}
+
+TEST(Acceptance, ThresholdIsStrict) {
+  EXPECT_THAT(accept_above(scores({0.9, 0.95, 0.9, 0.89}), 0.9), ElementsAre(1));
+  EXPECT_THAT(accept_above(scores({std::nextafter(0.9, 1.0), 0.95, 0.9}), 0.9), ElementsAre(0, 1));
+  // Nothing above it: the best one, of equals the first.
+  EXPECT_THAT(accept_above(scores({0.1, 0.9, 0.9}), 0.9), ElementsAre(1));
+  EXPECT_THAT(accept_above(scores({1, 1, 1}), 1), ElementsAre(0));
+  EXPECT_THAT(accept_above(scores({0, 0}), 0.5), ElementsAre(0));
+}
+
+TEST(Acceptance, FactorTakesThePrefixThatHolds) {
+  // Needed with factor 1: any, 1 - 1/3, 1 - 1/4, 1 - 1/5.
+  EXPECT_THAT(accept_factor(scores({0.7, 0.74, 0.1, 0.8}), 1), ElementsAre(1, 3))
+      << "0.8, 0.74 >= 0.667, 0.7 < 0.75";
+  EXPECT_THAT(accept_factor(scores({0.76, 0.74, 0.1, 0.8}), 1), ElementsAre(0, 3))
+      << "0.74 fails as the third";
+  EXPECT_THAT(accept_factor(scores({0.75, 0.75, 0.75, 0.1}), 1), ElementsAre(0, 1, 2)) << "equal is enough";
+  EXPECT_THAT(accept_factor(scores({0.1, 0.2}), 1), ElementsAre(1)) << "the best is exempt";
+  EXPECT_THAT(accept_factor(scores({0.81, 0.8, 0.8, 0.79}), 1), ElementsAre(0, 1, 2))
+      << "the last alone fails: left out";
+  EXPECT_THAT(accept_factor(scores({0.6, 0.6, 0.6}), 2), ElementsAre(0, 1, 2)) << "1 - 2/3, 1 - 2/4";
+  // The third fails although 1 - f/(n + 1) of a later one could not be met either way: a prefix, not a
+  // filter.
+  EXPECT_THAT(accept_factor(scores({0.9, 0.5, 0.9, 0.5}), 0.5), ElementsAre(0, 2));
+}
+
+TEST(Acceptance, EntropySumsThoseBefore) {
+  // Ascending 0.1, 0.2, 0.3, 0.4: sums before each 0, 0.1, 0.3, 0.6.
+  const auto c = entropies({0.4, 0.1, 0.3, 0.2});
+  EXPECT_THAT(accept_entropy(c, 0), ElementsAre(1));
+  EXPECT_THAT(accept_entropy(c, 0.1), ElementsAre(1, 3));
+  EXPECT_THAT(accept_entropy(c, 0.29), ElementsAre(1, 3));
+  EXPECT_THAT(accept_entropy(c, 0.35), ElementsAre(1, 2, 3));
+  EXPECT_THAT(accept_entropy(c, 1), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(accept_entropy(entropies({5, 5}), 0.1), ElementsAre(0)) << "the first is exempt";
+  // Certain positions are free: all of them and one more.
+  EXPECT_THAT(accept_entropy(entropies({2, 0, 0, 1, 0}), 0), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Acceptance, NothingOfNothing) {
+  EXPECT_THAT(accept_best({}, 3), IsEmpty());
+  EXPECT_THAT(accept_above({}, 0.5), IsEmpty());
+  EXPECT_THAT(accept_factor({}, 1), IsEmpty());
+  EXPECT_THAT(accept_entropy({}, 1), IsEmpty());
+}
+
+}  // namespace
+}  // namespace llada::decode

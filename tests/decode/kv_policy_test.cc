@@ -1,0 +1,103 @@
+// Which rows each K/V policy computes, step by step on worked examples.
+#include "decode/kv_policy.h"
+
+#include <gmock/gmock.h>
+
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+using testing::ElementsAre;
+using Span = std::pair<int32_t, int32_t>;
+
+// First and one past the last row of each step; the rows must be contiguous.
+std::vector<Span> spans(const Outcome& outcome) {
+  std::vector<Span> out;
+  for (const StepPlan& plan : outcome.plans) {
+    out.emplace_back(plan.rows.front(), plan.rows.back() + 1);
+    EXPECT_EQ(plan.rows.size(), static_cast<size_t>(out.back().second - out.back().first));
+    EXPECT_EQ(plan.keys, 12) << "everything is attended to";
+  }
+  return out;
+}
+
+// Prompt [0, 4), blocks [4, 8) and [8, 12), one token per step.
+Outcome run_policy(KvChoice kv, int64_t refresh) {
+  const DecodeOptions options = {
+      .gen_length = 8, .block_length = 4, .early_stop = EarlyStop::none, .kv = kv, .refresh = refresh};
+  return run_script(options, std::vector<int32_t>{1, 2, 3, 4}, random_script(5));
+}
+
+const Span kAll = {0, 12}, kFirst = {4, 8}, kTail = {4, 12}, kSecond = {8, 12};
+
+TEST(KvPolicy, WorkedExample) {
+  const Outcome none = run_policy(KvChoice::none, 0);
+  EXPECT_EQ(spans(none), std::vector<Span>(8, kAll));
+  EXPECT_EQ(none.stats.rows, 96);
+  EXPECT_EQ(none.stats.full_forwards, 8);
+
+  const Outcome prefix = run_policy(KvChoice::prefix, 0);
+  EXPECT_THAT(spans(prefix), ElementsAre(kAll, kTail, kTail, kTail, kAll, kSecond, kSecond, kSecond));
+  EXPECT_EQ(prefix.stats.rows, 12 + 3 * 8 + 12 + 3 * 4);
+
+  const Outcome dual = run_policy(KvChoice::dual, 0);
+  EXPECT_THAT(spans(dual), ElementsAre(kAll, kFirst, kFirst, kFirst, kAll, kSecond, kSecond, kSecond));
+  EXPECT_EQ(dual.stats.rows, 2 * 12 + 6 * 4);
+  EXPECT_EQ(dual.stats.full_forwards, 2);
+  EXPECT_EQ(dual.stats.logit_rows, 2 * (4 + 3 + 2 + 1));
+
+  EXPECT_THAT(spans(run_policy(KvChoice::block, 0)), testing::ElementsAreArray(spans(dual)));
+  EXPECT_THAT(spans(run_policy(KvChoice::block, 2)),
+              ElementsAre(kAll, kFirst, kAll, kFirst, kAll, kSecond, kAll, kSecond));
+  EXPECT_THAT(spans(run_policy(KvChoice::prefix, 3)),
+              ElementsAre(kAll, kTail, kTail, kAll, kAll, kSecond, kSecond, kAll));
+}
+
+TEST(KvPolicy, InputsAreTheCanvasAtTheRows) {
+  const Outcome dual = run_policy(KvChoice::dual, 0);
+  std::vector<int32_t> tokens = {1, 2, 3, 4, kMask, kMask, kMask, kMask, kMask, kMask, kMask, kMask};
+  for (size_t step = 0; step < dual.plans.size(); ++step) {
+    const StepPlan& plan = dual.plans[step];
+    for (size_t i = 0; i < plan.rows.size(); ++i) {
+      ASSERT_EQ(plan.inputs[i], tokens[static_cast<size_t>(plan.rows[i])]);
+    }
+    for (const auto& [position, token] : dual.trace[step]) tokens[static_cast<size_t>(position)] = token;
+  }
+}
+
+TEST(KvPolicy, RefreshingEveryStepIsNone) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    DecodeOptions options = {
+        .gen_length = 21, .block_length = 8, .acceptance = Acceptance::threshold, .threshold = 0.8};
+    const std::vector<int32_t> prompt(seed % 5, 1);
+    const Outcome exact = run_script(options, prompt, random_script(seed));
+    options.refresh = 1;
+    for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block}) {
+      options.kv = kv;
+      const Outcome refreshed = run_script(options, prompt, random_script(seed));
+      ASSERT_EQ(refreshed.plans.size(), exact.plans.size());
+      for (size_t i = 0; i < exact.plans.size(); ++i) {
+        ASSERT_EQ(refreshed.plans[i].rows, exact.plans[i].rows);
+        ASSERT_EQ(refreshed.plans[i].inputs, exact.plans[i].inputs);
+        ASSERT_EQ(refreshed.plans[i].logits, exact.plans[i].logits);
+        ASSERT_EQ(refreshed.plans[i].keys, exact.plans[i].keys);
+      }
+      ASSERT_EQ(refreshed.trace, exact.trace);
+    }
+  }
+}
+
+TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
+  const DecodeOptions options = {
+      .gen_length = 8, .block_length = 4, .acceptance = Acceptance::threshold, .kv = KvChoice::dual};
+  const Outcome outcome =
+      run_script(options, std::vector<int32_t>{1}, [](const StepPlan&, int64_t, int32_t position) {
+        return Prediction{.position = position, .token = 2, .probability = 0.99};
+      });
+  EXPECT_EQ(outcome.stats.nfe, 2);
+  EXPECT_EQ(outcome.stats.rows, 18);
+}
+
+}  // namespace
+}  // namespace llada::decode

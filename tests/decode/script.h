@@ -1,0 +1,111 @@
+// Scripted predictions: a strategy is run without a model. A script answers for one asked position;
+// ScriptRunner keeps every plan it was given and holds a K/V store of positions, so a plan that reads what
+// was never computed is an error.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "decode/canvas.h"
+#include "decode/loop.h"
+#include "decode/strategy.h"
+
+namespace llada::decode {
+
+// Ten tokens: 0 to 6 are text.
+inline constexpr int32_t kEos = 7, kEot = 8, kMask = 9;
+inline SpecialIds test_ids() { return {.mask = kMask, .eos = kEos, .eot = kEot, .end_ids = {kEos, kEot}}; }
+
+using Script = std::function<Prediction(const StepPlan& plan, int64_t forward, int32_t position)>;
+
+class ScriptRunner : public StepRunner {
+ public:
+  explicit ScriptRunner(Script script) : script_(std::move(script)) {}
+
+  Result<std::vector<Prediction>> run(const StepPlan& plan, int64_t forward_number) override {
+    EXPECT_EQ(forward_number, static_cast<int64_t>(plans.size()));
+    stored_.resize(std::max(stored_.size(), static_cast<size_t>(plan.keys)), false);
+    for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
+    for (int32_t key = 0; key < plan.keys; ++key) {
+      if (!stored_[static_cast<size_t>(key)])
+        return failed("position {} is read but was never computed", key);
+    }
+    std::vector<Prediction> predictions;
+    for (const int32_t position : plan.logits) predictions.push_back(script_(plan, forward_number, position));
+    plans.push_back(plan);
+    return predictions;
+  }
+
+  std::vector<StepPlan> plans;
+
+ private:
+  Script script_;
+  std::vector<bool> stored_;
+};
+
+// One number of everything a forward is fed, so that predictions depend on the whole visible canvas.
+inline uint64_t digest(const StepPlan& plan) {
+  uint64_t h = 1;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    h = mix64(h ^ (static_cast<uint64_t>(plan.rows[i]) << 32 | static_cast<uint32_t>(plan.inputs[i])));
+  }
+  return h;
+}
+
+// Predictions at random, the same for the same inputs. Probabilities have 20 levels, so ties are common.
+// ends: the chance of an end token, in 16ths.
+inline Script random_script(uint64_t seed, uint64_t ends = 2) {
+  return [=, cached = std::pair<int64_t, uint64_t>(-1, 0)](const StepPlan& plan, int64_t forward,
+                                                           int32_t position) mutable {
+    if (cached.first != forward) cached = {forward, digest(plan)};
+    const uint64_t h =
+        mix64(seed * kRandomStep ^ cached.second ^ (static_cast<uint64_t>(position) + 1) * kRandomStep);
+    Prediction p;
+    p.position = position;
+    p.token = h % 16 < ends ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
+    p.probability = static_cast<double>((h >> 24) % 20 + 1) / 20;
+    p.entropy = static_cast<double>((h >> 40) % 50) / 25;
+    return p;
+  };
+}
+
+struct Outcome {
+  Canvas canvas;
+  RunStats stats;
+  std::vector<std::vector<std::pair<int32_t, int32_t>>> trace;  // per step: positions and tokens
+  std::vector<StepPlan> plans;
+};
+
+// Lays, runs and records; a refusal fails the test.
+inline Outcome run_script(const DecodeOptions& options, Canvas canvas, Script script) {
+  Outcome outcome;
+  auto strategy = make_strategy(options, test_ids(), canvas);
+  if (!strategy) {
+    ADD_FAILURE() << strategy.error().message;
+    return outcome;
+  }
+  ScriptRunner runner(std::move(script));
+  const auto stats = denoise(canvas, **strategy, runner, [&](const StepEvent& event) {
+    outcome.trace.emplace_back();
+    for (const Edit& edit : event.edits) outcome.trace.back().emplace_back(edit.position, edit.token);
+    return true;
+  });
+  if (!stats) {
+    ADD_FAILURE() << stats.error().message;
+    return outcome;
+  }
+  EXPECT_LE(stats->steps, (*strategy)->step_bound());
+  outcome.stats = *stats;
+  outcome.canvas = std::move(canvas);
+  outcome.plans = std::move(runner.plans);
+  return outcome;
+}
+
+inline Outcome run_script(const DecodeOptions& options, std::vector<int32_t> prompt, Script script) {
+  return run_script(options, lay_generation(prompt, options.gen_length, test_ids()), std::move(script));
+}
+
+}  // namespace llada::decode

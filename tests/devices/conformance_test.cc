@@ -1,0 +1,263 @@
+// What every device must do, whatever it is made of: the forward of a small model against plain double
+// arithmetic, partial recomputation over the K/V store, guidance, sampling rules, the reduced head against
+// its own logits.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "devices/cpu/cpu_device.h"
+#include "kernels/kernels.h"
+#include "sched/executor.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+struct DeviceUnderTest {
+  std::string name;
+  std::function<Result<std::unique_ptr<Device>>(const SmallModel&)> open;
+};
+void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
+
+// One per instruction set of the cpu device; a new device adds its line here.
+std::vector<DeviceUnderTest> all_devices() {
+  std::vector<DeviceUnderTest> devices;
+  for (const auto* table : kernels::available())
+    devices.push_back({"cpu_" + std::string(table->isa), [table](const SmallModel& m) {
+                         return make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views,
+                                                {});
+                       }});
+  return devices;
+}
+
+class Conformance : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
+            DType kv = DType::F32) {
+    model_ = make_small_model(type, pairing, kv_heads);
+    auto device = GetParam().open(model_);
+    ASSERT_TRUE(device) << device.error().message;
+    device_ = std::move(*device);
+    executor_ = std::make_unique<Executor>(
+        *device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+          auto program = std::make_shared<Program>(model_.graph.forward(shape));
+          LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
+          return program;
+        });
+    auto store = KvStore::create({.layers = 3,
+                                  .sequences = sequences,
+                                  .kv_heads = kv_heads,
+                                  .head_dim = 16,
+                                  .positions = 64,
+                                  .type = kv});
+    ASSERT_TRUE(store);
+    kv_ = std::make_unique<KvStore>(std::move(*store));
+    tokens_.clear();
+    for (uint64_t p = 0; p < 19; ++p) tokens_.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 1500));
+  }
+
+  StepInputs inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
+    StepInputs in;
+    for (const int32_t p : rows)
+      in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
+    in.spans = {{0, static_cast<int32_t>(rows.size()), 0, static_cast<int32_t>(tokens_.size())}};
+    in.wanted = wanted;
+    in.keep_logits = true;
+    return in;
+  }
+  std::vector<int32_t> every_row() const {
+    std::vector<int32_t> rows(tokens_.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  StepOutputs run(const StepInputs& in) {
+    StepOutputs out;
+    const auto status = executor_->run(in, *kv_, out);
+    EXPECT_TRUE(status) << status.error().message;
+    return out;
+  }
+
+  SmallModel model_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<KvStore> kv_;
+  std::vector<int32_t> tokens_;
+};
+
+// Float weights: rounding only. Quantized weights multiply int8 activations, whose rounding (1/254 of a
+// group's maximum, random in sign) leaves an error that is small beside the spread of the logits but no
+// rounding error.
+struct Case {
+  DType type;
+  double tolerance;
+};
+
+TEST_P(Conformance, LogitsOfEveryWeightType) {
+  for (const auto& [type, tolerance] : {Case{DType::F32, 1e-4},
+                                        {DType::F16, 1e-4},
+                                        {DType::BF16, 1e-4},
+                                        {DType::Q8_0, 0.12},
+                                        {DType::Q4_0, 0.12}}) {
+    open(type, type == DType::F16 ? RopePairing::adjacent : RopePairing::half_split,
+         type == DType::BF16 ? 2 : 4);
+    const Rows expected = reference_forward(model_, tokens_);
+    const StepOutputs out = run(inputs(every_row(), every_row()));
+    ASSERT_EQ(out.logits.size(), tokens_.size() * 1500);
+    double worst = 0;
+    for (size_t p = 0; p < tokens_.size(); ++p)
+      for (size_t t = 0; t < 1500; ++t)
+        worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
+    EXPECT_LT(worst, tolerance) << traits(type).name;
+  }
+}
+
+TEST_P(Conformance, ReducedHeadAgreesWithItsLogits) {
+  open(DType::F32);
+  StepInputs in = inputs(every_row(), {3, 7, 18});
+  const StepOutputs out = run(in);
+  ASSERT_EQ(out.predictions.size(), 3u);
+  for (size_t r = 0; r < 3; ++r) {
+    const float* row = out.logits.data() + r * 1500;
+    const auto best = std::max_element(row, row + 1500) - row;
+    double sum = 0, weighted = 0, second = -1e30;
+    int64_t runner_up = -1;
+    for (int64_t t = 0; t < 1500; ++t) {
+      const double d = static_cast<double>(row[t]) - row[best];
+      sum += std::exp(d), weighted += d * std::exp(d);
+      if (t != best && row[t] > second) second = row[t], runner_up = t;
+    }
+    const RowPrediction& p = out.predictions[r];
+    EXPECT_EQ(p.token, best);
+    EXPECT_EQ(p.runner_up, runner_up);
+    EXPECT_EQ(p.logit, row[best]);
+    EXPECT_NEAR(p.probability, 1 / sum, 1e-6 / sum);
+    EXPECT_NEAR(p.entropy, std::log(sum) - weighted / sum, 1e-5);
+    EXPECT_NEAR(p.margin, (1 - std::exp(second - row[best])) / sum, 1e-6);
+  }
+}
+
+TEST_P(Conformance, RowsOverTheStoreEqualTheFullForwardBitForBit) {
+  for (const DType kv : {DType::F32, DType::F16}) {
+    open(DType::Q8_0, RopePairing::half_split, 2, 1, kv);
+    const StepOutputs full = run(inputs(every_row(), {10, 11, 12}));
+    for (const std::vector<int32_t>& rows :
+         {std::vector<int32_t>{10, 11, 12}, {0, 10, 11, 12, 18}, {4, 5, 6, 7, 8, 9, 10, 11, 12}}) {
+      std::vector<int32_t> wanted;
+      for (size_t r = 0; r < rows.size(); ++r)
+        if (rows[r] >= 10 && rows[r] <= 12) wanted.push_back(static_cast<int32_t>(r));
+      const StepOutputs part = run(inputs(rows, wanted));
+      EXPECT_EQ(part.logits, full.logits);
+    }
+  }
+}
+
+TEST_P(Conformance, AStepWithoutLogitsRefreshesTheStore) {
+  open(DType::F32);
+  const StepOutputs before = run(inputs(every_row(), {5}));
+  tokens_[2] = (tokens_[2] + 1) % 1500;
+  EXPECT_TRUE(run(inputs(every_row(), {})).predictions.empty());  // every layer's K/V now knows the new token
+  const StepOutputs refreshed = run(inputs({5}, {0}));
+  EXPECT_EQ(refreshed.logits, run(inputs(every_row(), {5})).logits);
+  EXPECT_NE(refreshed.logits, before.logits);
+}
+
+TEST_P(Conformance, GuidanceMixesTheTwoStreams) {
+  open(DType::F32, RopePairing::half_split, 4, 2);
+  const std::vector<int32_t> conditional = tokens_;
+  std::vector<int32_t> unconditional = tokens_;
+  for (size_t p = 0; p < 8; ++p) unconditional[p] = 77;
+  const Rows c = reference_forward(model_, conditional), u = reference_forward(model_, unconditional);
+  const auto n = static_cast<int32_t>(tokens_.size());
+  StepInputs in = inputs(every_row(), {9, 15, 9 + n, 15 + n});
+  for (int32_t p = 0; p < n; ++p)
+    in.tokens.push_back(unconditional[static_cast<size_t>(p)]), in.positions.push_back(p);
+  in.spans.push_back({n, n, 1, n});
+  in.guidance = 1.5;
+  const StepOutputs out = run(in);
+  ASSERT_EQ(out.predictions.size(), 2u);
+  for (size_t r = 0; r < 2; ++r)
+    for (size_t t = 0; t < 1500; ++t) {
+      const size_t p = r == 0 ? 9 : 15;
+      EXPECT_NEAR(out.logits[r * 1500 + t], u[p][t] + 2.5 * (c[p][t] - u[p][t]), 5e-4);
+    }
+}
+
+TEST_P(Conformance, ExcludedTokens) {
+  open(DType::F32);
+  StepInputs in = inputs(every_row(), {6});
+  const RowPrediction plain = run(in).predictions[0];
+  in.sampling.never_sampled = {plain.token};
+  const RowPrediction second = run(in).predictions[0];
+  EXPECT_EQ(second.token, plain.runner_up);
+  EXPECT_LT(second.probability, plain.probability)
+      << "the softmax still counts the token that may not be sampled";
+  in.sampling.never_sampled.clear();
+  in.sampling.out_of_softmax = {plain.token};
+  const RowPrediction first = run(in).predictions[0];
+  EXPECT_EQ(first.token, plain.token) << "sampled all the same";
+  EXPECT_EQ(first.probability, 0.0);
+  in.sampling.never_sampled = {plain.token};
+  const RowPrediction both = run(in).predictions[0];
+  EXPECT_EQ(both.token, plain.runner_up);
+  EXPECT_NEAR(both.probability, second.probability / (1 - plain.probability), 1e-6);
+}
+
+// Gumbel-max draws token t with probability softmax(logits / T)[t].
+TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
+  open(DType::F32);
+  StepInputs in = inputs(every_row(), {6});
+  const StepOutputs greedy = run(in);
+  in.sampling.temperature = 0.5;
+  double sum = 0;
+  for (const float l : greedy.logits) sum += std::exp((l - greedy.predictions[0].logit) / 0.5);
+  const double expected = 1 / sum;
+  int hits = 0;
+  constexpr int kDraws = 400;
+  in.keep_logits = false;
+  for (int i = 0; i < kDraws; ++i) {
+    in.sampling.forward_number = i;
+    hits += run(in).predictions[0].token == greedy.predictions[0].token;
+  }
+  EXPECT_NEAR(static_cast<double>(hits) / kDraws, expected, 4 * std::sqrt(expected * (1 - expected) / kDraws))
+      << "four standard deviations";
+  in.sampling.forward_number = 3;
+  const int32_t again = run(in).predictions[0].token;
+  EXPECT_EQ(run(in).predictions[0].token, again);
+}
+
+TEST_P(Conformance, DamagedWeightsAreAnError) {
+  open(DType::F32);
+  auto* output = reinterpret_cast<float*>(model_.storage.back().data());
+  for (int i = 0; i < 64 * 1500; ++i) output[i] = std::numeric_limits<float>::quiet_NaN();
+  auto device = GetParam().open(model_);
+  ASSERT_TRUE(device);
+  device_ = std::move(*device);
+  executor_ =
+      std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+        return std::make_shared<const Program>(model_.graph.forward(shape));
+      });
+  StepOutputs out;
+  const auto status = executor_->run(inputs(every_row(), {3}), *kv_, out);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(exit_status(status.error()), 1);
+}
+
+TEST_P(Conformance, SharedDevicesAgree) {
+  open(DType::Q4_0);
+  const StepOutputs here = run(inputs(every_row(), every_row()));
+  auto other = device_->share(3);
+  ASSERT_TRUE(other);
+  device_ = std::move(*other);
+  executor_ =
+      std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+        return std::make_shared<const Program>(model_.graph.forward(shape));
+      });
+  EXPECT_EQ(run(inputs(every_row(), every_row())).logits, here.logits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::ValuesIn(all_devices()),
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
+
+}  // namespace
+}  // namespace llada

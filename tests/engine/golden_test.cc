@@ -1,0 +1,108 @@
+// The float path against a reference implementation on trained weights: logits, top tokens, and whole
+// generations.
+#include "golden.h"
+
+namespace llada {
+namespace {
+
+const std::string kModel = LLADA_SOURCE_DIR "/models/tiny-llada";
+
+class Golden : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = load_model(kModel);
+    items_ = load_golden(kModel + "/golden.json");
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+  static std::shared_ptr<const Model> model_;
+  static std::vector<GoldenItem> items_;
+};
+std::shared_ptr<const Model> Golden::model_;
+std::vector<GoldenItem> Golden::items_;
+
+TEST_F(Golden, PromptIdsAreThoseOfTheReference) {
+  for (const GoldenItem& item : items_) {
+    const ChatMessage message{"user", item.prompt};
+    const auto ids = model_->chat_ids({&message, 1});
+    ASSERT_TRUE(ids) << ids.error().message;
+    EXPECT_EQ(*ids, std::vector<int32_t>(item.canvas.begin(), item.canvas.begin() + item.prompt_tokens));
+  }
+}
+
+TEST_F(Golden, FirstForwardLogits) {
+  const auto session = open_session(model_);
+  float worst = 0;
+  for (const GoldenItem& item : items_) {
+    std::vector<int32_t> positions;
+    for (const auto& [position, row] : item.logits) positions.push_back(position);
+    const auto logits = session->logits(item.canvas, positions);
+    ASSERT_TRUE(logits) << logits.error().message;
+    for (size_t i = 0; i < item.logits.size(); ++i)
+      for (size_t t = 0; t < item.logits[i].second.size(); ++t)
+        worst = std::max(
+            worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
+  }
+  EXPECT_LT(worst, 2e-3f);
+  RecordProperty("worst_absolute_error", std::to_string(worst));
+}
+
+TEST_F(Golden, TopTokensAtEveryMaskedPosition) {
+  const auto session = open_session(model_);
+  for (const GoldenItem& item : items_) {
+    std::vector<int32_t> positions;
+    for (const auto& top : item.top20) positions.push_back(top.position);
+    const auto logits = session->logits(item.canvas, positions);
+    ASSERT_TRUE(logits) << logits.error().message;
+    const auto vocab = static_cast<size_t>(model_->config().vocab);
+    for (size_t i = 0; i < item.top20.size(); ++i) {
+      const float* row = logits->data() + i * vocab;
+      EXPECT_EQ(std::max_element(row, row + vocab) - row, item.top20[i].ids[0])
+          << "position " << item.top20[i].position;
+      for (size_t t = 0; t < item.top20[i].ids.size(); ++t)
+        EXPECT_NEAR(row[item.top20[i].ids[t]], item.top20[i].logits[t], 2e-3f);
+    }
+  }
+}
+
+// The same edits step by step; of a whole run also equal ids, forwards and text. In quick mode a run is
+// compared over its first steps only.
+void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& golden) {
+  const size_t steps = quick() ? std::min<size_t>(6, golden.trace.size()) : golden.trace.size();
+  std::vector<std::vector<std::pair<int32_t, int32_t>>> trace;
+  const auto on_step = [&](const decode::StepEvent& event) {
+    auto& step = trace.emplace_back();
+    for (const decode::Edit& e : event.edits) step.emplace_back(e.position, e.token);
+    return trace.size() < steps || steps == golden.trace.size();
+  };
+  const auto prompt = std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
+  const auto run = session.generate(prompt, golden.options, on_step);
+  ASSERT_TRUE(run) << run.error().message;
+  ASSERT_EQ(trace.size(), steps);
+  for (size_t s = 0; s < steps; ++s)
+    ASSERT_EQ(trace[s], golden.trace[s]) << "step " << s << " of '" << item.prompt << "'";
+  if (steps < golden.trace.size()) return;
+  EXPECT_EQ(run->tokens, golden.tokens);
+  EXPECT_EQ(run->stats.decode.nfe, golden.nfe);
+  EXPECT_EQ(run->text, golden.text);
+}
+
+TEST_F(Golden, OneTokenPerStep) {
+  const auto session = open_session(model_);
+  for (const GoldenItem& item : items_) expect_same_run(*session, item, item.one_per_step);
+}
+
+TEST_F(Golden, ThresholdStrictlyAbove) {
+  const auto session = open_session(model_);
+  for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
+}
+
+TEST_F(Golden, PeerFileInAnotherDialectGivesTheSameIds) {
+  const auto peer = load_model(LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-bf16.gguf");
+  EXPECT_EQ(peer->config().rope_pairing, RopePairing::adjacent);  // rows of q and k come permuted
+  const auto session = open_session(peer);
+  for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
+  expect_same_run(*session, items_[0], items_[0].one_per_step);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,177 @@
+// What must not change a result: threads, early stop, the K/V policy where it is exact, and who else runs.
+#include <thread>
+
+#include "golden.h"
+
+namespace llada {
+namespace {
+
+const std::string kModel = LLADA_SOURCE_DIR "/models/tiny-llada";
+
+class Invariance : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = load_model(kModel);
+    items_ = load_golden(kModel + "/golden.json");
+    if (quick()) items_.erase(items_.begin(), items_.begin() + 2);  // the two with the shorter answers stay
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+  std::span<const int32_t> prompt(size_t i) const {
+    return std::span(items_[i].canvas).first(static_cast<size_t>(items_[i].prompt_tokens));
+  }
+  Generation run(Session& session, size_t i, const decode::DecodeOptions& options) {
+    auto result = session.generate(prompt(i), options, {});
+    if (!result) throw std::runtime_error(result.error().message);
+    return std::move(*result);
+  }
+  static std::shared_ptr<const Model> model_;
+  static std::vector<GoldenItem> items_;
+};
+std::shared_ptr<const Model> Invariance::model_;
+std::vector<GoldenItem> Invariance::items_;
+
+decode::DecodeOptions threshold() {
+  decode::DecodeOptions options;
+  options.acceptance = decode::Acceptance::threshold;
+  if (quick()) options.gen_length = 64;
+  return options;
+}
+
+TEST_F(Invariance, ThreadCountChangesNothingEvenWhenSampling) {
+  decode::DecodeOptions sampled = threshold();
+  sampled.temperature = 0.8;
+  sampled.seed = 7;
+  sampled.cfg_scale = 0.5;
+  const auto one = open_session(model_, 1), three = open_session(model_, 3);
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const Generation a = run(*one, i, sampled), b = run(*three, i, sampled);
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.stats.canvas_hash, b.stats.canvas_hash);
+  }
+}
+
+TEST_F(Invariance, SeedsDifferAndRepeat) {
+  decode::DecodeOptions options = threshold();
+  options.temperature = 1.0;
+  const auto session = open_session(model_, 1);
+  std::vector<std::vector<int32_t>> runs;
+  for (const uint64_t seed : {1, 2, 1}) {
+    options.seed = seed;
+    runs.push_back(run(*session, items_.size() - 2, options).tokens);
+  }
+  EXPECT_EQ(runs[0], runs[2]);
+  EXPECT_NE(runs[0], runs[1]);
+}
+
+TEST_F(Invariance, EarlyStopKeepsTheAnswerAndSavesForwards) {
+  const auto session = open_session(model_);
+  for (size_t i = 0; i < items_.size(); ++i) {
+    decode::DecodeOptions options = threshold();
+    options.early_stop = decode::EarlyStop::none;
+    const Generation full = run(*session, i, options);
+    options.early_stop = decode::EarlyStop::block;
+    const Generation block = run(*session, i, options);
+    options.early_stop = decode::EarlyStop::answer;
+    const Generation answer = run(*session, i, options);
+    EXPECT_EQ(full.text, block.text);
+    EXPECT_EQ(full.text, answer.text);
+    EXPECT_EQ(full.stats.canvas_hash, answer.stats.canvas_hash);
+    EXPECT_LE(answer.stats.decode.nfe, block.stats.decode.nfe);
+    if (full.stats.content_tokens < options.gen_length - options.block_length) {
+      EXPECT_LT(block.stats.decode.nfe, full.stats.decode.nfe);
+    }
+  }
+}
+
+TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
+  const auto session = open_session(model_);
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+    for (size_t i = 0; i < items_.size(); ++i) {
+      decode::DecodeOptions options = threshold();
+      std::vector<decode::Prediction> seen[2];
+      for (int cached = 0; cached < 2; ++cached) {
+        options.kv = cached ? kv : decode::KvChoice::none;
+        options.refresh = cached;
+        const auto result = session->generate(prompt(i), options, [&](const decode::StepEvent& event) {
+          seen[cached].insert(seen[cached].end(), event.predictions.begin(), event.predictions.end());
+          return true;
+        });
+        ASSERT_TRUE(result) << result.error().message;
+      }
+      ASSERT_EQ(seen[0].size(), seen[1].size());
+      for (size_t p = 0; p < seen[0].size(); ++p) {
+        EXPECT_EQ(seen[0][p].token, seen[1][p].token);
+        EXPECT_EQ(seen[0][p].probability, seen[1][p].probability);  // bits, not a tolerance
+      }
+    }
+  }
+}
+
+// The caches approximate: a doubtful answer may change (what that costs is measured by `llada eval`), a
+// certain one may not.
+TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
+  const auto session = open_session(model_);
+  const size_t doubtful = items_.size() - 2, certain = items_.size() - 1;
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+    decode::DecodeOptions options = threshold(), cached = threshold();
+    cached.kv = kv;
+    EXPECT_LT(run(*session, doubtful, cached).stats.decode.rows,
+              run(*session, doubtful, options).stats.decode.rows);
+    options.early_stop = cached.early_stop = decode::EarlyStop::none;
+    EXPECT_EQ(run(*session, certain, cached).text, run(*session, certain, options).text);
+  }
+}
+
+TEST_F(Invariance, SessionsInParallelDoNotDisturbEachOther) {
+  const auto alone = open_session(model_, 1);
+  std::vector<std::vector<int32_t>> expected, got(items_.size());
+  for (size_t i = 0; i < items_.size(); ++i) expected.push_back(run(*alone, i, threshold()).tokens);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < items_.size(); ++i)
+      threads.emplace_back([&, i] {
+        const auto session = open_session(model_, 1 + static_cast<int>(i % 2));
+        got[i] = run(*session, i, threshold()).tokens;
+      });
+  }
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(Invariance, GuidanceOfZeroStrengthMovesNothingAndStrongerMoves) {
+  const auto session = open_session(model_);
+  decode::DecodeOptions options = threshold();
+  const Generation plain = run(*session, 0, options);
+  options.cfg_scale = 1e-9;  // logits = u + 1.000000001 (c - u)
+  const Generation weak = run(*session, 0, options);
+  EXPECT_EQ(plain.tokens, weak.tokens);
+  EXPECT_EQ(weak.stats.decode.rows, 2 * plain.stats.decode.rows);
+}
+
+TEST_F(Invariance, CancelLeavesAConsistentResult) {
+  const auto session = open_session(model_);
+  int steps = 0;
+  const auto result =
+      session->generate(prompt(0), threshold(), [&](const decode::StepEvent&) { return ++steps < 2; });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->stats.decode.cancelled);
+  EXPECT_EQ(result->stats.decode.steps, 2);
+}
+
+TEST_F(Invariance, ImpossibleRequestsAreOneLine) {
+  const auto session = open_session(model_);
+  decode::DecodeOptions options = threshold();
+  options.gen_length = 4096;
+  const auto too_long = session->generate(prompt(0), options, {});
+  ASSERT_FALSE(too_long);
+  EXPECT_EQ(exit_status(too_long.error()), 2);
+  EXPECT_NE(too_long.error().message.find("256"), std::string::npos) << too_long.error().message;
+  const std::vector<int32_t> outside = {1, 2, 5000};
+  const auto bad = session->generate(outside, threshold(), {});
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().message.find("5000"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada

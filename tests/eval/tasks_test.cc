@@ -1,0 +1,70 @@
+// How answers are found in responses, and the intervals reported beside accuracies.
+#include "eval/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include "eval/evaluate.h"
+
+namespace llada::eval {
+namespace {
+
+TEST(Tasks, FindsTheAnswerOfEachTask) {
+  EXPECT_TRUE(answer_is_right({"gsm-mini", "", "", "42"}, "6 * 7 = 42\n#### 42\n"));
+  EXPECT_FALSE(answer_is_right({"gsm-mini", "", "", "42"}, "#### 42 apples"));
+  EXPECT_FALSE(answer_is_right({"gsm-mini", "", "", "42"}, "the answer is 42"));
+  EXPECT_TRUE(answer_is_right({"gsm-mini", "", "", "4"},
+                              "#### 4 #### 5"));  // what follows a second mark does not count
+  EXPECT_TRUE(answer_is_right({"bool", "", "", "yes"}, "3 is more than 2.\nyes"));
+  EXPECT_FALSE(answer_is_right({"bool", "", "", "yes"}, "yes\nno"));
+  EXPECT_TRUE(answer_is_right({"choice", "", "", "B"}, "the second one\nAnswer: B"));
+  EXPECT_TRUE(answer_is_right({"json", "", "", R"({"a": 1, "b": [2, 3]})"}, R"({"a":1,"b":[2,3]})"));
+  EXPECT_FALSE(answer_is_right({"json", "", "", R"({"a": 1, "b": 2})"},
+                               R"({"b": 2, "a": 1})"));  // order is part of the task
+  EXPECT_FALSE(answer_is_right({"json", "", "", R"({"a": 1})"}, R"({"a": 1)"));
+  EXPECT_FALSE(answer_is_right({"json", "", "", "1"}, std::string(100000, '[')));
+  EXPECT_TRUE(answer_is_right({"sort", "", "", "1 2 3"}, " 1 2 3\n"));
+}
+
+TEST(Tasks, ErrorsNameTheLineAndTheField) {
+  const std::string good = R"({"task":"t","prompt":"p","response":"r","answer":"a"})";
+  const auto broken = parse_examples(good + "\n{\"task\":\"t\",\"prompt\":3}\n", "file.jsonl", 0);
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().message, "file.jsonl:2: field 'prompt' is missing or not a string");
+  EXPECT_EQ(exit_status(broken.error()), 2);
+  EXPECT_FALSE(parse_examples("", "empty", 0));
+  EXPECT_FALSE(parse_examples("[1]\n", "array", 0));
+  EXPECT_FALSE(parse_examples(std::string(200000, '['), "deep", 0));
+}
+
+TEST(Tasks, LimitCountsPerTask) {
+  std::string text;
+  for (int i = 0; i < 5; ++i)
+    for (const char* task : {"x", "y"})
+      text += fmt::format(R"({{"task":"{}","prompt":"{}","response":"","answer":""}})", task, i) + "\n";
+  const auto examples = parse_examples(text, "f", 2);
+  ASSERT_TRUE(examples);
+  ASSERT_EQ(examples->size(), 4u);
+  EXPECT_EQ((*examples)[3].task, "y");
+  EXPECT_EQ((*examples)[3].prompt, "1");
+}
+
+TEST(Tasks, ShippedFileIsWhole) {
+  const auto examples = load_examples(LLADA_SOURCE_DIR "/eval/eval_public.jsonl", 0);
+  ASSERT_TRUE(examples) << examples.error().message;
+  EXPECT_EQ(examples->size(), 1000u);
+  for (const Example& e : *examples)
+    EXPECT_TRUE(answer_is_right(e, e.response)) << e.task << ": " << e.response;
+}
+
+TEST(Wilson, KnownIntervals) {
+  // Worked by hand from the formula; 10 of 10 must not claim certainty.
+  const auto [low, high] = wilson95(50, 100);
+  EXPECT_NEAR(low, 0.4038, 1e-4);
+  EXPECT_NEAR(high, 0.5962, 1e-4);
+  EXPECT_NEAR(wilson95(10, 10).first, 0.7225, 1e-4);
+  EXPECT_NEAR(wilson95(10, 10).second, 1.0, 1e-12);
+  EXPECT_NEAR(wilson95(0, 10).first, 0.0, 1e-12);
+}
+
+}  // namespace
+}  // namespace llada::eval

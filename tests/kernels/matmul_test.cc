@@ -1,0 +1,253 @@
+// Matrix products of every table against the oracle, and the contract that a result element never depends on
+// the batch, the column range or the thread that computed it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kernel_test_data.h"
+
+namespace llada::kernels {
+namespace {
+
+using namespace testing;
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+
+// What a product may lose relative to sum |w||x|. Float path: one rounding per step of the longest sum (k).
+// Integer path: int8 products are exact; each group's sum is scaled and added with at most four roundings,
+// and a packed form may keep a group's scale to one part in 2000 (half a unit in 11 bits).
+double tolerance(DType type, int64_t k) {
+  const double roundings = static_cast<double>(traits(type).quantized ? 4 * (k / 16) : k) + 16;
+  return roundings * kEpsilon + (traits(type).quantized ? 5e-4 : 0);
+}
+
+void expect_close(const KernelTable& table, const Problem& p, const Bytes& stored,
+                  const std::vector<float>& x) {
+  const std::vector<float> want = multiply(*scalar_table(), p, stored.data(), x);
+  const Weights weights(table, p.type, stored, p.n, p.k);
+  const std::vector<float> got = multiply(table, p, weights.data(), x);
+  const std::vector<double> scale = magnitudes(p, stored, x);
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double limit = tolerance(p.type, p.k) * scale[i] + std::numeric_limits<float>::min();
+    ASSERT_NEAR(got[i], want[i], limit) << name_of(table, p) << " row " << i / static_cast<size_t>(p.n)
+                                        << " column " << i % static_cast<size_t>(p.n);
+  }
+}
+
+std::vector<int64_t> widths(DType type) {
+  if (traits(type).elements == 256) return {256, 768, 4096};
+  return {32, 64, 96, 256, 768, 4096};
+}
+
+TEST(Matmul, RowCounts) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 127, 128}) {
+        const Problem p{type, 37, 256, rows};
+        expect_close(*table, p, make_weights(type, p.n, p.k, Fill::random, 1), exact_rows(rows, p.k, 2));
+      }
+}
+
+TEST(Matmul, Widths) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t k : widths(type))
+        for (const int64_t rows : {1, 5, 18}) {
+          const Problem p{type, 21, k, rows};
+          expect_close(*table, p, make_weights(type, p.n, k, Fill::random, 3), exact_rows(rows, k, 4));
+        }
+}
+
+TEST(Matmul, ColumnCounts) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t n : {1, 2, 7, 15, 16, 17, 31, 33, 48, 63, 65, 130})
+        for (const int64_t rows : {1, 11}) {
+          const Problem p{type, n, 256, rows};
+          expect_close(*table, p, make_weights(type, n, p.k, Fill::random, 5), exact_rows(rows, p.k, 6));
+        }
+}
+
+// Saturation and overflow: every quant and every activation at the ends of its range, in all sign patterns.
+TEST(Matmul, Extremes) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const Fill fill : {Fill::low, Fill::high, Fill::alternate})
+        for (const int pattern : {0, 1, 2, 3}) {
+          const Problem p{type, 19, 4096, 9};
+          std::vector<float> x(static_cast<size_t>(p.rows * p.k));
+          for (size_t i = 0; i < x.size(); ++i) {
+            const bool negative =
+                pattern == 1 || (pattern == 2 && i % 2 == 1) || (pattern == 3 && i % 2 == 0);
+            x[i] = negative ? -127.0f : 127.0f;
+          }
+          expect_close(*table, p, make_weights(type, p.n, p.k, fill, 7), x);
+        }
+}
+
+TEST(Matmul, ScalesOverFourDecadesZeroAndNegative) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t rows : {1, 4, 33}) {
+        const Problem p{type, 50, 1024, rows};
+        expect_close(*table, p, make_weights(type, p.n, p.k, Fill::wide, 8), exact_rows(rows, p.k, 9));
+      }
+}
+
+// Only one group of each column meets non-zero inputs, so the others cannot hide a wrong scale.
+TEST(Matmul, EachGroupAlone) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types()) {
+      const Problem p{type, 40, 512, 16};
+      std::vector<float> x = exact_rows(p.rows, p.k, 10);
+      for (int64_t r = 0; r < p.rows; ++r)
+        for (int64_t i = 0; i < p.k; ++i)
+          if (i / 32 != r) x[static_cast<size_t>(r * p.k + i)] = 0;
+      for (const Fill fill : {Fill::random, Fill::wide})
+        expect_close(*table, p, make_weights(type, p.n, p.k, fill, 11), x);
+    }
+}
+
+TEST(Matmul, ZeroRowsAndSmallAndLargeInputs) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types()) {
+      const Problem p{type, 18, 256, 7};
+      std::vector<float> x = exact_rows(p.rows, p.k, 12);
+      const float factors[7] = {0.0f, 1e-20f, 1e20f, 1e-30f, 1.0f, 1e30f, 0.0f};
+      for (int64_t r = 0; r < p.rows; ++r) {
+        const float factor = factors[r] == 0 ? 0 : std::exp2(std::round(std::log2(factors[r])));
+        for (int64_t i = 0; i < p.k; ++i) x[static_cast<size_t>(r * p.k + i)] *= factor;
+      }
+      expect_close(*table, p, make_weights(type, p.n, p.k, Fill::random, 13), x);
+    }
+}
+
+TEST(Matmul, DenormalInputsGiveFiniteResults) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types()) {
+      const Problem p{type, 18, 256, 3};
+      std::vector<float> x(static_cast<size_t>(p.rows * p.k));
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(i % 5) * std::numeric_limits<float>::denorm_min();
+      const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 14);
+      const Weights weights(*table, type, stored, p.n, p.k);
+      for (const float value : multiply(*table, p, weights.data(), x))
+        ASSERT_LE(std::fabs(value), 1e-37f) << name_of(*table, p);
+    }
+}
+
+// Any real input: the int8 rounding of the activations is the whole error. Half a step of the largest scale
+// that a quantizer may use (max|x| over 256 values / 127) for each value.
+TEST(Matmul, RandomInputsWithinActivationRounding) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types()) {
+      const Problem p{type, 40, 1024, 13};
+      const std::vector<float> x = normal_rows(p.rows, p.k, 15);
+      const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 16);
+      const Weights weights(*table, type, stored, p.n, p.k);
+      const std::vector<float> got = multiply(*table, p, weights.data(), x);
+      std::vector<float> w(static_cast<size_t>(p.k));
+      double error2 = 0, norm2 = 0;
+      for (int64_t c = 0; c < p.n; ++c) {
+        dequantize_row(type, stored.data() + c * row_bytes(type, p.k), w.data(), p.k);
+        for (int64_t r = 0; r < p.rows; ++r) {
+          double want = 0, limit = 0;
+          for (int64_t b = 0; b < p.k; b += 256) {
+            double largest = 0, weight = 0;
+            for (int64_t i = b; i < b + 256; ++i) {
+              const double v = x[static_cast<size_t>(r * p.k + i)], u = w[static_cast<size_t>(i)];
+              want += v * u;
+              limit += std::fabs(v * u) * tolerance(type, p.k);
+              largest = std::max(largest, std::fabs(v));
+              weight += std::fabs(u);
+            }
+            if (traits(type).quantized) limit += weight * largest / 127 * 0.5001;
+          }
+          const double difference = got[static_cast<size_t>(r * p.n + c)] - want;
+          ASSERT_LE(std::fabs(difference), limit) << name_of(*table, p);
+          error2 += difference * difference;
+          norm2 += want * want;
+        }
+      }
+      // Rounding is unbiased: over the matrix the error is far below the bound of one element.
+      EXPECT_LE(std::sqrt(error2 / norm2), traits(type).quantized ? 0.015 : 1e-5) << name_of(*table, p);
+    }
+}
+
+TEST(Matmul, RowAloneEqualsRowInBatchBitForBit) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t rows : {2, 5, 8, 13, 33}) {
+        const Problem p{type, 53, 768, rows};
+        const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 17);
+        const Weights weights(*table, type, stored, p.n, p.k);
+        const std::vector<float> x = normal_rows(rows, p.k, 18);
+        const std::vector<float> batch = multiply(*table, p, weights.data(), x);
+        for (int64_t r = 0; r < rows; ++r) {
+          const std::vector<float> row(x.begin() + r * p.k, x.begin() + (r + 1) * p.k);
+          const std::vector<float> alone = multiply(*table, {type, p.n, p.k, 1}, weights.data(), row);
+          ASSERT_EQ(std::memcmp(alone.data(), batch.data() + r * p.n, alone.size() * 4), 0)
+              << name_of(*table, p) << " row " << r;
+        }
+      }
+}
+
+TEST(Matmul, AnySplitOfColumnsGivesTheSameBitsAndTouchesNothingElse) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const int64_t rows : {1, 6, 17}) {
+        const int64_t tile = table->column_tile(type);
+        const Problem p{type, 5 * tile + (tile > 1 ? tile / 2 : 0), 512, rows};
+        const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 19);
+        const Weights weights(*table, type, stored, p.n, p.k);
+        const std::vector<float> x = normal_rows(rows, p.k, 20);
+        const std::vector<float> whole = multiply(*table, p, weights.data(), x);
+        const int64_t cuts[] = {0, tile, 3 * tile, p.n};
+        for (int part = 0; part < 3; ++part) {
+          const std::vector<float> y = multiply(*table, p, weights.data(), x, cuts[part], cuts[part + 1]);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < p.n; ++c) {
+              const auto at = static_cast<size_t>(r * p.n + c);
+              const float want = c >= cuts[part] && c < cuts[part + 1] ? whole[at] : kPoison;
+              ASSERT_EQ(std::memcmp(&y[at], &want, 4), 0) << name_of(*table, p) << " column " << c;
+            }
+        }
+      }
+}
+
+TEST(Pack, AnySplitGivesTheSameBytesWithinTheLimit) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types()) {
+      const int64_t tile = table->column_tile(type), k = 768, n = 4 * tile + tile / 2 + 1;
+      const Bytes stored = make_weights(type, n, k, Fill::random, 21);
+      Bytes whole(table->packed_bytes(type, n, k)), parts(table->packed_bytes(type, n, k));
+      if (whole.size() == 0) continue;
+      table->pack(view(type, stored, n, k), 0, n, whole.data());
+      for (const auto& [from, to] : {std::pair{3 * tile, n}, {tile, 3 * tile}, {int64_t{0}, tile}})
+        table->pack(view(type, stored, n, k), from, to, parts.data());
+      EXPECT_EQ(std::memcmp(whole.data(), parts.data(), static_cast<size_t>(whole.size())), 0)
+          << table->isa << " " << traits(type).name;
+      // Whole tiles: at most a tenth more than the file.
+      EXPECT_LE(static_cast<double>(table->packed_bytes(type, 64 * tile, 4096)),
+                1.1 * static_cast<double>(64 * tile * row_bytes(type, 4096)))
+          << table->isa << " " << traits(type).name;
+    }
+}
+
+TEST(QuantizeRows, AnySplitOfRowsGivesTheSameBytes) {
+  for (const KernelTable* table : available())
+    for (const int64_t k : {32, 96, 256, 800}) {
+      const int64_t rows = 19;
+      const std::vector<float> x = normal_rows(rows, k, 22);
+      Bytes whole(table->activation_bytes(rows, k)), parts(table->activation_bytes(rows, k));
+      table->quantize_rows(x.data(), rows, k, 0, rows, whole.data());
+      for (const auto& [from, to] : {std::pair{11, 19}, {3, 11}, {0, 1}, {1, 3}})
+        table->quantize_rows(x.data(), rows, k, from, to, parts.data());
+      EXPECT_EQ(std::memcmp(whole.data(), parts.data(), static_cast<size_t>(whole.size())), 0)
+          << table->isa << " k=" << k;
+    }
+}
+
+}  // namespace
+}  // namespace llada::kernels

@@ -1,0 +1,102 @@
+// The repository's own order: who may include whom, no cycles, heads, sizes, and nothing that should not be
+// committed. The rules are in source_rules.h, tested in source_rules_test.cc; here they meet the tree. To
+// change what a layer may see, change the table below and ARCHITECTURE.md together.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "layering/source_rules.h"
+
+namespace llada::layering {
+namespace {
+
+constexpr size_t kMaxLines = 800, kMaxColumns = 130;
+
+// Who may include whom. Each layer sees itself; "llada" is include/llada, the public headers.
+const std::vector<Layer> kTable = {
+    {"base", {}},
+    {"tensor", {"base"}},
+    {"text", {"base"}},
+    {"kernels", {"tensor", "base"}},
+    {"formats", {"base", "tensor"}},
+    {"graph", {"base", "tensor"}},
+    {"decode", {"base", "tensor"}},
+    {"memory", {"base", "tensor", "formats"}},
+    {"models", {"base", "tensor", "formats", "graph"}},
+    {"devices", {"base", "tensor", "graph", "memory"}},
+    {"devices/cpu", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
+    {"devices/sim", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
+    {"sched", {"base", "tensor", "graph", "memory", "devices"}},
+    {"engine",
+     {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices",
+      "sched", "llada"}},
+    {"eval", {"engine", "base", "text", "llada"}},
+    {"server", {"engine", "base", "text", "llada"}},
+    {"cli", {"engine", "base", "text", "eval", "server", "llada"}},
+    {"llada", {}},
+};
+
+std::vector<SourceFile> tree(std::initializer_list<std::string_view> places) {
+  return read_tree(LLADA_SOURCE_DIR, places);
+}
+
+std::vector<SourceFile> cpp(std::vector<SourceFile> files) {
+  std::erase_if(files, [](const SourceFile& file) { return !is_cpp(file.path); });
+  return files;
+}
+
+// The failure message is the list to work through.
+void expect_none(const Findings& findings) {
+  std::string list;
+  for (const std::string& finding : findings) list += "\n" + finding;
+  EXPECT_TRUE(findings.empty()) << list;
+}
+
+TEST(Layering, TheTreeIsReallyRead) {
+  const auto files = tree({"src"});
+  size_t includes = 0;
+  bool error_h = false;
+  for (const SourceFile& file : files) {
+    error_h |= file.path == "src/base/error.h";
+    for (size_t at = 0; (at = file.text.find("#include \"", at)) != std::string::npos; ++at) ++includes;
+  }
+  EXPECT_TRUE(error_h);
+  EXPECT_GT(files.size(), 20u);
+  EXPECT_GT(includes, 5u);
+}
+
+TEST(Layering, IncludesFollowTheTable) { expect_none(forbidden_includes(tree({"src", "include"}), kTable)); }
+
+TEST(Layering, NoIncludeCycles) { expect_none(include_cycles(tree({"src"}))); }
+
+TEST(Layering, EveryFileSaysWhatItIs) {
+  expect_none(missing_head_comments(tree({"src", "include", "tests", "bench", "fuzz"})));
+}
+
+TEST(Layering, FilesStayShort) {
+  expect_none(too_many_lines(cpp(tree({"src", "include", "tests", "bench", "fuzz"})), kMaxLines));
+}
+
+TEST(Layering, LinesStayReadable) { expect_none(too_long_lines(cpp(tree({"src", "include"})), kMaxColumns)); }
+
+// Banned words are written in two parts, so that this file does not contain them.
+std::string joined(std::string_view first, std::string_view second) {
+  return std::string(first).append(second);
+}
+
+TEST(Layering, NothingIsLeftForLater) {
+  const std::vector<std::string> words = {joined("TO", "DO"), joined("FIX", "ME")};
+  expect_none(banned_text(tree({"src", "include", "tests", "bench", "fuzz", "tools", "cmake"}), words));
+}
+
+TEST(Layering, NoPathsOfOneMachine) {
+  const std::vector<std::string> words = {joined("/wo", "rk/"), joined("/tmp/", "wt")};
+  expect_none(banned_text(tree({"src", "include", "docs", "tests", "bench", "fuzz", "tools", "cmake",
+                                "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "models/README.md",
+                                "Makefile", "CMakeLists.txt", "CMakePresets.json"}),
+                          words));
+}
+
+}  // namespace
+}  // namespace llada::layering

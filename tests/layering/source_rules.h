@@ -1,0 +1,52 @@
+// The rules that keep the house in order, as functions over the text of source files, so that they can be
+// tested on scripted input. Words: layer = a folder of src/ (or one below devices/) with its own row in the
+// table; finding = one broken rule, "path:line: what is wrong". Deliberately absent: a C++ parser. An
+// #include is a line that starts with it; macros and #if are not looked at.
+#pragma once
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llada::layering {
+
+struct SourceFile {
+  std::string path;  // from the root of the repository, with '/', e.g. "src/base/error.h"
+  std::string text;
+};
+
+struct Layer {
+  std::string_view folder;                    // below src/; the longest match decides
+  std::vector<std::string_view> may_include;  // besides itself; a name covers what lies below it
+};
+
+using Findings = std::vector<std::string>;
+
+// The #include "..." lines below src/ and include/, in any order of files: what a layer must not see, paths
+// that are not written from the root of src/ or include/, and folders that the table does not know.
+Findings forbidden_includes(std::span<const SourceFile> files, std::span<const Layer> table);
+
+// Files below src/ that reach themselves through #include "..."; one finding per cycle.
+Findings include_cycles(std::span<const SourceFile> files);
+
+// C++ files that do not start with a comment. A .cc may start with the #include of its own header: that has
+// the comment.
+Findings missing_head_comments(std::span<const SourceFile> files);
+
+Findings too_many_lines(std::span<const SourceFile> files, size_t limit);
+
+// Columns are code points.
+Findings too_long_lines(std::span<const SourceFile> files, size_t limit);
+
+// Lines that contain one of the words, as it is.
+Findings banned_text(std::span<const SourceFile> files, std::span<const std::string> words);
+
+bool is_cpp(std::string_view path);
+
+// Every text file (no zero byte in it) below the given folders or at the given paths of the repository, by
+// path. Missing ones are skipped: a folder may not exist yet.
+std::vector<SourceFile> read_tree(const std::string& root, std::initializer_list<std::string_view> places);
+
+}  // namespace llada::layering

@@ -1,0 +1,90 @@
+// Arena placement against brute force properties; the K/V store keeps heads and sequences apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "memory/arena_plan.h"
+#include "memory/kv_store.h"
+
+namespace llada {
+namespace {
+
+int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+TEST(ArenaPlan, BuffersThatLiveTogetherNeverOverlap) {
+  for (uint64_t trial = 0; trial < 200; ++trial) {
+    std::vector<Lifetime> buffers;
+    int64_t total = 0;
+    std::vector<int64_t> live(40, 0);
+    for (uint64_t i = 0; i < 30; ++i) {
+      const auto first = static_cast<int32_t>(uniform(trial, i, 0, 0) * 30),
+                 span = static_cast<int32_t>(uniform(trial, i, 1, 0) * 8);
+      const auto bytes = static_cast<int64_t>(uniform(trial, i, 2, 0) * 5000);
+      buffers.push_back({bytes, first, first + span});
+      total += rounded(bytes);
+      for (int32_t t = first; t <= first + span; ++t) live[static_cast<size_t>(t)] += rounded(bytes);
+    }
+    const ArenaPlan plan = plan_arena(buffers);
+    EXPECT_LE(plan.bytes, total);
+    EXPECT_GE(plan.bytes, *std::ranges::max_element(live)) << "no plan can be below the peak of live bytes";
+    for (size_t a = 0; a < buffers.size(); ++a) {
+      EXPECT_EQ(plan.offsets[a] % 64, 0);
+      EXPECT_LE(plan.offsets[a] + buffers[a].bytes, plan.bytes);
+      for (size_t b = 0; b < a; ++b) {
+        if (buffers[a].last < buffers[b].first || buffers[b].last < buffers[a].first) continue;
+        const bool apart = plan.offsets[a] + buffers[a].bytes <= plan.offsets[b] ||
+                           plan.offsets[b] + buffers[b].bytes <= plan.offsets[a];
+        EXPECT_TRUE(apart) << "trial " << trial << ": " << a << " and " << b;
+      }
+    }
+  }
+}
+
+TEST(ArenaPlan, AChainOfTemporariesNeedsTwoSlots) {
+  std::vector<Lifetime> chain;
+  for (int32_t i = 0; i < 20; ++i) chain.push_back({640, i, i + 1});
+  EXPECT_EQ(plan_arena(chain).bytes, 2 * 640);
+}
+
+TEST(KvStore, HeadsAreApartAndVersionsStartAbsent) {
+  auto kv = KvStore::create(
+      {.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32});
+  ASSERT_TRUE(kv) << kv.error().message;
+  for (int l = 0; l < 3; ++l)
+    for (int s = 0; s < 2; ++s)
+      for (int h = 0; h < 2; ++h) {
+        std::fill_n(reinterpret_cast<float*>(kv->keys(l, s, h)), 35,
+                    static_cast<float>(l * 100 + s * 10 + h));
+        std::fill_n(reinterpret_cast<float*>(kv->values(l, s, h)), 35,
+                    static_cast<float>(-(l * 100 + s * 10 + h) - 1));
+      }
+  for (int l = 0; l < 3; ++l)
+    for (int s = 0; s < 2; ++s)
+      for (int h = 0; h < 2; ++h)
+        for (int i = 0; i < 35; ++i) {
+          ASSERT_EQ(reinterpret_cast<float*>(kv->keys(l, s, h))[i], static_cast<float>(l * 100 + s * 10 + h));
+          ASSERT_EQ(reinterpret_cast<float*>(kv->values(l, s, h))[i],
+                    static_cast<float>(-(l * 100 + s * 10 + h) - 1));
+        }
+  EXPECT_EQ(kv->version(1, 6), KvStore::kAbsent);
+  kv->set_version(1, 6, 4);
+  EXPECT_EQ(kv->version(1, 6), 4);
+  EXPECT_EQ(kv->version(0, 6), KvStore::kAbsent);
+  kv->clear();
+  EXPECT_EQ(kv->version(1, 6), KvStore::kAbsent);
+}
+
+TEST(KvStore, ImpossibleSizeIsAnError) {
+  const auto kv = KvStore::create({.layers = 1000,
+                                   .sequences = 2,
+                                   .kv_heads = 1000,
+                                   .head_dim = 1000,
+                                   .positions = int64_t{1} << 30,
+                                   .type = DType::F32});
+  ASSERT_FALSE(kv);
+  EXPECT_EQ(exit_status(kv.error()), 1);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, converts the shipped model with our own converter, and answers three prompts with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools/setup.sh build
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ cmake --preset release -DLLADA_TESTS=OFF && cmake --build --preset release; } >"$log" 2>&1 || { cat "$log"; exit 1; }
+
+llada=build/release/bin/llada
+mkdir -p build/models
+for type in f16 q8_0 q4_0; do
+  out=build/models/tiny-llada-$type.gguf
+  [ models/tiny-llada/model.safetensors -ot "$out" ] || "$llada" convert models/tiny-llada "$out" --type $type
+done
+
+live=()
+[ -t 1 ] && live=(--live)
+prompts=(
+  "There are 40 rings in the bag of Liam. He gives 11 to Cleo. He buys 7 more. He gets 12 from Cleo. How many rings are left for Liam?"
+  "Sort the numbers from smallest to largest: 38 41 6 51 3"
+  "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker."
+)
+for prompt in "${prompts[@]}"; do
+  printf '\n> %s\n' "$prompt"
+  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt" --threshold 0.9 "${live[@]}"
+done

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Writes the tokenizers in tests/data/text and the ids that Hugging Face's `tokenizers` gives for a few hundred strings.
+
+Never needed to build or to test: the results are committed. Needs `pip install tokenizers` (written with 0.23.3).
+
+  make_tokenizer_fixtures.py fixtures DIR                trains the small tokenizers, writes DIR/NAME.json, DIR/NAME.expected.json, DIR/chat.expected.json
+  make_tokenizer_fixtures.py strings TOKENIZER N OUT     writes N strings to OUT.bin (u32 length, bytes) and their ids to OUT.ids, one
+                                                         line each: the material of a larger comparison
+"""
+import json
+import os
+import random
+import struct
+import sys
+import unicodedata
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN = LLAMA.replace(r"\p{N}{1,3}", r"\p{N}")
+BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+
+SPACES = ["\t", "\n", "\x0b", "\x0c", "\r", "\x1c", "\x1d", "\x1e", "\x1f", " ", "\x85", "\xa0", "\u1680", "\u180e",
+          *map(chr, range(0x2000, 0x200C)), "\u2028", "\u2029", "\u202f", "\u205f", "\u2060", "\u3000", "\ufeff", "\0"]
+CONTRACTIONS = [q + s for q in ("'", "\u2019", "`") for s in ("s", "S", "t", "T", "re", "RE", "Re", "rE", "ve", "VE", "m", "M", "ll", "LL", "lL", "d",
+                                                              "D", "\u017f", "\u212a", "l", "r", "v", "x", "")]
+WORDS = ["the", "The", "and", "Hello", "world", "don", "I", "we", "you", "caf\u00e9", "cafe\u0301", "na\u00efve", "\u00c4pfel", "stra\u00dfe", "\u0130stanbul",
+         "\u043d\u0435\u0449\u043e", "\u0411\u044a\u043b\u0433\u0430\u0440\u0441\u043a\u0438", "\u4f60\u597d", "\u4e16\u754c", "\u65e5\u672c\u8a9e", "\u30ab\u30bf\u30ab\u30ca", "\ud55c\uad6d\uc5b4", "\u1112\u1161\u11ab",
+         "\u0645\u0631\u062d\u0628\u0627", "\u05e9\u05dc\u05d5\u05dd", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0e44\u0e17\u0e22", "\U0001d4d7\U0001d4ee\U0001d4f5\U0001d4f5\U0001d4f8", "\ufb01n", "\u2126", "\u212b"]
+NUMBERS = ["0", "1", "12", "123", "1234", "1234567", "3.14", "1,000", "\u00bd", "\u00b2", "\u2167", "\u0663\u0664", "\u0969", "\uff11\uff12", "\u4e00", "\u3007", "\u2460", "\U0001d7d8", "0x1F"]
+SYMBOLS = [".", ",", "!", "?", "...", "--", "=>", "!=", "(", ")", "[", "]", "{", "}", "<", ">", "/", "\\", "|", "#", "$", "%", "^", "&", "*", "+", "_", "~", "\"",
+           "\u20ac", "\u2192", "\u2014", "\u201c", "\u201d", "\u3002", "\uff0c", "\u00bf", "\u00ad", "\ufffd", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd", "\u2764\ufe0f"]
+MARKS = ["\u0301", "\u0300", "\u0323", "\u0338", "\u0f71", "\u0f72", "\u093c", "\u3099", "\u20dd", "\u200d", "\u0345", "\U0001d165"]
+CONTROLS = ["<|mdm_mask|>", "<|eot_id|>", "<|endoftext|>", "<|startoftext|>", "<|start_header_id|>", "<|im_start|>", "<|im_end|>", "<role>", "</role>", "<|role_end|>",
+            "<tool_call>", "</tool_call>", "<tool_call", "tool_call>", "<think>", "<|mdm_mask", "|>"]
+
+
+def any_character(r):
+    while True:
+        c = chr(r.choice([r.randrange(0x80), r.randrange(0x250), r.randrange(0x3000), r.randrange(0x10000), r.randrange(0x110000)]))
+        if unicodedata.category(c) != "Cs":
+            return c
+
+
+def random_text(r):
+    def atom():
+        kind = r.randrange(12)
+        if kind == 0: return r.choice(SPACES)
+        if kind == 1: return r.choice(SPACES) * r.randrange(1, 6)
+        if kind == 2: return r.choice(["\n", "\r\n", "\n\n", " \n", "\n ", "  ", "   ", "\t\t", " \t", "\r"])
+        if kind == 3: return r.choice(CONTRACTIONS)
+        if kind == 4: return r.choice(NUMBERS)
+        if kind == 5: return r.choice(SYMBOLS) * r.choice([1, 1, 1, 2, 3, 7])
+        if kind == 6: return any_character(r)
+        if kind == 7: return r.choice(MARKS)
+        if kind == 8 and r.random() < 0.3: return r.choice(CONTROLS)
+        return r.choice(["", "", " "]) + r.choice(WORDS)
+    return "".join(atom() for _ in range(r.randrange(1, r.choice([3, 6, 14, 40]))))
+
+
+def training_text(r):
+    syllables = [a + b + c for a in ("", "b", "d", "k", "st", "tr", "m", "n", "r", "sh") for b in "aeiou" for c in ("", "n", "r", "s", "ng")]
+    lexicon = ["".join(r.choice(syllables) for _ in range(r.randrange(1, 4))) for _ in range(400)] + WORDS * 4
+    for _ in range(3000):
+        words = []
+        for _ in range(r.randrange(3, 20)):
+            word = r.choice(lexicon)
+            words.append(r.choice([word, word, word.capitalize(), word + r.choice(CONTRACTIONS), r.choice(NUMBERS), r.choice(SYMBOLS), str(r.randrange(100000))]))
+        yield r.choice(["", "    ", "\t", "\u3000"]) + r.choice([" ", " ", " ", "  ", "\n"]).join(words) + r.choice([".", "!\n", "\n\n", "\r\n", " ...\n"])
+
+
+def special(text): return AddedToken(text, special=True, normalized=False)
+def plain(text): return AddedToken(text, special=False, normalized=False)
+
+
+def split(regex):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+FIXTURES = {
+    "gpt2": (pre_tokenizers.ByteLevel(add_prefix_space=False), None, False, [special("<|endoftext|>")], 900),
+    "llama": (split(LLAMA), None, True, [special(t) for t in ("<|startoftext|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|mdm_mask|>")], 1000),
+    "qwen2": (split(QWEN), normalizers.NFC(), False, [special("<|endoftext|>"), special("<|im_start|>"), special("<|im_end|>"), plain("<tool_call>"), plain("</tool_call>"),
+                                                      plain("<tool"), special("<|mask|>")], 1000),
+    "bailing": (split(BAILING), None, False, [special(t) for t in ("<|startoftext|>", "<|endoftext|>", "<role>", "</role>", "<|role_end|>", "<|mdm_mask|>")] + [plain("<think>")], 1000),
+    "sequence": (pre_tokenizers.Sequence([pre_tokenizers.Split("na\u00efve", "isolated"), pre_tokenizers.Digits(individual_digits=True),
+                                          pre_tokenizers.Split(Regex(r"[\p{Han}\p{P}]+|\S{1,7}"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), None, False, [], 600),
+}
+
+
+def ids_of(tokenizer, text):
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def write_fixtures(folder):
+    for name, (pre, normalizer, ignore_merges, added, size) in FIXTURES.items():
+        r = random.Random("fixture " + name)
+        tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre, decoders.ByteLevel()
+        if normalizer: tokenizer.normalizer = normalizer
+        tokenizer.train_from_iterator(training_text(r), trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
+        tokenizer.add_tokens(added)
+        path = os.path.join(folder, name + ".json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(json.loads(tokenizer.to_str()), file, ensure_ascii=False, separators=(",", ":"))
+        tokenizer = Tokenizer.from_file(path)
+        tokenizer.encode_special_tokens = True
+        items = []
+        while len(items) < 300:
+            text = random_text(r)
+            # The library normalises with an old Unicode table, which misplaces marks added since.
+            if normalizer and normalizer.normalize_str(text) != unicodedata.normalize("NFC", text): continue
+            items.append({"text": text, "ids": ids_of(tokenizer, text)})
+        with open(os.path.join(folder, name + ".expected.json"), "w", encoding="utf-8") as file:
+            file.write("[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]\n")
+
+
+SYSTEM = "You are a helpful assistant."
+TEMPLATES = {  # only what recognises a style and its default system text
+    "llama": "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' }}",
+    "qwen2": "{{ '<|im_start|>system\\n" + SYSTEM + "<|im_end|>' }}",
+    "bailing": "<role>HUMAN</role>{{ content }}<|role_end|>",
+}
+
+
+def rendered(name, messages, header):
+    """What the published templates make of a conversation, as one string."""
+    system = messages[0]["role"] == "system"
+    if name == "llama":
+        return "<|startoftext|>" + "".join(f"<|start_header_id|>{m['role']}<|end_header_id|>\n\n{m['content'].strip()}<|eot_id|>" for m in messages) + (
+            "<|start_header_id|>assistant<|end_header_id|>\n\n" if header else "")
+    if name == "qwen2":
+        return ("" if system else f"<|im_start|>system\n{SYSTEM}<|im_end|>\n") + "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages) + (
+            "<|im_start|>assistant\n" if header else "")
+    roles = {"system": "SYSTEM", "user": "HUMAN", "assistant": "ASSISTANT"}
+    return ("" if system else "<role>SYSTEM</role>detailed thinking off<|role_end|>") + "".join(
+        f"<role>{roles[m['role']]}</role>{m['content']}<|role_end|>" for m in messages) + ("<role>ASSISTANT</role>" if header else "")
+
+
+def write_chats(folder):
+    conversations = [
+        [("user", "Hello, who are you?")],
+        [("system", " Be brief. "), ("user", "\n What's 12 * 34?\t")],
+        [("user", "Hi"), ("assistant", " Hello! \n"), ("user", "\u3000\x1cDon't\n\nstop\x85"), ("assistant", "OK."), ("user", "\u4f60\u597d")],
+        [("system", ""), ("user", "   ")],
+    ]
+    items = []
+    for name, template in TEMPLATES.items():
+        tokenizer = Tokenizer.from_file(os.path.join(folder, name + ".json"))
+        for conversation in conversations:
+            messages = [{"role": role, "content": content} for role, content in conversation]
+            for header in (True, False):
+                items.append({"tokenizer": name, "chat_template": template, "messages": messages, "header": header,
+                              "ids": ids_of(tokenizer, rendered(name, messages, header))})
+    with open(os.path.join(folder, "chat.expected.json"), "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]\n")
+
+
+def write_strings(path, count, out):
+    r = random.Random(7)
+    tokenizer = Tokenizer.from_file(path)
+    tokenizer.encode_special_tokens = True
+    with open(out + ".bin", "wb") as texts, open(out + ".ids", "w") as ids:
+        for _ in range(count):
+            text = random_text(r)
+            data = text.encode()
+            texts.write(struct.pack("<I", len(data)) + data)
+            ids.write("".join(f"{i} " for i in ids_of(tokenizer, text)) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "fixtures":
+        write_fixtures(sys.argv[2])
+        write_chats(sys.argv[2])
+    elif len(sys.argv) == 5 and sys.argv[1] == "strings":
+        write_strings(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        sys.exit(__doc__)

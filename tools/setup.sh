@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test
+#   build  what the program needs (required: fails when one cannot be installed)
+#   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+set -euo pipefail
+
+build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
+test=(libgtest-dev libgmock-dev)
+fuzz=(clang-19 libclang-rt-19-dev)
+arm64=(g++-aarch64-linux-gnu qemu-user)
+arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
+
+missing() { for p in "$@"; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || printf '%s ' "$p"; done; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"
+  else echo "setup: $(missing "${build[@]}")must be installed with apt, which needs root or sudo" >&2; return 1; fi
+}
+
+updated=
+install() {
+  local wanted; wanted=$(missing "$@")
+  [ -n "$wanted" ] || return 0
+  command -v apt-get >/dev/null || { echo "setup: apt-get is missing; install these by hand: $wanted" >&2; return 1; }
+  echo "setup: installing $wanted"
+  if [ -z "$updated" ]; then as_root apt-get update -qq; updated=1; fi
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted >/dev/null
+}
+
+case "${1:-}" in
+  build) install "${build[@]}" ;;
+  test)
+    install "${build[@]}" "${test[@]}"
+    install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
+    if [ "$(dpkg --print-architecture)" = amd64 ]; then
+      if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then
+        dpkg --print-foreign-architectures | grep -qx arm64 || { as_root dpkg --add-architecture arm64; updated=; }
+        { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
+      fi
+    fi ;;
+  *) echo "usage: setup.sh build | test" >&2; exit 2 ;;
+esac

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Builds and runs every test: release, each instruction set forced, sanitizers, arm64 under qemu, a fuzzing smoke.
+# A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
+# usage: test.sh [stage...]   stages: release isa asan tsan arm64 fuzz (all by default)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+stages=("$@")
+[ $# -gt 0 ] || stages=(release isa asan tsan arm64 fuzz)
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+report=()
+
+tools/setup.sh test || exit 1
+
+finish() {  # stage status seconds note
+  case $2 in
+    passed) passed=$((passed + 1)) ;; failed) failed=$((failed + 1)) ;; SKIPPED) skipped=$((skipped + 1)) ;;
+  esac
+  report+=("$(printf '%-8s %-8s %4ss  %s' "$1" "$2" "$3" "$4")")
+}
+
+build() { cmake --preset "$1" >/dev/null && cmake --build --preset "$1" -- --quiet; }
+
+run_stage() {
+  local stage=$1 log note="" status=passed begin=$SECONDS
+  log=$(mktemp)
+  case $stage in
+    release) build release && ctest --preset release -j "$jobs" | tee "$log" || status=failed ;;
+    isa)
+      # The best instruction set ran in `release`; the engine's tests run again with every other one that this processor has.
+      # The oracle is slow on purpose: it answers for logits and for the shorter recorded runs.
+      build release || status=failed
+      for isa in $(build/release/bin/llada devices --json | sed -n 's/.*"instruction_sets":\[\([^]]*\)\].*/\1/p' | tr -d '"' | tr ',' ' ' | cut -d' ' -f2-); do
+        echo "== LLADA_ISA=$isa"
+        tests='^engine\.'
+        [ "$isa" = scalar ] && tests='^engine\.Golden\.(Prompt|First|Top|Threshold)'
+        LLADA_ISA=$isa ctest --preset release -j "$jobs" -R "$tests" | tee -a "$log" || status=failed
+        note="$note $isa"
+      done ;;
+    asan | tsan) build "$stage" && LLADA_TEST_QUICK=1 ctest --preset "$stage" -j "$jobs" | tee "$log" || status=failed ;;
+    arm64)
+      if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
+        status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
+      else LLADA_TEST_QUICK=1 tools/test_arm64.sh | tee "$log" || status=failed; fi ;;
+    fuzz)
+      if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
+      else tools/fuzz.sh 60 | tee "$log" || status=failed; fi ;;
+    *) echo "test: unknown stage $stage" >&2; exit 2 ;;
+  esac
+  local counts; counts=$(grep -hE 'tests passed|tests failed' "$log" | tr '\n' ' ')
+  rm -f "$log"
+  finish "$stage" "$status" $((SECONDS - begin)) "$counts$note"
+}
+
+for stage in "${stages[@]}"; do
+  echo "==== $stage"
+  run_stage "$stage"
+done
+echo
+printf '%s\n' "${report[@]}"
+echo "stages: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,144 @@
+"""Training canvases: examples as token batches with end padding, and the masks that the model has to fill.
+
+A canvas is prompt, response, end-of-turn, then end-of-text up to a random length: the model learns to fill unused
+room. A batch is a function of (seed, step), so a resumed run sees what an uninterrupted one would have seen.
+
+Mask kinds, drawn per sequence:
+  random   LLaDA's objective: t ~ U(0.05, 1), each response token masked with probability t, its loss weighted 1/t.
+  suffix   what a sampler sees late in a block: everything before a cut is visible, everything after it masked; the
+           weight falls with the distance from the cut, since far tokens can hardly be known.
+  block    what a sampler sees in the middle of a block: earlier blocks visible, the cut's block masked at random with
+           t, later blocks all masked (small weight).
+  results  drills only: the digits of each equation's result.
+"""
+from typing import NamedTuple
+
+import torch
+
+MAX_RESPONSE = 128  # tokens, padding included: the generation length that the models are used with
+BLOCK = 32  # as in the sampler
+T_MIN = 0.05  # bounds the weight 1/t
+RESULT_MASK_SHARE, RESULT_WEIGHT = 0.95, 2.0
+SUFFIX_REACH, SUFFIX_GAIN, FAR_WEIGHT = 6.0, 4.0, 0.05  # weight = gain * exp(-distance / reach) + far
+
+
+class MaskMix(NamedTuple):
+    """Shares of the mask kinds; the rest is `random`. whole_canvas: share of batches that also mask the prompt, as in
+    pretraining, with `random` masks."""
+    suffix: float = 0.0
+    block: float = 0.0
+    whole_canvas: float = 0.1
+
+
+RANDOM_MASKS = MaskMix()
+SAMPLER_MASKS = MaskMix(suffix=0.4, block=0.2, whole_canvas=0.03)
+
+
+class Batch(NamedTuple):
+    inputs: torch.Tensor  # (B, T) with masks
+    targets: torch.Tensor  # (N,) tokens under the masks
+    rows: torch.Tensor  # (N,) their flat positions
+    weights: torch.Tensor  # (N,) so that the sum of weighted losses is the batch's loss
+
+
+class CanvasSource:
+    """Endless batches over a fixed list of examples."""
+
+    def __init__(self, examples, tokenizer, batch_size, seed, masks=RANDOM_MASKS):
+        self.tokenizer, self.batch_size, self.seed, self.masks = tokenizer, batch_size, seed, masks
+        self.prompts = [tokenizer.chat(example.prompt) for example in examples]
+        self.responses = [tokenizer.encode(example.response) + [tokenizer.eot] for example in examples]
+        self.is_drill = [example.task == "drill" for example in examples]
+        self.digits = torch.tensor([tokenizer.vocab[digit] for digit in "0123456789"])
+        self.equals = tokenizer.vocab["="]
+        self._epoch, self._groups = None, []
+
+    def batch(self, step):
+        epoch, index = divmod(step, max(1, len(self.prompts) // self.batch_size))
+        if epoch != self._epoch:
+            self._epoch, self._groups = epoch, self._group(torch.Generator().manual_seed(_mix(self.seed, epoch, 0)))
+        members, lengths = self._groups[index]
+        return self._corrupt(members, lengths, torch.Generator().manual_seed(_mix(self.seed, step, 1)))
+
+    def _group(self, generator):
+        """-> [(examples of a batch, their canvas lengths)]: similar lengths together, in random order."""
+        padded = []
+        for i, (prompt, response) in enumerate(zip(self.prompts, self.responses)):
+            little = torch.rand((), generator=generator) < 0.6
+            high = len(response) + 9 if little else max(MAX_RESPONSE + 1, len(response) + 1)
+            room = torch.randint(len(response), high, (), generator=generator).item()
+            padded.append((len(prompt) + room, i))
+        order = torch.randperm(len(padded), generator=generator).tolist()
+        pool = self.batch_size * 32  # sorting within pools keeps the order random at the scale of an epoch
+        groups = []
+        for start in range(0, len(order), pool):
+            ranked = sorted(padded[i] for i in order[start:start + pool])
+            groups += [ranked[k:k + self.batch_size] for k in range(0, len(ranked), self.batch_size)]
+        groups = [group for group in groups if len(group) == min(self.batch_size, len(order))]
+        shuffled = torch.randperm(len(groups), generator=generator).tolist()
+        return [([i for _, i in groups[k]], [length for length, _ in groups[k]]) for k in shuffled]
+
+    def _corrupt(self, members, lengths, generator):
+        width = -(-max(lengths) // 8) * 8  # few distinct shapes
+        tokens = torch.full((len(members), width), self.tokenizer.eos)
+        for row, i in enumerate(members):
+            text = self.prompts[i] + self.responses[i]
+            tokens[row, :len(text)] = torch.tensor(text)
+        starts = torch.tensor([len(self.prompts[i]) for i in members])
+        written = torch.tensor([len(self.responses[i]) for i in members])
+        drills = torch.tensor([self.is_drill[i] for i in members])
+        mask, weight, answer_tokens = self._masks(tokens, starts, written, drills, generator)
+        rows = mask.flatten().nonzero().flatten()
+        inputs = tokens.masked_fill(mask, self.tokenizer.mask)
+        return Batch(inputs, tokens.flatten()[rows], rows, weight.flatten()[rows] / answer_tokens)
+
+    def _masks(self, tokens, starts, written, drills, generator):
+        """-> mask (B, T), weight (B, T), number of tokens that could have been masked"""
+        size, width = tokens.shape
+        position = torch.arange(width)[None]
+        # Stratified: a batch always covers the whole range of t.
+        t = (torch.rand((), generator=generator) + torch.arange(size) / size) % 1 * (1 - T_MIN) + T_MIN
+        t = t[torch.randperm(size, generator=generator)][:, None]
+        whole = torch.rand((), generator=generator) < self.masks.whole_canvas
+        answer = position >= (torch.zeros_like(starts) if whole else starts)[:, None]
+        noise = torch.rand(size, width, generator=generator) < t
+        mask = answer & noise
+        weight = 1 / t.expand(size, width)
+        if not whole:
+            cut = starts + (torch.rand(size, generator=generator) * written).long()
+            kind = torch.rand(size, generator=generator)[:, None]
+            suffix = kind < self.masks.suffix
+            block = ~suffix & (kind < self.masks.suffix + self.masks.block)
+            mask, weight = _suffix(mask, weight, suffix, position, cut[:, None])
+            low = (starts + (cut - starts) // BLOCK * BLOCK)[:, None]
+            mask, weight = _block(mask, weight, block, position, low, noise)
+            mask, weight = self._results(mask, weight, drills[:, None], tokens, answer, generator)
+        return mask, weight, answer.sum()
+
+    def _results(self, mask, weight, drills, tokens, answer, generator):
+        digit = torch.isin(tokens, self.digits)
+        result, previous = torch.zeros_like(digit), tokens == self.equals
+        for _ in range(3):  # results have at most three digits
+            previous = torch.cat([torch.zeros_like(previous[:, :1]), previous[:, :-1]], 1) & digit
+            result |= previous
+        result &= answer & (torch.rand(tokens.shape, generator=generator) < RESULT_MASK_SHARE)
+        return torch.where(drills, result, mask), torch.where(drills, RESULT_WEIGHT, weight)
+
+
+def _suffix(mask, weight, where, position, cut):
+    near = SUFFIX_GAIN * torch.exp((cut - position) / SUFFIX_REACH) + FAR_WEIGHT
+    return torch.where(where, position >= cut, mask), torch.where(where, near, weight)
+
+
+def _block(mask, weight, where, position, low, noise):
+    later = position >= low + BLOCK
+    inside = (position >= low) & (noise | later)
+    return torch.where(where, inside, mask), torch.where(where & later, FAR_WEIGHT, weight)
+
+
+def _mix(*numbers):
+    """One seed from several numbers, different for (1, 2) and (2, 1)."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % (1 << 62)
+    return seed

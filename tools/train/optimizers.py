@@ -1,0 +1,68 @@
+"""Muon for the matrices of the blocks, AdamW for everything else, and the running average of the weights (EMA)."""
+import copy
+
+import torch
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum whose update is orthogonalised: all its singular values are brought near 1.
+
+    Source: Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks", with the update scaled to
+    AdamW's usual size (0.2 * sqrt(larger dimension), Liu et al. 2025), so that both share one learning rate. Parameters
+    are matrices or stacks of them (experts).
+    """
+
+    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.01):
+        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group["lr"], group["momentum"], group["weight_decay"])
+
+    def _update(self, parameter, lr, momentum, weight_decay):
+        state = self.state[parameter]
+        average = state.setdefault("average", torch.zeros_like(parameter))
+        average.lerp_(parameter.grad, 1 - momentum)
+        direction = orthogonalize(parameter.grad.lerp(average, momentum))
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.add_(direction, alpha=-lr * 0.2 * max(parameter.shape[-2:]) ** 0.5)
+
+
+def orthogonalize(matrix, steps=5):
+    """Newton-Schulz iteration on (..., rows, columns); the quintic's coefficients are tuned for speed, not accuracy."""
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x = matrix.mT if tall else matrix
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-12)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+def make_optimizers(model, lr, use_muon):
+    """-> optimizers over all parameters. The router is left to AdamW: its rows are classes, not a change of basis."""
+    matrices, decayed, plain = [], [], []
+    for name, parameter in model.named_parameters():
+        in_block = name.startswith("blocks.") and parameter.dim() > 1 and "router" not in name
+        (matrices if in_block and use_muon else decayed if parameter.dim() > 1 else plain).append(parameter)
+    groups = [dict(params=decayed, weight_decay=0.05), dict(params=plain, weight_decay=0.0)]
+    optimizers = [torch.optim.AdamW(groups, lr=lr / 2, betas=(0.9, 0.98))]
+    return optimizers + ([Muon(matrices, lr)] if matrices else [])
+
+
+class Average:
+    """Exponential moving average of the weights: what is exported. Short-sighted at first, so that it forgets the
+    random start."""
+
+    def __init__(self, model):
+        self.model, self.steps = copy.deepcopy(model).requires_grad_(False), 0
+
+    @torch.no_grad()
+    def update(self, model):
+        self.steps += 1
+        decay = min(0.995, (self.steps + 1) / (self.steps + 20))
+        for ours, theirs in zip(self.model.parameters(), model.parameters()):
+            ours.lerp_(theirs, 1 - decay)
