@@ -1,3 +1,9 @@
+# Code that is not hot (tests, the command line) is compiled for a short build: optimising it costs more than it saves.
+set(LLADA_QUICK_BUILD -O1)
+if(LLADA_SANITIZE)
+  set(LLADA_QUICK_BUILD -O0)
+endif()
+
 # llada_layer(name DEPS other layers... LIBS system libraries...): one static library for every .cc below the folder.
 function(llada_layer name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
@@ -32,6 +38,7 @@ function(llada_tests name)
     target_link_libraries(test_${name} PRIVATE llada_${dep})
   endforeach()
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_compile_options(test_${name} PRIVATE ${LLADA_QUICK_BUILD})
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE LLADA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" LLADA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
