@@ -20,6 +20,11 @@ constexpr size_t kMaxFiles = 4096;
 constexpr size_t kMaxValues = 4'000'000;  // bounds the time that a hostile header takes
 constexpr size_t kMinTensorEntry = 50;  // {"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}}
 
+struct List {
+  std::array<uint64_t, 4> values{};
+  size_t count = 0;
+};
+
 // A header as events. The tree of a hostile header would be many times its size, so no tree is built.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -96,11 +101,6 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  struct List {
-    std::array<uint64_t, 4> values{};
-    size_t count = 0;
-  };
-
   bool fail(std::string_view why) {
     status = invalid("{}: header entry {}: {}", name_, printable(name_of_tensor_), why);
     return false;
