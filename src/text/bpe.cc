@@ -19,7 +19,8 @@ MergeTable::MergeTable(std::vector<MergeRule> rules, int32_t vocab_size) : rules
 
 const MergeRule* MergeTable::find(int32_t left, int32_t right) const {
   const auto first = rules_.begin() + begin_[left], last = rules_.begin() + begin_[left + 1];
-  const auto it = std::lower_bound(first, last, right, [](const MergeRule& rule, int32_t id) { return rule.right < id; });
+  const auto it =
+      std::lower_bound(first, last, right, [](const MergeRule& rule, int32_t id) { return rule.right < id; });
   return it != last && it->right == right ? &*it : nullptr;
 }
 

@@ -1,8 +1,8 @@
-// Byte-pair merging in rank order. Words: pair = two neighbouring tokens; merge = the token that replaces a pair;
-// rank = a merge's place in the model's list, lowest first.
-// The rule is that of Sennrich et al. 2016 as today's tokenizers run it: while any pair has a merge, apply the lowest
-// rank, the leftmost one of equals, one at a time. O(n log n) for a word of n bytes.
-// Deliberately absent: dropout, unknown tokens, word suffixes; a cache of words (measured cost is the regex, not this).
+// Byte-pair merging in rank order. Words: pair = two neighbouring tokens; merge = the token that replaces a
+// pair; rank = a merge's place in the model's list, lowest first. The rule is that of Sennrich et al. 2016 as
+// today's tokenizers run it: while any pair has a merge, apply the lowest rank, the leftmost one of equals,
+// one at a time. O(n log n) for a word of n bytes. Deliberately absent: dropout, unknown tokens, word
+// suffixes; a cache of words (measured cost is the regex, not this).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,8 @@ struct MergeRule {
   uint32_t rank = 0;
 };
 
-// Immutable lookup (left, right) -> rule: rules grouped by left and sorted by right, so a hostile list has no bad case.
+// Immutable lookup (left, right) -> rule: rules grouped by left and sorted by right, so a hostile list has no
+// bad case.
 class MergeTable {
  public:
   MergeTable() = default;

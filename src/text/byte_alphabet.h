@@ -1,6 +1,7 @@
-// GPT-2's byte alphabet: every byte has a printable character, so that a vocabulary of byte strings can be stored as
-// text. Printable Latin-1 stands for itself; the other 68 bytes are U+0100, U+0101, ... in ascending order (a space is
-// U+0120). Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", released encoder.
+// GPT-2's byte alphabet: every byte has a printable character, so that a vocabulary of byte strings can be
+// stored as text. Printable Latin-1 stands for itself; the other 68 bytes are U+0100, U+0101, ... in
+// ascending order (a space is U+0120). Source: Radford et al. 2019, "Language Models are Unsupervised
+// Multitask Learners", released encoder.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -9,14 +9,16 @@ namespace llada {
 namespace {
 
 constexpr std::string_view kStartHeader = "<|start_header_id|>", kEndHeader = "<|end_header_id|>";
-constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>", kEndOfText = "<|endoftext|>";
+constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>",
+                           kEndOfText = "<|endoftext|>";
 constexpr std::string_view kImStart = "<|im_start|>", kImEnd = "<|im_end|>";
 constexpr std::string_view kRole = "<role>", kRoleClose = "</role>", kRoleEnd = "<|role_end|>";
 
 // Python's str.isspace(), which the template's `trim` means.
 bool is_python_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 std::string_view trim(std::string_view text) {
@@ -43,8 +45,8 @@ std::string without(std::string_view text, std::string_view removed) {
   return out.append(text);
 }
 
-// Collects text and control tokens; text between two control tokens is encoded as one, as the published tokenizers do
-// with a rendered template.
+// Collects text and control tokens; text between two control tokens is encoded as one, as the published
+// tokenizers do with a rendered template.
 class Renderer {
  public:
   explicit Renderer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -84,10 +86,12 @@ class Renderer {
   std::vector<int32_t> ids_;
 };
 
-Status need_controls(const Tokenizer& tokenizer, std::string_view style, std::initializer_list<std::string_view> names) {
+Status need_controls(const Tokenizer& tokenizer, std::string_view style,
+                     std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names)
     if (!tokenizer.find_control(name))
-      return invalid("the {} chat style needs the control token {}, which the vocabulary does not have", style, name);
+      return invalid("the {} chat style needs the control token {}, which the vocabulary does not have",
+                     style, name);
   return {};
 }
 
@@ -201,10 +205,18 @@ std::vector<int32_t> stop_ids(const Tokenizer& tokenizer, ChatStyle style) {
       if (const auto id = tokenizer.find_control(name)) ids.push_back(*id);
   };
   switch (style) {
-    case ChatStyle::llada: add({kEndOfTurn, kEndOfText}); break;
-    case ChatStyle::chatml: add({kImEnd, kEndOfText}); break;
-    case ChatStyle::bailing: add({kRoleEnd, kEndOfText}); break;
-    case ChatStyle::plain: add({kEndOfText}); break;
+    case ChatStyle::llada:
+      add({kEndOfTurn, kEndOfText});
+      break;
+    case ChatStyle::chatml:
+      add({kImEnd, kEndOfText});
+      break;
+    case ChatStyle::bailing:
+      add({kRoleEnd, kEndOfText});
+      break;
+    case ChatStyle::plain:
+      add({kEndOfText});
+      break;
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());

@@ -1,5 +1,5 @@
-// JSON from files that nobody vouches for: depth-limited before parsing, no exceptions out, values fetched by name with
-// one error line that names the field. Inside text/ only.
+// JSON from files that nobody vouches for: depth-limited before parsing, no exceptions out, values fetched by
+// name with one error line that names the field. Inside text/ only.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,7 +19,8 @@ Result<Json> parse_json(std::string_view text, const std::string& source);
 // The member, or null where `object` is no object or has no such member.
 const Json* find_member(const Json& object, const char* name);
 
-// A member that may be absent or null; then `fallback`. Error: another type. `where` is the path of `object`, for the line.
+// A member that may be absent or null; then `fallback`. Error: another type. `where` is the path of `object`,
+// for the line.
 Result<bool> bool_member(const Json& object, const char* name, bool fallback, const std::string& where);
 Result<std::string> string_member(const Json& object, const char* name, const std::string& fallback,
                                   const std::string& where);

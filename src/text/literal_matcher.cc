@@ -21,7 +21,8 @@ LiteralMatcher::Match LiteralMatcher::find(std::string_view text, size_t from) c
                static_cast<uint8_t>(literal.first[depth]) < static_cast<uint8_t>(wanted);
       };
       const auto greater = [depth](char wanted, const Literal& literal) {
-        return literal.first.size() > depth && static_cast<uint8_t>(wanted) < static_cast<uint8_t>(literal.first[depth]);
+        return literal.first.size() > depth &&
+               static_cast<uint8_t>(wanted) < static_cast<uint8_t>(literal.first[depth]);
       };
       low = std::lower_bound(low, high, byte, less);
       high = std::upper_bound(low, high, byte, greater);

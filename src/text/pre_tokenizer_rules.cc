@@ -15,13 +15,20 @@ struct Named {
 };
 
 constexpr Named kNamed[] = {
-    {"gpt-2", kGpt2Regex, false},           {"phi-2", kGpt2Regex, false},
-    {"jina-es", kGpt2Regex, false},         {"jina-de", kGpt2Regex, false},
-    {"jina-v2-es", kGpt2Regex, false},      {"jina-v2-de", kGpt2Regex, false},
-    {"llama-bpe", kLlamaRegex, true},       {"llama3", kLlamaRegex, true},
-    {"llama-v3", kLlamaRegex, true},        {"qwen2", kQwenRegex, false},
-    {"deepseek-r1-qwen", kQwenRegex, false}, {"bailingmoe", kBailingRegex, false},
-    {"bailingmoe2", kBailingRegex, false},  {"llada-moe", kBailingRegex, false},
+    {"gpt-2", kGpt2Regex, false},
+    {"phi-2", kGpt2Regex, false},
+    {"jina-es", kGpt2Regex, false},
+    {"jina-de", kGpt2Regex, false},
+    {"jina-v2-es", kGpt2Regex, false},
+    {"jina-v2-de", kGpt2Regex, false},
+    {"llama-bpe", kLlamaRegex, true},
+    {"llama3", kLlamaRegex, true},
+    {"llama-v3", kLlamaRegex, true},
+    {"qwen2", kQwenRegex, false},
+    {"deepseek-r1-qwen", kQwenRegex, false},
+    {"bailingmoe", kBailingRegex, false},
+    {"bailingmoe2", kBailingRegex, false},
+    {"llada-moe", kBailingRegex, false},
 };
 
 constexpr std::string_view kGpt2WithoutFallback =
@@ -54,7 +61,8 @@ Result<PreTokenizerRules> pre_tokenizer_rules(std::string_view name) {
 
 bool is_linear_regex(std::string_view regex) {
   const auto same = [&](std::string_view known) { return known == regex; };
-  return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const Named& known) { return same(known.regex); }) ||
+  return std::any_of(std::begin(kNamed), std::end(kNamed),
+                     [&](const Named& known) { return same(known.regex); }) ||
          std::any_of(kDefault.begin(), kDefault.end(), same) ||
          std::any_of(kRelatives.begin(), kRelatives.end(), same);
 }

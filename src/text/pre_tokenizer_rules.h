@@ -1,5 +1,5 @@
-// The pre-tokenizers that GGUF files name in tokenizer.ggml.pre, and the regexes that are known to be harmless.
-// Source of the regexes: the tokenizer.json files that the models were published with.
+// The pre-tokenizers that GGUF files name in tokenizer.ggml.pre, and the regexes that are known to be
+// harmless. Source of the regexes: the tokenizer.json files that the models were published with.
 #pragma once
 #include <span>
 #include <string>
@@ -24,8 +24,8 @@ struct PreTokenizerRules {
   bool ignore_merges = false;        // the family's tokenizer.json sets it, but GGUF has no key for it
 };
 
-// `name` as in tokenizer.ggml.pre. Empty or "default": four regexes, the ones that llama.cpp falls back to when a file
-// does not say. Error: an unknown name, with the list of the known ones.
+// `name` as in tokenizer.ggml.pre. Empty or "default": four regexes, the ones that llama.cpp falls back to
+// when a file does not say. Error: an unknown name, with the list of the known ones.
 Result<PreTokenizerRules> pre_tokenizer_rules(std::string_view name);
 
 // True for regexes whose cost on any text is known to be linear: those above, and their near relatives.

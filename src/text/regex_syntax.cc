@@ -11,18 +11,26 @@ constexpr std::string_view kWhiteSpace =
 // PCRE2's \S lacks exactly this one character of White_Space's complement.
 constexpr std::string_view kNotWhiteSpace = "\\S\\x{180e}";
 
-// Letters and numbers that Unicode 15.0, 15.1 and 16.0 added: published tokenizers know them, PCRE2 before 10.45 does
-// not. On a newer PCRE2 the lists repeat what the properties say.
-constexpr std::string_view kNewLetters =
-    "\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}"
-    "\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
-    "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}"
-    "\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
-    "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}"
-    "\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}";
-constexpr std::string_view kNewNumbers =
-    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}"
-    "\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}";
+// What Unicode 15.0, 15.1 and 16.0 added: published tokenizers know it, PCRE2 before 10.45 does not. On a
+// newer PCRE2 the lists repeat what the property says. Other properties are as old as the installed PCRE2.
+struct Property {
+  std::string_view name;      // in the regex
+  std::string_view property;  // PCRE2's name
+  std::string_view added;     // members of a class
+};
+constexpr Property kExtended[] = {
+    {"L", "L",
+     R"(\x{1c89}\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65})"
+     R"(\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{1123f}\x{11240}\x{11380}-\x{11389}\x{1138b}\x{1138e})"
+     R"(\x{11390}-\x{113b5}\x{113b7}\x{113d1}\x{113d3}\x{11bc0}-\x{11be0}\x{11f02}\x{11f04}-\x{11f10})"
+     R"(\x{11f12}-\x{11f33}\x{1342f}\x{13441}-\x{13446}\x{13460}-\x{143fa}\x{16100}-\x{1611d})"
+     R"(\x{16d40}-\x{16d6c}\x{18cff}\x{1b132}\x{1b155}\x{1df25}-\x{1df2a}\x{1e030}-\x{1e06d})"
+     R"(\x{1e4d0}-\x{1e4eb}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})"},
+    {"N", "N",
+     R"(\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{11f50}-\x{11f59}\x{16130}-\x{16139})"
+     R"(\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1d2c0}-\x{1d2d3}\x{1e4f0}-\x{1e4f9}\x{1e5f1}-\x{1e5fa})"},
+    {"Han", "sc:Han", R"(\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})"},
+};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
@@ -34,7 +42,8 @@ class Translator {
 
   Result<std::string> run() {
     while (at_ < in_.size()) {
-      if (Status status = in_class_ ? class_member() : element(); !status) return std::unexpected(status.error());
+      if (Status status = in_class_ ? class_member() : element(); !status)
+        return std::unexpected(status.error());
     }
     if (in_class_) return refuse("a class without its ]");
     return std::move(out_);
@@ -62,13 +71,19 @@ class Translator {
 
   Status element() {
     switch (in_[at_]) {
-      case '\\': return escape();
-      case '[': return class_start();
-      case '(': return group();
-      case '{': return interval();
+      case '\\':
+        return escape();
+      case '[':
+        return class_start();
+      case '(':
+        return group();
+      case '{':
+        return interval();
       case '^':
-      case '$': return refuse("an anchor");
-      default: return copy(1);
+      case '$':
+        return refuse("an anchor");
+      default:
+        return copy(1);
     }
   }
 
@@ -113,20 +128,26 @@ class Translator {
       case 's':
       case 'S':
         if (in_class_ && peek(2) == '-') return refuse("a range from \\s");
-        if (c == 's') return replace(2, in_class_ ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace));
+        if (c == 's')
+          return replace(2, in_class_ ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace));
         return replace(2, in_class_ ? std::string(kNotWhiteSpace) : fmt::format("[{}]", kNotWhiteSpace));
       case 'p':
-      case 'P': return property();
+      case 'P':
+        return property();
       case 'x':
-      case 'u': return code_point();
-      case 'v': return replace(2, "\\x0b");
+      case 'u':
+        return code_point();
+      case 'v':
+        return replace(2, "\\x0b");
       case 'd':
       case 'D':
       case 'r':
       case 'n':
       case 't':
-      case 'f': return copy(2);
-      default: break;
+      case 'f':
+        return copy(2);
+      default:
+        break;
     }
     if (at_ + 1 < in_.size() && byte > 0x20 && byte < 0x7F && !is_word(c)) return copy(2);
     return refuse("this escape");
@@ -140,12 +161,15 @@ class Translator {
     while (is_word(peek(end))) ++end;
     if (end == name || peek(end) != '}') return refuse("this property");
     const std::string_view text = in_.substr(at_ + name, end - name);
-    if (const std::string_view added = text == "L" ? kNewLetters : text == "N" ? kNewNumbers : ""; !added.empty()) {
+    for (const Property& known : kExtended) {
+      if (known.name != text) continue;
       const bool negated = (peek(1) == 'P') != (name == 4);
-      if (!in_class_) return replace(end + 1, fmt::format("[{}\\p{{{}}}{}]", negated ? "^" : "", text, added));
+      if (!in_class_)
+        return replace(end + 1,
+                       fmt::format("[{}\\p{{{}}}{}]", negated ? "^" : "", known.property, known.added));
       if (negated) return refuse("a negated property inside a class");
       if (peek(end + 1) == '-' && peek(end + 2) != ']') return refuse("a range from a property");
-      return replace(end + 1, fmt::format("\\p{{{}}}{}", text, added));
+      return replace(end + 1, fmt::format("\\p{{{}}}{}", known.property, known.added));
     }
     const std::string_view kind = text.size() > 2 && text != "Any" ? "sc:" : "";
     out_ += fmt::format("\\{}{{{}{}{}}}", peek(1), name == 4 ? "^" : "", kind, text);

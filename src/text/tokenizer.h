@@ -1,16 +1,19 @@
-// Byte-level byte-pair encoding, exact: the same ids as the tokenizer that a model was published with, and every byte
-// string comes back from its ids.
+// Byte-level byte-pair encoding, exact: the same ids as the tokenizer that a model was published with, and
+// every byte string comes back from its ids.
 //
-// Words: control token = one that only templates and flags may place (begin, end, mask, roles); user-defined token = a
-// fixed string that is taken whole wherever it stands in a text; pre-token = what the regexes cut (pre_tokenizer.h).
-// Rules beyond the published ones:
-// - A control token's text typed by a user is plain text. No merge may produce a control token, and a token that the
+// Words: control token = one that only templates and flags may place (begin, end, mask, roles); user-defined
+// token = a fixed string that is taken whole wherever it stands in a text; pre-token = what the regexes cut
+// (pre_tokenizer.h). Rules beyond the published ones:
+// - A control token's text typed by a user is plain text. No merge may produce a control token, and a token
+// that the
 //   model uses as begin, end, padding or mask becomes a control token if the file calls it something else.
-// - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are tokenized as
+// - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are
+// tokenized as
 //   texts of their own.
 // - User-defined tokens match leftmost-longest, before normalisation.
-// - With spec.nfc a text is normalised, so what comes back is its form C. GGUF has no such key; llama.cpp never does.
-// Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation, post-processors.
+// - With spec.nfc a text is normalised, so what comes back is its form C. GGUF has no such key; llama.cpp
+// never does. Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation,
+// post-processors.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,14 +31,16 @@ namespace llada {
 // Immutable; copies share the tables. All methods may be called from many threads at once.
 class Tokenizer {
  public:
-  // `source` names the file in error lines. Errors: a list of the wrong length, an id out of range, a token or merge
-  // that is there twice, a merge of tokens that are not there, a byte without a token, an unknown pre-tokenizer.
+  // `source` names the file in error lines. Errors: a list of the wrong length, an id out of range, a token
+  // or merge that is there twice, a merge of tokens that are not there, a byte without a token, an unknown
+  // pre-tokenizer.
   static Result<Tokenizer> create(TokenizerSpec spec, const std::string& source);
 
   // Any bytes. Never a control token; BOS is the caller's business (spec().add_bos).
   std::vector<int32_t> encode(std::string_view text) const;
 
-  // Raw bytes. Control tokens are dropped unless show_special; unused tokens and ids out of range give nothing.
+  // Raw bytes. Control tokens are dropped unless show_special; unused tokens and ids out of range give
+  // nothing.
   std::string decode(std::span<const int32_t> ids, bool show_special = false) const;
 
   // The bytes of one token; a control token's is its text. Empty for unused tokens and ids out of range.

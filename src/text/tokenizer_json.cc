@@ -53,7 +53,8 @@ std::string escape_regex(std::string_view text) {
 
 Status read_split(const Json& value, const std::string& where, TokenizerSpec& spec) {
   LLADA_TRY(const std::string behavior, string_member(value, "behavior", "", where));
-  if (behavior != "Isolated") return invalid("{}.behavior is {}, needed Isolated", where, in_quotes(behavior));
+  if (behavior != "Isolated")
+    return invalid("{}.behavior is {}, needed Isolated", where, in_quotes(behavior));
   // Inverted or not, Isolated cuts at the same places.
   const Json* pattern = find_member(value, "pattern");
   if (pattern == nullptr || !pattern->is_object() || pattern->size() != 1)
@@ -68,14 +69,17 @@ Status read_split(const Json& value, const std::string& where, TokenizerSpec& sp
   return {};
 }
 
-Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level, TokenizerSpec& spec) {
+Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level,
+                          TokenizerSpec& spec) {
   LLADA_TRY(const std::string type, type_of(value, where));
-  if (byte_level) return invalid("{}.type is {} after ByteLevel, needed ByteLevel to be the last", where, in_quotes(type));
+  if (byte_level)
+    return invalid("{}.type is {} after ByteLevel, needed ByteLevel to be the last", where, in_quotes(type));
   if (type == "Sequence") {
     const Json* parts = find_member(value, "pretokenizers");
     if (parts == nullptr || !parts->is_array()) return invalid("{}.pretokenizers is not a list", where);
     for (size_t i = 0; i < parts->size(); ++i)
-      LLADA_TRY_STATUS(read_pre_tokenizer((*parts)[i], fmt::format("{}.pretokenizers[{}]", where, i), byte_level, spec));
+      LLADA_TRY_STATUS(
+          read_pre_tokenizer((*parts)[i], fmt::format("{}.pretokenizers[{}]", where, i), byte_level, spec));
     return {};
   }
   if (type == "Split") return read_split(value, where, spec);
@@ -112,7 +116,8 @@ Status read_merges(const Json& model, const std::string& where, TokenizerSpec& s
     if (merge.is_string()) {
       spec.merges.push_back(merge.get_ref<const std::string&>());
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      spec.merges.push_back(merge[0].get_ref<const std::string&>() + " " + merge[1].get_ref<const std::string&>());
+      spec.merges.push_back(merge[0].get_ref<const std::string&>() + " " +
+                            merge[1].get_ref<const std::string&>());
     } else {
       return invalid("{}.merges[{}] is {}, needed \"a b\" or [\"a\", \"b\"]", where, i, kind_of(merge));
     }
@@ -125,7 +130,8 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
   if (type != "BPE") return invalid("{}.type is {}, needed BPE", where, in_quotes(type));
   LLADA_TRY(const bool byte_fallback, bool_member(model, "byte_fallback", false, where));
   if (byte_fallback) return invalid("{}.byte_fallback is true, needed a byte-level vocabulary", where);
-  if (const Json* dropout = find_member(model, "dropout"); dropout != nullptr && !dropout->is_null() && *dropout != 0)
+  if (const Json* dropout = find_member(model, "dropout");
+      dropout != nullptr && !dropout->is_null() && *dropout != 0)
     return invalid("{}.dropout is not null: ids would be random", where);
   LLADA_TRY_STATUS(refuse_text(model, "continuing_subword_prefix", where));
   LLADA_TRY_STATUS(refuse_text(model, "end_of_word_suffix", where));
@@ -143,7 +149,8 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
       spec.kinds.resize(index + 1, TokenKind::unused);
     }
     if (spec.kinds[index] != TokenKind::unused)
-      return invalid("{}.vocab gives the id {} to {} and to {}", where, index, in_quotes(spec.tokens[index]), in_quotes(text));
+      return invalid("{}.vocab gives the id {} to {} and to {}", where, index, in_quotes(spec.tokens[index]),
+                     in_quotes(text));
     spec.tokens[index] = text;
     spec.kinds[index] = TokenKind::normal;
   }
@@ -154,7 +161,8 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
 
 Status read_added_token(const Json& token, const std::string& where, TokenizerSpec& spec) {
   if (!token.is_object()) return invalid("{} is {}, needed an object", where, kind_of(token));
-  LLADA_TRY(const int64_t id, index_member(token, "id", static_cast<int64_t>(spec.tokens.size()) + kMaxHoles, where));
+  LLADA_TRY(const int64_t id,
+            index_member(token, "id", static_cast<int64_t>(spec.tokens.size()) + kMaxHoles, where));
   LLADA_TRY(const std::string content, string_member(token, "content", "", where));
   if (content.empty()) return invalid("{}.content is missing or empty", where);
   LLADA_TRY(const bool special, bool_member(token, "special", false, where));
@@ -237,7 +245,8 @@ int32_t find_control(const TokenizerSpec& spec, std::initializer_list<std::strin
 
 }  // namespace
 
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
+                                           std::string_view tokenizer_config_json,
                                            const std::string& source) {
   const std::string where = source + ": tokenizer.json";
   LLADA_TRY(const Json json, parse_json(tokenizer_json, where));
@@ -252,11 +261,13 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std:
   bool byte_level = false;
   LLADA_TRY_STATUS(read_pre_tokenizer(*pre_tokenizer, where + ".pre_tokenizer", byte_level, spec));
   if (!byte_level) return invalid("{}.pre_tokenizer has no ByteLevel, needed one as the last", where);
-  if (spec.regexes.empty()) spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
+  if (spec.regexes.empty())
+    spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
 
   if (const Json* decoder = find_member(json, "decoder"); decoder != nullptr && !decoder->is_null()) {
     LLADA_TRY(const std::string type, type_of(*decoder, where + ".decoder"));
-    if (type != "ByteLevel") return invalid("{}.decoder.type is {}, needed ByteLevel", where, in_quotes(type));
+    if (type != "ByteLevel")
+      return invalid("{}.decoder.type is {}, needed ByteLevel", where, in_quotes(type));
   }
   const Json* model = find_member(json, "model");
   if (model == nullptr) return invalid("{}.model is missing", where);

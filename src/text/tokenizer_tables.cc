@@ -10,7 +10,8 @@ namespace llada {
 namespace {
 
 constexpr size_t kMaxVocabulary = size_t{1} << 26;
-constexpr size_t kMaxUserDefined = 1024;  // bytes in one user-defined token: bounds the search at each place of a text
+constexpr size_t kMaxUserDefined =
+    1024;  // bytes in one user-defined token: bounds the search at each place of a text
 
 bool is_alphabet_kind(TokenKind kind) { return kind == TokenKind::normal; }
 
@@ -29,9 +30,11 @@ std::optional<char> byte_of_name(std::string_view text) {
 Status check_sizes(const TokenizerSpec& spec, const std::string& source) {
   if (spec.tokens.empty()) return invalid("{}: the tokenizer has no tokens", source);
   if (spec.tokens.size() > kMaxVocabulary)
-    return invalid("{}: the tokenizer has {} tokens, needed at most {}", source, spec.tokens.size(), kMaxVocabulary);
+    return invalid("{}: the tokenizer has {} tokens, needed at most {}", source, spec.tokens.size(),
+                   kMaxVocabulary);
   if (spec.kinds.size() != spec.tokens.size())
-    return invalid("{}: the tokenizer has {} token types for {} tokens", source, spec.kinds.size(), spec.tokens.size());
+    return invalid("{}: the tokenizer has {} token types for {} tokens", source, spec.kinds.size(),
+                   spec.tokens.size());
   if (spec.merges.size() > std::numeric_limits<int32_t>::max())
     return invalid("{}: the tokenizer has {} merges", source, spec.merges.size());
   for (size_t id = 0; id < spec.kinds.size(); ++id) {
@@ -91,8 +94,8 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
       if (kind != TokenKind::user_defined) {
         tables.controls.emplace(text, id);
       } else if (text.size() > kMaxUserDefined) {
-        return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id, text.size(),
-                       kMaxUserDefined);
+        return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id,
+                       text.size(), kMaxUserDefined);
       } else {
         literals.emplace_back(text, id);
       }
@@ -104,8 +107,8 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
     append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));
     const auto it = normal.find(text);
     if (it == normal.end())
-      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes", source, byte,
-                     in_quotes(text));
+      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes",
+                     source, byte, in_quotes(text));
     tables.byte_token[byte] = it->second;
   }
   // A user-defined token may be in the merges too; its text is then also its place in the byte alphabet.
@@ -132,15 +135,16 @@ Status read_merges(const std::string& source, const TokenIndex& normal, Tokenize
     for (int i = 0; i < 3; ++i) {
       const auto it = normal.find(parts[i]);
       if (it == normal.end())
-        return invalid("{}: merge {} ({}) needs the token {}, which is not a normal token of the vocabulary", source,
-                       rank, in_quotes(merge), in_quotes(parts[i]));
+        return invalid("{}: merge {} ({}) needs the token {}, which is not a normal token of the vocabulary",
+                       source, rank, in_quotes(merge), in_quotes(parts[i]));
       ids[i] = it->second;
     }
     rules.push_back({ids[0], ids[1], ids[2], static_cast<uint32_t>(rank)});
   }
   tables.merges = MergeTable(std::move(rules), static_cast<int32_t>(spec.tokens.size()));
   if (const MergeRule* twice = tables.merges.first_duplicate())
-    return invalid("{}: merge {} ({}) is there twice", source, twice->rank, in_quotes(spec.merges[twice->rank]));
+    return invalid("{}: merge {} ({}) is there twice", source, twice->rank,
+                   in_quotes(spec.merges[twice->rank]));
   return {};
 }
 
@@ -169,7 +173,8 @@ Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTabl
   LLADA_TRY_STATUS(read_merges(source, normal, tables));
   if (tables.spec.ignore_merges) {
     for (size_t id = 0; id < tables.spec.tokens.size(); ++id)
-      if (tables.spec.kinds[id] == TokenKind::normal) tables.words.emplace(tables.piece(static_cast<int32_t>(id)), id);
+      if (tables.spec.kinds[id] == TokenKind::normal)
+        tables.words.emplace(tables.piece(static_cast<int32_t>(id)), id);
   }
   return {};
 }

@@ -17,11 +17,11 @@ namespace llada {
 
 struct TokenizerTables {
   TokenizerSpec spec;
-  std::string bytes;                                     // all pieces, one after the other
-  std::vector<size_t> begin;                             // piece of id: bytes[begin[id], begin[id + 1])
-  std::array<int32_t, 256> byte_token{};                 // the token of each single byte
-  std::unordered_map<std::string_view, int32_t> words;   // piece -> id, when whole pre-tokens skip the merges
-  std::map<std::string_view, int32_t> controls;          // text -> id
+  std::string bytes;                                    // all pieces, one after the other
+  std::vector<size_t> begin;                            // piece of id: bytes[begin[id], begin[id + 1])
+  std::array<int32_t, 256> byte_token{};                // the token of each single byte
+  std::unordered_map<std::string_view, int32_t> words;  // piece -> id, when whole pre-tokens skip the merges
+  std::map<std::string_view, int32_t> controls;         // text -> id
   MergeTable merges;
   PreTokenizer pre_tokenizer;
   LiteralMatcher user_defined;

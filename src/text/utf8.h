@@ -10,14 +10,14 @@ namespace llada {
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 struct Utf8Unit {
-  int length = 0;            // bytes to step over, at least 1
-  char32_t code_point = 0;   // when valid
+  int length = 0;           // bytes to step over, at least 1
+  char32_t code_point = 0;  // when valid
   bool valid = false;
-  bool incomplete = false;   // the text ended inside a sequence that more bytes could complete
+  bool incomplete = false;  // the text ended inside a sequence that more bytes could complete
 };
 
-// The unit at text[0]; text is not empty. For an invalid one, length is the longest prefix that some valid sequence
-// starts with (what Unicode calls the maximal subpart), so that it becomes one U+FFFD.
+// The unit at text[0]; text is not empty. For an invalid one, length is the longest prefix that some valid
+// sequence starts with (what Unicode calls the maximal subpart), so that it becomes one U+FFFD.
 Utf8Unit utf8_unit(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code_point);
@@ -25,7 +25,8 @@ void append_utf8(std::string& out, char32_t code_point);
 // Invalid bytes become U+FFFD; valid text comes back as it is.
 std::string to_valid_utf8(std::string_view bytes);
 
-// A name from a file for an error line: in double quotes, control characters and invalid bytes escaped, cut at 60 bytes.
+// A name from a file for an error line: in double quotes, control characters and invalid bytes escaped, cut
+// at 60 bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace llada

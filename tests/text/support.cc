@@ -56,7 +56,8 @@ TokenizerSpec byte_spec(const std::vector<std::string>& merges, const std::vecto
     spec.tokens.push_back(text);
     spec.kinds.push_back(kind);
   };
-  for (int byte = 0; byte < 256; ++byte) add(to_byte_alphabet(std::string(1, static_cast<char>(byte))), TokenKind::normal);
+  for (int byte = 0; byte < 256; ++byte)
+    add(to_byte_alphabet(std::string(1, static_cast<char>(byte))), TokenKind::normal);
   for (const std::string& merge : merges) {
     spec.merges.push_back(merge);
     std::string result = merge;
@@ -97,9 +98,36 @@ std::string random_bytes(std::mt19937& random, size_t length) {
 }
 
 std::string random_text(std::mt19937& random, int atoms, int invalid_percent) {
-  static const char* const kAtoms[] = {"a",    "the",  " The",  "don't", "WE'LL", " ",    "  ",   "\n",           "\r\n", "\t",
-                                       "1",    "2024", "\u00bd", "!",     "...",   " =>", "\u00e9", "e\u0301",     "\u4f60\u597d", "\u0645",
-                                       "\u0939\u093f", "\u3000", "\u00a0", "\u0085", "\u180e", "\ufeff", "\U0001f600\u200d", "<|mdm_mask|>", "<|eot_id|>", "<|im_end|>"};
+  static const char* const kAtoms[] = {"a",
+                                       "the",
+                                       " The",
+                                       "don't",
+                                       "WE'LL",
+                                       " ",
+                                       "  ",
+                                       "\n",
+                                       "\r\n",
+                                       "\t",
+                                       "1",
+                                       "2024",
+                                       "\u00bd",
+                                       "!",
+                                       "...",
+                                       " =>",
+                                       "\u00e9",
+                                       "e\u0301",
+                                       "\u4f60\u597d",
+                                       "\u0645",
+                                       "\u0939\u093f",
+                                       "\u3000",
+                                       "\u00a0",
+                                       "\u0085",
+                                       "\u180e",
+                                       "\ufeff",
+                                       "\U0001f600\u200d",
+                                       "<|mdm_mask|>",
+                                       "<|eot_id|>",
+                                       "<|im_end|>"};
   std::string out;
   for (int i = 0; i < atoms; ++i) {
     const auto dice = static_cast<int>(random() % 100);

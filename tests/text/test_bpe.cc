@@ -21,8 +21,8 @@ Tokenizer make(TokenizerSpec spec) {
 
 TEST(Bpe, LowestRankFirstThenLeftmost) {
   const Tokenizer tokenizer = make(byte_spec({"b c", "a b", "a a", "aa bc"}));
-  EXPECT_THAT(tokenizer.encode("abc"), testing::ElementsAre('a', 256));        // b c before a b
-  EXPECT_THAT(tokenizer.encode("aaa"), testing::ElementsAre(258, 'a'));       // leftmost of two equals
+  EXPECT_THAT(tokenizer.encode("abc"), testing::ElementsAre('a', 256));  // b c before a b
+  EXPECT_THAT(tokenizer.encode("aaa"), testing::ElementsAre(258, 'a'));  // leftmost of two equals
   EXPECT_THAT(tokenizer.encode("aabc"), testing::ElementsAre(259));
   EXPECT_THAT(tokenizer.encode("abab"), testing::ElementsAre(257, 257));
 }
@@ -33,7 +33,8 @@ TEST(Bpe, OneMergeAtATime) {
   EXPECT_THAT(tokenizer.encode("abab"), testing::ElementsAre(256, 'b'));
 }
 
-// Random merge lists over a three-letter alphabet make every kind of overlap; results must equal the obvious algorithm.
+// Random merge lists over a three-letter alphabet make every kind of overlap; results must equal the obvious
+// algorithm.
 TEST(Bpe, EqualsSlowMergingOnRandomRules) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -58,7 +59,8 @@ TEST(Bpe, EqualsSlowMergingOnRandomRules) {
 
 TEST(Bpe, AMegabyteInOneWordIsNotQuadratic) {
   std::vector<std::string> doubling;
-  for (int length = 1; length <= 64; length *= 2) doubling.push_back(std::string(length, 'a') + " " + std::string(length, 'a'));
+  for (int length = 1; length <= 64; length *= 2)
+    doubling.push_back(std::string(length, 'a') + " " + std::string(length, 'a'));
   const Tokenizer tokenizer = make(byte_spec(doubling));
   const std::string text(1 << 20, 'a');
   const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,6 @@
 // A real GPT-2 vocabulary and the strings that the field tests tokenizers with. The data are not part of the
-// repository: the folder comes from LLADA_VOCAB_DIR, or is shared/vocab beside the sources; without it, skipped.
+// repository: the folder comes from LLADA_VOCAB_DIR, or is shared/vocab beside the sources; without it,
+// skipped.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -69,13 +70,15 @@ std::string vocabulary_folder() {
 
 TEST(Gpt2Vocabulary, TestStringsGiveTheExpectedIds) {
   const std::string path = vocabulary_folder() + "/ggml-vocab-gpt-2.gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no vocabulary: set LLADA_VOCAB_DIR to a folder with ggml-vocab-gpt-2.gguf";
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << "no vocabulary: set LLADA_VOCAB_DIR to a folder with ggml-vocab-gpt-2.gguf";
   const MetadataReader metadata(text_test::read_text(path));
   TokenizerSpec spec;
   spec.tokens = metadata.strings.at("tokenizer.ggml.tokens");
   spec.merges = metadata.strings.at("tokenizer.ggml.merges");
   spec.pre = metadata.strings.at("tokenizer.ggml.pre").at(0);
-  for (const int32_t kind : metadata.integers.at("tokenizer.ggml.token_type")) spec.kinds.push_back(static_cast<TokenKind>(kind));
+  for (const int32_t kind : metadata.integers.at("tokenizer.ggml.token_type"))
+    spec.kinds.push_back(static_cast<TokenKind>(kind));
   const auto tokenizer = Tokenizer::create(std::move(spec), path);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   ASSERT_EQ(tokenizer->vocab_size(), 50257);

@@ -42,14 +42,16 @@ TEST(PreTokenizer, AliasesMeanTheSame) {
   EXPECT_FALSE(pre_tokenizer_rules("qwen2")->ignore_merges);
   const auto unknown = pre_tokenizer_rules("tekken\n");
   ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message, testing::AllOf(testing::HasSubstr("bailingmoe"), testing::Not(testing::HasSubstr("\n"))));
+  EXPECT_THAT(unknown.error().message,
+              testing::AllOf(testing::HasSubstr("bailingmoe"), testing::Not(testing::HasSubstr("\n"))));
 }
 
 // \s is Unicode's White_Space, not one engine's idea of it.
 TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
   const auto is_space = [](char32_t c) {
-    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+           c == 0x3000;
   };
   const auto positive = PreTokenizer::create(std::vector<std::string>{R"(\s+)"});
   const auto in_class = PreTokenizer::create(std::vector<std::string>{R"([\s]+)"});
@@ -67,7 +69,8 @@ TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
       ASSERT_EQ(pieces, is_space(c) ? 3u : 2u) << std::hex << static_cast<uint32_t>(c);
     }
   }
-  // What users meet: U+180E, U+200B, U+FEFF and U+001C are not white space; U+0085, U+00A0, U+2003, U+3000 are.
+  // What users meet: U+180E, U+200B, U+FEFF and U+001C are not white space; U+0085, U+00A0, U+2003, U+3000
+  // are.
   EXPECT_THAT(named("gpt-2", "a\u180E\u200B"), ElementsAre("a", "\u180E\u200B"));
   EXPECT_THAT(named("gpt-2", "a\u0085\u00A0\u2003\u3000"), ElementsAre("a", "\u0085\u00A0\u2003\u3000"));
   EXPECT_THAT(named("gpt-2", " \uFEFF\u001C"), ElementsAre(" \uFEFF\u001C"));
@@ -75,7 +78,8 @@ TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
 
 TEST(PreTokenizer, LettersAndNumbersOfNewUnicodeVersions) {
   EXPECT_THAT(named("gpt-2", "\U000323AF!\U0001E4F0"), ElementsAre("\U000323AF", "!", "\U0001E4F0"));
-  EXPECT_THAT(named("bailingmoe", "\u1c89a\U00011f50\U00011f51"), ElementsAre("\u1c89a", "\U00011f50", "\U00011f51"));
+  EXPECT_THAT(named("bailingmoe", "\u1c89a\U00011f50\U00011f51"),
+              ElementsAre("\u1c89a", "\U00011f50", "\U00011f51"));
 }
 
 TEST(PreTokenizer, CaseFoldingIsUnicodes) {
@@ -96,15 +100,18 @@ TEST(PreTokenizer, EmptyMatchesCut) {
 }
 
 TEST(RegexSyntax, RefusesWhatMeansSomethingElseInTheOtherDialect) {
-  for (const char* regex : {R"(\w+)", R"(\bx)", R"(\h)", R"((?i)x)", R"((?<n>x))", R"((x)\1)", R"(x{1,2}+)", R"(x{2}?)", R"(x{,2})",
-                            R"([a&&b])", R"([a[b]])", R"([]a])", R"(^x$)", R"((*VERB))", R"(\pL)", R"(\p{)", R"([\s-a])", R"([a)",
-                            R"(\)", R"(\xFF)", R"(\Q.\E)", R"(\K)", R"(\R)", R"((?R))", R"([\P{L}])", R"(\u12)"}) {
+  for (const char* regex :
+       {R"(\w+)",   R"(\bx)",   R"(\h)",     R"((?i)x)",   R"((?<n>x))", R"((x)\1)", R"(x{1,2}+)",
+        R"(x{2}?)", R"(x{,2})", R"([a&&b])", R"([a[b]])",  R"([]a])",    R"(^x$)",   R"((*VERB))",
+        R"(\pL)",   R"(\p{)",   R"([\s-a])", R"([a)",      R"(\)",       R"(\xFF)",  R"(\Q.\E)",
+        R"(\K)",    R"(\R)",    R"((?R))",   R"([\P{L}])", R"(\u12)"}) {
     EXPECT_FALSE(translate_regex(regex)) << regex << " -> " << *translate_regex(regex);
   }
 }
 
 TEST(RegexSyntax, MatchesTheSameInBothDialects) {
-  EXPECT_THAT(split({R"(\p{Han}+)"}, "x\u4e00\u3001"), ElementsAre("x", "\u4e00", "\u3001"));  // script, not extensions
+  EXPECT_THAT(split({R"(\p{Han}+)"}, "x\u4e00\u3001"),
+              ElementsAre("x", "\u4e00", "\u3001"));  // script, not extensions
   EXPECT_THAT(split({R"(\p{^L}+)"}, "a1b"), ElementsAre("a", "1", "b"));
   EXPECT_THAT(split({R"(\P{N}+)"}, "a1b"), ElementsAre("a", "1", "b"));
   EXPECT_THAT(split({R"(\x41|\x{1F600}|\u00e9|\v)"}, "xAx\U0001F600x\u00e9x\x0bx"),
@@ -116,8 +123,9 @@ TEST(RegexSyntax, MatchesTheSameInBothDialects) {
 TEST(PreTokenizer, BadRegexesAreErrorsInOneLine) {
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += "(";
-  for (const std::string& regex : {std::string("a)"), std::string("+"), std::string("[z-a]"), std::string(R"(\p{Nonsense})"), deep,
-                                   std::string("((x{60000}){60000}){60000}"), std::string(100000, 'x'), std::string("\xff")}) {
+  for (const std::string& regex :
+       {std::string("a)"), std::string("+"), std::string("[z-a]"), std::string(R"(\p{Nonsense})"), deep,
+        std::string("((x{60000}){60000}){60000}"), std::string(100000, 'x'), std::string("\xff")}) {
     const auto result = PreTokenizer::create(std::vector{regex});
     ASSERT_FALSE(result) << regex.substr(0, 20);
     EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
@@ -129,8 +137,9 @@ TEST(PreTokenizer, BadRegexesAreErrorsInOneLine) {
 TEST(PreTokenizer, HostileRegexesEndAndLoseNothing) {
   std::string text;
   for (int i = 0; i < 20; ++i) text += std::string(10000, 'a') + "\u00e9b\n";
-  for (const char* regex : {"(?:a+)+[bc]", "(?:a|aa)+[bc]", "(?:a*)*[bc]", "(?:(?:a?){30}){30}[bc]", "a*+[bc]", "(?:.*.*.*)*c|\n\n", "(?=(?:a+)+[bc])",
-                            "a+a+a+a+[bc]", "(?:a(?=a*+[bc])|a(?!a*+b))"}) {
+  for (const char* regex :
+       {"(?:a+)+[bc]", "(?:a|aa)+[bc]", "(?:a*)*[bc]", "(?:(?:a?){30}){30}[bc]", "a*+[bc]",
+        "(?:.*.*.*)*c|\n\n", "(?=(?:a+)+[bc])", "a+a+a+a+[bc]", "(?:a(?=a*+[bc])|a(?!a*+b))"}) {
     const auto pre_tokenizer = PreTokenizer::create(std::vector<std::string>{regex});
     ASSERT_TRUE(pre_tokenizer) << regex;
     PreTokenizer::Scratch scratch(*pre_tokenizer);

@@ -1,11 +1,10 @@
 // Exact ids, round trips of any bytes, control tokens that users cannot forge.
-#include "text/tokenizer.h"
-
 #include <gmock/gmock.h>
 
 #include <thread>
 
 #include "text/support.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 
 namespace llada {
@@ -27,7 +26,8 @@ std::string create_error(TokenizerSpec spec) {
   return tokenizer.error().message;
 }
 
-// The expected ids were made by the library that the tokenizers are published for (tools/make_tokenizer_fixtures.py).
+// The expected ids were made by the library that the tokenizers are published for
+// (tools/make_tokenizer_fixtures.py).
 TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
   for (const char* name : kFixtures) {
     const Tokenizer tokenizer = fixture(name);
@@ -36,7 +36,8 @@ TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
     for (const auto& item : items) {
       const auto text = item["text"].get<std::string>();
       const auto ids = tokenizer.encode(text);
-      ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << name << ": " << item["text"].dump(-1, ' ', true);
+      ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>())
+          << name << ": " << item["text"].dump(-1, ' ', true);
       if (tokenizer.spec().nfc) continue;
       ASSERT_EQ(tokenizer.decode(ids), text);
     }
@@ -54,7 +55,8 @@ TEST(Tokenizer, AnyBytesComeBack) {
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
     }
     for (int i = 0; i < 1500; ++i) {
-      const std::string text = i % 2 == 0 ? text_test::random_bytes(random, random() % 60) : text_test::random_text(random, 25, 15);
+      const std::string text = i % 2 == 0 ? text_test::random_bytes(random, random() % 60)
+                                          : text_test::random_text(random, 25, 15);
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text), /*show_special=*/true), text) << name;
     }
   }
@@ -80,12 +82,14 @@ TEST(Tokenizer, NormalisesWhenTheFileSaysSo) {
 }
 
 TEST(Tokenizer, ControlTokensInUserTextStayText) {
-  for (const Tokenizer& tokenizer : {text_test::tiny_llada(), fixture("llama"), fixture("bailing"), fixture("qwen2")}) {
+  for (const Tokenizer& tokenizer :
+       {text_test::tiny_llada(), fixture("llama"), fixture("bailing"), fixture("qwen2")}) {
     for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
       if (!tokenizer.is_control(id)) continue;
       const std::string name(tokenizer.piece(id));
       ASSERT_EQ(tokenizer.find_control(name), id);
-      for (const std::string& text : {name, " " + name, "a" + name + name + "\n", name.substr(1), name.substr(0, name.size() - 1)}) {
+      for (const std::string& text :
+           {name, " " + name, "a" + name + name + "\n", name.substr(1), name.substr(0, name.size() - 1)}) {
         const auto ids = tokenizer.encode(text);
         for (const int32_t got : ids) ASSERT_FALSE(tokenizer.is_control(got)) << text;
         ASSERT_EQ(tokenizer.decode(ids), text);
@@ -103,9 +107,10 @@ TEST(Tokenizer, UserDefinedTokensMatchLeftmostLongest) {
     spec.tokens.emplace_back(text);
     spec.kinds.push_back(TokenKind::user_defined);
   }
-  const Tokenizer tokenizer = *Tokenizer::create(spec, "test");  // ids 257 <tool, 258 <tool_call>, 259 ol_x, 260 b<
+  const Tokenizer tokenizer =
+      *Tokenizer::create(spec, "test");  // ids 257 <tool, 258 <tool_call>, 259 ol_x, 260 b<
   EXPECT_THAT(tokenizer.encode("<tool_call>"), ElementsAre(258));
-  EXPECT_THAT(tokenizer.encode("<tool_x"), ElementsAre(257, '_', 'x'));         // leftmost wins over ol_x
+  EXPECT_THAT(tokenizer.encode("<tool_x"), ElementsAre(257, '_', 'x'));  // leftmost wins over ol_x
   EXPECT_THAT(tokenizer.encode("ab<tool"), ElementsAre('a', 260, 't', 'o', 'o', 'l'));
   EXPECT_THAT(tokenizer.encode("\xE2<tool\xFF"), ElementsAre(0xE2, 257, 0xFF));
   EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{258, 257}), "<tool_call><tool");
@@ -165,19 +170,23 @@ TEST(Tokenizer, BadSpecsAreErrorsThatNameTheField) {
   };
   EXPECT_THAT(broken([](auto& s) { s = {}; }), HasSubstr("no tokens"));
   EXPECT_THAT(broken([](auto& s) { s.kinds.pop_back(); }), HasSubstr("258 token types for 259 tokens"));
-  EXPECT_THAT(broken([](auto& s) { s.kinds[3] = static_cast<TokenKind>(7); }), HasSubstr("token 3 has type 7"));
+  EXPECT_THAT(broken([](auto& s) { s.kinds[3] = static_cast<TokenKind>(7); }),
+              HasSubstr("token 3 has type 7"));
   EXPECT_THAT(broken([](auto& s) { s.eos = 259; }), AllOf(HasSubstr("eos"), HasSubstr("259")));
   EXPECT_THAT(broken([](auto& s) { s.mask = -2; }), AllOf(HasSubstr("mask"), HasSubstr("-2")));
   EXPECT_THAT(broken([](auto& s) { s.pre = "nonsense"; }), AllOf(HasSubstr("nonsense"), HasSubstr("qwen2")));
   EXPECT_THAT(broken([](auto& s) { s.regexes = {"("}; }), HasSubstr("does not compile"));
   EXPECT_THAT(broken([](auto& s) { s.tokens[1] = s.tokens[0]; }), HasSubstr("tokens 0 and 1"));
-  EXPECT_THAT(broken([](auto& s) { s.kinds['x'] = TokenKind::unused; }), AllOf(HasSubstr("byte 0x78"), HasSubstr("model.gguf")));
+  EXPECT_THAT(broken([](auto& s) { s.kinds['x'] = TokenKind::unused; }),
+              AllOf(HasSubstr("byte 0x78"), HasSubstr("model.gguf")));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a"); }), HasSubstr("merge 2"));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a  b"); }), HasSubstr("merge 2"));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back(" a"); }), HasSubstr("merge 2"));
-  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a q"); }), AllOf(HasSubstr("merge 2"), HasSubstr("\"aq\"")));
+  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a q"); }),
+              AllOf(HasSubstr("merge 2"), HasSubstr("\"aq\"")));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("qq\n a"); }), HasSubstr("merge 2"));
-  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a b"); }), AllOf(HasSubstr("merge 2"), HasSubstr("twice")));
+  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a b"); }),
+              AllOf(HasSubstr("merge 2"), HasSubstr("twice")));
 }
 
 TEST(Tokenizer, ManyThreadsGetTheSameIds) {

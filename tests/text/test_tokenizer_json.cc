@@ -1,11 +1,10 @@
 // tokenizer.json: what is read, and what is refused with one line.
-#include "text/tokenizer_json.h"
-
 #include <gmock/gmock.h>
 
 #include <chrono>
 
 #include "text/support.h"
+#include "text/tokenizer_json.h"
 
 namespace llada {
 namespace {
@@ -55,8 +54,10 @@ TEST(TokenizerJson, ReadsTinyLlada) {
 TEST(TokenizerJson, MergesAsStringsOrPairs) {
   json tokenizer = base();
   ASSERT_TRUE(tokenizer["model"]["merges"][0].is_array());
-  for (json& merge : tokenizer["model"]["merges"]) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
-  const auto strings = parse_tokenizer_json(tokenizer.dump(), "", "a"), pairs = parse_tokenizer_json(base().dump(), "", "a");
+  for (json& merge : tokenizer["model"]["merges"])
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  const auto strings = parse_tokenizer_json(tokenizer.dump(), "", "a"),
+             pairs = parse_tokenizer_json(base().dump(), "", "a");
   ASSERT_TRUE(strings && pairs);
   EXPECT_EQ(strings->merges, pairs->merges);
 }
@@ -80,12 +81,17 @@ TEST(TokenizerJson, PreTokenizerParts) {
     const auto spec = parse_tokenizer_json(tokenizer.dump(), "", "a");
     return spec ? spec->regexes : std::vector<std::string>{spec.error().message};
   };
-  const auto sequence = [&](const json& part) { return json{{"type", "Sequence"}, {"pretokenizers", {part, byte_level}}}; };
-  EXPECT_THAT(regexes(sequence({{"type", "Digits"}, {"individual_digits", true}})), testing::ElementsAre(R"(\p{N})"));
+  const auto sequence = [&](const json& part) {
+    return json{{"type", "Sequence"}, {"pretokenizers", {part, byte_level}}};
+  };
+  EXPECT_THAT(regexes(sequence({{"type", "Digits"}, {"individual_digits", true}})),
+              testing::ElementsAre(R"(\p{N})"));
   EXPECT_THAT(regexes(sequence({{"type", "Digits"}})), testing::ElementsAre(R"(\p{N}+)"));
-  EXPECT_THAT(regexes({{"type", "ByteLevel"}, {"add_prefix_space", false}}), testing::ElementsAre(HasSubstr("'ll")));
+  EXPECT_THAT(regexes({{"type", "ByteLevel"}, {"add_prefix_space", false}}),
+              testing::ElementsAre(HasSubstr("'ll")));
   EXPECT_THAT(regexes(byte_level), testing::ElementsAre(R"([\s\S]+)"));
-  const json split = {{"type", "Split"}, {"pattern", {{"String", "a.b"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const json split = {
+      {"type", "Split"}, {"pattern", {{"String", "a.b"}}}, {"behavior", "Isolated"}, {"invert", false}};
   regexes(sequence(split));
   const Tokenizer dotted = text_test::load_tokenizer(tokenizer.dump());
   EXPECT_NE(dotted.encode("xa.by"), dotted.encode("xa.b"));  // and the pattern is literal:
@@ -94,38 +100,72 @@ TEST(TokenizerJson, PreTokenizerParts) {
 
 TEST(TokenizerJson, RefusesByName) {
   EXPECT_EQ(error_of(base()), "fine");
-  EXPECT_THAT(error_after([](json& t) { t["normalizer"] = {{"type", "Lowercase"}}; }), AllOf(HasSubstr(".normalizer.type"), HasSubstr("Lowercase")));
-  EXPECT_EQ(error_after([](json& t) { t["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}}; }), "fine");
+  EXPECT_THAT(error_after([](json& t) {
+                t["normalizer"] = {{"type", "Lowercase"}};
+              }),
+              AllOf(HasSubstr(".normalizer.type"), HasSubstr("Lowercase")));
+  EXPECT_EQ(error_after([](json& t) {
+              t["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+            }),
+            "fine");
   EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"] = nullptr; }), HasSubstr(".pre_tokenizer"));
-  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"] = {{"type", "Metaspace"}}; }), HasSubstr("Metaspace"));
-  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"].erase(1); }), HasSubstr("no ByteLevel"));
+  EXPECT_THAT(error_after([](json& t) {
+                t["pre_tokenizer"] = {{"type", "Metaspace"}};
+              }),
+              HasSubstr("Metaspace"));
+  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"].erase(1); }),
+              HasSubstr("no ByteLevel"));
   EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; }),
               HasSubstr(".pre_tokenizer.pretokenizers[1].add_prefix_space"));
-  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; }), HasSubstr("Removed"));
-  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"] = "x"; }), HasSubstr(".pattern"));
-  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = R"(\w)"; }), HasSubstr("regex"));
-  EXPECT_THAT(error_after([](json& t) { std::swap(t["pre_tokenizer"]["pretokenizers"][0], t["pre_tokenizer"]["pretokenizers"][1]); }),
+  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; }),
+              HasSubstr("Removed"));
+  EXPECT_THAT(error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"] = "x"; }),
+              HasSubstr(".pattern"));
+  EXPECT_THAT(
+      error_after([](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = R"(\w)"; }),
+      HasSubstr("regex"));
+  EXPECT_THAT(error_after([](json& t) {
+                std::swap(t["pre_tokenizer"]["pretokenizers"][0], t["pre_tokenizer"]["pretokenizers"][1]);
+              }),
               HasSubstr("after ByteLevel"));
-  EXPECT_THAT(error_after([](json& t) { t["decoder"] = {{"type", "WordPiece"}}; }), HasSubstr(".decoder.type"));
+  EXPECT_THAT(error_after([](json& t) {
+                t["decoder"] = {{"type", "WordPiece"}};
+              }),
+              HasSubstr(".decoder.type"));
   EXPECT_THAT(error_after([](json& t) { t.erase("model"); }), HasSubstr(".model is missing"));
   EXPECT_THAT(error_after([](json& t) { t["model"]["type"] = "Unigram"; }), HasSubstr("Unigram"));
   EXPECT_THAT(error_after([](json& t) { t["model"]["byte_fallback"] = true; }), HasSubstr(".byte_fallback"));
   EXPECT_THAT(error_after([](json& t) { t["model"]["dropout"] = 0.1; }), HasSubstr(".dropout"));
-  EXPECT_THAT(error_after([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }), HasSubstr(".end_of_word_suffix"));
-  EXPECT_THAT(error_after([](json& t) { t["model"]["vocab"]["zzz"] = -1; }), HasSubstr(".vocab[\"zzz\"] is -1"));
-  EXPECT_THAT(error_after([](json& t) { t["model"]["vocab"]["zzz"] = 4000000000u; }), HasSubstr("4000000000"));
+  EXPECT_THAT(error_after([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }),
+              HasSubstr(".end_of_word_suffix"));
+  EXPECT_THAT(error_after([](json& t) { t["model"]["vocab"]["zzz"] = -1; }),
+              HasSubstr(".vocab[\"zzz\"] is -1"));
+  EXPECT_THAT(error_after([](json& t) { t["model"]["vocab"]["zzz"] = 4000000000u; }),
+              HasSubstr("4000000000"));
   EXPECT_THAT(error_after([](json& t) { t["model"]["vocab"]["zzz"] = 0; }), HasSubstr("the id 0"));
   EXPECT_THAT(error_after([](json& t) { t["model"]["merges"][7] = 3; }), HasSubstr(".merges[7]"));
-  EXPECT_THAT(error_after([](json& t) { t["model"]["merges"][7] = {"a", "zzz"}; }), AllOf(HasSubstr("merge 7"), HasSubstr("zzz")));
-  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0]["id"] = 5; }), AllOf(HasSubstr(".added_tokens[0].id"), HasSubstr("5")));
-  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0]["id"] = 10000000; }), HasSubstr(".added_tokens[0].id"));
-  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0].erase("content"); }), HasSubstr(".added_tokens[0].content"));
-  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0]["special"] = false, t["added_tokens"][0]["lstrip"] = true; }), HasSubstr(".lstrip"));
+  EXPECT_THAT(error_after([](json& t) {
+                t["model"]["merges"][7] = {"a", "zzz"};
+              }),
+              AllOf(HasSubstr("merge 7"), HasSubstr("zzz")));
+  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0]["id"] = 5; }),
+              AllOf(HasSubstr(".added_tokens[0].id"), HasSubstr("5")));
+  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0]["id"] = 10000000; }),
+              HasSubstr(".added_tokens[0].id"));
+  EXPECT_THAT(error_after([](json& t) { t["added_tokens"][0].erase("content"); }),
+              HasSubstr(".added_tokens[0].content"));
+  EXPECT_THAT(error_after([](json& t) {
+                t["added_tokens"][0]["special"] = false, t["added_tokens"][0]["lstrip"] = true;
+              }),
+              HasSubstr(".lstrip"));
 }
 
 TEST(TokenizerJson, ConfigTokens) {
-  const auto spec = parse_tokenizer_json(base().dump(), R"({"bos_token": {"content": "<|startoftext|>"}, "eos_token": "<|endoftext|>", "pad_token": null,
-      "add_bos_token": true, "chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "y"}]})", "a");
+  const auto spec = parse_tokenizer_json(
+      base().dump(),
+      R"({"bos_token": {"content": "<|startoftext|>"}, "eos_token": "<|endoftext|>", "pad_token": null,
+      "add_bos_token": true, "chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "y"}]})",
+      "a");
   ASSERT_TRUE(spec) << spec.error().message;
   EXPECT_EQ(spec->tokens[spec->bos], "<|startoftext|>");
   EXPECT_EQ(spec->tokens[spec->eos], "<|endoftext|>");
@@ -133,7 +173,8 @@ TEST(TokenizerJson, ConfigTokens) {
   EXPECT_EQ(spec->tokens[spec->mask], "<|mdm_mask|>");  // known by its name
   EXPECT_TRUE(spec->add_bos);
   EXPECT_EQ(spec->chat_template, "y");
-  EXPECT_THAT(error_of(base(), R"({"eos_token": "</s>"})"), AllOf(HasSubstr(".eos_token"), HasSubstr("</s>")));
+  EXPECT_THAT(error_of(base(), R"({"eos_token": "</s>"})"),
+              AllOf(HasSubstr(".eos_token"), HasSubstr("</s>")));
   EXPECT_THAT(error_of(base(), R"({"eos_token": 3})"), HasSubstr(".eos_token is a number"));
   EXPECT_THAT(error_of(base(), R"({"add_bos_token": "yes"})"), HasSubstr(".add_bos_token"));
   EXPECT_THAT(error_of(base(), "[1,"), HasSubstr("not valid JSON at byte 4 of 3"));
@@ -147,7 +188,8 @@ TEST(TokenizerJson, DepthIsLimitedBeforeParsing) {
   EXPECT_THAT(parse_tokenizer_json("\"" + deep + "\"", "", "a").error().message, HasSubstr("is a string"));
 }
 
-// A damaged file is an error in one line, or a tokenizer that still gives every byte back. True when it was accepted.
+// A damaged file is an error in one line, or a tokenizer that still gives every byte back. True when it was
+// accepted.
 bool survives(const std::string& tokenizer_json, const std::string& config_json, std::mt19937& random) {
   const auto one_line = [](const Error& error) {
     EXPECT_EQ(error.kind, ErrorKind::invalid_input);
@@ -177,12 +219,24 @@ TEST(TokenizerJson, DamagedFilesNeverBreakAnything) {
         // Half of the damage goes to the part that is not vocabulary.
         const size_t at = random() % (random() % 2 == 0 ? 1200 : bad.size());
         switch (random() % 6) {
-          case 0: bad[at] = static_cast<char>(random() & 0xFF); break;
-          case 1: bad.erase(at, 1 + random() % 8); break;
-          case 2: bad.insert(at, bad.substr(random() % bad.size(), random() % 30)); break;
-          case 3: bad[at] = "{}[],:\"0-e\\"[random() % 11]; break;
-          case 4: bad.resize(at); break;
-          default: std::swap(bad[at], bad[random() % bad.size()]); break;
+          case 0:
+            bad[at] = static_cast<char>(random() & 0xFF);
+            break;
+          case 1:
+            bad.erase(at, 1 + random() % 8);
+            break;
+          case 2:
+            bad.insert(at, bad.substr(random() % bad.size(), random() % 30));
+            break;
+          case 3:
+            bad[at] = "{}[],:\"0-e\\"[random() % 11];
+            break;
+          case 4:
+            bad.resize(at);
+            break;
+          default:
+            std::swap(bad[at], bad[random() % bad.size()]);
+            break;
         }
         if (bad.size() < 1200) break;
       }
@@ -198,9 +252,27 @@ TEST(TokenizerJson, DamagedFilesNeverBreakAnything) {
 // The same for files that are valid JSON with a wrong value, or without one, somewhere.
 TEST(TokenizerJson, WrongFieldsNeverBreakAnything) {
   std::mt19937 random(29);
-  const json values = {nullptr, true, false, 0, -1, 7, 1e300, 18446744073709551615u, "", "a", "\u0000\n", "BPE", "NFC", "(", "\\p{L}", json::array(), json::object(),
-                       {{"type", "ByteLevel"}, {"add_prefix_space", false}}, {"a", "b"}};
-  const json good_config = json::parse(R"({"bos_token": {"content": "<|endoftext|>"}, "eos_token": "<|endoftext|>", "add_bos_token": true, "chat_template": [{"name": "default", "template": "y"}]})");
+  const json values = {nullptr,
+                       true,
+                       false,
+                       0,
+                       -1,
+                       7,
+                       1e300,
+                       18446744073709551615u,
+                       "",
+                       "a",
+                       "\u0000\n",
+                       "BPE",
+                       "NFC",
+                       "(",
+                       "\\p{L}",
+                       json::array(),
+                       json::object(),
+                       {{"type", "ByteLevel"}, {"add_prefix_space", false}},
+                       {"a", "b"}};
+  const json good_config = json::parse(
+      R"({"bos_token": {"content": "<|endoftext|>"}, "eos_token": "<|endoftext|>", "add_bos_token": true, "chat_template": [{"name": "default", "template": "y"}]})");
   int refused = 0, accepted = 0;
   for (const char* name : {"gpt2", "qwen2", "sequence"}) {
     const json good = text_test::read_json(text_test::fixture_path(std::string(name) + ".json"));

@@ -25,10 +25,10 @@ TEST(Utf8, EveryCodePointComesBackAndSurrogatesAreInvalid) {
 }
 
 TEST(Utf8, InvalidBytesBecomeOneReplacementPerMaximalSubpart) {
-  EXPECT_EQ(to_valid_utf8("a\xF0\x9F\x98z"), "a\uFFFDz");          // three bytes of an emoji
-  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");            // overlong
-  EXPECT_EQ(to_valid_utf8("\xE0\x80\x80"), "\uFFFD\uFFFD\uFFFD");  // overlong
-  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // surrogate
+  EXPECT_EQ(to_valid_utf8("a\xF0\x9F\x98z"), "a\uFFFDz");                    // three bytes of an emoji
+  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");                      // overlong
+  EXPECT_EQ(to_valid_utf8("\xE0\x80\x80"), "\uFFFD\uFFFD\uFFFD");            // overlong
+  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");            // surrogate
   EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // above U+10FFFF
   EXPECT_EQ(to_valid_utf8("\xFF"), "\uFFFD");
   EXPECT_EQ(to_valid_utf8(std::string_view("\0é", 3)), std::string_view("\0é", 3));
@@ -73,11 +73,11 @@ TEST(Nfc, ComposesOrdersAndExcludes) {
   std::string buffer;
   EXPECT_EQ(to_nfc("plain é", buffer), "plain é");
   EXPECT_EQ(to_nfc("e\u0301", buffer), "\u00e9");
-  EXPECT_EQ(to_nfc("a\u0301\u0323", buffer), "\u1ea1\u0301");              // marks ordered, then composed
-  EXPECT_EQ(to_nfc("\u212b\u2126", buffer), "\u00c5\u03a9");              // singletons
-  EXPECT_EQ(to_nfc("\u0958", buffer), "\u0915\u093c");                    // composition exclusion
-  EXPECT_EQ(to_nfc("\u1112\u1161\u11ab", buffer), "\ud55c");             // Hangul
-  EXPECT_EQ(to_nfc("\ufb01\u00bd", buffer), "\ufb01\u00bd");             // compatibility forms stay
+  EXPECT_EQ(to_nfc("a\u0301\u0323", buffer), "\u1ea1\u0301");  // marks ordered, then composed
+  EXPECT_EQ(to_nfc("\u212b\u2126", buffer), "\u00c5\u03a9");   // singletons
+  EXPECT_EQ(to_nfc("\u0958", buffer), "\u0915\u093c");         // composition exclusion
+  EXPECT_EQ(to_nfc("\u1112\u1161\u11ab", buffer), "\ud55c");   // Hangul
+  EXPECT_EQ(to_nfc("\ufb01\u00bd", buffer), "\ufb01\u00bd");   // compatibility forms stay
 }
 
 TEST(Nfc, LongRunsOfMarksAreNotQuadratic) {
