@@ -94,7 +94,7 @@ TEST(Chat, TheFirstAnswerIsThatOfASinglePrompt) {
 
 TEST(Chat, OldTurnsAreForgottenWhenTheContextIsFull) {
   std::string lines;
-  for (int i = 0; i < 5; ++i) lines += "Sort the numbers from smallest to largest: 38 41 6 51 3 17 20 99 4\n";
+  for (int i = 0; i < 4; ++i) lines += "Sort the numbers from smallest to largest: 38 41 6 51 3 17 20 99 4\n";
   auto arguments = chat_arguments();
   arguments[5] = "96";
   const auto result = run_llada(arguments, {.stdin_text = lines});
