@@ -7,6 +7,9 @@
 // at the end. A row's keys beyond its own prefix are never multiplied, so not even a NaN there reaches it.
 // Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length
 // that these models have.
+#pragma once
+#include "kernels/x86_rows-inl.h"
+
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 

@@ -5,6 +5,9 @@
 // against 16 or 32 columns. A result is a float sum over blocks of kDepth k in ascending order; each block is
 // one chain of fused multiply-adds. A block of weights (16 KiB at 16 bits) stays in L1 while all rows pass
 // by.
+#pragma once
+#include "kernels/x86_rows-inl.h"
+
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 

@@ -6,6 +6,8 @@
 // exp: 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's polynomial of degree 7 (short by
 // 5e-9 at most); within 1.1 ulp of e^x where that is a normal number, 0 below
 // -104, infinity above 88.73. e^0 is exactly 1.
+#pragma once
+
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 
