@@ -1,7 +1,7 @@
-// Sources: the group layouts in dtype.h and ggml's reference (not SIMD) quantizers, whose arithmetic is followed
-// operation by operation in float, because one different rounding changes a stored byte. In particular values are
-// multiplied by the inverse of the scale before that scale is rounded to F16.
-// Not done: quantization to the K types, which needs a search rather than a rule.
+// Sources: the group layouts in dtype.h and ggml's reference (not SIMD) quantizers, whose arithmetic is
+// followed operation by operation in float, because one different rounding changes a stored byte. In
+// particular values are multiplied by the inverse of the scale before that scale is rounded to F16. Not done:
+// quantization to the K types, which needs a search rather than a rule.
 #include "tensor/quantize.h"
 
 #include <algorithm>
@@ -14,8 +14,11 @@
 namespace llada {
 namespace {
 
-// What x86's conversion instruction gives, and so the reference's bytes on it: NaN and out of range become 0 in 8 bits.
-int to_int(float value) { return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0; }
+// What x86's conversion instruction gives, and so the reference's bytes on it: NaN and out of range become 0
+// in 8 bits.
+int to_int(float value) {
+  return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0;
+}
 
 float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
 
@@ -79,8 +82,8 @@ struct ScaleMin {
   float scale, min;
 };
 
-// Sub-group j of 8 in a 256-element group of Q4_K or Q5_K: 6-bit scales and mins in 12 bytes. The last four borrow their
-// top two bits from the bytes of the first four.
+// Sub-group j of 8 in a 256-element group of Q4_K or Q5_K: 6-bit scales and mins in 12 bytes. The last four
+// borrow their top two bits from the bytes of the first four.
 ScaleMin sub_group(const uint8_t (&packed)[12], int j) {
   if (j < 4) return {static_cast<float>(packed[j] & 63), static_cast<float>(packed[j + 4] & 63)};
   return {static_cast<float>((packed[j + 4] & 15) | ((packed[j - 4] >> 6) << 4)),
@@ -222,17 +225,39 @@ void to_half(const float* src, std::byte* dst, int64_t n, Convert convert) {
 void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n) {
   LLADA_CHECK(n % traits(type).elements == 0);
   switch (type) {
-    case DType::F32: std::memcpy(dst, src, static_cast<size_t>(n) * 4); break;
-    case DType::F16: from_half(src, dst, n, f16_to_float); break;
-    case DType::BF16: from_half(src, dst, n, bf16_to_float); break;
-    case DType::Q8_0: dequantize_q8_0(src, dst, n); break;
-    case DType::Q4_0: dequantize_q4_0(src, dst, n); break;
-    case DType::Q4_1: dequantize_q4_1(src, dst, n); break;
-    case DType::Q5_0: dequantize_q5_0(src, dst, n); break;
-    case DType::Q5_1: dequantize_q5_1(src, dst, n); break;
-    case DType::Q4_K: dequantize_q4_k(src, dst, n); break;
-    case DType::Q5_K: dequantize_q5_k(src, dst, n); break;
-    case DType::Q6_K: dequantize_q6_k(src, dst, n); break;
+    case DType::F32:
+      std::memcpy(dst, src, static_cast<size_t>(n) * 4);
+      break;
+    case DType::F16:
+      from_half(src, dst, n, f16_to_float);
+      break;
+    case DType::BF16:
+      from_half(src, dst, n, bf16_to_float);
+      break;
+    case DType::Q8_0:
+      dequantize_q8_0(src, dst, n);
+      break;
+    case DType::Q4_0:
+      dequantize_q4_0(src, dst, n);
+      break;
+    case DType::Q4_1:
+      dequantize_q4_1(src, dst, n);
+      break;
+    case DType::Q5_0:
+      dequantize_q5_0(src, dst, n);
+      break;
+    case DType::Q5_1:
+      dequantize_q5_1(src, dst, n);
+      break;
+    case DType::Q4_K:
+      dequantize_q4_k(src, dst, n);
+      break;
+    case DType::Q5_K:
+      dequantize_q5_k(src, dst, n);
+      break;
+    case DType::Q6_K:
+      dequantize_q6_k(src, dst, n);
+      break;
   }
 }
 
@@ -241,17 +266,34 @@ bool can_quantize(DType type) { return type != DType::Q4_K && type != DType::Q5_
 void quantize_row(DType type, const float* src, std::byte* dst, int64_t n) {
   LLADA_CHECK(n % traits(type).elements == 0 && can_quantize(type));
   switch (type) {
-    case DType::F32: std::memcpy(dst, src, static_cast<size_t>(n) * 4); break;
-    case DType::F16: to_half(src, dst, n, float_to_f16); break;
-    case DType::BF16: to_half(src, dst, n, float_to_bf16); break;
-    case DType::Q8_0: quantize_groups(src, dst, n, quantize_q8_0); break;
-    case DType::Q4_0: quantize_groups(src, dst, n, quantize_q4_0); break;
-    case DType::Q4_1: quantize_groups(src, dst, n, quantize_q4_1); break;
-    case DType::Q5_0: quantize_groups(src, dst, n, quantize_q5_0); break;
-    case DType::Q5_1: quantize_groups(src, dst, n, quantize_q5_1); break;
+    case DType::F32:
+      std::memcpy(dst, src, static_cast<size_t>(n) * 4);
+      break;
+    case DType::F16:
+      to_half(src, dst, n, float_to_f16);
+      break;
+    case DType::BF16:
+      to_half(src, dst, n, float_to_bf16);
+      break;
+    case DType::Q8_0:
+      quantize_groups(src, dst, n, quantize_q8_0);
+      break;
+    case DType::Q4_0:
+      quantize_groups(src, dst, n, quantize_q4_0);
+      break;
+    case DType::Q4_1:
+      quantize_groups(src, dst, n, quantize_q4_1);
+      break;
+    case DType::Q5_0:
+      quantize_groups(src, dst, n, quantize_q5_0);
+      break;
+    case DType::Q5_1:
+      quantize_groups(src, dst, n, quantize_q5_1);
+      break;
     case DType::Q4_K:
     case DType::Q5_K:
-    case DType::Q6_K: break;
+    case DType::Q6_K:
+      break;
   }
 }
 
