@@ -16,7 +16,8 @@ namespace {
 constexpr float kF16Max = 65504.0f;
 constexpr int64_t kProgressBytes = int64_t{64} << 20;
 
-// One tensor of the output: the same-shaped source tensors that follow each other in it (several for stacked experts).
+// One tensor of the output: the same-shaped source tensors that follow each other in it (several for stacked
+// experts).
 struct Job {
   std::string name;
   DType type = DType::F32;
@@ -31,13 +32,15 @@ class Converter {
       : model_(model), config_(model.config()), out_path_(out_path), options_(options) {}
 
   Status run(const TokenizerSpec* tokenizer) {
-    if (!can_quantize(options_.type)) return invalid("{}: converting to {} is not supported", out_path_, traits(options_.type).name);
+    if (!can_quantize(options_.type))
+      return invalid("{}: converting to {} is not supported", out_path_, traits(options_.type).name);
     LLADA_TRY_STATUS(refuse_inputs());
     if (tokenizer == nullptr && model_.tokenizer()) tokenizer = &*model_.tokenizer();
     LLADA_TRY_STATUS(add_metadata(writer_, config_, tokenizer, options_.type));
     if (tokenizer == nullptr) report("no tokenizer: the file will take token ids only");
     LLADA_TRY_STATUS(plan());
-    LLADA_TRY_STATUS(writer_.write(out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }));
+    LLADA_TRY_STATUS(
+        writer_.write(out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }));
     report("done");
     return {};
   }
@@ -71,15 +74,18 @@ class Converter {
       } else if (expected.shape.rank == 3) {
         const std::string stem = job.name.substr(0, job.name.rfind('.'));
         for (int64_t e = 0; e < expected.shape.dims[2]; ++e)
-          if (const TensorView* part = model_.find(fmt::format("{}.{}.weight", stem, e))) job.sources.push_back(*part);
+          if (const TensorView* part = model_.find(fmt::format("{}.{}.weight", stem, e)))
+            job.sources.push_back(*part);
         if (static_cast<int64_t>(job.sources.size()) != expected.shape.dims[2])
-          status = invalid("{}: {}: {} experts found, {} needed", model_.path(), stem, job.sources.size(), expected.shape.dims[2]);
+          status = invalid("{}: {}: {} experts found, {} needed", model_.path(), stem, job.sources.size(),
+                           expected.shape.dims[2]);
       } else {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
       job.type = type_for(job);
-      job.permute = config_.architecture == Architecture::llada && !adjacent &&
-                    (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
+      job.permute =
+          config_.architecture == Architecture::llada && !adjacent &&
+          (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
       writer_.add_tensor(job.name, job.type, job.shape);
       jobs_.push_back(std::move(job));
       return status.has_value();
@@ -90,7 +96,8 @@ class Converter {
   DType type_for(const Job& job) const {
     if (job.shape.rank == 1 || job.name.ends_with("ffn_gate_inp.weight")) return DType::F32;
     if (job.shape.columns() % traits(options_.type).elements == 0) return options_.type;
-    report(fmt::format("{}: rows of {} values do not fit {}, stored as f16", job.name, job.shape.columns(), traits(options_.type).name));
+    report(fmt::format("{}: rows of {} values do not fit {}, stored as f16", job.name, job.shape.columns(),
+                       traits(options_.type).name));
     return DType::F16;
   }
 
@@ -107,7 +114,8 @@ class Converter {
       if (job.shape.rank == 1) {
         LLADA_TRY_STATUS(write_vector(job, source, out));
       } else {
-        for (int64_t row = 0; row < source.shape.rows(); ++row) LLADA_TRY_STATUS(write_row(job, source, source_row(job, row), out));
+        for (int64_t row = 0; row < source.shape.rows(); ++row)
+          LLADA_TRY_STATUS(write_row(job, source, source_row(job, row), out));
       }
       model_.drop_pages(source);
     }
@@ -120,7 +128,8 @@ class Converter {
     dequantize_row(source.type, source.data, values_.data(), n);
     if (job.permute) {
       const std::vector<float> in_order = values_;
-      for (int64_t i = 0; i < n; ++i) values_[static_cast<size_t>(i)] = in_order[static_cast<size_t>(source_row(job, i))];
+      for (int64_t i = 0; i < n; ++i)
+        values_[static_cast<size_t>(i)] = in_order[static_cast<size_t>(source_row(job, i))];
     }
     return put(out, values_.data(), n * 4);
   }
@@ -137,12 +146,13 @@ class Converter {
     return put(out, packed_.data(), static_cast<int64_t>(packed_.size()));
   }
 
-  // F16, also as a scale, turns what is above its range into infinity, and one bad value spoils a whole group.
+  // F16, also as a scale, turns what is above its range into infinity, and one bad value spoils a whole
+  // group.
   Status check_values(const Job& job, int64_t row) const {
     for (size_t i = 0; i < values_.size(); ++i)
       if (!(std::fabs(values_[i]) <= kF16Max))
-        return invalid("{}: tensor {}: value {} of row {} is {}, at most {} fits {}", model_.path(), job.name, i, row, values_[i], kF16Max,
-                       traits(job.type).name);
+        return invalid("{}: tensor {}: value {} of row {} is {}, at most {} fits {}", model_.path(), job.name,
+                       i, row, values_[i], kF16Max, traits(job.type).name);
     return {};
   }
 
@@ -167,7 +177,8 @@ class Converter {
 
 }  // namespace
 
-Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path, const ConvertOptions& options) {
+Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path,
+                       const ConvertOptions& options) {
   return Converter(model, out_path, options).run(tokenizer);
 }
 

@@ -14,10 +14,14 @@ constexpr uint32_t kQuantizationVersion = 2;  // of ggml's group layouts
 
 std::string_view arch_name(Architecture architecture) {
   switch (architecture) {
-    case Architecture::llada: return "llada";
-    case Architecture::llada_moe: return "llada-moe";
-    case Architecture::llada2: return "llada2";
-    case Architecture::dream: return "dream";
+    case Architecture::llada:
+      return "llada";
+    case Architecture::llada_moe:
+      return "llada-moe";
+    case Architecture::llada2:
+      return "llada2";
+    case Architecture::dream:
+      return "dream";
   }
   return "";
 }
@@ -35,7 +39,9 @@ void add_id(GgufWriter& out, std::string_view key, int32_t preferred, int32_t ot
 
 void add_model(GgufWriter& out, const ModelConfig& c) {
   const std::string prefix = std::string(arch_name(c.architecture)) + ".";
-  const auto u32 = [&](std::string_view key, int64_t value) { out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value)); };
+  const auto u32 = [&](std::string_view key, int64_t value) {
+    out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value));
+  };
   u32("block_count", c.layers);
   u32("context_length", c.context);
   u32("embedding_length", c.width);
@@ -70,7 +76,8 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
 
 Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
-    return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(), c.vocab);
+    return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(),
+                   spec.kinds.size(), c.vocab);
   out.add_string("tokenizer.ggml.model", "gpt2");
   const PretokenizerName known = pretokenizer_name(spec.regexes);
   out.add_string("tokenizer.ggml.pre", spec.pre.empty() ? known.name : std::string_view(spec.pre));
@@ -81,7 +88,8 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   for (size_t id = 0; id < tokens.size(); ++id) {
     const bool missing = tokens[id].empty();
     if (missing) tokens[id] = fmt::format("[PAD{}]", id);
-    kinds.push_back(static_cast<int32_t>(missing || id >= spec.kinds.size() ? TokenKind::unused : spec.kinds[id]));
+    kinds.push_back(
+        static_cast<int32_t>(missing || id >= spec.kinds.size() ? TokenKind::unused : spec.kinds[id]));
   }
   out.add_strings("tokenizer.ggml.tokens", tokens);
   out.add_i32s("tokenizer.ggml.token_type", kinds);
@@ -90,8 +98,10 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   out.add_bool("tokenizer.ggml.add_bos_token", spec.add_bos);
   if (!spec.chat_template.empty()) out.add_string("tokenizer.chat_template", spec.chat_template);
   if (!spec.regexes.empty()) out.add_strings(kKeyRegexes, spec.regexes);
-  if (spec.nfc) out.add_bool(kKeyNfc, true);
-  if (spec.ignore_merges) out.add_bool(kKeyIgnoreMerges, true);
+  // Written whenever there is an exact pre-tokenizer to go with: their defaults follow the name, which may be
+  // approximate.
+  if (!spec.regexes.empty() || spec.nfc) out.add_bool(kKeyNfc, spec.nfc);
+  if (!spec.regexes.empty() || spec.ignore_merges) out.add_bool(kKeyIgnoreMerges, spec.ignore_merges);
   return {};
 }
 

@@ -1,12 +1,13 @@
 // The metadata half of a conversion. Private to formats/.
 #pragma once
+#include "base/tokenizer_spec.h"
 #include "formats/gguf_writer.h"
 #include "formats/model_config.h"
-#include "base/tokenizer_spec.h"
 
 namespace llada {
 
-// general.*, <arch>.*, diffusion.* and tokenizer.* for a file whose matrices are of `type`. tokenizer may be null.
+// general.*, <arch>.*, diffusion.* and tokenizer.* for a file whose matrices are of `type`. tokenizer may be
+// null.
 Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type);
 
 }  // namespace llada

@@ -13,7 +13,8 @@ Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1
 
 class Visitor {
  public:
-  Visitor(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit)
+  Visitor(const ModelConfig& config, bool split_experts,
+          const std::function<bool(const ExpectedTensor&)>& visit)
       : config_(config), split_experts_(split_experts), visit_(visit) {}
 
   bool run() {
@@ -25,7 +26,9 @@ class Visitor {
   }
 
  private:
-  bool one(std::string_view name, const Shape& shape, bool required = true) { return visit_({name, shape, required}); }
+  bool one(std::string_view name, const Shape& shape, bool required = true) {
+    return visit_({name, shape, required});
+  }
 
   bool in_layer(int64_t layer, std::string_view name, const Shape& shape) {
     return one(fmt::format("blk.{}.{}", layer, name), shape);
@@ -75,7 +78,8 @@ class Visitor {
 
 }  // namespace
 
-void for_each_expected(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit) {
+void for_each_expected(const ModelConfig& config, bool split_experts,
+                       const std::function<bool(const ExpectedTensor&)>& visit) {
   Visitor(config, split_experts, visit).run();
 }
 

@@ -14,8 +14,9 @@ struct ExpectedTensor {
   bool required;
 };
 
-// Calls visit for every tensor that the model may have, until it returns false. split_experts: the experts of a layer
-// are separate tensors.
-void for_each_expected(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit);
+// Calls visit for every tensor that the model may have, until it returns false. split_experts: the experts of
+// a layer are separate tensors.
+void for_each_expected(const ModelConfig& config, bool split_experts,
+                       const std::function<bool(const ExpectedTensor&)>& visit);
 
 }  // namespace llada

@@ -22,8 +22,9 @@ constexpr uint64_t kMinKeyEntry = 8 + 4 + 1;
 constexpr uint64_t kMinTensorEntry = 8 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 
-constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",   "int8",   "uint16", "int16", "uint32", "int32", "float32",
-                                                         "boolean", "string", "array",  "uint64", "int64", "float64"};
+constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8",    "uint16",  "int16",  "uint32",
+                                                         "int32",  "float32", "boolean", "string", "array",
+                                                         "uint64", "int64",   "float64"};
 constexpr std::array<uint64_t, 13> kTypeBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: variable
 
 struct GgmlType {
@@ -58,19 +59,27 @@ T load(const std::byte* from) {
 
 std::optional<int64_t> integer_at(GgufType type, const std::byte* from) {
   switch (type) {
-    case GgufType::u8: return load<uint8_t>(from);
-    case GgufType::i8: return load<int8_t>(from);
-    case GgufType::u16: return load<uint16_t>(from);
-    case GgufType::i16: return load<int16_t>(from);
-    case GgufType::u32: return load<uint32_t>(from);
-    case GgufType::i32: return load<int32_t>(from);
-    case GgufType::i64: return load<int64_t>(from);
+    case GgufType::u8:
+      return load<uint8_t>(from);
+    case GgufType::i8:
+      return load<int8_t>(from);
+    case GgufType::u16:
+      return load<uint16_t>(from);
+    case GgufType::i16:
+      return load<int16_t>(from);
+    case GgufType::u32:
+      return load<uint32_t>(from);
+    case GgufType::i32:
+      return load<int32_t>(from);
+    case GgufType::i64:
+      return load<int64_t>(from);
     case GgufType::u64: {
       const auto value = load<uint64_t>(from);
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
       return static_cast<int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -88,9 +97,7 @@ std::optional<DType> dtype_from_ggml(uint32_t number) {
   return std::nullopt;
 }
 
-uint32_t ggml_from_dtype(DType type) {
-  return std::ranges::find(kGgmlTypes, type, &GgmlType::type)->number;
-}
+uint32_t ggml_from_dtype(DType type) { return std::ranges::find(kGgmlTypes, type, &GgmlType::type)->number; }
 
 std::optional<int64_t> GgufValue::as_integer() const { return integer_at(type, data.data()); }
 
@@ -122,6 +129,19 @@ std::optional<std::vector<std::string>> GgufValue::as_strings() const {
     at += 8 + length;
   }
   return strings;
+}
+
+uint64_t GgufValue::strings_memory() const {
+  if (type != GgufType::array || element != GgufType::string) return 0;
+  constexpr uint64_t kInside = 15;      // characters that a string keeps within itself
+  constexpr uint64_t kAllocation = 24;  // what the heap adds to a block, about
+  uint64_t memory = count * sizeof(std::string);
+  for (size_t at = 0; at < data.size();) {
+    const auto length = load<uint64_t>(data.data() + at);
+    if (length > kInside) memory += length + kAllocation;
+    at += 8 + length;
+  }
+  return memory;
 }
 
 std::optional<std::vector<int64_t>> GgufValue::as_integers() const {
@@ -165,7 +185,8 @@ class GgufParser {
   template <class T>
   Result<T> number(std::string_view what) {
     if (left() < sizeof(T))
-      return invalid("{}: the file ends inside {} (byte {}, {} needed, {} left)", name_, what, at_, sizeof(T), left());
+      return invalid("{}: the file ends inside {} (byte {}, {} needed, {} left)", name_, what, at_, sizeof(T),
+                     left());
     const T value = load<T>(bytes_.data() + at_);
     at_ += sizeof(T);
     return value;
@@ -174,7 +195,8 @@ class GgufParser {
   Result<std::string_view> string(std::string_view what, uint64_t limit) {
     LLADA_TRY(const auto length, number<uint64_t>(what));
     if (length > limit || length > left())
-      return invalid("{}: {} at byte {} is {} bytes long, at most {} fit", name_, what, at_ - 8, length, std::min(limit, left()));
+      return invalid("{}: {} at byte {} is {} bytes long, at most {} fit", name_, what, at_ - 8, length,
+                     std::min(limit, left()));
     const auto view = text(bytes_.subspan(at_, length));
     at_ += length;
     return view;
@@ -182,19 +204,23 @@ class GgufParser {
 
   Status header(uint64_t& tensor_count, uint64_t& key_count) {
     if (bytes_.size() < 4 || text(bytes_.first(4)) != "GGUF")
-      return invalid("{}: not a GGUF file: it begins with \"{}\"", name_, printable(text(bytes_.first(std::min<size_t>(4, bytes_.size())))));
+      return invalid("{}: not a GGUF file: it begins with \"{}\"", name_,
+                     printable(text(bytes_.first(std::min<size_t>(4, bytes_.size())))));
     at_ = 4;
     LLADA_TRY(file_.version_, number<uint32_t>("the version"));
     if ((file_.version_ & 0xffffu) == 0 && file_.version_ != 0)
-      return invalid("{}: big-endian GGUF (version field {:#010x}), little-endian needed", name_, file_.version_);
+      return invalid("{}: big-endian GGUF (version field {:#010x}), little-endian needed", name_,
+                     file_.version_);
     if (file_.version_ != 2 && file_.version_ != 3)
       return invalid("{}: GGUF version {}, 2 or 3 needed", name_, file_.version_);
     LLADA_TRY(tensor_count, number<uint64_t>("the tensor count"));
     LLADA_TRY(key_count, number<uint64_t>("the metadata count"));
     if (tensor_count > kMaxTensors || tensor_count > left() / kMinTensorEntry)
-      return invalid("{}: tensor count {}, at most {} fit", name_, tensor_count, std::min(kMaxTensors, left() / kMinTensorEntry));
+      return invalid("{}: tensor count {}, at most {} fit", name_, tensor_count,
+                     std::min(kMaxTensors, left() / kMinTensorEntry));
     if (key_count > kMaxKeys || key_count > left() / kMinKeyEntry)
-      return invalid("{}: metadata count {}, at most {} fit", name_, key_count, std::min(kMaxKeys, left() / kMinKeyEntry));
+      return invalid("{}: metadata count {}, at most {} fit", name_, key_count,
+                     std::min(kMaxKeys, left() / kMinKeyEntry));
     return {};
   }
 
@@ -222,8 +248,8 @@ class GgufParser {
       } else {
         const uint64_t bytes = kTypeBytes[static_cast<size_t>(value.element)];
         if (value.count > left() / bytes)
-          return invalid("{}: metadata value of {}: {} x {} at byte {}, {} bytes left", name_, printable(key), value.count,
-                         gguf_type_name(value.element), at_, left());
+          return invalid("{}: metadata value of {}: {} x {} at byte {}, {} bytes left", name_, printable(key),
+                         value.count, gguf_type_name(value.element), at_, left());
         at_ += value.count * bytes;
       }
       value.data = bytes_.subspan(begin, at_ - begin);
@@ -244,8 +270,9 @@ class GgufParser {
     uint64_t length = 0;
     if (left() >= 8) length = load<uint64_t>(bytes_.data() + at_);
     if (left() < 8 || length > left() - 8)
-      return invalid("{}: metadata value of {}: string {} of {} at byte {} does not fit in the file ({} bytes left)", name_,
-                     printable(value.key), index, value.count, at_, left());
+      return invalid(
+          "{}: metadata value of {}: string {} of {} at byte {} does not fit in the file ({} bytes left)",
+          name_, printable(value.key), index, value.count, at_, left());
     at_ += 8 + length;
     return {};
   }
@@ -256,15 +283,18 @@ class GgufParser {
     const auto number_given = value->as_integer();
     if (!number_given || *number_given < 8 || static_cast<uint64_t>(*number_given) > kMaxAlignment ||
         !std::has_single_bit(static_cast<uint64_t>(*number_given)))
-      return invalid("{}: general.alignment is {}, a power of two from 8 to {} needed", name_,
-                     number_given ? fmt::to_string(*number_given) : fmt::format("a {}", gguf_type_name(value->type)), kMaxAlignment);
+      return invalid(
+          "{}: general.alignment is {}, a power of two from 8 to {} needed", name_,
+          number_given ? fmt::to_string(*number_given) : fmt::format("a {}", gguf_type_name(value->type)),
+          kMaxAlignment);
     file_.alignment_ = static_cast<uint64_t>(*number_given);
     return {};
   }
 
   Status tensors(uint64_t count) {
     if (count > left() / kMinTensorEntry)
-      return invalid("{}: tensor count {}, at most {} fit in the {} bytes left", name_, count, left() / kMinTensorEntry, left());
+      return invalid("{}: tensor count {}, at most {} fit in the {} bytes left", name_, count,
+                     left() / kMinTensorEntry, left());
     file_.tensors_.reserve(count);
     for (uint64_t i = 0; i < count; ++i) LLADA_TRY_STATUS(tensor_info(i));
     // at_ and alignment_ are both far below 2^63, so rounding up cannot overflow.
@@ -273,14 +303,16 @@ class GgufParser {
     for (GgufTensor& tensor : file_.tensors_) {
       const auto size = static_cast<uint64_t>(tensor.view.bytes());
       if (tensor.offset % file_.alignment_ != 0)
-        return invalid("{}: tensor {}: offset {}, a multiple of {} needed", name_, printable(tensor.name), tensor.offset, file_.alignment_);
+        return invalid("{}: tensor {}: offset {}, a multiple of {} needed", name_, printable(tensor.name),
+                       tensor.offset, file_.alignment_);
       if (tensor.offset < end)
-        return invalid("{}: tensor {}: offset {} lies before the end of the previous tensor ({})", name_, printable(tensor.name),
-                       tensor.offset, end);
+        return invalid("{}: tensor {}: offset {} lies before the end of the previous tensor ({})", name_,
+                       printable(tensor.name), tensor.offset, end);
       const uint64_t room = bytes_.size() > data ? bytes_.size() - data : 0;
       if (tensor.offset > room || size > room - tensor.offset)
-        return invalid("{}: tensor {}: {} bytes at offset {} of the data, which has {} bytes: the file is cut", name_,
-                       printable(tensor.name), size, tensor.offset, room);
+        return invalid(
+            "{}: tensor {}: {} bytes at offset {} of the data, which has {} bytes: the file is cut", name_,
+            printable(tensor.name), size, tensor.offset, room);
       end = tensor.offset + size;
       tensor.offset += data;
       tensor.view.data = bytes_.data() + tensor.offset;
@@ -293,26 +325,29 @@ class GgufParser {
     LLADA_TRY(tensor.name, string(fmt::format("name of tensor {}", index), kMaxNameBytes));
     if (tensor.name.empty()) return invalid("{}: tensor {} has no name", name_, index);
     LLADA_TRY(const auto rank, number<uint32_t>("a tensor's rank"));
-    if (rank < 1 || rank > 4) return invalid("{}: tensor {}: rank {}, 1 to 4 needed", name_, printable(tensor.name), rank);
+    if (rank < 1 || rank > 4)
+      return invalid("{}: tensor {}: rank {}, 1 to 4 needed", name_, printable(tensor.name), rank);
     tensor.view.shape.rank = static_cast<int>(rank);
     uint64_t elements = 1;
     for (uint32_t i = 0; i < rank; ++i) {
       LLADA_TRY(const auto dim, number<uint64_t>("a tensor's shape"));
       // Every stored element takes at least 4 bits, so twice the file's size bounds each product.
       if (dim == 0 || dim > 2 * bytes_.size() / elements)
-        return invalid("{}: tensor {}: dimension {} is {}, 1 to {} needed", name_, printable(tensor.name), i, dim,
-                       2 * bytes_.size() / elements);
+        return invalid("{}: tensor {}: dimension {} is {}, 1 to {} needed", name_, printable(tensor.name), i,
+                       dim, 2 * bytes_.size() / elements);
       elements *= dim;
       tensor.view.shape.dims[i] = static_cast<int64_t>(dim);
     }
     LLADA_TRY(const auto type_number, number<uint32_t>("a tensor's type"));
     const auto dtype = dtype_from_ggml(type_number);
     if (!dtype)
-      return invalid("{}: tensor {}: type {}, needed one of {}", name_, printable(tensor.name), type_number, supported_types());
+      return invalid("{}: tensor {}: type {}, needed one of {}", name_, printable(tensor.name), type_number,
+                     supported_types());
     tensor.view.type = *dtype;
     if (tensor.view.shape.columns() % traits(*dtype).elements != 0)
-      return invalid("{}: tensor {}: rows of {} values in type {}, a multiple of {} needed", name_, printable(tensor.name),
-                     tensor.view.shape.columns(), traits(*dtype).name, traits(*dtype).elements);
+      return invalid("{}: tensor {}: rows of {} values in type {}, a multiple of {} needed", name_,
+                     printable(tensor.name), tensor.view.shape.columns(), traits(*dtype).name,
+                     traits(*dtype).elements);
     LLADA_TRY(tensor.offset, number<uint64_t>("a tensor's offset"));
     file_.tensors_.push_back(tensor);
     return {};

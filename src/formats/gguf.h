@@ -1,9 +1,9 @@
-// GGUF, versions 2 and 3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): typed metadata and tensor infos,
-// parsed from bytes that are mapped elsewhere. Nothing is copied: keys, names, values and tensors point into the bytes.
-// Everything is checked against the file before it is handed out: counts and lengths against the bytes left, shapes
-// against overflow, tensors against the file's end, each other and the alignment.
-// Deliberately refused: version 1 and big-endian files, arrays of arrays, tensor types outside dtype.h, tensors that
-// overlap or are not stored in the order of their infos (llama.cpp refuses those too).
+// GGUF, versions 2 and 3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): typed metadata and
+// tensor infos, parsed from bytes that are mapped elsewhere. Nothing is copied: keys, names, values and
+// tensors point into the bytes. Everything is checked against the file before it is handed out: counts and
+// lengths against the bytes left, shapes against overflow, tensors against the file's end, each other and the
+// alignment. Deliberately refused: version 1 and big-endian files, arrays of arrays, tensor types outside
+// dtype.h, tensors that overlap or are not stored in the order of their infos (llama.cpp refuses those too).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +31,15 @@ struct GgufValue {
   GgufType type = GgufType::u8;
   GgufType element = GgufType::u8;  // arrays: type of the elements
   uint64_t count = 1;               // arrays: number of elements
-  std::span<const std::byte> data;  // the value's bytes; for strings and arrays without the leading type and length
+  std::span<const std::byte>
+      data;  // the value's bytes; for strings and arrays without the leading type and length
 
   std::optional<int64_t> as_integer() const;  // any integer type; u64 above the range of int64 gives nothing
   std::optional<double> as_number() const;    // f32, f64 or any integer type
   std::optional<bool> as_bool() const;
   std::optional<std::string_view> as_string() const;
   std::optional<std::vector<std::string>> as_strings() const;  // array of strings
+  uint64_t strings_memory() const;                             // what as_strings() allocates, about
   std::optional<std::vector<int64_t>> as_integers() const;     // array of any integer type
 };
 

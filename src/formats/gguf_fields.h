@@ -25,7 +25,8 @@ class GgufFields {
   Result<std::string> string(const std::string& key, std::optional<std::string> absent = std::nullopt,
                              size_t limit = size_t{1} << 16) const {
     if (const GgufValue* value = file_.find(key); value != nullptr && value->data.size() > limit)
-      return invalid("{}: metadata key {} is {} bytes long, at most {} needed", name_, printable(key), value->data.size(), limit);
+      return invalid("{}: metadata key {} is {} bytes long, at most {} needed", name_, printable(key),
+                     value->data.size(), limit);
     return read<std::string>(key, absent, "a string", [](const GgufValue& v) {
       const auto text = v.as_string();
       return text ? std::optional<std::string>(*text) : std::nullopt;
@@ -41,7 +42,8 @@ class GgufFields {
 
  private:
   template <class T, class Convert>
-  Result<T> read(const std::string& key, const std::optional<T>& absent, std::string_view needed, Convert convert) const {
+  Result<T> read(const std::string& key, const std::optional<T>& absent, std::string_view needed,
+                 Convert convert) const {
     const GgufValue* value = file_.find(key);
     if (value == nullptr) {
       if (absent) return *absent;

@@ -50,7 +50,8 @@ class ModelReader {
     } else if (kind == "llada-moe" && !dialect_.diffuse) {
       dialect_.architecture = Architecture::llada_moe;
     } else if (kind.starts_with("llada2")) {
-      return invalid("{}: architecture {} (LLaDA2) is not supported yet; llada, llada-moe and dream are", name_, printable(kind));
+      return invalid("{}: architecture {} (LLaDA2) is not supported yet; llada, llada-moe and dream are",
+                     name_, printable(kind));
     } else {
       return invalid("{}: {} is \"{}\", llada, llada-moe, dream or diffuse needed", name_,
                      dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind));
@@ -70,19 +71,23 @@ class ModelReader {
     LLADA_TRY(c.heads, fields_.integer(key("attention.head_count")));
     LLADA_TRY(c.kv_heads, fields_.integer(key("attention.head_count_kv"), c.heads));
     LLADA_TRY(c.context, fields_.integer(key("context_length"), 4096));
-    if (c.heads < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("attention.head_count"), c.heads);
+    if (c.heads < 1)
+      return invalid("{}: {} is {}, at least 1 needed", name_, key("attention.head_count"), c.heads);
     LLADA_TRY(c.head_dim, fields_.integer(key("attention.key_length"), c.width / c.heads));
     if (!has("attention.key_length") && c.width % c.heads != 0)
-      return invalid("{}: {} is {}, a multiple of the {} heads needed", name_, key("embedding_length"), c.width, c.heads);
+      return invalid("{}: {} is {}, a multiple of the {} heads needed", name_, key("embedding_length"),
+                     c.width, c.heads);
     LLADA_TRY(const auto value_length, fields_.integer(key("attention.value_length"), c.head_dim));
     if (value_length != c.head_dim)
-      return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"), value_length, c.head_dim);
+      return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"),
+                     value_length, c.head_dim);
     LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
     if (c.architecture != Architecture::llada_moe) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);
-    const int64_t tokens = record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : table_rows;
+    const int64_t tokens =
+        record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : table_rows;
     LLADA_TRY(c.vocab, fields_.integer(key("vocab_size"), tokens));
     return {};
   }
@@ -104,7 +109,8 @@ class ModelReader {
     c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
-    if (scaling != "none") return invalid("{}: {} is {}, none needed", name_, key("rope.scaling.type"), printable(scaling));
+    if (scaling != "none")
+      return invalid("{}: {} is {}, none needed", name_, key("rope.scaling.type"), printable(scaling));
     LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
     if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
     return {};
@@ -113,16 +119,19 @@ class ModelReader {
   Status experts() {
     ModelConfig& c = record_.config;
     LLADA_TRY(c.experts, fields_.integer(key("expert_count")));
-    if (c.experts < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("expert_count"), c.experts);
+    if (c.experts < 1)
+      return invalid("{}: {} is {}, at least 1 needed", name_, key("expert_count"), c.experts);
     LLADA_TRY(c.experts_used, fields_.integer(key("expert_used_count")));
-    LLADA_TRY(c.expert_ffn_width, fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
+    LLADA_TRY(c.expert_ffn_width,
+              fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
     LLADA_TRY(c.norm_topk, fields_.boolean(key("expert_weights_norm"), false));
     LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
     LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
     LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
     LLADA_TRY_STATUS(only("expert_group_count", {0, 1}, "0 or 1"));
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
-    if (scale != 0 && scale != 1) return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
+    if (scale != 0 && scale != 1)
+      return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
     return {};
   }
 
@@ -145,7 +154,8 @@ class ModelReader {
     LLADA_TRY(c.eot_id, id("eot_token_id", "eot_token_id"));
     LLADA_TRY(c.mask_id, id("mask_token_id", "mask_token_id"));
     if (!record_.tokenizer) return {};
-    TokenizerSpec& spec = *record_.tokenizer;  // it may know ids by their text that the metadata does not give, and vice versa
+    TokenizerSpec& spec =
+        *record_.tokenizer;  // it may know ids by their text that the metadata does not give, and vice versa
     const auto agree = [](int32_t& a, int32_t& b) {
       if (a < 0) a = b;
       if (b < 0) b = a;
@@ -171,11 +181,13 @@ class ModelReader {
 
   Status tensors() {
     uint64_t memory = 0;
-    for (const GgufTensor& tensor : file_.tensors()) memory += sizeof(tensor) + sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
+    for (const GgufTensor& tensor : file_.tensors())
+      memory += sizeof(tensor) + sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
     LLADA_TRY_STATUS(check_memory(memory, file_bytes_, name_, "the tensor table"));
     record_.tensors.reserve(file_.tensors().size());
     for (const GgufTensor& tensor : file_.tensors())
-      record_.tensors.push_back({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
+      record_.tensors.push_back(
+          {std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
     return index_and_check_tensors(record_, name_);
   }
 

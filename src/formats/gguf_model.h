@@ -1,7 +1,8 @@
-// From GGUF metadata to a model: llama.cpp's dialects (llada, dream, llada-moe) and diffuse-cpp's ("diffuse": keys under
-// diffuse.*, diffuse.model_type = llada or dream, q and k rows in Hugging Face's order, usually without a tokenizer).
-// Quirk: only arch "llada" stores q and k rows permuted for adjacent-pair RoPE; all others rotate half against half.
-// diffusion.shift_logits has no arch prefix; absent means shifted for Dream, not shifted otherwise.
+// From GGUF metadata to a model: llama.cpp's dialects (llada, dream, llada-moe) and diffuse-cpp's ("diffuse":
+// keys under diffuse.*, diffuse.model_type = llada or dream, q and k rows in Hugging Face's order, usually
+// without a tokenizer). Quirk: only arch "llada" stores q and k rows permuted for adjacent-pair RoPE; all
+// others rotate half against half. diffusion.shift_logits has no arch prefix; absent means shifted for Dream,
+// not shifted otherwise.
 #pragma once
 #include "formats/gguf.h"
 #include "formats/model_record.h"
@@ -9,14 +10,15 @@
 namespace llada {
 
 // Our own keys, beside llama.cpp's: the exact pre-tokenizer where tokenizer.ggml.pre has no name for it.
-inline constexpr std::string_view kKeyRegexes = "llada.tokenizer.regex";                  // array of strings
-inline constexpr std::string_view kKeyNfc = "llada.tokenizer.nfc";                        // bool
-inline constexpr std::string_view kKeyIgnoreMerges = "llada.tokenizer.ignore_merges";     // bool
+inline constexpr std::string_view kKeyRegexes = "llada.tokenizer.regex";               // array of strings
+inline constexpr std::string_view kKeyNfc = "llada.tokenizer.nfc";                     // bool
+inline constexpr std::string_view kKeyIgnoreMerges = "llada.tokenizer.ignore_merges";  // bool
 
 // The record's views point into the bytes that `file` was parsed from.
 Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 
 // The tokenizer.ggml.* metadata; nullopt when there is none ("none", "no_vocab" or no tokenizer keys).
-Result<std::optional<TokenizerSpec>> read_gguf_tokenizer(const GgufFile& file, uint64_t file_bytes, std::string_view name);
+Result<std::optional<TokenizerSpec>> read_gguf_tokenizer(const GgufFile& file, uint64_t file_bytes,
+                                                         std::string_view name);
 
 }  // namespace llada

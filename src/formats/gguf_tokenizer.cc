@@ -19,14 +19,16 @@ class TokenizerReader {
   Result<std::optional<TokenizerSpec>> read() {
     LLADA_TRY(const auto model, fields_.string("tokenizer.ggml.model", "none"));
     if (model == "none" || model == "no_vocab") return std::nullopt;
-    if (model != "gpt2") return invalid("{}: tokenizer.ggml.model is {}, gpt2 (byte-level BPE) needed", name_, printable(model));
+    if (model != "gpt2")
+      return invalid("{}: tokenizer.ggml.model is {}, gpt2 (byte-level BPE) needed", name_, printable(model));
     TokenizerSpec spec;
     LLADA_TRY(spec.tokens, strings("tokenizer.ggml.tokens", kMaxTokens));
     LLADA_TRY(spec.merges, strings("tokenizer.ggml.merges", 4 * kMaxTokens));
     for (size_t i = 0; i < spec.merges.size(); ++i) {
       const size_t space = spec.merges[i].find(' ', 1);
       if (space == std::string::npos || space + 1 == spec.merges[i].size())
-        return invalid("{}: tokenizer.ggml.merges: merge {} is \"{}\", two parts needed", name_, i, printable(spec.merges[i]));
+        return invalid("{}: tokenizer.ggml.merges: merge {} is \"{}\", two parts needed", name_, i,
+                       printable(spec.merges[i]));
     }
     LLADA_TRY_STATUS(kinds(spec));
     LLADA_TRY_STATUS(texts(spec));
@@ -41,7 +43,7 @@ class TokenizerReader {
     if (value->type != GgufType::array || value->element != GgufType::string || value->count > limit)
       return invalid("{}: {} is {} x {}, an array of at most {} strings needed", name_, key, value->count,
                      gguf_type_name(value->type == GgufType::array ? value->element : value->type), limit);
-    memory_ += value->count * sizeof(std::string) + value->data.size();
+    memory_ += value->strings_memory();
     LLADA_TRY_STATUS(check_memory(memory_, file_bytes_, name_, key));
     return *value->as_strings();
   }
@@ -54,13 +56,15 @@ class TokenizerReader {
       spec.kinds.assign(spec.tokens.size(), TokenKind::normal);
       return {};
     }
-    if (value->type != GgufType::array || value->element != GgufType::i32 || value->count != spec.tokens.size())
+    if (value->type != GgufType::array || value->element != GgufType::i32 ||
+        value->count != spec.tokens.size())
       return invalid("{}: {} is {} x {}, {} x int32 needed, one for each token", name_, key, value->count,
                      gguf_type_name(value->element), spec.tokens.size());
     for (size_t i = 0; i < spec.tokens.size(); ++i) {
       int32_t kind = 0;
       std::copy_n(value->data.data() + 4 * i, 4, reinterpret_cast<std::byte*>(&kind));
-      if (kind < 1 || kind > 6) return invalid("{}: {}: token {} has type {}, 1 to 6 needed", name_, key, i, kind);
+      if (kind < 1 || kind > 6)
+        return invalid("{}: {}: token {} has type {}, 1 to 6 needed", name_, key, i, kind);
       spec.kinds.push_back(static_cast<TokenKind>(kind));
     }
     return {};
@@ -74,9 +78,11 @@ class TokenizerReader {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));
       for (const auto& regex : spec.regexes)
         if (regex.size() > kMaxRegexBytes)
-          return invalid("{}: {}: {} bytes, at most {} needed", name_, kKeyRegexes, regex.size(), kMaxRegexBytes);
+          return invalid("{}: {}: {} bytes, at most {} needed", name_, kKeyRegexes, regex.size(),
+                         kMaxRegexBytes);
     }
-    LLADA_TRY(spec.nfc, fields_.boolean(std::string(kKeyNfc), false));
+    // Qwen2 normalises, which tokenizer.ggml.* has no key for.
+    LLADA_TRY(spec.nfc, fields_.boolean(std::string(kKeyNfc), spec.pre == "qwen2"));
     LLADA_TRY(spec.ignore_merges, fields_.boolean(std::string(kKeyIgnoreMerges), spec.pre == "llama-bpe"));
     return {};
   }
@@ -96,7 +102,8 @@ class TokenizerReader {
   Result<int32_t> id(const std::string& key, const TokenizerSpec& spec) {
     LLADA_TRY(const auto token, fields_.token(key));
     if (token >= 0 && static_cast<size_t>(token) >= spec.tokens.size())
-      return invalid("{}: {} is {}, below the number of tokens {} needed", name_, key, token, spec.tokens.size());
+      return invalid("{}: {} is {}, below the number of tokens {} needed", name_, key, token,
+                     spec.tokens.size());
     return token;
   }
 
@@ -115,7 +122,8 @@ class TokenizerReader {
 
 }  // namespace
 
-Result<std::optional<TokenizerSpec>> read_gguf_tokenizer(const GgufFile& file, uint64_t file_bytes, std::string_view name) {
+Result<std::optional<TokenizerSpec>> read_gguf_tokenizer(const GgufFile& file, uint64_t file_bytes,
+                                                         std::string_view name) {
   return TokenizerReader(file, file_bytes, name).read();
 }
 

@@ -5,7 +5,9 @@
 namespace llada {
 namespace {
 
-void put(std::string& out, const void* data, size_t size) { out.append(static_cast<const char*>(data), size); }
+void put(std::string& out, const void* data, size_t size) {
+  out.append(static_cast<const char*>(data), size);
+}
 void put_u32(std::string& out, uint32_t value) { put(out, &value, sizeof value); }
 void put_u64(std::string& out, uint64_t value) { put(out, &value, sizeof value); }
 void put_string(std::string& out, std::string_view text) {
@@ -60,7 +62,8 @@ std::string GgufWriter::header() const {
   for (const Info& tensor : tensors_) {
     put_string(out, tensor.name);
     put_u32(out, static_cast<uint32_t>(tensor.shape.rank));
-    for (int i = 0; i < tensor.shape.rank; ++i) put_u64(out, static_cast<uint64_t>(tensor.shape.dims[static_cast<size_t>(i)]));
+    for (int i = 0; i < tensor.shape.rank; ++i)
+      put_u64(out, static_cast<uint64_t>(tensor.shape.dims[static_cast<size_t>(i)]));
     put_u32(out, ggml_from_dtype(tensor.type));
     put_u64(out, tensor.offset);
   }
@@ -68,7 +71,8 @@ std::string GgufWriter::header() const {
   return out;
 }
 
-Status GgufWriter::write(const std::string& path, const std::function<Status(size_t, AtomicFile&)>& fill) const {
+Status GgufWriter::write(const std::string& path,
+                         const std::function<Status(size_t, AtomicFile&)>& fill) const {
   LLADA_TRY(auto file, AtomicFile::create(path));
   const std::string head = header();
   const std::string zeros(alignment_, '\0');

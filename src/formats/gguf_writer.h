@@ -1,5 +1,5 @@
-// Writes GGUF version 3, little-endian: the header from collected metadata and tensor infos, then the tensors as a
-// stream, each padded to the alignment (the last one too: llama.cpp reads whole padded extents).
+// Writes GGUF version 3, little-endian: the header from collected metadata and tensor infos, then the tensors
+// as a stream, each padded to the alignment (the last one too: llama.cpp reads whole padded extents).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,7 +35,8 @@ class GgufWriter {
   std::string header() const;  // everything before the data, padded
 
   // Writes the whole file and commits it. fill writes exactly the bytes of tensor `index`.
-  Status write(const std::string& path, const std::function<Status(size_t index, AtomicFile& out)>& fill) const;
+  Status write(const std::string& path,
+               const std::function<Status(size_t index, AtomicFile& out)>& fill) const;
 
  private:
   struct Info {

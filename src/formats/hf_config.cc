@@ -22,14 +22,17 @@ constexpr int32_t kLladaMoeMask = 156895;  // LLaDA-MoE's config.json does not g
 std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number_integer()) return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>()) : fmt::to_string(value.get<int64_t>());
+  if (value.is_number_integer())
+    return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>())
+                                      : fmt::to_string(value.get<int64_t>());
   if (value.is_number_float()) return fmt::to_string(value.get<double>());
   return fmt::format("of type {}", value.type_name());
 }
 
 class ConfigReader {
  public:
-  ConfigReader(const json& root, const json& generation, std::string_view file) : root_(root), generation_(generation), file_(file) {}
+  ConfigReader(const json& root, const json& generation, std::string_view file)
+      : root_(root), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
     LLADA_TRY_STATUS(architecture());
@@ -42,7 +45,8 @@ class ConfigReader {
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
-    if (config_.mask_id < 0 && config_.architecture == Architecture::llada_moe && config_.vocab == kLladaMoeVocab)
+    if (config_.mask_id < 0 && config_.architecture == Architecture::llada_moe &&
+        config_.vocab == kLladaMoeVocab)
       config_.mask_id = kLladaMoeMask;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
@@ -75,10 +79,12 @@ class ConfigReader {
     // Exact doubles are integers too: some writers print 4096.0.
     if (value->is_number_float()) {
       const double number = value->get<double>();
-      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
+      if (number != std::floor(number) || std::fabs(number) > 1e15)
+        return wrong(spelling(names), *value, "an integer");
       return static_cast<int64_t>(number);
     }
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
+    if (!value->is_number_integer() ||
+        (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
       return wrong(spelling(names), *value, "an integer");
     return value->get<int64_t>();
   }
@@ -99,13 +105,15 @@ class ConfigReader {
     return value->get<bool>();
   }
 
-  // A token id, from generation_config.json when config.json leaves it out; -1 when neither gives it. Of a list, the first.
+  // A token id, from generation_config.json when config.json leaves it out; -1 when neither gives it. Of a
+  // list, the first.
   Result<int32_t> token(const std::string& name) const {
     for (const json* source : {&root_, &generation_}) {
       auto found = source->find(name);
       if (found == source->end() || found->is_null()) continue;
       const json& value = found->is_array() && !found->empty() ? found->front() : *found;
-      if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > std::numeric_limits<int32_t>::max())
+      if (!value.is_number_integer() || value.get<int64_t>() < 0 ||
+          value.get<int64_t>() > std::numeric_limits<int32_t>::max())
         return wrong(name, value, "a token id");
       return static_cast<int32_t>(value.get<int64_t>());
     }
@@ -124,11 +132,14 @@ class ConfigReader {
     } else if (name == "DreamModel") {
       config_.architecture = Architecture::dream;
     } else if (name.starts_with("LLaDA2")) {
-      return invalid("{}: architecture {} (LLaDA2) is not supported yet; LLaDAModelLM, LLaDAMoEModelLM and DreamModel are", file_,
-                     printable(name));
+      return invalid(
+          "{}: architecture {} (LLaDA2) is not supported yet; LLaDAModelLM, LLaDAMoEModelLM and DreamModel "
+          "are",
+          file_, printable(name));
     } else {
-      return invalid("{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel or DreamModel needed", file_,
-                     shown(list->front()));
+      return invalid(
+          "{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel or DreamModel needed",
+          file_, shown(list->front()));
     }
     return {};
   }
@@ -150,8 +161,9 @@ class ConfigReader {
     if (c.architecture == Architecture::llada_moe) return {};
     LLADA_TRY(const auto ratio, integer({"mlp_ratio"}, 0));
     const bool product_fits = ratio >= 0 && ratio < 1024 && c.width >= 0 && c.width < (int64_t{1} << 32);
-    LLADA_TRY(c.ffn_width, integer({"intermediate_size", "mlp_hidden_size"},
-                                   ratio > 0 && product_fits ? std::optional(ratio * c.width) : std::nullopt));
+    LLADA_TRY(c.ffn_width,
+              integer({"intermediate_size", "mlp_hidden_size"},
+                      ratio > 0 && product_fits ? std::optional(ratio * c.width) : std::nullopt));
     return {};
   }
 
@@ -160,9 +172,11 @@ class ConfigReader {
     const bool dream = c.architecture == Architecture::dream;
     LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream ? 1e-6 : 1e-5));
     LLADA_TRY(c.rope_theta, number({"rope_theta"}, 10000.0));
-    if (const json* parameters = find({"rope_parameters"}); parameters != nullptr && find({"rope_theta"}) == nullptr) {
+    if (const json* parameters = find({"rope_parameters"});
+        parameters != nullptr && find({"rope_theta"}) == nullptr) {
       const json nothing = json::object();
-      LLADA_TRY(c.rope_theta, ConfigReader(parameters->is_object() ? *parameters : nothing, nothing, file_).number({"rope_theta"}, 10000.0));
+      LLADA_TRY(c.rope_theta, ConfigReader(parameters->is_object() ? *parameters : nothing, nothing, file_)
+                                  .number({"rope_theta"}, 10000.0));
     }
     c.rope_pairing = RopePairing::half_split;
     c.shift_logits = dream;
@@ -183,8 +197,8 @@ class ConfigReader {
   }
 
   Status refusals() {
-    for (const auto name : {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits", "input_emb_norm",
-                            "multi_query_attention", "use_sliding_window"})
+    for (const auto name : {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm",
+                            "scale_logits", "input_emb_norm", "multi_query_attention", "use_sliding_window"})
       LLADA_TRY_STATUS(only(name, {false}));
     LLADA_TRY_STATUS(only("rope", {true}));
     LLADA_TRY_STATUS(only("block_type", {"llama"}));
@@ -218,7 +232,8 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
     const json* every = find({"moe_layer_freq"});
     if (every == nullptr) return {};
-    const bool all = every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
+    const bool all = every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; })
+                                       : *every == 1;
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
@@ -230,11 +245,13 @@ class ConfigReader {
 
 }  // namespace
 
-Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json, std::string_view file) {
+Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
+                                   std::string_view file) {
   LLADA_TRY(const json root, parse_json_object(config_json, file));
   json generation = json::object();
   if (!generation_json.empty()) {
-    LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
+    LLADA_TRY(generation,
+              parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
   }
   return ConfigReader(root, generation, file).read();
 }

@@ -1,7 +1,8 @@
-// Hugging Face config.json to ModelConfig, and a folder's parts to a ModelRecord. Field names are OLMo-style (d_model,
-// n_layers, LLaDA-8B) or standard (hidden_size, num_hidden_layers). The architecture comes from `architectures`:
-// model_type is "llada" for LLaDA-MoE too. Fields that would change the forward pass in a way that we do not compute
-// (ALiBi, other block types, RoPE scaling, shared experts, ...) are refused by name.
+// Hugging Face config.json to ModelConfig, and a folder's parts to a ModelRecord. Field names are OLMo-style
+// (d_model, n_layers, LLaDA-8B) or standard (hidden_size, num_hidden_layers). The architecture comes from
+// `architectures`: model_type is "llada" for LLaDA-MoE too. Fields that would change the forward pass in a
+// way that we do not compute (ALiBi, other block types, RoPE scaling, shared experts, ...) are refused by
+// name.
 #pragma once
 #include <span>
 #include <string_view>
@@ -13,9 +14,11 @@
 namespace llada {
 
 // generation_json: generation_config.json's text, or empty; gives the ids that config.json leaves out.
-Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json, std::string_view file);
+Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
+                                   std::string_view file);
 
 // folder is what error lines call the whole; each shard is one safetensors file.
-Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const NamedBytes> shards, std::string_view folder);
+Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const NamedBytes> shards,
+                                  std::string_view folder);
 
 }  // namespace llada

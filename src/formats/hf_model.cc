@@ -8,7 +8,8 @@
 
 namespace llada {
 
-Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const NamedBytes> shards, std::string_view folder) {
+Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const NamedBytes> shards,
+                                  std::string_view folder) {
   ModelRecord record;
   record.format = "safetensors";
   record.config = config;
@@ -16,13 +17,15 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
   for (const NamedBytes& shard : shards) {
     file_bytes += shard.bytes.size();
     LLADA_TRY(auto tensors, parse_safetensors(shard.bytes, shard.name));
-    for (const SafetensorsTensor& tensor : tensors) memory += sizeof(tensor) + sizeof(ModelTensor) + 3 * tensor.name.size() + 4;
+    for (const SafetensorsTensor& tensor : tensors)
+      memory += sizeof(tensor) + sizeof(ModelTensor) + 3 * tensor.name.size() + 4;
     LLADA_TRY_STATUS(check_memory(memory, file_bytes, folder, "the tensor table"));
     record.tensors.reserve(record.tensors.size() + tensors.size());
     for (SafetensorsTensor& tensor : tensors) {
       if (is_known_buffer(tensor.name)) continue;
       auto name = canonical_name(tensor.name);
-      if (!name) return invalid("{}: tensor {} is not part of this architecture", shard.name, printable(tensor.name));
+      if (!name)
+        return invalid("{}: tensor {} is not part of this architecture", shard.name, printable(tensor.name));
       record.tensors.push_back({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset});
     }
   }

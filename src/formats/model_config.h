@@ -1,4 +1,5 @@
-// What a model file says about the model: geometry, quirks and token ids, the same record for every file format.
+// What a model file says about the model: geometry, quirks and token ids, the same record for every file
+// format.
 #pragma once
 #include <cstdint>
 #include <string>

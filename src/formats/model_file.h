@@ -1,6 +1,6 @@
-// A model on disk, whatever its format, as mapped tensors under canonical names (see model_record.h) with a configuration.
-// Opening validates everything: names, types, shapes, offsets and sizes against the file and against the architecture.
-// No weight byte is read or copied; pages come in when a tensor is used.
+// A model on disk, whatever its format, as mapped tensors under canonical names (see model_record.h) with a
+// configuration. Opening validates everything: names, types, shapes, offsets and sizes against the file and
+// against the architecture. No weight byte is read or copied; pages come in when a tensor is used.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -22,8 +22,8 @@ class ModelFile {
  public:
   using Entry = ModelTensor;
 
-  // A .gguf file, a Hugging Face folder (config.json with model.safetensors or its sharded form), or a .safetensors
-  // file inside such a folder.
+  // A .gguf file, a Hugging Face folder (config.json with model.safetensors or its sharded form), or a
+  // .safetensors file inside such a folder.
   static Result<ModelFile> open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -31,14 +31,17 @@ class ModelFile {
   const ModelConfig& config() const { return record_.config; }
 
   const TensorView* find(std::string_view name) const;  // nullptr: no such tensor
-  // The tensor with its shape checked; dims in storage order, {in, out}. The error names file, tensor, found, needed.
+  // The tensor with its shape checked; dims in storage order, {in, out}. The error names file, tensor, found,
+  // needed.
   Result<TensorView> get(std::string_view name, std::initializer_list<int64_t> dims) const;
   const std::vector<Entry>& tensors() const { return record_.tensors; }  // in file order
 
   // From GGUF metadata; nullopt for folders and for files without one.
   const std::optional<TokenizerSpec>& tokenizer() const { return record_.tokenizer; }
-  const std::string& folder() const { return folder_; }  // Hugging Face: where tokenizer.json lies; empty for GGUF
-  uint64_t file_bytes() const;                            // all weight files together
+  const std::string& folder() const {
+    return folder_;
+  }                             // Hugging Face: where tokenizer.json lies; empty for GGUF
+  uint64_t file_bytes() const;  // all weight files together
   const std::vector<MappedFile>& files() const { return files_; }
 
   // Tells the system that a tensor of this file is not needed soon.

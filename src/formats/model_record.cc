@@ -36,9 +36,11 @@ const ModelTensor* ModelRecord::find(std::string_view name) const {
   return found != by_name.end() && name_of(*found) == name ? &tensors[*found] : nullptr;
 }
 
-Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what) {
+Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file,
+                    std::string_view what) {
   if (needed_bytes <= 2 * file_bytes + kFreeMemory) return {};
-  return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what, needed_bytes, file_bytes);
+  return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what,
+                 needed_bytes, file_bytes);
 }
 
 Status check_config(const ModelConfig& c, std::string_view file) {
@@ -79,7 +81,8 @@ Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
   record.by_name.resize(tensors.size());
   std::iota(record.by_name.begin(), record.by_name.end(), 0u);
   std::ranges::sort(record.by_name, {}, name_of);
-  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of); twice != record.by_name.end())
+  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of);
+      twice != record.by_name.end())
     return invalid("{}: tensors {} and {} are both {}", file, printable(tensors[*twice].file_name),
                    printable(tensors[*std::next(twice)].file_name), printable(name_of(*twice)));
 
@@ -89,13 +92,15 @@ Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
   for_each_expected(record.config, split_experts, [&](const ExpectedTensor& expected) {
     const ModelTensor* tensor = record.find(expected.name);
     if (tensor == nullptr) {
-      if (expected.required) status = invalid("{}: tensor {} is missing, {} needed", file, expected.name, dims_text(expected.shape));
+      if (expected.required)
+        status =
+            invalid("{}: tensor {} is missing, {} needed", file, expected.name, dims_text(expected.shape));
       return status.has_value();
     }
     known[static_cast<size_t>(tensor - tensors.data())] = true;
     if (tensor->view.shape != expected.shape)
-      status = invalid("{}: tensor {} is {}, {} needed", file, printable(tensor->file_name), dims_text(tensor->view.shape),
-                       dims_text(expected.shape));
+      status = invalid("{}: tensor {} is {}, {} needed", file, printable(tensor->file_name),
+                       dims_text(tensor->view.shape), dims_text(expected.shape));
     else if (expected.shape.rank == 1 && traits(tensor->view.type).quantized)
       status = invalid("{}: tensor {} has type {}, a float type needed", file, printable(tensor->file_name),
                        traits(tensor->view.type).name);

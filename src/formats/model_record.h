@@ -1,7 +1,8 @@
-// What a reader of one file format hands over: the configuration, the tensors by canonical name, the tokenizer if the
-// file carries one. The views point into bytes that somebody else keeps mapped.
-// Canonical names are llama.cpp's GGUF names: token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that the
-// file stores one by one are blk.N.ffn_{gate,up,down}_exps.E.weight, each {in, out}; stacked ones have no E and a third dim.
+// What a reader of one file format hands over: the configuration, the tensors by canonical name, the
+// tokenizer if the file carries one. The views point into bytes that somebody else keeps mapped. Canonical
+// names are llama.cpp's GGUF names: token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that
+// the file stores one by one are blk.N.ffn_{gate,up,down}_exps.E.weight, each {in, out}; stacked ones have no
+// E and a third dim.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +29,8 @@ struct ModelTensor {
 struct ModelRecord {
   std::string_view format;  // "gguf", "gguf (diffuse)", "safetensors"
   ModelConfig config;
-  std::vector<ModelTensor> tensors;     // in file order
-  std::vector<uint32_t> by_name;        // indices of `tensors`, sorted by canonical name
+  std::vector<ModelTensor> tensors;  // in file order
+  std::vector<uint32_t> by_name;     // indices of `tensors`, sorted by canonical name
   std::optional<TokenizerSpec> tokenizer;
 
   const ModelTensor* find(std::string_view name) const;
@@ -41,14 +42,16 @@ struct NamedBytes {
   std::string name;
 };
 
-// Finite, positive, consistent with each other and within the bounds that make every later product fit 64 bits.
+// Finite, positive, consistent with each other and within the bounds that make every later product fit 64
+// bits.
 Status check_config(const ModelConfig& config, std::string_view file);
 
-// Sorts by_name and holds the tensors against the architecture: every required one there with its shape, nothing
-// twice, nothing that the architecture does not know.
+// Sorts by_name and holds the tensors against the architecture: every required one there with its shape,
+// nothing twice, nothing that the architecture does not know.
 Status index_and_check_tensors(ModelRecord& record, std::string_view file);
 
-// Memory for names and tokens may be at most twice the file's size and a constant: a small file must not cost much.
+// Memory for names and tokens may be at most twice the file's size and a constant: a small file must not cost
+// much.
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what);
 
 }  // namespace llada

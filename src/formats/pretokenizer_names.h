@@ -6,8 +6,8 @@
 
 namespace llada {
 
-// "default" when llama.cpp has no name for these regexes. exact: the name means the same splits; otherwise it is the
-// closest one that llama.cpp has, and the regexes themselves must be stored beside it.
+// "default" when llama.cpp has no name for these regexes. exact: the name means the same splits; otherwise it
+// is the closest one that llama.cpp has, and the regexes themselves must be stored beside it.
 struct PretokenizerName {
   std::string_view name;
   bool exact;

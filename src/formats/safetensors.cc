@@ -18,7 +18,7 @@ constexpr size_t kMaxTensors = size_t{1} << 18;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxFiles = 4096;
 constexpr size_t kMaxValues = 4'000'000;  // bounds the time that a hostile header takes
-constexpr size_t kMinTensorEntry = 50;  // {"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}}
+constexpr size_t kMinTensorEntry = 50;    // {"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}}
 
 struct List {
   std::array<uint64_t, 4> values{};
@@ -136,10 +136,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
     const auto element_bytes = static_cast<uint64_t>(traits(tensor.view.type).bytes);
     if (end - begin != elements * element_bytes)
-      return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
+      return fail(
+          fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
     tensor.offset = data_begin_ + begin;
     if (tensor.offset % element_bytes != 0)
-      return fail(fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
+      return fail(
+          fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
     tensor.view.data = bytes_.data() + tensor.offset;
     if (tensors.size() == kMaxTensors) return fail(fmt::format("more than {} tensors", kMaxTensors));
     tensors.push_back(std::move(tensor));
@@ -148,7 +150,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   // Types of buffers that some checkpoints carry along; their bounds were checked, their data is not used.
   bool other_type() {
-    constexpr std::array<std::string_view, 10> known = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F64"};
+    constexpr std::array<std::string_view, 10> known = {"BOOL", "U8",  "I8",  "U16", "I16",
+                                                        "U32",  "I32", "U64", "I64", "F64"};
     if (std::ranges::find(known, dtype_) != known.end()) return true;
     return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
   }
@@ -186,9 +189,10 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(std::string& value) override {
     if (!in_map_) return true;
-    if (value.empty() || value.size() > 255 || value.find('/') != std::string::npos || value.find('\0') != std::string::npos ||
-        !value.ends_with(".safetensors"))
-      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed", printable(value));
+    if (value.empty() || value.size() > 255 || value.find('/') != std::string::npos ||
+        value.find('\0') != std::string::npos || !value.ends_with(".safetensors"))
+      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed",
+                          printable(value));
     else if (files.insert(value).second && files.size() > kMaxFiles)
       error = fmt::format("more than {} files", kMaxFiles);
     return error.empty();
@@ -218,12 +222,14 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
+Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes,
+                                                         std::string_view name) {
   if (bytes.size() < 8) return invalid("{}: {} bytes, too short for a safetensors file", name, bytes.size());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8)
-    return invalid("{}: header length {}, at most {} fit", name, header_bytes, std::min<uint64_t>(kMaxHeaderBytes, bytes.size() - 8));
+    return invalid("{}: header length {}, at most {} fit", name, header_bytes,
+                   std::min<uint64_t>(kMaxHeaderBytes, bytes.size() - 8));
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
   LLADA_TRY_STATUS(check_json_limits(header, name, {.depth = 8, .values = kMaxValues}));
   if (!header.starts_with('{')) return invalid("{}: the header is not a JSON object", name);
@@ -236,7 +242,8 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   std::ranges::sort(tensors, {}, &SafetensorsTensor::offset);
   for (size_t i = 1; i < tensors.size(); ++i)
     if (tensors[i].offset < tensors[i - 1].offset + static_cast<uint64_t>(tensors[i - 1].view.bytes()))
-      return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name), printable(tensors[i].name));
+      return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name),
+                     printable(tensors[i].name));
   std::vector<uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
@@ -251,7 +258,8 @@ Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, 
   IndexReader reader;
   if (!nlohmann::json::sax_parse(text, &reader))
     return invalid("{}: {}", name, reader.error.empty() ? "not valid JSON" : reader.error);
-  if (reader.files.empty()) return invalid("{}: {}", name, reader.has_map ? "weight_map is empty" : "weight_map is missing");
+  if (reader.files.empty())
+    return invalid("{}: {}", name, reader.has_map ? "weight_map is empty" : "weight_map is missing");
   return std::vector<std::string>(reader.files.begin(), reader.files.end());
 }
 

@@ -6,8 +6,8 @@
 
 namespace {
 
-// Per thread, so that other threads of the test program do not disturb a measurement. A block freed by another thread
-// than its maker's shifts the level; the parsers under test have one thread.
+// Per thread, so that other threads of the test program do not disturb a measurement. A block freed by
+// another thread than its maker's shifts the level; the parsers under test have one thread.
 thread_local size_t live = 0, highest = 0;
 
 constexpr size_t kHeader = alignof(std::max_align_t);

@@ -4,7 +4,8 @@
 
 namespace llada {
 
-// Live bytes above the level at construction, at their highest. One meter at a time, on the thread that made it.
+// Live bytes above the level at construction, at their highest. One meter at a time, on the thread that made
+// it.
 class AllocationMeter {
  public:
   AllocationMeter();

@@ -1,4 +1,5 @@
-// Conversions: every source into every type, the dialect's rules, and that a failed one leaves nothing behind.
+// Conversions: every source into every type, the dialect's rules, and that a failed one leaves nothing
+// behind.
 #include "formats/convert.h"
 
 #include <fcntl.h>
@@ -30,9 +31,11 @@ ModelFile open(const std::string& path) {
   return std::move(*model);
 }
 
-std::string write_folder(const TempFolder& folder, const ModelConfig& config, const std::vector<FakeTensor>& tensors) {
+std::string write_folder(const TempFolder& folder, const ModelConfig& config,
+                         const std::vector<FakeTensor>& tensors) {
   folder.write("config.json", hf_config_json(config, Style::standard));
-  folder.write("model.safetensors", safetensors_bytes(tensors, hf_names(config, Style::standard), DType::F32));
+  folder.write("model.safetensors",
+               safetensors_bytes(tensors, hf_names(config, Style::standard), DType::F32));
   return folder.path();
 }
 
@@ -62,7 +65,8 @@ class ConvertTypes : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
   const DType type = GetParam();
-  for (const Architecture architecture : {Architecture::llada, Architecture::dream, Architecture::llada_moe}) {
+  for (const Architecture architecture :
+       {Architecture::llada, Architecture::dream, Architecture::llada_moe}) {
     const TempFolder in, out;
     const ModelConfig config = tiny_config(architecture);
     const ModelFile model = open(write_folder(in, config));
@@ -84,7 +88,8 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
         if (part.name == tensor.name || (tensor.view.shape.rank == 3 && part.name.starts_with(stem + ".")))
           source.insert(source.end(), part.values.begin(), part.values.end());
       }
-      const bool qk = tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
+      const bool qk = tensor.name.find("attn_q.") != std::string::npos ||
+                      tensor.name.find("attn_k.") != std::string::npos;
       if (architecture == Architecture::llada && qk) source = permuted(source, 64, 16);
       const bool plain = tensor.view.shape.rank == 1 || tensor.name.find("gate_inp") != std::string::npos;
       EXPECT_EQ(tensor.view.type, plain ? DType::F32 : type);
@@ -97,18 +102,21 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConvertTypes,
-                         testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1),
+                         testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0,
+                                         DType::Q4_1, DType::Q5_0, DType::Q5_1),
                          [](const auto& test) { return std::string(traits(test.param).name); });
 
 TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(Architecture::llada);
-  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
+  const ModelFile model = open(folder.write(
+      "in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "out.gguf", {.type = DType::F32, .progress = {}}));
   const ModelFile written = open(folder / "out.gguf");
   EXPECT_EQ(written.format(), "gguf");
   EXPECT_EQ(written.config().rope_pairing, RopePairing::adjacent);
-  EXPECT_EQ(values(*written.find("blk.1.attn_k.weight")), permuted(values(*model.find("blk.1.attn_k.weight")), 64, 16));
+  EXPECT_EQ(values(*written.find("blk.1.attn_k.weight")),
+            permuted(values(*model.find("blk.1.attn_k.weight")), 64, 16));
   EXPECT_EQ(values(*written.find("blk.1.attn_v.weight")), values(*model.find("blk.1.attn_v.weight")));
   EXPECT_FALSE(written.tokenizer());  // "no_vocab"
   EXPECT_EQ(written.config().mask_id, 36);
@@ -123,7 +131,8 @@ TEST(Convert, QuantizedSourcesAreWidenedAndRequantized) {
   const ModelFile wide = open(folder / "f32.gguf"), same = open(folder / "same.gguf");
   for (const ModelTensor& tensor : model.tensors()) {
     EXPECT_EQ(values(*wide.find(tensor.name)), values(tensor.view)) << tensor.name;
-    EXPECT_EQ(0, std::memcmp(same.find(tensor.name)->data, tensor.view.data, static_cast<size_t>(tensor.view.bytes())));
+    EXPECT_EQ(0, std::memcmp(same.find(tensor.name)->data, tensor.view.data,
+                             static_cast<size_t>(tensor.view.bytes())));
   }
 }
 
@@ -143,7 +152,8 @@ TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
   const ModelFile written = open(out / "m.gguf");
   EXPECT_EQ(written.find("blk.0.ffn_down.weight")->type, DType::F16);
   EXPECT_EQ(written.find("blk.0.ffn_up.weight")->type, DType::Q4_0);
-  EXPECT_THAT(said, testing::Contains("blk.0.ffn_down.weight: rows of 80 values do not fit q4_0, stored as f16"));
+  EXPECT_THAT(said,
+              testing::Contains("blk.0.ffn_down.weight: rows of 80 values do not fit q4_0, stored as f16"));
   EXPECT_GT(last, 0.9);
   EXPECT_LE(last, 1.0);
 }
@@ -177,14 +187,25 @@ TEST(Convert, TokenizersSurvive) {
   EXPECT_EQ(read.bos, 35);
   EXPECT_EQ(read.chat_template, spec.chat_template);
 
-  spec.regexes = {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+  spec.regexes = {
+      R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
   ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
   EXPECT_EQ(open(out / "m.gguf").tokenizer()->pre, "bailingmoe");
+  spec.regexes.clear();  // from a GGUF file: only the name
+  spec.nfc = spec.ignore_merges = false;
+  for (const std::string pre : {"qwen2", "llama-bpe", "bailingmoe"}) {
+    spec.pre = pre;
+    ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
+    const ModelFile named = open(out / "m.gguf");
+    EXPECT_EQ(named.tokenizer()->nfc, pre == "qwen2");
+    EXPECT_EQ(named.tokenizer()->ignore_merges, pre == "llama-bpe");
+  }
 }
 
 TEST(Convert, BadWeightsAreNamed) {
   const ModelConfig config = tiny_config(Architecture::llada);
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
     const TempFolder in, out;
     auto tensors = fake_tensors(config, true);
     const auto up = std::ranges::find(tensors, "blk.1.ffn_up.weight", &FakeTensor::name);
@@ -280,7 +301,8 @@ TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
   };
   for (const bool existing : {false, true}) {
     if (existing) out.write("m.gguf", "precious");
-    const int status = convert_in_child(model, out / "m.gguf", [] {}, die);
+    const int status = convert_in_child(
+        model, out / "m.gguf", [] {}, die);
     ASSERT_TRUE(WIFSIGNALED(status));
     EXPECT_EQ(std::filesystem::exists(out / "m.gguf"), existing);
     if (existing) {

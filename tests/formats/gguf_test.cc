@@ -31,7 +31,9 @@ struct Raw {
     bytes.append(static_cast<const char*>(data), size);
     return *this;
   }
-  Raw& header(uint64_t tensors, uint64_t keys, uint32_t version = 3) { return u32(version).u64(tensors).u64(keys); }
+  Raw& header(uint64_t tensors, uint64_t keys, uint32_t version = 3) {
+    return u32(version).u64(tensors).u64(keys);
+  }
   Raw& tensor(std::string_view name, std::vector<uint64_t> dims, uint32_t type, uint64_t offset) {
     text(name).u32(static_cast<uint32_t>(dims.size()));
     for (const uint64_t dim : dims) u64(dim);
@@ -132,30 +134,75 @@ const Refusal kRefusals[] = {
     {"KeyLength", [] { return Raw().header(0, 1).u64(kHuge).pad(64).bytes; }, "metadata key 0"},
     {"EmptyKey", [] { return Raw().header(0, 1).text("").u32(4).u32(1).bytes; }, "metadata key 0 is empty"},
     {"ValueType", [] { return Raw().header(0, 1).text("k").u32(13).u64(0).bytes; }, "type 13"},
-    {"StringLength", [] { return Raw().header(0, 1).text("k").u32(8).u64(kHuge).bytes; }, "metadata value of k"},
-    {"ArrayLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(10).u64(kHuge / 8).bytes; }, "x uint64"},
-    {"ArrayOfStringsLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(8).u64(kHuge).text("a").bytes; }, "string 1 of"},
-    {"NestedArray", [] { return Raw().header(0, 1).text("k").u32(9).u32(9).u64(1).u32(4).u64(0).bytes; }, "array of arrays"},
-    {"DuplicateKey", [] { return Raw().header(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1).bytes; }, "metadata key k appears twice"},
-    {"Alignment", [] { return Raw().header(0, 1).text("general.alignment").u32(4).u32(24).bytes; }, "general.alignment is 24"},
-    {"AlignmentZero", [] { return Raw().header(0, 1).text("general.alignment").u32(4).u32(0).bytes; }, "general.alignment is 0"},
-    {"AlignmentType", [] { return Raw().header(0, 1).text("general.alignment").u32(8).text("32").bytes; }, "general.alignment is a string"},
+    {"StringLength", [] { return Raw().header(0, 1).text("k").u32(8).u64(kHuge).bytes; },
+     "metadata value of k"},
+    {"ArrayLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(10).u64(kHuge / 8).bytes; },
+     "x uint64"},
+    {"ArrayOfStringsLength",
+     [] { return Raw().header(0, 1).text("k").u32(9).u32(8).u64(kHuge).text("a").bytes; }, "string 1 of"},
+    {"NestedArray", [] { return Raw().header(0, 1).text("k").u32(9).u32(9).u64(1).u32(4).u64(0).bytes; },
+     "array of arrays"},
+    {"DuplicateKey", [] { return Raw().header(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1).bytes; },
+     "metadata key k appears twice"},
+    {"Alignment", [] { return Raw().header(0, 1).text("general.alignment").u32(4).u32(24).bytes; },
+     "general.alignment is 24"},
+    {"AlignmentZero", [] { return Raw().header(0, 1).text("general.alignment").u32(4).u32(0).bytes; },
+     "general.alignment is 0"},
+    {"AlignmentType", [] { return Raw().header(0, 1).text("general.alignment").u32(8).text("32").bytes; },
+     "general.alignment is a string"},
     {"Rank0", [] { return Raw().header(1, 0).tensor("t", {}, 0, 0).pad(64).bytes; }, "rank 0"},
-    {"Rank5", [] { return Raw().header(1, 0).tensor("t", {1, 1, 1, 1, 1}, 0, 0).pad(64).bytes; }, "rank 5"},
-    {"ZeroDimension", [] { return Raw().header(1, 0).tensor("t", {4, 0}, 0, 0).pad(64).bytes; }, "dimension 1 is 0"},
-    {"OverflowingShape", [] { return Raw().header(1, 0).tensor("t", {1u << 31, 1u << 31, 4}, 0, 0).pad(64).bytes; }, "dimension 0"},
-    {"WrappingShape", [] { return Raw().header(1, 0).tensor("t", {64, uint64_t{1} << 58}, 0, 0).pad(64).bytes; }, "dimension 1"},
-    {"UnknownType", [] { return Raw().header(1, 0).tensor("t", {256}, 10, 0).pad(256).bytes; }, "type 10, needed one of f32 (0)"},
-    {"BrokenGroup", [] { return Raw().header(1, 0).tensor("t", {48}, 8, 0).pad(64).bytes; }, "rows of 48 values in type q8_0, a multiple of 32"},
-    {"OffsetAlignment", [] { return Raw().header(1, 0).tensor("t", {4}, 0, 4).pad(64).bytes; }, "offset 4, a multiple of 32"},
-    {"OffsetBeyond", [] { return Raw().header(1, 0).tensor("t", {4}, 0, kHuge / 32 * 32).pad(64).bytes; }, "the file is cut"},
-    {"Cut", [] { return Raw().header(1, 0).tensor("t", {16}, 0, 0).pad(63).bytes; }, "64 bytes at offset 0 of the data, which has 63"},
-    {"Overlap", [] { return Raw().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {16}, 0, 32).pad(128).bytes; }, "before the end of the previous"},
-    {"DuplicateTensor", [] { return Raw().header(2, 0).tensor("a", {8}, 0, 0).tensor("a", {8}, 0, 32).pad(64).bytes; }, "tensor a appears twice"},
-    {"NewlineInName", [] { return Raw().header(1, 0).tensor("a\n\xff" "b", {0}, 0, 0).pad(64).bytes; }, "tensor a\\x0a\\xffb"},
+    {"Rank5",
+     [] {
+       return Raw().header(1, 0).tensor("t", {1, 1, 1, 1, 1}, 0, 0).pad(64).bytes;
+     },
+     "rank 5"},
+    {"ZeroDimension",
+     [] {
+       return Raw().header(1, 0).tensor("t", {4, 0}, 0, 0).pad(64).bytes;
+     },
+     "dimension 1 is 0"},
+    {"OverflowingShape",
+     [] {
+       return Raw().header(1, 0).tensor("t", {1u << 31, 1u << 31, 4}, 0, 0).pad(64).bytes;
+     },
+     "dimension 0"},
+    {"WrappingShape",
+     [] {
+       return Raw().header(1, 0).tensor("t", {64, uint64_t{1} << 58}, 0, 0).pad(64).bytes;
+     },
+     "dimension 1"},
+    {"UnknownType", [] { return Raw().header(1, 0).tensor("t", {256}, 10, 0).pad(256).bytes; },
+     "type 10, needed one of f32 (0)"},
+    {"BrokenGroup", [] { return Raw().header(1, 0).tensor("t", {48}, 8, 0).pad(64).bytes; },
+     "rows of 48 values in type q8_0, a multiple of 32"},
+    {"OffsetAlignment", [] { return Raw().header(1, 0).tensor("t", {4}, 0, 4).pad(64).bytes; },
+     "offset 4, a multiple of 32"},
+    {"OffsetBeyond", [] { return Raw().header(1, 0).tensor("t", {4}, 0, kHuge / 32 * 32).pad(64).bytes; },
+     "the file is cut"},
+    {"Cut", [] { return Raw().header(1, 0).tensor("t", {16}, 0, 0).pad(63).bytes; },
+     "64 bytes at offset 0 of the data, which has 63"},
+    {"Overlap",
+     [] { return Raw().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {16}, 0, 32).pad(128).bytes; },
+     "before the end of the previous"},
+    {"DuplicateTensor",
+     [] { return Raw().header(2, 0).tensor("a", {8}, 0, 0).tensor("a", {8}, 0, 32).pad(64).bytes; },
+     "tensor a appears twice"},
+    {"NewlineInName",
+     [] {
+       return Raw()
+           .header(1, 0)
+           .tensor(
+               "a\n\xff"
+               "b",
+               {0}, 0, 0)
+           .pad(64)
+           .bytes;
+     },
+     "tensor a\\x0a\\xffb"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Files, GgufRefuses, testing::ValuesIn(kRefusals), [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Files, GgufRefuses, testing::ValuesIn(kRefusals),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Gguf, EveryCutOfAFileIsRefused) {
   const std::string whole = gguf_bytes(tiny_config(Architecture::llada));
@@ -168,12 +215,37 @@ TEST(Gguf, EveryCutOfAFileIsRefused) {
   }
 }
 
+// A vocabulary without a model is small text after small text: it must still pass the memory limit.
+TEST(Gguf, VocabularyOnlyFilesAreRead) {
+  std::vector<std::string> tokens, merges;
+  for (int i = 0; i < 50000; ++i) {
+    tokens.push_back(fmt::format("tok{}", i));
+    merges.push_back(fmt::format("t ok{}", i));
+  }
+  GgufWriter out;
+  out.add_string("general.architecture", "gpt2");
+  out.add_string("tokenizer.ggml.model", "gpt2");
+  out.add_strings("tokenizer.ggml.tokens", tokens);
+  out.add_strings("tokenizer.ggml.merges", merges);
+  const std::string bytes = out.header();
+  const auto file = GgufFile::parse(as_span(bytes), "vocab.gguf");
+  ASSERT_TRUE(file) << file.error().message;
+  const auto spec = read_gguf_tokenizer(*file, bytes.size(), "vocab.gguf");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ((*spec)->tokens, tokens);
+  EXPECT_EQ((*spec)->kinds, std::vector<TokenKind>(50000, TokenKind::normal));
+  const auto model = read_gguf_model(*file, bytes.size(), "vocab.gguf");
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message, HasSubstr("general.architecture is \"gpt2\""));
+}
+
 TEST(Printable, KeepsTextAndEscapesTheRest) {
-  EXPECT_EQ(printable("blk.0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"), "blk.0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("blk.0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "blk.0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
   EXPECT_EQ(printable("a\nb\x1b\x7f"), "a\\x0ab\\x1b\\x7f");
   EXPECT_EQ(printable("\xc0\x80\xed\xa0\x80"), "\\xc0\\x80\\xed\\xa0\\x80");  // overlong, surrogate
   EXPECT_EQ(printable("\xe2\x80\xa8\xc2\x85"), "\\xe2\\x80\\xa8\\xc2\\x85");  // line separators
-  EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");                              // cut
+  EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");                             // cut
   EXPECT_EQ(printable(std::string(200, 'x')).size(), 103u);
 }
 

@@ -1,5 +1,6 @@
-// Hostile files: thousands of mutations of good ones, and inputs made to cost much. Whatever comes in, the answer is a model
-// or one line that names the file, within a second, with memory of at most twice the file and a constant.
+// Hostile files: thousands of mutations of good ones, and inputs made to cost much. Whatever comes in, the
+// answer is a model or one line that names the file, within a second, with memory of at most twice the file
+// and a constant.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -41,7 +42,9 @@ Result<ModelRecord> read_gguf_metadata(std::span<const std::byte> bytes) {
   return record;
 }
 
-std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 Result<ModelRecord> read_index(std::span<const std::byte> bytes) {
   ModelRecord nothing;
@@ -55,11 +58,13 @@ uint64_t touch(const ModelRecord& record) {
   uint64_t sum = 0;
   for (const ModelTensor& tensor : record.tensors)
     for (int64_t i = 0; i < tensor.view.bytes(); i += 64) sum += static_cast<uint64_t>(tensor.view.data[i]);
-  for (const ModelTensor& tensor : record.tensors) sum += static_cast<uint64_t>(tensor.view.data[tensor.view.bytes() - 1]);
+  for (const ModelTensor& tensor : record.tensors)
+    sum += static_cast<uint64_t>(tensor.view.data[tensor.view.bytes() - 1]);
   return sum;
 }
 
-// True when the bytes were accepted. The copy is exactly as long as the input, so that one byte too far is seen.
+// True when the bytes were accepted. The copy is exactly as long as the input, so that one byte too far is
+// seen.
 bool check(const std::string& input, const Reader& read) {
   const auto copy = std::make_unique<std::byte[]>(input.size());
   std::memcpy(copy.get(), input.data(), input.size());
@@ -87,7 +92,8 @@ class Mutator {
 
   // header: where the structure lies; most damage goes there.
   std::string operator()(std::string bytes, size_t header) {
-    for (size_t i = 1 + random_() % 3; i > 0 && !bytes.empty(); --i) one(bytes, std::min(header, bytes.size()));
+    for (size_t i = 1 + random_() % 3; i > 0 && !bytes.empty(); --i)
+      one(bytes, std::min(header, bytes.size()));
     return bytes;
   }
 
@@ -95,31 +101,60 @@ class Mutator {
   void one(std::string& bytes, size_t header) {
     const size_t at = random_() % header;
     switch (random_() % 8) {
-      case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random_() % 8)); break;
-      case 1: bytes[at] = static_cast<char>(random_()); break;
-      case 2: bytes.resize(random_() % (bytes.size() + 1)); break;
-      case 3: overwrite(bytes, at, 8); break;
-      case 4: overwrite(bytes, at, 4); break;
-      case 5: bytes.erase(at, 1 + random_() % 16); break;
-      case 6: bytes.insert(at, bytes.substr(random_() % header, 1 + random_() % 40)); break;
-      case 7: number(bytes, at); break;
+      case 0:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << random_() % 8));
+        break;
+      case 1:
+        bytes[at] = static_cast<char>(random_());
+        break;
+      case 2:
+        bytes.resize(random_() % (bytes.size() + 1));
+        break;
+      case 3:
+        overwrite(bytes, at, 8);
+        break;
+      case 4:
+        overwrite(bytes, at, 4);
+        break;
+      case 5:
+        bytes.erase(at, 1 + random_() % 16);
+        break;
+      case 6:
+        bytes.insert(at, bytes.substr(random_() % header, 1 + random_() % 40));
+        break;
+      case 7:
+        number(bytes, at);
+        break;
     }
   }
 
   void overwrite(std::string& bytes, size_t at, size_t width) {
-    const uint64_t extremes[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, uint64_t{1} << 32, uint64_t{1} << 61, uint64_t{1} << 63,
-                                 ~uint64_t{0}, ~uint64_t{0} - 8, bytes.size(), bytes.size() - 1};
+    const uint64_t extremes[] = {0,
+                                 1,
+                                 0x7fffffff,
+                                 0x80000000,
+                                 0xffffffff,
+                                 uint64_t{1} << 32,
+                                 uint64_t{1} << 61,
+                                 uint64_t{1} << 63,
+                                 ~uint64_t{0},
+                                 ~uint64_t{0} - 8,
+                                 bytes.size(),
+                                 bytes.size() - 1};
     const uint64_t value = extremes[random_() % std::size(extremes)];
     std::memcpy(bytes.data() + at, &value, std::min(width, bytes.size() - at));
   }
 
   // The next decimal number becomes an extreme one (JSON).
   void number(std::string& bytes, size_t at) {
-    constexpr const char* extremes[] = {"0", "-1", "1e999", "18446744073709551615", "9223372036854775808", "0.5", "null", "[[[[]]]]", "{}", "\"x\""};
+    constexpr const char* extremes[] = {
+        "0",        "-1", "1e999", "18446744073709551615", "9223372036854775808", "0.5", "null",
+        "[[[[]]]]", "{}", "\"x\""};
     const size_t from = bytes.find_first_of("0123456789", at);
     if (from == std::string::npos) return;
     const size_t to = bytes.find_first_not_of("0123456789.e-", from);
-    bytes.replace(from, (to == std::string::npos ? bytes.size() : to) - from, extremes[random_() % std::size(extremes)]);
+    bytes.replace(from, (to == std::string::npos ? bytes.size() : to) - from,
+                  extremes[random_() % std::size(extremes)]);
   }
 
   std::mt19937 random_;
@@ -143,8 +178,9 @@ size_t header_of(const std::string& gguf, const ModelConfig& config, const GgufO
 
 TEST(Hostile, MutatedGguf) {
   uint32_t seed = 0;
-  for (const auto& [architecture, arch] : {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
-                                           std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada, "diffuse"}}) {
+  for (const auto& [architecture, arch] :
+       {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
+        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada, "diffuse"}}) {
     ModelConfig config = tiny_config(architecture);
     const GgufOptions options{.arch = arch, .type = seed % 2 == 0 ? DType::Q8_0 : DType::F16};
     const std::string good = gguf_bytes(config, options);
@@ -177,7 +213,8 @@ TEST(Hostile, MutatedSafetensors) {
 TEST(Hostile, MutatedConfig) {
   for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe}) {
     const ModelConfig config = tiny_config(architecture);
-    const std::string weights = safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard));
+    const std::string weights =
+        safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard));
     const std::string good = hf_config_json(config, Style::standard);
     mutate(good, good.size(), 750, 31, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
       LLADA_TRY(const auto read, read_hf_config(text_of(bytes), {}, "hostile.file"));
@@ -190,12 +227,15 @@ TEST(Hostile, MutatedConfig) {
 TEST(Hostile, MutatedIndex) {
   std::string good = R"({"metadata":{"total_size":123},"weight_map":{)";
   for (int i = 0; i < 20; ++i)
-    good += fmt::format(R"({}"model.layers.{}.input_layernorm.weight":"model-{}.safetensors")", i > 0 ? "," : "", i, i % 3);
+    good += fmt::format(R"({}"model.layers.{}.input_layernorm.weight":"model-{}.safetensors")",
+                        i > 0 ? "," : "", i, i % 3);
   good += "}}";
   mutate(good, good.size(), 1200, 41, read_index);
 }
 
-void put(std::string& out, uint64_t value, size_t bytes) { out.append(reinterpret_cast<const char*>(&value), bytes); }
+void put(std::string& out, uint64_t value, size_t bytes) {
+  out.append(reinterpret_cast<const char*>(&value), bytes);
+}
 void put(std::string& out, std::string_view text) {
   put(out, text.size(), 8);
   out += text;
@@ -228,7 +268,8 @@ std::string gguf_of_tensors(int count, const std::function<std::string(int)>& na
 TEST(HostileCost, ManyTinyTensors) {
   EXPECT_FALSE(check(gguf_of_tensors(65536, [](int i) { return fmt::format("{}", i); }), read_gguf));
   EXPECT_FALSE(check(gguf_of_tensors(65536, [](int) { return "t"; }), read_gguf));
-  EXPECT_FALSE(check(gguf_of_tensors(65536, [](int i) { return std::string(240, 'x') + fmt::format("{}", i); }), read_gguf));
+  EXPECT_FALSE(check(
+      gguf_of_tensors(65536, [](int i) { return std::string(240, 'x') + fmt::format("{}", i); }), read_gguf));
 }
 
 std::string gguf_of_texts(std::string_view key, int count, std::string_view text) {
@@ -274,7 +315,8 @@ Result<ModelRecord> read_shard(std::span<const std::byte> bytes) {
 TEST(HostileCost, ManyTinySafetensors) {
   std::string header = "{";
   for (int i = 0; i < 80000; ++i)
-    header += fmt::format(R"({}"{}":{{"dtype":"F16","shape":[1],"data_offsets":[{},{}]}})", i > 0 ? "," : "", i, 2 * i, 2 * i + 2);
+    header += fmt::format(R"({}"{}":{{"dtype":"F16","shape":[1],"data_offsets":[{},{}]}})", i > 0 ? "," : "",
+                          i, 2 * i, 2 * i + 2);
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   EXPECT_FALSE(check(with_length(header, 160000), read_shard));

@@ -1,4 +1,5 @@
-// Opening models: both GGUF dialects, Hugging Face folders in both name families, single and sharded; what is refused.
+// Opening models: both GGUF dialects, Hugging Face folders in both name families, single and sharded; what is
+// refused.
 #include "formats/model_file.h"
 
 #include <gmock/gmock.h>
@@ -65,16 +66,20 @@ TEST(ModelFile, LlamaCppsLlada) {
   EXPECT_TRUE(model->get("blk.1.ffn_down.weight", {96, 64}));
   const auto wrong = model->get("blk.1.ffn_down.weight", {64, 96});
   ASSERT_FALSE(wrong);
-  EXPECT_THAT(wrong.error().message, HasSubstr("m.gguf: tensor blk.1.ffn_down.weight is 96x64, 64x96 needed"));
+  EXPECT_THAT(wrong.error().message,
+              HasSubstr("m.gguf: tensor blk.1.ffn_down.weight is 96x64, 64x96 needed"));
   EXPECT_THAT(model->get("blk.9.x", {1}).error().message, HasSubstr("tensor blk.9.x is missing"));
 }
 
 TEST(ModelFile, TheDiffuseDialectIsNotPermuted) {
   const TempFolder folder;
-  for (const auto& [type, architecture] : {std::pair{"llada", Architecture::llada}, std::pair{"dream", Architecture::dream}}) {
+  for (const auto& [type, architecture] :
+       {std::pair{"llada", Architecture::llada}, std::pair{"dream", Architecture::dream}}) {
     const ModelConfig config = tiny_config(architecture);
-    const auto model = ModelFile::open(
-        folder.write("m.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = type, .tokenizer = false, .alignment_key = false})));
+    const auto model = ModelFile::open(folder.write(
+        "m.gguf",
+        gguf_bytes(config,
+                   {.arch = "diffuse", .model_type = type, .tokenizer = false, .alignment_key = false})));
     ASSERT_TRUE(model) << model.error().message;
     EXPECT_EQ(model->format(), "gguf (diffuse)");
     EXPECT_EQ(model->config().architecture, architecture);
@@ -88,7 +93,8 @@ TEST(ModelFile, TheDiffuseDialectIsNotPermuted) {
 
 TEST(ModelFile, DreamAndMoeInGguf) {
   const TempFolder folder;
-  const auto dream = ModelFile::open(folder.write("d.gguf", gguf_bytes(tiny_config(Architecture::dream), {.arch = "dream"})));
+  const auto dream = ModelFile::open(
+      folder.write("d.gguf", gguf_bytes(tiny_config(Architecture::dream), {.arch = "dream"})));
   ASSERT_TRUE(dream) << dream.error().message;
   EXPECT_TRUE(dream->config().shift_logits);  // diffusion.shift_logits is absent
   EXPECT_TRUE(dream->config().qkv_bias);
@@ -124,7 +130,7 @@ TEST(ModelFile, HuggingFaceInBothNameFamilies) {
     EXPECT_EQ(model->config().context, 128);
     expect_tensors(*model, fake_tensors(config, true));
     EXPECT_EQ(model->find("blk.1.ffn_down.weight")->shape.dims[0], 96);  // ff_out of a block, not the head
-    EXPECT_EQ(refusal(folder / "model.safetensors"), "accepted");       // the file instead of its folder
+    EXPECT_EQ(refusal(folder / "model.safetensors"), "accepted");        // the file instead of its folder
   }
 }
 
@@ -162,18 +168,21 @@ TEST(ModelFile, Shards) {
   folder.write("model-00002-of-00002.safetensors", safetensors_bytes(second, names));
   std::string map;
   for (size_t i = 0; i < all.size(); ++i)
-    map += fmt::format("{}\"{}\":\"model-0000{}-of-00002.safetensors\"", i > 0 ? "," : "", names.at(all[i].name), i < 7 ? 1 : 2);
+    map += fmt::format("{}\"{}\":\"model-0000{}-of-00002.safetensors\"", i > 0 ? "," : "",
+                       names.at(all[i].name), i < 7 ? 1 : 2);
   folder.write("model.safetensors.index.json", R"({"metadata":{"total_size":1},"weight_map":{)" + map + "}}");
   const auto model = ModelFile::open(folder.path());
   ASSERT_TRUE(model) << model.error().message;
   expect_tensors(*model, all);
-  EXPECT_EQ(model->file_bytes(), folder.read("model-00001-of-00002.safetensors").size() + folder.read("model-00002-of-00002.safetensors").size());
+  EXPECT_EQ(model->file_bytes(), folder.read("model-00001-of-00002.safetensors").size() +
+                                     folder.read("model-00002-of-00002.safetensors").size());
   model->drop_pages(*model->find("output.weight"));
   EXPECT_EQ(values(*model->find("output.weight")), all.back().values);  // pages come back from the file
 
   folder.write("model-00002-of-00002.safetensors", safetensors_bytes(all, names));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("are both"));
-  folder.write("model-00002-of-00002.safetensors", safetensors_bytes({second.begin() + 1, second.end()}, names));
+  folder.write("model-00002-of-00002.safetensors",
+               safetensors_bytes({second.begin() + 1, second.end()}, names));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("is missing"));
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
   EXPECT_THAT(refusal(folder.path()), HasSubstr("model-00002-of-00002.safetensors: cannot open"));
@@ -204,28 +213,41 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   };
   EXPECT_EQ(with(R"("use_cache":false)"), "accepted");
   EXPECT_EQ(with(R"("rope_scaling":{"rope_type":"default"})"), "accepted");
-  EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type is \"linear\""));
+  EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"),
+              HasSubstr("rope_scaling.type is \"linear\""));
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
   EXPECT_THAT(with(R"("activation_type":"gelu")"), HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
   EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
   EXPECT_THAT(with(R"("layer_norm_type":"default")"), HasSubstr("layer_norm_type"));
-  EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"), HasSubstr("block_type is \"sequential\", \"llama\" needed"));
+  EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"),
+              HasSubstr("block_type is \"sequential\", \"llama\" needed"));
   EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
-  EXPECT_THAT(instead("LLaDAModelLM", "LlamaForCausalLM"), HasSubstr("architectures names \"LlamaForCausalLM\""));
-  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA2MoeModelLM"), HasSubstr("LLaDA2MoeModelLM (LLaDA2) is not supported yet"));
-  EXPECT_THAT(instead(R"("architectures":["LLaDAModelLM"])", R"("architectures":[])"), HasSubstr("architectures is missing"));
-  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"), HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
-  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"), HasSubstr("tensor model.transformer.wte.weight is 64x40, 128x40 needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":3)"), HasSubstr("tensor blk.2.attn_norm.weight is missing"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"), HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
+  EXPECT_THAT(instead("LLaDAModelLM", "LlamaForCausalLM"),
+              HasSubstr("architectures names \"LlamaForCausalLM\""));
+  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA2MoeModelLM"),
+              HasSubstr("LLaDA2MoeModelLM (LLaDA2) is not supported yet"));
+  EXPECT_THAT(instead(R"("architectures":["LLaDAModelLM"])", R"("architectures":[])"),
+              HasSubstr("architectures is missing"));
+  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
+              HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
+  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"),
+              HasSubstr("tensor model.transformer.wte.weight is 64x40, 128x40 needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":3)"),
+              HasSubstr("tensor blk.2.attn_norm.weight is missing"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"),
+              HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":-1)"), HasSubstr("number of layers is -1"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"), HasSubstr("n_layers is \"2\", an integer needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("an integer needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers or n_layers is missing"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"),
+              HasSubstr("n_layers is \"2\", an integer needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"),
+              HasSubstr("an integer needed"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"),
+              HasSubstr("num_hidden_layers or n_layers is missing"));
   EXPECT_THAT(instead("1e-05", "0"), HasSubstr("RMSNorm epsilon is 0"));
   EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps is -1"));
   EXPECT_THAT(instead("10000.0", "1e300"), HasSubstr("rope_theta"));
-  EXPECT_THAT(instead(R"("mask_token_id":36)", R"("mask_token_id":40)"), HasSubstr("mask token id is 40, below the vocabulary size 40"));
+  EXPECT_THAT(instead(R"("mask_token_id":36)", R"("mask_token_id":40)"),
+              HasSubstr("mask token id is 40, below the vocabulary size 40"));
   EXPECT_THAT(instead(R"("n_kv_heads":4)", R"("n_kv_heads":3)"), HasSubstr("4 heads over 3 key/value heads"));
   folder.write("config.json", "[1,2");
   EXPECT_THAT(refusal(folder.path()), HasSubstr("config.json: not valid JSON"));
@@ -269,14 +291,21 @@ TEST(ModelFile, GgufMetadataThatDoesNotFit) {
     change(config);
     return refusal(folder.write("m.gguf", gguf_bytes(config, options)));
   };
-  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llama"}), HasSubstr("general.architecture is \"llama\""));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llama"}),
+              HasSubstr("general.architecture is \"llama\""));
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llada2"}), HasSubstr("not supported yet"));
-  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada2_moe"}), HasSubstr("not supported yet"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.vocab = 41; }), HasSubstr("tokenizer.ggml.tokens has 40 tokens, the vocabulary size 41 needed"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = -1; }), HasSubstr("llada.attention.layer_norm_rms_epsilon is -1"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = __builtin_nanf(""); }), HasSubstr("layer_norm_rms_epsilon is nan"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.context = 1 << 30; }), HasSubstr("context length is 1073741824"));
-  EXPECT_THAT(refused([](ModelConfig& c) { c.heads = c.kv_heads = 8; }), HasSubstr("blk.0.attn_q.weight is 64x128, 64x64 needed"));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada2_moe"}),
+              HasSubstr("not supported yet"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.vocab = 41; }),
+              HasSubstr("tokenizer.ggml.tokens has 40 tokens, the vocabulary size 41 needed"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = -1; }),
+              HasSubstr("llada.attention.layer_norm_rms_epsilon is -1"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = __builtin_nanf(""); }),
+              HasSubstr("layer_norm_rms_epsilon is nan"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.context = 1 << 30; }),
+              HasSubstr("context length is 1073741824"));
+  EXPECT_THAT(refused([](ModelConfig& c) { c.heads = c.kv_heads = 8; }),
+              HasSubstr("blk.0.attn_q.weight is 64x128, 64x64 needed"));
   EXPECT_THAT(refusal(folder / "absent.gguf"), HasSubstr("cannot open"));
   EXPECT_THAT(refusal(folder.write("text.gguf", "hello")), HasSubstr("not a GGUF file"));
 }

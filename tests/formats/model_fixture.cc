@@ -42,7 +42,8 @@ std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_exper
     if (!expected.required) return true;
     uint32_t state = 2166136261u;
     for (const char c : expected.name) state = (state ^ static_cast<unsigned char>(c)) * 16777619u;
-    FakeTensor tensor{std::string(expected.name), expected.shape, std::vector<float>(static_cast<size_t>(expected.shape.elements()))};
+    FakeTensor tensor{std::string(expected.name), expected.shape,
+                      std::vector<float>(static_cast<size_t>(expected.shape.elements()))};
     for (float& value : tensor.values) {
       state = state * 1664525u + 1013904223u;
       value = static_cast<float>(static_cast<int>(state >> 24) - 128) / 64.0f;
@@ -57,9 +58,11 @@ TokenizerSpec tiny_tokenizer() {
   TokenizerSpec spec;
   for (char c = 'a'; c <= 'z'; ++c) spec.tokens.push_back(std::string(1, c));
   for (char c = '0'; c <= '7'; ++c) spec.tokens.push_back(std::string(1, c));
-  spec.tokens.insert(spec.tokens.end(), {"th", "the", "<|mdm_mask|>", "<|endoftext|>", "<|eot_id|>", "[PAD39]"});
+  spec.tokens.insert(spec.tokens.end(),
+                     {"th", "the", "<|mdm_mask|>", "<|endoftext|>", "<|eot_id|>", "[PAD39]"});
   spec.kinds.assign(36, TokenKind::normal);
-  spec.kinds.insert(spec.kinds.end(), {TokenKind::control, TokenKind::control, TokenKind::control, TokenKind::unused});
+  spec.kinds.insert(spec.kinds.end(),
+                    {TokenKind::control, TokenKind::control, TokenKind::control, TokenKind::unused});
   spec.merges = {"t h", "th e"};
   spec.pre = "bailingmoe";
   spec.mask = 36;
@@ -70,7 +73,9 @@ TokenizerSpec tiny_tokenizer() {
 GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
   GgufWriter out;
   const std::string p = options.arch + ".";
-  const auto u32 = [&](const std::string& key, int64_t value) { out.add_u32(p + key, static_cast<uint32_t>(value)); };
+  const auto u32 = [&](const std::string& key, int64_t value) {
+    out.add_u32(p + key, static_cast<uint32_t>(value));
+  };
   out.add_string("general.architecture", options.arch);
   out.add_string("general.name", c.name);
   if (options.alignment_key) out.add_u32("general.alignment", 32);
@@ -121,15 +126,18 @@ std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options) {
   return bytes;
 }
 
-std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names, DType type) {
+std::string safetensors_bytes(const std::vector<FakeTensor>& tensors,
+                              const std::map<std::string, std::string>& names, DType type) {
   std::string header = R"({"__metadata__":{"format":"pt"})", data;
   for (const FakeTensor& tensor : tensors) {
     std::string packed(static_cast<size_t>(row_bytes(type, tensor.shape.elements())), '\0');
-    quantize_row(type, tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()), tensor.shape.elements());
+    quantize_row(type, tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()),
+                 tensor.shape.elements());
     std::vector<int64_t> dims(tensor.shape.dims.begin(), tensor.shape.dims.begin() + tensor.shape.rank);
-    header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", names.at(tensor.name),
-                          type == DType::F32 ? "F32" : "BF16", fmt::join(dims.rbegin(), dims.rend(), ","), data.size(),
-                          data.size() + packed.size());
+    header +=
+        fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", names.at(tensor.name),
+                    type == DType::F32 ? "F32" : "BF16", fmt::join(dims.rbegin(), dims.rend(), ","),
+                    data.size(), data.size() + packed.size());
     data += packed;
   }
   header += "}";
@@ -166,7 +174,8 @@ std::map<std::string, std::string> hf_names(const ModelConfig& config, Style sty
   for (int64_t i = 0; i < config.layers; ++i) {
     for (const Part& part : parts)
       names[fmt::format("blk.{}.{}", i, part.canonical)] =
-          olmo ? fmt::format("model.transformer.blocks.{}.{}", i, part.olmo) : fmt::format("model.layers.{}.{}", i, part.standard);
+          olmo ? fmt::format("model.transformer.blocks.{}.{}", i, part.olmo)
+               : fmt::format("model.layers.{}.{}", i, part.standard);
     for (int64_t e = 0; e < config.experts; ++e)
       for (const char* kind : {"gate", "up", "down"})
         names[fmt::format("blk.{}.ffn_{}_exps.{}.weight", i, kind, e)] =
@@ -179,22 +188,26 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
   const char* architecture = c.architecture == Architecture::dream ? "DreamModel"
                              : c.experts > 0                       ? "LLaDAMoEModelLM"
                                                                    : "LLaDAModelLM";
-  std::string out = fmt::format(R"({{"architectures":["{}"],"model_type":"llada","vocab_size":{},"rms_norm_eps":1e-05,"rope_theta":10000.0,)"
-                                R"("mask_token_id":{},"eos_token_id":{},"pad_token_id":{})",
-                                architecture, c.vocab, c.mask_id, c.eos_id, c.pad_id);
+  std::string out = fmt::format(
+      R"({{"architectures":["{}"],"model_type":"llada","vocab_size":{},"rms_norm_eps":1e-05,"rope_theta":10000.0,)"
+      R"("mask_token_id":{},"eos_token_id":{},"pad_token_id":{})",
+      architecture, c.vocab, c.mask_id, c.eos_id, c.pad_id);
   if (style == Style::olmo) {
-    out += fmt::format(R"(,"d_model":{},"n_layers":{},"n_heads":{},"n_kv_heads":{},"mlp_hidden_size":{},"embedding_size":{},)"
-                       R"("max_sequence_length":{},"block_type":"llama","weight_tying":false,"alibi":false,"multi_query_attention":null}})",
-                       c.width, c.layers, c.heads, c.kv_heads, c.ffn_width, c.vocab, c.context);
+    out += fmt::format(
+        R"(,"d_model":{},"n_layers":{},"n_heads":{},"n_kv_heads":{},"mlp_hidden_size":{},"embedding_size":{},)"
+        R"("max_sequence_length":{},"block_type":"llama","weight_tying":false,"alibi":false,"multi_query_attention":null}})",
+        c.width, c.layers, c.heads, c.kv_heads, c.ffn_width, c.vocab, c.context);
     return out;
   }
-  out += fmt::format(R"(,"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},)"
-                     R"("max_position_embeddings":{},"tie_word_embeddings":false,"rope_scaling":null)",
-                     c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.context);
+  out += fmt::format(
+      R"(,"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},)"
+      R"("max_position_embeddings":{},"tie_word_embeddings":false,"rope_scaling":null)",
+      c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.context);
   if (c.experts > 0)
-    out += fmt::format(R"(,"num_experts":{},"num_experts_per_tok":{},"expert_intermediate_size":{},"qk_layernorm":true,"norm_topk_prob":{},)"
-                       R"("moe_layer_freq":[1,1]}})",
-                       c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk);
+    out += fmt::format(
+        R"(,"num_experts":{},"num_experts_per_tok":{},"expert_intermediate_size":{},"qk_layernorm":true,"norm_topk_prob":{},)"
+        R"("moe_layer_freq":[1,1]}})",
+        c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk);
   else
     out += fmt::format(R"(,"intermediate_size":{}}})", c.ffn_width);
   return out;

@@ -17,8 +17,8 @@ struct FakeTensor {
   std::vector<float> values;
 };
 
-// Two layers of width 64, 4 heads of 16; llada_moe: 4 experts. Values depend only on the name and the position, are
-// exact in BF16 and differ within a tensor.
+// Two layers of width 64, 4 heads of 16; llada_moe: 4 experts. Values depend only on the name and the
+// position, are exact in BF16 and differ within a tensor.
 ModelConfig tiny_config(Architecture architecture);
 std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_experts);
 
@@ -26,9 +26,9 @@ std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_exper
 TokenizerSpec tiny_tokenizer();
 
 struct GgufOptions {
-  std::string arch = "llada";        // general.architecture and key prefix
-  std::string model_type = {};       // diffuse.model_type
-  DType type = DType::BF16;          // of matrices
+  std::string arch = "llada";   // general.architecture and key prefix
+  std::string model_type = {};  // diffuse.model_type
+  DType type = DType::BF16;     // of matrices
   bool tokenizer = true;
   bool alignment_key = true;
 };
@@ -37,9 +37,11 @@ GgufWriter gguf_writer(const ModelConfig& config, const GgufOptions& options);
 std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options = {});
 
 // A safetensors file of F32 or BF16 tensors under the given names.
-std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names, DType type = DType::BF16);
+std::string safetensors_bytes(const std::vector<FakeTensor>& tensors,
+                              const std::map<std::string, std::string>& names, DType type = DType::BF16);
 enum class Style { olmo, standard };
-std::map<std::string, std::string> hf_names(const ModelConfig& config, Style style);  // canonical -> file's name
+std::map<std::string, std::string> hf_names(const ModelConfig& config,
+                                            Style style);  // canonical -> file's name
 std::string hf_config_json(const ModelConfig& config, Style style);
 
 }  // namespace llada::testing_models

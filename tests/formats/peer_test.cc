@@ -1,5 +1,5 @@
-// Against files that other software wrote: tests/data/peer holds the tiny model in llama.cpp's dialect, written by llama.cpp's
-// own Python library from the same weights as models/tiny-llada (safetensors).
+// Against files that other software wrote: tests/data/peer holds the tiny model in llama.cpp's dialect,
+// written by llama.cpp's own Python library from the same weights as models/tiny-llada (safetensors).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ TEST(Peer, ConfigAgreesWithTheFolders) {
   EXPECT_EQ(b.rope_pairing, RopePairing::half_split);
 }
 
-// bf16 holds the folder's weights unrounded: equal bytes once q and k rows are put back in Hugging Face's order.
+// bf16 holds the folder's weights unrounded: equal bytes once q and k rows are put back in Hugging Face's
+// order.
 TEST(Peer, Bf16TensorsEqualTheFoldersAfterUnpermutation) {
   const ModelFile peer = open(kBf16), folder = open(kFolder);
   ASSERT_EQ(peer.tensors().size(), folder.tensors().size());
@@ -87,11 +88,15 @@ TEST(Peer, Bf16TensorsEqualTheFoldersAfterUnpermutation) {
     ASSERT_NE(other, nullptr) << tensor.name;
     if (tensor.view.shape.rank == 1) continue;  // widened to f32 there; compared below through the conversion
     ASSERT_EQ(other->type, DType::BF16);
-    const bool permuted = tensor.name.find("attn_q") != std::string::npos || tensor.name.find("attn_k") != std::string::npos;
+    const bool permuted =
+        tensor.name.find("attn_q") != std::string::npos || tensor.name.find("attn_k") != std::string::npos;
     for (int64_t row = 0; row < tensor.view.shape.rows(); ++row) {
       const int64_t within = row % head;
-      const int64_t there = permuted ? row - within + (within < head / 2 ? 2 * within : 2 * (within - head / 2) + 1) : row;
-      ASSERT_EQ(0, std::memcmp(tensor.view.row(row), other->row(there), static_cast<size_t>(other->row_stride()))) << tensor.name << " row " << row;
+      const int64_t there =
+          permuted ? row - within + (within < head / 2 ? 2 * within : 2 * (within - head / 2) + 1) : row;
+      ASSERT_EQ(
+          0, std::memcmp(tensor.view.row(row), other->row(there), static_cast<size_t>(other->row_stride())))
+          << tensor.name << " row " << row;
     }
   }
 }
@@ -103,16 +108,18 @@ struct Conversion {
 
 class PeerConversion : public testing::TestWithParam<Conversion> {};
 
-// Our conversion of the folder against the peer's: every key that it has with the same type and bytes, every tensor with the
-// same name, type, shape and bytes.
+// Our conversion of the folder against the peer's: every key that it has with the same type and bytes, every
+// tensor with the same name, type, shape and bytes.
 TEST_P(PeerConversion, EqualsThePeersFile) {
   const TempFolder out;
   const ModelFile folder = open(kFolder), peer_model = open(GetParam().peer);
-  const auto status = convert_to_gguf(folder, &*peer_model.tokenizer(), out / "m.gguf", {.type = GetParam().type, .progress = {}});
+  const auto status = convert_to_gguf(folder, &*peer_model.tokenizer(), out / "m.gguf",
+                                      {.type = GetParam().type, .progress = {}});
   ASSERT_TRUE(status) << status.error().message;
   const auto our_bytes = MappedFile::open(out / "m.gguf"), peer_bytes = MappedFile::open(GetParam().peer);
   ASSERT_TRUE(our_bytes && peer_bytes);
-  const auto ours = GgufFile::parse(our_bytes->bytes(), "ours"), peer = GgufFile::parse(peer_bytes->bytes(), "peer");
+  const auto ours = GgufFile::parse(our_bytes->bytes(), "ours"),
+             peer = GgufFile::parse(peer_bytes->bytes(), "peer");
   ASSERT_TRUE(ours) << ours.error().message;
   ASSERT_TRUE(peer) << peer.error().message;
   for (const GgufValue& value : peer->values()) {
@@ -130,11 +137,13 @@ TEST_P(PeerConversion, EqualsThePeersFile) {
     EXPECT_EQ(mine->view.type, tensor.view.type) << tensor.name;
     EXPECT_EQ(mine->view.shape, tensor.view.shape) << tensor.name;
     EXPECT_EQ(mine->view.shape.rank, tensor.view.shape.rank) << tensor.name;
-    EXPECT_EQ(0, std::memcmp(mine->view.data, tensor.view.data, static_cast<size_t>(tensor.view.bytes()))) << tensor.name;
+    EXPECT_EQ(0, std::memcmp(mine->view.data, tensor.view.data, static_cast<size_t>(tensor.view.bytes())))
+        << tensor.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, PeerConversion, testing::Values(Conversion{DType::BF16, kBf16}, Conversion{DType::Q8_0, kQ8}),
+INSTANTIATE_TEST_SUITE_P(Types, PeerConversion,
+                         testing::Values(Conversion{DType::BF16, kBf16}, Conversion{DType::Q8_0, kQ8}),
                          [](const auto& test) { return std::string(traits(test.param.type).name); });
 
 // From one GGUF to another: the rows are permuted already and must not be permuted again.
@@ -145,7 +154,9 @@ TEST(Peer, ReconvertingKeepsThePermutation) {
   const ModelFile ours = open(out / "m.gguf");
   EXPECT_EQ(ours.config().rope_pairing, RopePairing::adjacent);
   for (const ModelTensor& tensor : q8.tensors())
-    EXPECT_EQ(0, std::memcmp(ours.find(tensor.name)->data, tensor.view.data, static_cast<size_t>(tensor.view.bytes()))) << tensor.name;
+    EXPECT_EQ(0, std::memcmp(ours.find(tensor.name)->data, tensor.view.data,
+                             static_cast<size_t>(tensor.view.bytes())))
+        << tensor.name;
   EXPECT_EQ(ours.tokenizer()->tokens, q8.tokenizer()->tokens);
 }
 

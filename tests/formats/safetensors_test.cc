@@ -30,9 +30,10 @@ std::string refusal(const std::string& bytes) {
 }
 
 TEST(Safetensors, TensorsInTheOrderOfTheirData) {
-  const std::string bytes = file(R"({"__metadata__":{"a":"b"},"two":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
-                                 R"("one":{"data_offsets":[0,4],"shape":[2],"dtype":"BF16"},"step":{"dtype":"I64","shape":[],"data_offsets":[28,36]}})",
-                                 36);
+  const std::string bytes = file(
+      R"({"__metadata__":{"a":"b"},"two":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
+      R"("one":{"data_offsets":[0,4],"shape":[2],"dtype":"BF16"},"step":{"dtype":"I64","shape":[],"data_offsets":[28,36]}})",
+      36);
   const auto tensors = parse(bytes);
   ASSERT_TRUE(tensors) << tensors.error().message;
   ASSERT_EQ(tensors->size(), 2u);  // integers are passed over
@@ -50,11 +51,14 @@ struct Refusal {
   const char* words;
 };
 
-std::string one(const std::string& fields, size_t data = 16) { return file(R"({"t":{)" + fields + "}}", data); }
+std::string one(const std::string& fields, size_t data = 16) {
+  return file(R"({"t":{)" + fields + "}}", data);
+}
 
 const Refusal kRefusals[] = {
     {"Short", "1234", "too short"},
-    {"HeaderBeyondTheFile", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10), "header length 9223372036854775807"},
+    {"HeaderBeyondTheFile", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10),
+     "header length 9223372036854775807"},
     {"HeaderNotAnObject", file("[1]", 0), "not a JSON object"},
     {"BrokenJson", file(R"({"t":{"dtype")", 0), "not valid JSON"},
     {"TrailingText", file("{} x", 0), "not valid JSON"},
@@ -63,23 +67,37 @@ const Refusal kRefusals[] = {
     {"ManyFields", file(R"({"t":{"dtype":{"x":1}}})", 0), "an object where a value belongs"},
     {"NoShape", one(R"("dtype":"F32","data_offsets":[0,16])"), "dtype, shape and two data_offsets needed"},
     {"OneOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[0])"), "two data_offsets"},
-    {"UnknownType", one(R"("dtype":"F8_E4M3","shape":[16],"data_offsets":[0,16])"), "dtype F8_E4M3, F32, F16 or BF16 needed"},
-    {"OffsetsBeyond", one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])"), "the file has 16 bytes of data"},
+    {"UnknownType", one(R"("dtype":"F8_E4M3","shape":[16],"data_offsets":[0,16])"),
+     "dtype F8_E4M3, F32, F16 or BF16 needed"},
+    {"OffsetsBeyond", one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])"),
+     "the file has 16 bytes of data"},
     {"OffsetsBackwards", one(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"), "data_offsets 16 to 0"},
     {"NegativeOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[-16,0])"), "negative"},
-    {"SizeMismatch", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,16])"), "16 bytes of data, 12 needed"},
+    {"SizeMismatch", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,16])"),
+     "16 bytes of data, 12 needed"},
     {"ZeroDimension", one(R"("dtype":"F32","shape":[0,4],"data_offsets":[0,0])"), "dimension 0 is 0"},
-    {"OverflowingShape", one(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"), "dimension 0"},
-    {"HugeNumber", one(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16])"), "something unexpected"},
+    {"OverflowingShape", one(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"),
+     "dimension 0"},
+    {"HugeNumber", one(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16])"),
+     "something unexpected"},
     {"Rank5", one(R"("dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16])"), "more than 4 dimensions"},
     {"FloatDimension", one(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"), "something unexpected"},
-    {"ExtraField", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":"y")"), "field x holds something unexpected"},
-    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"), "something unexpected"},
-    {"Duplicate", file(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
+    {"ExtraField", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":"y")"),
+     "field x holds something unexpected"},
+    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"),
+     "something unexpected"},
+    {"Duplicate",
+     file(
+         R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+         8),
      "tensor t appears twice"},
-    {"Overlap", file(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
+    {"Overlap",
+     file(
+         R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+         8),
      "tensors a and b overlap"},
-    {"Misaligned", file(R"({"t":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4, false), "a multiple of 2 needed"},
+    {"Misaligned", file(R"({"t":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4, false),
+     "a multiple of 2 needed"},
     {"NewlineInName", file("{\"a\\nb\":{\"dtype\":\"F32\"}}", 0), "a\\x0ab"},
     {"BrokenUtf8", file("{\"a\xff\":1}", 0), "not valid JSON"},
 };
@@ -93,7 +111,8 @@ TEST_P(SafetensorsRefuses, WithOneClearLine) {
   EXPECT_THAT(message, testing::StartsWith("x.safetensors: "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, SafetensorsRefuses, testing::ValuesIn(kRefusals), [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Files, SafetensorsRefuses, testing::ValuesIn(kRefusals),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(TensorNames, BothFamilies) {
   EXPECT_EQ(canonical_name("model.transformer.ff_out.weight"), "output.weight");
@@ -101,18 +120,22 @@ TEST(TensorNames, BothFamilies) {
   EXPECT_EQ(canonical_name("model.transformer.blocks.0.ff_proj.weight"), "blk.0.ffn_gate.weight");
   EXPECT_EQ(canonical_name("model.layers.7.self_attn.o_proj.weight"), "blk.7.attn_output.weight");
   EXPECT_EQ(canonical_name("model.layers.7.mlp.gate.weight"), "blk.7.ffn_gate_inp.weight");
-  EXPECT_EQ(canonical_name("model.layers.7.mlp.experts.63.down_proj.weight"), "blk.7.ffn_down_exps.63.weight");
+  EXPECT_EQ(canonical_name("model.layers.7.mlp.experts.63.down_proj.weight"),
+            "blk.7.ffn_down_exps.63.weight");
   EXPECT_EQ(canonical_name("lm_head.weight"), "output.weight");
-  for (const char* unknown : {"", "model.layers..x", "model.layers.01.input_layernorm.weight", "model.layers.-1.input_layernorm.weight",
-                              "model.layers.999999.input_layernorm.weight", "model.layers.1", "model.layers.1.mlp.experts.weight",
-                              "model.transformer.blocks.0.input_layernorm.weight", "lm_head.bias"})
+  for (const char* unknown :
+       {"", "model.layers..x", "model.layers.01.input_layernorm.weight",
+        "model.layers.-1.input_layernorm.weight", "model.layers.999999.input_layernorm.weight",
+        "model.layers.1", "model.layers.1.mlp.experts.weight",
+        "model.transformer.blocks.0.input_layernorm.weight", "lm_head.bias"})
     EXPECT_EQ(canonical_name(unknown), std::nullopt) << unknown;
   EXPECT_TRUE(is_known_buffer("model.layers.0.self_attn.rotary_emb.inv_freq"));
 }
 
 TEST(Json, Limits) {
   EXPECT_TRUE(parse_json_object(R"({"a":[1,2,{"b":null}],"c":"]]]]{{{{"})", "x"));
-  EXPECT_THAT(parse_json_object(R"({"a":1,"b":{"c":1,"c":2}})", "x").error().message, HasSubstr("field \"c\" appears twice"));
+  EXPECT_THAT(parse_json_object(R"({"a":1,"b":{"c":1,"c":2}})", "x").error().message,
+              HasSubstr("field \"c\" appears twice"));
   EXPECT_TRUE(parse_json_object(R"({"a":{"c":1},"b":{"c":1}})", "x"));
   std::string many = "{\"a\":[0";
   for (int i = 0; i < 6000; ++i) many += ",0";

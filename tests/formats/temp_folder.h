@@ -28,7 +28,8 @@ class TempFolder {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
   }
 
  private:

@@ -1,5 +1,5 @@
-// The stored types against llama.cpp's own library (tests/data/quantize.txt, written by tools/make_quantize_fixture.py) and
-// against the properties that every reader relies on.
+// The stored types against llama.cpp's own library (tests/data/quantize.txt, written by
+// tools/make_quantize_fixture.py) and against the properties that every reader relies on.
 #include "tensor/quantize.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace {
 
 std::vector<std::byte> from_hex(const std::string& text) {
   std::vector<std::byte> bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
   return bytes;
 }
 
@@ -67,7 +68,8 @@ TEST(Quantize, ErrorIsBoundedByTheStep) {
     DType type;
     float steps;  // of the range [-amax, amax]
   };
-  for (const Case c : {Case{DType::Q8_0, 254}, Case{DType::Q4_0, 16}, Case{DType::Q4_1, 15}, Case{DType::Q5_0, 32}, Case{DType::Q5_1, 31}}) {
+  for (const Case c : {Case{DType::Q8_0, 254}, Case{DType::Q4_0, 16}, Case{DType::Q4_1, 15},
+                       Case{DType::Q5_0, 32}, Case{DType::Q5_1, 31}}) {
     for (int round = 0; round < 200; ++round) {
       std::vector<float> values(32), back(32);
       float amax = 0;
@@ -76,7 +78,8 @@ TEST(Quantize, ErrorIsBoundedByTheStep) {
       dequantize_row(c.type, bytes.data(), back.data(), 32);
       // The signed types clip the end opposite to the extreme value: up to a whole step there.
       const float step = 2 * amax / c.steps;
-      for (int i = 0; i < 32; ++i) ASSERT_LE(std::fabs(values[i] - back[i]), step * 1.01f + amax * 0.002f) << traits(c.type).name;
+      for (int i = 0; i < 32; ++i)
+        ASSERT_LE(std::fabs(values[i] - back[i]), step * 1.01f + amax * 0.002f) << traits(c.type).name;
     }
   }
 }
@@ -128,7 +131,8 @@ TEST(Quantize, AnyBytesDequantize) {
     std::vector<std::byte> bytes(static_cast<size_t>(traits(type).bytes) * 16 + 1);
     for (auto& byte : bytes) byte = static_cast<std::byte>(random());
     std::vector<float> values(static_cast<size_t>(traits(type).elements) * 16);
-    dequantize_row(type, bytes.data() + 1, values.data(), static_cast<int64_t>(values.size()));  // at an odd address
+    dequantize_row(type, bytes.data() + 1, values.data(),
+                   static_cast<int64_t>(values.size()));  // at an odd address
     std::vector<float> aligned(values.size());
     std::vector<std::byte> copy(bytes.begin() + 1, bytes.end());
     dequantize_row(type, copy.data(), aligned.data(), static_cast<int64_t>(values.size()));
@@ -152,9 +156,11 @@ TEST(Half, EveryF16RoundTrips) {
 TEST(Half, F16RoundsToNearestEven) {
   std::mt19937 random(4);
   for (int i = 0; i < 200000; ++i) {
-    const float value = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x477fffffu);  // up to 65504 and a bit
+    const float value =
+        std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x477fffffu);  // up to 65504 and a bit
     const uint16_t half = float_to_f16(value);
-    const double got = f16_to_float(half), below = half > 0 ? f16_to_float(static_cast<uint16_t>(half - 1)) : 0.0;
+    const double got = f16_to_float(half),
+                 below = half > 0 ? f16_to_float(static_cast<uint16_t>(half - 1)) : 0.0;
     if (std::isinf(got)) {
       ASSERT_GE(value, 65520.0f);
       continue;
@@ -162,7 +168,8 @@ TEST(Half, F16RoundsToNearestEven) {
     const double above = half == 0x7bff ? 65536.0 : f16_to_float(static_cast<uint16_t>(half + 1));
     ASSERT_LE(std::fabs(value - got), std::fabs(value - below));
     ASSERT_LE(std::fabs(value - got), std::fabs(value - above));
-    const bool tie = std::fabs(value - got) == std::fabs(value - above) || (half > 0 && std::fabs(value - got) == std::fabs(value - below));
+    const bool tie = std::fabs(value - got) == std::fabs(value - above) ||
+                     (half > 0 && std::fabs(value - got) == std::fabs(value - below));
     if (tie) {
       ASSERT_EQ(half & 1, 0);
     }
@@ -170,7 +177,8 @@ TEST(Half, F16RoundsToNearestEven) {
 }
 
 TEST(DType, NamesAndSizes) {
-  for (int t = 0; t < kDTypeCount; ++t) EXPECT_EQ(dtype_from_name(traits(static_cast<DType>(t)).name), static_cast<DType>(t));
+  for (int t = 0; t < kDTypeCount; ++t)
+    EXPECT_EQ(dtype_from_name(traits(static_cast<DType>(t)).name), static_cast<DType>(t));
   EXPECT_EQ(dtype_from_name("Q4_K"), DType::Q4_K);
   EXPECT_FALSE(dtype_from_name("q3_k"));
   EXPECT_EQ(row_bytes(DType::Q4_0, 4096), 2304);
