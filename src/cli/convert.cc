@@ -37,19 +37,22 @@ Work setup_convert(CLI::App& app) {
                   progress.update(fraction, what);
                 }));
     }
+    const ModelSummary& out = report.out;
     if (o->json) {
       LLADA_TRY_STATUS(print(json_line({{"source", o->source},
                                         {"out", o->out},
                                         {"type", o->type},
                                         {"bytes_in", report.bytes_in},
-                                        {"bytes_out", report.bytes_out},
-                                        {"has_tokenizer", report.has_tokenizer}})));
+                                        {"bytes_out", out.file_bytes},
+                                        {"types", types_json(out.types)},
+                                        {"has_tokenizer", out.tokenizer.has_value()}})));
       return 0;
     }
-    LLADA_TRY_STATUS(print(fmt::format("{}: {}, {} from {}{}\n", one_line(o->out), o->type,
-                                       bytes_text(static_cast<double>(report.bytes_out)),
-                                       bytes_text(static_cast<double>(report.bytes_in)),
-                                       report.has_tokenizer ? "" : ", no tokenizer")));
+    std::string types;  // vectors and rows that a type cannot hold are in another one
+    for (const TypeTotal& t : out.types) types += fmt::format(", {} in {} tensors", t.type, t.tensors);
+    LLADA_TRY_STATUS(print(fmt::format(
+        "{}: {} from {}{}{}\n", one_line(o->out), bytes_text(static_cast<double>(out.file_bytes)),
+        bytes_text(static_cast<double>(report.bytes_in)), types, out.tokenizer ? "" : ", no tokenizer")));
     return 0;
   };
 }

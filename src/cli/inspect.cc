@@ -40,10 +40,6 @@ Json config_json(const ModelConfig& c) {
 }
 
 Json summary_json(const ModelSummary& m, bool tensors) {
-  Json types = Json::array();
-  for (const TypeTotal& t : m.types)
-    types.push_back(
-        {{"type", t.type}, {"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}});
   Json json = {{"path", m.path},
                {"format", m.format},
                {"architecture", m.architecture},
@@ -51,7 +47,7 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"parameters", m.parameters},
                {"file_bytes", m.file_bytes},
                {"tensor_count", m.tensors.size()},
-               {"types", std::move(types)},
+               {"types", types_json(m.types)},
                {"config", config_json(m.config)},
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {

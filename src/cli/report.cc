@@ -54,6 +54,14 @@ Json stats_json(const GenerationStats& s) {
           {"cancelled", s.decode.cancelled}};
 }
 
+Json types_json(const std::vector<TypeTotal>& types) {
+  Json json = Json::array();
+  for (const TypeTotal& t : types)
+    json.push_back(
+        {{"type", t.type}, {"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}});
+  return json;
+}
+
 std::string json_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }

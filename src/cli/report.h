@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "engine/inspect.h"
 #include "engine/session.h"
 
 namespace llada::cli {
@@ -12,6 +13,9 @@ namespace llada::cli {
 std::string stats_line(const GenerationStats& stats);
 
 nlohmann::ordered_json stats_json(const GenerationStats& stats);
+
+// [{type, tensors, parameters, bytes}]
+nlohmann::ordered_json types_json(const std::vector<TypeTotal>& types);
 
 // Valid UTF-8 on one line, whatever bytes the values hold.
 std::string json_line(const nlohmann::ordered_json& json);

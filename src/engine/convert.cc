@@ -1,6 +1,5 @@
 #include "engine/convert.h"
 
-#include "base/file.h"
 #include "engine/model.h"
 #include "formats/convert.h"
 
@@ -15,9 +14,9 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));
   LLADA_TRY_STATUS(
       convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress}));
-  LLADA_TRY(const auto written, MappedFile::open(out_path));
-  return ConvertReport{
-      .bytes_in = file.file_bytes(), .bytes_out = written.bytes().size(), .has_tokenizer = spec.has_value()};
+  auto written = inspect_model(out_path);
+  if (!written) return failed("the written file does not open: {}", written.error().message);
+  return ConvertReport{.bytes_in = file.file_bytes(), .out = std::move(*written)};
 }
 
 }  // namespace llada

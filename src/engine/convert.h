@@ -6,19 +6,20 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engine/inspect.h"
 
 namespace llada {
 
 struct ConvertReport {
-  uint64_t bytes_in = 0, bytes_out = 0;
-  bool has_tokenizer = false;
+  uint64_t bytes_in = 0;
+  ModelSummary out;  // of the written file, read back: what the types came to be
 };
 
 // What is happening (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
 using ConvertProgress = std::function<void(double fraction, std::string_view what)>;
 
 // type: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0" or "q5_1". The output appears whole or not at
-// all, and an existing file there is replaced only at the end.
+// all, and an existing file there is replaced only at the end. The written file is opened once as a check.
 Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path,
                                     std::string_view type, const ConvertProgress& progress);
 
