@@ -3,5 +3,6 @@
 
 namespace llada::kernels {
 const KernelTable* avx2_table() { return nullptr; }
+const KernelTable* avxvnni_table() { return nullptr; }
 const KernelTable* avx512vnni_table() { return nullptr; }
 }  // namespace llada::kernels

@@ -1,7 +1,32 @@
-// The AVX2 + FMA + F16C table.
+// The tables of 256-bit vectors: AVX2 + FMA + F16C, and the same with AVX-VNNI for the integer products.
+#include "kernels/avx2.h"
+
 #include "kernels/tables.h"
 
 namespace llada::kernels {
+namespace {
+
+int64_t column_tile(DType) { return avx2::kColumnTile; }
+
+int64_t packed_bytes(DType type, int64_t n, int64_t k) {
+  return (traits(type).quantized ? avx2::packed_bytes : avx2::float_packed_bytes)(type, n, k);
+}
+
+void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+  (traits(weight.type).quantized ? avx2::pack : avx2::float_pack)(weight, n0, n1, packed);
+}
+void pack_vnni(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+  (traits(weight.type).quantized ? avxvnni::pack : avx2::float_pack)(weight, n0, n1, packed);
+}
+
+void matmul(const MatmulArgs& args) {
+  (traits(args.type).quantized ? avx2::matmul : avx2::float_matmul)(args);
+}
+void matmul_vnni(const MatmulArgs& args) {
+  (traits(args.type).quantized ? avxvnni::matmul : avx2::float_matmul)(args);
+}
+
+}  // namespace
 
 const KernelTable* avx2_table() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
@@ -9,6 +34,25 @@ const KernelTable* avx2_table() {
   static const KernelTable table = [] {
     KernelTable t = *scalar_table();
     t.isa = "avx2";
+    avx2::use_row_kernels(t);
+    t.column_tile = column_tile;
+    t.packed_bytes = packed_bytes;
+    t.pack = pack;
+    t.activation_bytes = avx2::activation_bytes;
+    t.quantize_rows = avx2::quantize_rows;
+    t.matmul = matmul;
+    return t;
+  }();
+  return &table;
+}
+
+const KernelTable* avxvnni_table() {
+  if (avx2_table() == nullptr || !__builtin_cpu_supports("avxvnni")) return nullptr;
+  static const KernelTable table = [] {
+    KernelTable t = *avx2_table();
+    t.isa = "avxvnni";
+    t.pack = pack_vnni;
+    t.matmul = matmul_vnni;
     return t;
   }();
   return &table;

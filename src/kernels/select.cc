@@ -6,7 +6,7 @@ namespace llada::kernels {
 const std::vector<const KernelTable*>& available() {
   static const std::vector<const KernelTable*> tables = [] {
     std::vector<const KernelTable*> found;
-    for (const KernelTable* table : {avx512vnni_table(), avx2_table(), neon_i8mm_table(),
+    for (const KernelTable* table : {avx512vnni_table(), avxvnni_table(), avx2_table(), neon_i8mm_table(),
                                      neon_dotprod_table(), neon_table(), scalar_table()})
       if (table != nullptr) found.push_back(table);
     return found;

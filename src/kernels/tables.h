@@ -7,6 +7,7 @@ namespace llada::kernels {
 
 const KernelTable* scalar_table();
 const KernelTable* avx2_table();
+const KernelTable* avxvnni_table();
 const KernelTable* avx512vnni_table();
 const KernelTable* neon_table();
 const KernelTable* neon_dotprod_table();

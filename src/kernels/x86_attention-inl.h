@@ -58,7 +58,7 @@ inline void add_scores(const float* queries, const float* k, int64_t stride, int
   for (int p = 0; p < Keys; ++p) store(scores + p * kLanes, sums[p]);
 }
 
-void score_keys(const AttentionTile& t) {
+inline void score_keys(const AttentionTile& t) {
   const AttentionArgs& a = *t.args;
   float buffer[kAttentionKeys * kDimensions];
   for (int64_t d0 = 0; d0 < a.head_dim; d0 += kDimensions) {
@@ -90,7 +90,7 @@ void score_keys(const AttentionTile& t) {
 }
 
 // Scores into weights exp(score - max), zero beyond a row's prefix; returns their sums.
-Vec weigh(const AttentionTile& t) {
+inline Vec weigh(const AttentionTile& t) {
   float limits[kLanes];  // exact in float: fewer than 2^24 keys
   for (int r = 0; r < kLanes; ++r) limits[r] = static_cast<float>(r < t.rows ? t.row_keys[r] : 0);
   const Vec limit = load(limits), none = fill(-kInfinity);
@@ -145,7 +145,7 @@ inline void mix(const AttentionTile& t, int64_t r0, int64_t d0, int64_t p0, int6
 }
 
 // The last dimensions where head_dim is no multiple of kLanes.
-void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, int64_t p1) {
+inline void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, int64_t p1) {
   const AttentionArgs& a = *t.args;
   float* out = a.out + (t.first_row + r) * a.out_stride + d0;
   const int64_t n = a.head_dim - d0;
@@ -159,7 +159,7 @@ void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, int64_t
 }
 
 template <DType Type, int Rows>
-void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1) {
+inline void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1) {
   const int64_t dimensions = t.args->head_dim;
   int64_t d = 0;
   for (; d + kMixVectors * kLanes <= dimensions; d += kMixVectors * kLanes)
@@ -172,7 +172,7 @@ void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1) {
 }
 
 template <DType Type>
-void mix_tile(const AttentionTile& t) {
+inline void mix_tile(const AttentionTile& t) {
   int64_t r = 0;
   for (; r + kMixRows <= t.rows; r += kMixRows) {
     int64_t common = t.row_keys[r];
@@ -184,7 +184,7 @@ void mix_tile(const AttentionTile& t) {
   for (; r < t.rows; ++r) mix_rows<Type, 1>(t, r, 0, t.row_keys[r]);
 }
 
-void attention(const AttentionArgs& a) {
+inline void attention(const AttentionArgs& a) {
   AttentionTile t{};
   t.args = &a;
   t.queries = a.scratch;
@@ -216,7 +216,7 @@ void attention(const AttentionArgs& a) {
   }
 }
 
-void set_row_kernels(KernelTable& table) {
+inline void set_row_kernels(KernelTable& table) {
   table.rms_norm = rms_norm;
   table.add = add_rows;
   table.swiglu = swiglu;

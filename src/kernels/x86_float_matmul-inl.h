@@ -15,12 +15,12 @@ inline constexpr int64_t kFloatTile = 16, kDepth = 256;
 
 inline int64_t float_element(DType type) { return type == DType::F32 ? 4 : 2; }
 
-int64_t float_packed_size(DType type, int64_t n, int64_t k) {
+inline int64_t float_packed_size(DType type, int64_t n, int64_t k) {
   return (n + kFloatTile - 1) / kFloatTile * kFloatTile * k * float_element(type);
 }
 
 template <class T>
-void pack_columns(const T* stored, int64_t n, int64_t k, int64_t c0, T* out) {
+inline void pack_columns(const T* stored, int64_t n, int64_t k, int64_t c0, T* out) {
   const int64_t columns = n - c0 < kFloatTile ? n - c0 : kFloatTile;
   for (int64_t i0 = 0; i0 < k; i0 += 32) {  // whole cache lines of every column
     const int64_t i1 = i0 + 32 < k ? i0 + 32 : k;
@@ -31,7 +31,7 @@ void pack_columns(const T* stored, int64_t n, int64_t k, int64_t c0, T* out) {
   }
 }
 
-void pack_float(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+inline void pack_float(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1];
   for (int64_t c = n0; c < n1; c += kFloatTile) {
     if (weight.type == DType::F32) {
@@ -80,7 +80,7 @@ struct FloatBlock {
 
 // y (+)= one block; columns at and beyond n1 are left alone.
 template <DType Type, int Rows, int Vectors>
-void multiply_rows(const FloatBlock& b, int64_t r0) {
+inline void multiply_rows(const FloatBlock& b, int64_t r0) {
   const MatmulArgs& a = *b.args;
   constexpr int64_t kElement = Type == DType::F32 ? 4 : 2;
   const std::byte* w[Vectors];
@@ -106,13 +106,13 @@ void multiply_rows(const FloatBlock& b, int64_t r0) {
 
 // Rows [r0, r0 + rows), rows <= Rows.
 template <DType Type, int Vectors, int Rows>
-void multiply_some_rows(const FloatBlock& b, int64_t r0, int64_t rows) {
+inline void multiply_some_rows(const FloatBlock& b, int64_t r0, int64_t rows) {
   if (rows == Rows) return multiply_rows<Type, Rows, Vectors>(b, r0);
   if constexpr (Rows > 1) multiply_some_rows<Type, Vectors, Rows - 1>(b, r0, rows);
 }
 
 template <DType Type, int Vectors, int MostRows>
-void multiply_block(const FloatBlock& b) {
+inline void multiply_block(const FloatBlock& b) {
   const int64_t rows = b.args->rows, tiles = (rows + MostRows - 1) / MostRows;
   for (int64_t t = 0; t < tiles; ++t) {  // of nearly equal height
     const int64_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
@@ -121,7 +121,7 @@ void multiply_block(const FloatBlock& b) {
 }
 
 template <DType Type>
-void multiply_type(const MatmulArgs& a) {
+inline void multiply_type(const MatmulArgs& a) {
   FloatBlock b{&a, a.n0, 0, 0};
   for (int64_t vectors = 0; b.column < a.n1; b.column += vectors * kLanes) {
     const int64_t left = (a.n1 - b.column + kLanes - 1) / kLanes;
@@ -135,7 +135,7 @@ void multiply_type(const MatmulArgs& a) {
   }
 }
 
-void multiply_float(const MatmulArgs& a) {
+inline void multiply_float(const MatmulArgs& a) {
   if (a.type == DType::F32) multiply_type<DType::F32>(a);
   if (a.type == DType::F16) multiply_type<DType::F16>(a);
   if (a.type == DType::BF16) multiply_type<DType::BF16>(a);

@@ -36,7 +36,7 @@ inline float sum_of(Vec x) {
   return lanes[0];
 }
 
-void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
+inline void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
   Vec sums[4] = {zero(), zero(), zero(), zero()};
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes)
@@ -55,7 +55,7 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
     store_first(y + i, n - i, mul(mul(load_first(x + i, n - i, 0), scale), load_first(weight + i, n - i, 0)));
 }
 
-void add_rows(const float* x, int64_t n, float* y) {
+inline void add_rows(const float* x, int64_t n, float* y) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(y + i, add(load(y + i), load(x + i)));
   if (i < n) store_first(y + i, n - i, add(load_first(y + i, n - i, 0), load_first(x + i, n - i, 0)));
@@ -63,13 +63,13 @@ void add_rows(const float* x, int64_t n, float* y) {
 
 inline Vec gated(Vec gate, Vec up) { return mul(div(gate, add(fill(1.0f), exp(sub(zero(), gate)))), up); }
 
-void swiglu(const float* gate, const float* up, int64_t n, float* y) {
+inline void swiglu(const float* gate, const float* up, int64_t n, float* y) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(y + i, gated(load(gate + i), load(up + i)));
   if (i < n) store_first(y + i, n - i, gated(load_first(gate + i, n - i, 0), load_first(up + i, n - i, 0)));
 }
 
-void rotate_halves(float* x, const float* cos, const float* sin, int64_t half) {
+inline void rotate_halves(float* x, const float* cos, const float* sin, int64_t half) {
   for (int64_t j = 0; j < half; j += kLanes) {
     const int64_t n = half - j < kLanes ? half - j : kLanes;
     const Vec c = load_first(cos + j, n, 0), s = load_first(sin + j, n, 0);
@@ -79,7 +79,7 @@ void rotate_halves(float* x, const float* cos, const float* sin, int64_t half) {
   }
 }
 
-void rotate_pairs(float* x, const float* cos, const float* sin, int64_t half) {
+inline void rotate_pairs(float* x, const float* cos, const float* sin, int64_t half) {
   for (int64_t j = 0; j < half; j += kLanes / 2) {
     if (half - j >= kLanes / 2) {
       const Vec v = load(x + 2 * j);
@@ -99,12 +99,12 @@ void rotate_pairs(float* x, const float* cos, const float* sin, int64_t half) {
   }
 }
 
-void rope(float* heads, const RopeArgs& a) {
+inline void rope(float* heads, const RopeArgs& a) {
   for (int64_t h = 0; h < a.heads; ++h)
     (a.adjacent ? rotate_pairs : rotate_halves)(heads + h * a.head_dim, a.cos, a.sin, a.rotary / 2);
 }
 
-void store_half(const float* x, int64_t n, uint16_t* y) {
+inline void store_half(const float* x, int64_t n, uint16_t* y) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store_f16(y + i, load(x + i));
   if (i < n) {
@@ -116,7 +116,7 @@ void store_half(const float* x, int64_t n, uint16_t* y) {
 
 // Terms are floats (2 ulp), sums are doubles: where one value dominates, its term is exactly 1 and the others
 // keep their full float precision beside it. NaN and -inf take no part.
-SoftmaxStats softmax_stats(const float* logits, int64_t n) {
+inline SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   const Vec none = fill(-kInfinity);
   Vec top = none;
   for (int64_t i = 0; i < n; i += kLanes)
@@ -138,7 +138,7 @@ SoftmaxStats softmax_stats(const float* logits, int64_t n) {
 }
 
 // Each lane keeps its two largest, the earlier one where equal; then the lanes are merged by (value, index).
-Top2 top2(const float* logits, int64_t n) {
+inline Top2 top2(const float* logits, int64_t n) {
   Vec best = fill(-kInfinity), second = best;
   Ints best_at = fill_int(-1), second_at = best_at, at = lane_numbers();
   for (int64_t i = 0; i < n; i += kLanes) {

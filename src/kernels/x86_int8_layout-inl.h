@@ -1,0 +1,269 @@
+// Stored groups, activations and packed copies in the layouts of x86_int8-inl.h, which includes this.
+#pragma once
+
+namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
+namespace {
+
+inline constexpr int64_t kTile = 16, kGroup = 32, kBlockGroups = 8;
+
+inline constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
+
+struct ActivationLayout {
+  int64_t scales, weighted, pairs, bytes;  // where the areas begin (q at 0), and the end
+  ActivationLayout(int64_t rows, int64_t k)
+      : scales(aligned(rows * k)),
+        weighted(aligned(scales + rows * (k / kGroup) * 4)),
+        pairs(aligned(weighted + rows * (k / kGroup) * 4)),
+        bytes(aligned(pairs + rows * (k / kGroup) * 12)) {}
+};
+
+inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+inline void store_256(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+inline __m256i broadcast_32(const void* p) {
+  int v;
+  __builtin_memcpy(&v, p, 4);
+  return _mm256_set1_epi32(v);
+}
+inline __m256i join(__m128i low, __m128i high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+inline __m256i bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
+inline uint16_t load_16(const void* p) {
+  uint16_t v;
+  __builtin_memcpy(&v, p, 2);
+  return v;
+}
+inline float half_at(const void* p) { return _cvtsh_ss(load_16(p)); }
+
+inline bool super_type(DType type) {
+  return type == DType::Q4_K || type == DType::Q5_K || type == DType::Q6_K;
+}
+inline int64_t stored_group_bytes(DType type) {
+  switch (type) {
+    case DType::Q8_0:
+      return sizeof(GroupQ8_0);
+    case DType::Q4_0:
+      return sizeof(GroupQ4_0);
+    case DType::Q4_1:
+      return sizeof(GroupQ4_1);
+    case DType::Q5_0:
+      return sizeof(GroupQ5_0);
+    case DType::Q5_1:
+      return sizeof(GroupQ5_1);
+    case DType::Q4_K:
+      return sizeof(GroupQ4_K);
+    case DType::Q5_K:
+      return sizeof(GroupQ5_K);
+    default:
+      return sizeof(GroupQ6_K);
+  }
+}
+inline int64_t stored_row_bytes(DType type, int64_t k) {
+  return k / (super_type(type) ? 256 : 32) * stored_group_bytes(type);
+}
+
+inline __m256i nibbles(const void* p) {  // 16 bytes: the low nibbles, then the high ones
+  const __m128i bytes = load_128(p);
+  return _mm256_and_si256(join(bytes, _mm_srli_epi16(bytes, 4)), bytes_of(15));
+}
+inline __m256i fifth_bits(const void* p) {  // 32 bits into 32 bytes of 0 or 16
+  const __m256i spread = _mm256_shuffle_epi8(
+      broadcast_32(p), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), bytes_of(16));
+}
+
+// One group of a column: unsigned quants (Q8_0: as stored), scales of its halves, offset.
+struct GroupValues {
+  __m256i q;
+  float scale[2], offset;
+};
+
+// Group j of eight in a group of 256 elements.
+inline GroupValues super_values(DType type, const std::byte* s, int j) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(s);
+  const __m128i shift = _mm_cvtsi32_si128(type == DType::Q6_K ? 2 * (j % 4) : j);
+  if (type == DType::Q6_K) {
+    const float d = half_at(s + 208);
+    const auto* scales = reinterpret_cast<const int8_t*>(s + 192);
+    const __m256i low = load_256(s + 64 * (j / 4) + 32 * (j % 2)), high = load_256(s + 128 + 32 * (j / 4));
+    const __m256i four = _mm256_and_si256(j % 4 < 2 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
+    const __m256i two = _mm256_slli_epi16(_mm256_and_si256(_mm256_srl_epi16(high, shift), bytes_of(3)), 4);
+    return {_mm256_or_si256(four, two),
+            {d * static_cast<float>(scales[2 * j]), d * static_cast<float>(scales[2 * j + 1])},
+            0};
+  }
+  const uint8_t* packed = bytes + 4;  // 6-bit scales and mins; the last four borrow bits from the first four
+  const int scale = j < 4 ? packed[j] & 63 : (packed[j + 4] & 15) | (packed[j - 4] >> 6 << 4);
+  const int min = j < 4 ? packed[j + 4] & 63 : packed[j + 4] >> 4 | (packed[j] >> 6 << 4);
+  const float d = half_at(s) * static_cast<float>(scale);
+  const __m256i low = load_256(s + (type == DType::Q4_K ? 16 : 48) + 32 * (j / 2));
+  __m256i q = _mm256_and_si256(j % 2 == 0 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
+  if (type == DType::Q5_K) {
+    const __m256i fifth = _mm256_and_si256(_mm256_srl_epi16(load_256(s + 16), shift), bytes_of(1));
+    q = _mm256_or_si256(q, _mm256_slli_epi16(fifth, 4));
+  }
+  return {q, {d, d}, -half_at(s + 2) * static_cast<float>(min)};
+}
+
+// Group g of a stored row.
+inline GroupValues group_values(DType type, const std::byte* row, int64_t g) {
+  if (super_type(type))
+    return super_values(type, row + g / 8 * stored_group_bytes(type), static_cast<int>(g % 8));
+  const std::byte* s = row + g * stored_group_bytes(type);
+  const float d = half_at(s);
+  switch (type) {
+    case DType::Q8_0:
+      return {load_256(s + 2), {d, d}, 0};
+    case DType::Q4_0:
+      return {nibbles(s + 2), {d, d}, 0};
+    case DType::Q4_1:
+      return {nibbles(s + 4), {d, d}, half_at(s + 2)};
+    case DType::Q5_0:
+      return {_mm256_or_si256(nibbles(s + 6), fifth_bits(s + 2)), {d, d}, 0};
+    default:
+      return {_mm256_or_si256(nibbles(s + 8), fifth_bits(s + 4)), {d, d}, half_at(s + 2)};  // Q5_1
+  }
+}
+
+// Rows of eight 32-bit words become columns.
+inline void transpose(__m256i (&v)[8]) {
+  __m256i t[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+  }
+  __m256i u[8];
+  for (int i = 0; i < 8; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      u[i + 2 * j] = _mm256_unpacklo_epi64(t[i + j], t[i + j + 2]);
+      u[i + 2 * j + 1] = _mm256_unpackhi_epi64(t[i + j], t[i + j + 2]);
+    }
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
+  }
+}
+
+struct Source {
+  DType type;
+  const std::byte* data;
+  int64_t stride;          // bytes of a stored row
+  int64_t first, columns;  // columns of this tile that exist; the others are zero
+};
+
+// Steps of eight columns: v[s] holds step s of all of them.
+inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8], GroupValues (&values)[16]) {
+  for (int c = 0; c < 8; ++c) {
+    GroupValues& value = values[first + c];
+    value = {_mm256_setzero_si256(), {0, 0}, 0};
+    if (first + c < s.columns) value = group_values(s.type, s.data + (s.first + first + c) * s.stride, g);
+    v[c] = value.q;
+  }
+  transpose(v);
+}
+
+// Group g in the expanded layout; returns its end.
+inline uint8_t* expand_group(const Source& s, int64_t g, bool two_scales, bool offsets, uint8_t* out) {
+  GroupValues values[16];
+  for (int j = 0; j < 2; ++j) {
+    __m256i v[8];
+    load_columns(s, g, 8 * j, v, values);
+    for (int step = 0; step < 8; ++step) store_256(out + 64 * step + 32 * j, v[step]);
+  }
+  out += 512;
+  auto* floats = reinterpret_cast<float*>(out);
+  for (int half = 0; half < (two_scales ? 2 : 1); ++half)
+    for (int c = 0; c < 16; ++c) *floats++ = values[c].scale[half];
+  if (offsets)
+    for (int c = 0; c < 16; ++c) *floats++ = values[c].offset;
+  return reinterpret_cast<uint8_t*>(floats);
+}
+
+inline bool packs(DType type) { return type == DType::Q4_0 || type == DType::Q8_0; }
+inline int64_t packed_group_bytes(DType type) { return type == DType::Q4_0 ? 288 : 544; }
+
+inline int64_t packed_size(DType type, int64_t n, int64_t k) {
+  return packs(type) ? (n + kTile - 1) / kTile * (k / kGroup) * packed_group_bytes(type) : 0;
+}
+
+// flip: what the quants of Q8_0 are xored with.
+inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
+  const DType type = weight.type;
+  if (!packs(type)) return;
+  const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;
+  for (int64_t c0 = n0; c0 < n1; c0 += kTile) {
+    const Source s{type, weight.data, stored_row_bytes(type, k), c0, n - c0 < kTile ? n - c0 : kTile};
+    auto* out = reinterpret_cast<uint8_t*>(packed) + c0 / kTile * groups * packed_group_bytes(type);
+    for (int64_t g = 0; g < groups; ++g) {
+      GroupValues values[16];
+      __m256i x[8], y[8];
+      load_columns(s, g, 0, x, values);
+      load_columns(s, g, 8, y, values);
+      for (int step = 0; step < 8; ++step) {
+        if (type == DType::Q4_0) {
+          store_256(out + 32 * step, _mm256_or_si256(x[step], _mm256_slli_epi16(y[step], 4)));
+        } else {
+          store_256(out + 64 * step, _mm256_xor_si256(x[step], bytes_of(flip)));
+          store_256(out + 64 * step + 32, _mm256_xor_si256(y[step], bytes_of(flip)));
+        }
+      }
+      out += packed_group_bytes(type) - 32;
+      for (int64_t c = 0; c < kTile; ++c, out += 2) {
+        const uint16_t d = c < s.columns
+                               ? load_16(s.data + (s.first + c) * s.stride + g * stored_group_bytes(type))
+                               : uint16_t{0};
+        __builtin_memcpy(out, &d, 2);
+      }
+    }
+  }
+}
+
+inline __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+
+// NaN counts as zero in the maximum, as in the oracle.
+inline float largest_magnitude(const float* v) {
+  __m256 m = _mm256_setzero_ps();
+  for (int i = 0; i < 4; ++i) m = _mm256_max_ps(magnitude(_mm256_loadu_ps(v + 8 * i)), m);
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+
+inline __m256i rounded(const float* v, __m256 inverse) {
+  return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(v), inverse));
+}
+
+inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1,
+                           std::byte* activations) {
+  const ActivationLayout layout(rows, k);
+  auto* scales = reinterpret_cast<float*>(activations + layout.scales);
+  auto* weighted = reinterpret_cast<float*>(activations + layout.weighted);
+  auto* pairs = activations + layout.pairs;
+  for (int64_t at = r0 * (k / kGroup); at < r1 * (k / kGroup); ++at) {
+    const float* v = x + at * kGroup;
+    const float largest = largest_magnitude(v);
+    const bool nothing = !(largest > 0x1p-120f);
+    const float scale = nothing ? 0.0f : largest / 127.0f;
+    const __m256 inverse = _mm256_set1_ps(nothing ? 0.0f : 127.0f / largest);
+    const __m256i low = _mm256_packs_epi32(rounded(v, inverse), rounded(v + 8, inverse));
+    const __m256i high = _mm256_packs_epi32(rounded(v + 16, inverse), rounded(v + 24, inverse));
+    const __m256i q =
+        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    store_256(activations + at * kGroup, q);
+    scales[at] = scale;
+    __m256i sums = _mm256_maddubs_epi16(bytes_of(1), q);  // each 128 bits: (even, odd) of four steps
+    sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, 0x4e));
+    sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, 0xb1));
+    const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
+    const __m128i both = _mm_add_epi16(first, second);
+    const int three[3] = {_mm_cvtsi128_si32(first), _mm_cvtsi128_si32(second), _mm_cvtsi128_si32(both)};
+    __builtin_memcpy(pairs + at * 12, three, 12);
+    const int total = _mm_cvtsi128_si32(_mm_madd_epi16(both, _mm_set1_epi16(1)));
+    weighted[at] = scale * static_cast<float>(total);
+  }
+}
+
+}  // namespace
+}  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE
