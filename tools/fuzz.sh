@@ -3,7 +3,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -- --quiet || exit 1
-targets=(build/fuzz/bin/fuzz_*)
+build/fuzz/bin/fuzz_seeds build/fuzz/seeds
+targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -12,7 +13,8 @@ for target in "${targets[@]}"; do
   name=$(basename "$target")
   mkdir -p "build/fuzz/corpus/$name"
   dirs=("build/fuzz/corpus/$name")
-  [ -d "fuzz/seeds/$name" ] && dirs+=("fuzz/seeds/$name")
+  seeds=build/fuzz/seeds/${name#fuzz_}
+  [ -d "$seeds" ] && dirs+=("$seeds")
   if "$target" -max_total_time="$each" -timeout=5 -rss_limit_mb=2048 -print_final_stats=1 "${dirs[@]}" >"$log" 2>&1; then
     echo "$name: $(sed -n 's/stat::number_of_executed_units: *//p' "$log") inputs in ${each}s, no finding"
   else

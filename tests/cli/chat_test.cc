@@ -1,3 +1,4 @@
+// A conversation: what is remembered, what is forgotten when the context is full.
 #include "cli/chat.h"
 
 #include <gtest/gtest.h>

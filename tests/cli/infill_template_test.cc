@@ -1,3 +1,4 @@
+// Texts with gaps: where gaps begin and end, and what is refused.
 #include "cli/infill_template.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The live view on a scripted run: what it repaints and what it counts.
 #include "cli/live_view.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Options are read strictly, from the command line and from one string alike.
 #include "cli/options.h"
 
 #include <gtest/gtest.h>

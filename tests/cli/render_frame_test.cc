@@ -1,3 +1,4 @@
+// One frame of the live view: colours, states, widths, broken UTF-8.
 #include "cli/render_frame.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The line of stats and its JSON.
 #include "cli/report.h"
 
 #include <gtest/gtest.h>
