@@ -2,8 +2,7 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <cerrno>
 #include <limits>
 #include <optional>
 
@@ -12,19 +11,34 @@
 namespace llada::cli {
 namespace {
 
-// The next line without its end; nothing at the end of stdin or when a signal came while waiting.
-std::optional<std::string> next_line() {
-  char* line = nullptr;
-  size_t capacity = 0;
-  const ssize_t length = ::getline(&line, &capacity, stdin);
-  std::optional<std::string> result;
-  if (length >= 0) {
-    result.emplace(line, static_cast<size_t>(length));
-    while (!result->empty() && (result->back() == '\n' || result->back() == '\r')) result->pop_back();
+// Lines of stdin, read past stdio so that waiting for one can be interrupted.
+class LineReader {
+ public:
+  // The next line without its end; nothing at the end of stdin or when a signal came while waiting.
+  std::optional<std::string> next() {
+    for (;;) {
+      if (const size_t end = buffer_.find('\n'); end != std::string::npos) return take(end, end + 1);
+      if (ended_) return buffer_.empty() ? std::nullopt : take(buffer_.size(), buffer_.size());
+      char bytes[4096];
+      if (!InterruptGuard::wait_readable(STDIN_FILENO)) return std::nullopt;
+      const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
+      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (n > 0) buffer_.append(bytes, static_cast<size_t>(n));
+      ended_ = n <= 0;
+    }
   }
-  std::free(line);
-  return result;
-}
+
+ private:
+  std::optional<std::string> take(size_t length, size_t used) {
+    std::string line = buffer_.substr(0, length);
+    buffer_.erase(0, used);
+    while (line.ends_with('\r')) line.pop_back();
+    return line;
+  }
+
+  std::string buffer_;
+  bool ended_ = false;
+};
 
 Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages,
                           const decode::DecodeOptions& options) {
@@ -65,9 +79,10 @@ Result<int> chat(Workspace& workspace, const ChatOptions& options) {
   const bool terminal = is_terminal(STDIN_FILENO);
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
+  LineReader lines;
   while (InterruptGuard::signal_number() == 0) {
     if (terminal) note("> ");
-    const auto line = next_line();
+    const auto line = lines.next();
     if (!line) break;
     if (line->empty()) continue;
     if (*line == "/exit") return 0;

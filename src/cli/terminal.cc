@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -33,11 +35,16 @@ int write_all(int fd, std::string_view text) {
 
 std::atomic<int> signal_seen = 0;
 std::atomic<bool> cursor_hidden = false;
+int wake_pipe[2] = {-1, -1};  // the handler writes a byte: whoever polls the other end cannot miss a signal
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "used in a signal handler");
 
 extern "C" void on_signal(int number) {
-  if (signal_seen.exchange(number) == 0) return;
+  if (signal_seen.exchange(number) == 0) {
+    const int saved = errno;
+    if (wake_pipe[1] >= 0 && ::write(wake_pipe[1], "!", 1) < 0) errno = saved;
+    return;
+  }
   constexpr std::string_view kShowCursor = "\x1b[?2026l\x1b[?25h\r\n";
   if (cursor_hidden && ::write(STDOUT_FILENO, kShowCursor.data(), kShowCursor.size()) < 0) ::_exit(1);
   ::_exit(128 + number);
@@ -45,7 +52,7 @@ extern "C" void on_signal(int number) {
 
 void handle_signals(void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = handler;  // no SA_RESTART: a read from the keyboard has to notice
+  action.sa_handler = handler;
   for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 
@@ -108,10 +115,26 @@ std::string one_line(std::string_view text) {
 
 InterruptGuard::InterruptGuard() {
   signal_seen = 0;
+  if (::pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;
   handle_signals(on_signal);
 }
 
-InterruptGuard::~InterruptGuard() { handle_signals(SIG_DFL); }
+InterruptGuard::~InterruptGuard() {
+  handle_signals(SIG_DFL);
+  for (int& end : wake_pipe)
+    if (end >= 0) ::close(std::exchange(end, -1));
+}
+
+bool InterruptGuard::wait_readable(int fd) {
+  // A thread of the pool may have taken the signal, so an interrupted read is nothing to rely on.
+  struct pollfd ends[2] = {{fd, POLLIN, 0}, {wake_pipe[0], POLLIN, 0}};
+  while (signal_seen == 0) {
+    const int ready = ::poll(ends, 2, -1);
+    if (ready < 0 && errno != EINTR) return false;
+    if (ready > 0 && ends[0].revents != 0) return signal_seen == 0;
+  }
+  return false;
+}
 
 int InterruptGuard::signal_number() { return signal_seen; }
 

@@ -40,6 +40,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   static int signal_number();                 // 0: none came
+  static bool wait_readable(int fd);          // false when a signal came first; a guard must be alive
   static void cursor_is_hidden(bool hidden);  // what a second signal has to undo
 };
 
