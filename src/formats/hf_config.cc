@@ -197,6 +197,7 @@ class ConfigReader {
   }
 
   Status refusals() {
+    if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
     for (const auto name : {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm",
                             "scale_logits", "input_emb_norm", "multi_query_attention", "use_sliding_window"})
       LLADA_TRY_STATUS(only(name, {false}));
@@ -227,6 +228,7 @@ class ConfigReader {
     LLADA_TRY(c.qk_norm, boolean({"qk_layernorm"}, false));
     LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
     LLADA_TRY_STATUS(only("num_shared_experts", {0}));
+    LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {false}));
     LLADA_TRY_STATUS(only("routed_scaling_factor", {1, 1.0}));
     LLADA_TRY_STATUS(only("moe_router_score_function", {"softmax"}));
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));

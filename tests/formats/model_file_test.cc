@@ -215,6 +215,8 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_EQ(with(R"("rope_scaling":{"rope_type":"default"})"), "accepted");
   EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"),
               HasSubstr("rope_scaling.type is \"linear\""));
+  EXPECT_EQ(with(R"("clip_qkv":null)"), "accepted");
+  EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv is 8, null needed"));
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
   EXPECT_THAT(with(R"("activation_type":"gelu")"), HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
   EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
