@@ -21,11 +21,18 @@ inline Sum start_zero() { return _mm256_setzero_si256(); }
 inline Sum start(__m256i pairs, int center) {
   return _mm256_mullo_epi16(pairs, _mm256_set1_epi16(static_cast<int16_t>(-center)));
 }
-inline Sum step(Sum sum, __m256i w, __m256i a) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a)); }
+// Keeps the compiler from reordering the additions, which would need a register for every product.
+inline Sum in_order(Sum sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+inline Sum step(Sum sum, __m256i w, __m256i a) {
+  return in_order(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a)));
+}
 inline __m256i finish(Sum sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 inline Sum wide_step(Sum sum, __m256i w, __m256i a) {
   const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+  return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1))));
 }
 inline __m256i wide_finish(Sum sum) { return sum; }
 

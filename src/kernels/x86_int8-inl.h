@@ -20,12 +20,13 @@
 // Results are float sums over the groups in ascending order.
 //
 // The including file defines:
-//   Sum start(__m256i pairs, int center)  -center * the pair sums, the start of a sum over (quant - center)
-//   Sum step(Sum, __m256i quants, __m256i activations), 8-bit unsigned times signed, exact for quants of 6
-//   bits
-//   __m256i finish(Sum)                   as 8 x int32
-//   wide_step(...) and kWideCenter        the same for Q8_0, whose quants lie xor kWideFlip
-//   kIntRows                              rows of a tile
+//   Sum start_zero(), Sum start(__m256i pairs, int center): zero, or -center * the pair sums, which makes a
+//   sum
+//     over quants one over (quant - center)
+//   Sum step(Sum, __m256i quants, __m256i activations): unsigned times signed, exact for what a form adds up
+//   __m256i finish(Sum): as 8 x int32
+//   wide_step, wide_finish, kWideCenter: the same for Q8_0, whose quants are packed xor kWideFlip
+//   kIntRows: rows of a tile
 #pragma once
 #include "kernels/x86_int8_layout-inl.h"
 
@@ -75,7 +76,7 @@ inline __m256 weight_scale(const uint8_t* w, int half, int j) {
 }
 
 template <class Form, int Rows>
-inline void multiply_tile(const IntTile& t) {
+__attribute__((noinline)) void multiply_tile(const IntTile& t) {
   const int64_t row_groups = t.k / kGroup;
   const uint8_t* w = t.weights;
   __m256 sums[Rows][2];
@@ -171,12 +172,12 @@ inline void multiply_groups(const MatmulArgs& a, const ActivationLayout& layout,
   }
 }
 
-template <class Form>
+template <class Form, DType type>
 inline void multiply_form(const MatmulArgs& a) {
   alignas(64) float sums[kRowBlock * kTile];
   alignas(64) uint8_t expanded[Form::kPacked ? 1 : kBlockGroups * Form::kBytes];
   const ActivationLayout layout(a.rows, a.k);
-  const int64_t groups = a.k / kGroup, stride = Form::kPacked ? 0 : stored_row_bytes(a.type, a.k);
+  const int64_t groups = a.k / kGroup, stride = Form::kPacked ? 0 : stored_row_bytes(type, a.k);
   for (int64_t r0 = 0; r0 < a.rows; r0 += kRowBlock) {
     const int64_t rows = a.rows - r0 < kRowBlock ? a.rows - r0 : kRowBlock;
     for (int64_t c = a.n0; c < a.n1; c += kTile) {
@@ -188,10 +189,10 @@ inline void multiply_form(const MatmulArgs& a) {
         if constexpr (Form::kPacked) {
           weights = reinterpret_cast<const uint8_t*>(a.weights) + (c / kTile * groups + g) * Form::kBytes;
         } else {
-          const Source source{a.type, a.weights, stride, c, a.n - c < kTile ? a.n - c : kTile};
+          const Source source{a.weights, stride, c, a.n - c < kTile ? a.n - c : kTile};
           uint8_t* out = expanded;
           for (int64_t i = 0; i < count; ++i)
-            out = expand_group(source, g + i, Form::kHalves == 2, Form::kOffset, out);
+            out = expand_group<type>(source, g + i, Form::kHalves == 2, Form::kOffset, out);
         }
         multiply_groups<Form>(a, layout, r0, rows, g, count, weights, sums);
       }
@@ -206,18 +207,21 @@ inline void multiply_form(const MatmulArgs& a) {
 inline void multiply_int8(const MatmulArgs& a) {
   switch (a.type) {
     case DType::Q4_0:
-      return multiply_form<Q4_0Form>(a);
+      return multiply_form<Q4_0Form, DType::Q4_0>(a);
     case DType::Q8_0:
-      return multiply_form<Q8_0Form>(a);
-    case DType::Q5_0:
-      return multiply_form<Q5_0Form>(a);
+      return multiply_form<Q8_0Form, DType::Q8_0>(a);
     case DType::Q4_1:
+      return multiply_form<FourBitsForm, DType::Q4_1>(a);
+    case DType::Q5_0:
+      return multiply_form<Q5_0Form, DType::Q5_0>(a);
+    case DType::Q5_1:
+      return multiply_form<FiveBitsForm, DType::Q5_1>(a);
     case DType::Q4_K:
-      return multiply_form<FourBitsForm>(a);
-    case DType::Q6_K:
-      return multiply_form<Q6_KForm>(a);
+      return multiply_form<FourBitsForm, DType::Q4_K>(a);
+    case DType::Q5_K:
+      return multiply_form<FiveBitsForm, DType::Q5_K>(a);
     default:
-      return multiply_form<FiveBitsForm>(a);  // Q5_1, Q5_K
+      return multiply_form<Q6_KForm, DType::Q6_K>(a);
   }
 }
 

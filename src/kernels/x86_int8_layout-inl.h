@@ -36,10 +36,10 @@ inline uint16_t load_16(const void* p) {
 }
 inline float half_at(const void* p) { return _cvtsh_ss(load_16(p)); }
 
-inline bool super_type(DType type) {
+constexpr bool super_type(DType type) {
   return type == DType::Q4_K || type == DType::Q5_K || type == DType::Q6_K;
 }
-inline int64_t stored_group_bytes(DType type) {
+constexpr int64_t stored_group_bytes(DType type) {
   switch (type) {
     case DType::Q8_0:
       return sizeof(GroupQ8_0);
@@ -81,7 +81,8 @@ struct GroupValues {
 };
 
 // Group j of eight in a group of 256 elements.
-inline GroupValues super_values(DType type, const std::byte* s, int j) {
+template <DType type>
+inline GroupValues super_values(const std::byte* s, int j) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(s);
   const __m128i shift = _mm_cvtsi32_si128(type == DType::Q6_K ? 2 * (j % 4) : j);
   if (type == DType::Q6_K) {
@@ -108,9 +109,10 @@ inline GroupValues super_values(DType type, const std::byte* s, int j) {
 }
 
 // Group g of a stored row.
-inline GroupValues group_values(DType type, const std::byte* row, int64_t g) {
-  if (super_type(type))
-    return super_values(type, row + g / 8 * stored_group_bytes(type), static_cast<int>(g % 8));
+template <DType type>
+inline GroupValues group_values(const std::byte* row, int64_t g) {
+  if constexpr (super_type(type))
+    return super_values<type>(row + g / 8 * stored_group_bytes(type), static_cast<int>(g % 8));
   const std::byte* s = row + g * stored_group_bytes(type);
   const float d = half_at(s);
   switch (type) {
@@ -147,29 +149,30 @@ inline void transpose(__m256i (&v)[8]) {
 }
 
 struct Source {
-  DType type;
   const std::byte* data;
   int64_t stride;          // bytes of a stored row
   int64_t first, columns;  // columns of this tile that exist; the others are zero
 };
 
 // Steps of eight columns: v[s] holds step s of all of them.
+template <DType type>
 inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8], GroupValues (&values)[16]) {
   for (int c = 0; c < 8; ++c) {
     GroupValues& value = values[first + c];
     value = {_mm256_setzero_si256(), {0, 0}, 0};
-    if (first + c < s.columns) value = group_values(s.type, s.data + (s.first + first + c) * s.stride, g);
+    if (first + c < s.columns) value = group_values<type>(s.data + (s.first + first + c) * s.stride, g);
     v[c] = value.q;
   }
   transpose(v);
 }
 
 // Group g in the expanded layout; returns its end.
+template <DType type>
 inline uint8_t* expand_group(const Source& s, int64_t g, bool two_scales, bool offsets, uint8_t* out) {
   GroupValues values[16];
   for (int j = 0; j < 2; ++j) {
     __m256i v[8];
-    load_columns(s, g, 8 * j, v, values);
+    load_columns<type>(s, g, 8 * j, v, values);
     for (int step = 0; step < 8; ++step) store_256(out + 64 * step + 32 * j, v[step]);
   }
   out += 512;
@@ -189,18 +192,17 @@ inline int64_t packed_size(DType type, int64_t n, int64_t k) {
 }
 
 // flip: what the quants of Q8_0 are xored with.
-inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
-  const DType type = weight.type;
-  if (!packs(type)) return;
+template <DType type>
+inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;
   for (int64_t c0 = n0; c0 < n1; c0 += kTile) {
-    const Source s{type, weight.data, stored_row_bytes(type, k), c0, n - c0 < kTile ? n - c0 : kTile};
+    const Source s{weight.data, stored_row_bytes(type, k), c0, n - c0 < kTile ? n - c0 : kTile};
     auto* out = reinterpret_cast<uint8_t*>(packed) + c0 / kTile * groups * packed_group_bytes(type);
     for (int64_t g = 0; g < groups; ++g) {
       GroupValues values[16];
       __m256i x[8], y[8];
-      load_columns(s, g, 0, x, values);
-      load_columns(s, g, 8, y, values);
+      load_columns<type>(s, g, 0, x, values);
+      load_columns<type>(s, g, 8, y, values);
       for (int step = 0; step < 8; ++step) {
         if (type == DType::Q4_0) {
           store_256(out + 32 * step, _mm256_or_si256(x[step], _mm256_slli_epi16(y[step], 4)));
@@ -218,6 +220,11 @@ inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int fli
       }
     }
   }
+}
+
+inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
+  if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, packed);
+  if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, packed);
 }
 
 inline __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
