@@ -28,16 +28,16 @@ constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 // Quantized activations: four areas, each [row tile][chunk or block][...][row of the tile][...].
 struct ActivationLayout {
   static constexpr int64_t kMain = 72;  // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
-  static constexpr int64_t kHalves =
-      16;  // per row and chunk: int32 -32 * sum over the first 16 of A, of B, the last 16 of A, of B
-  static constexpr int64_t kPairs = 4;   // per row and chunk: int16 sum over A, over B
-  static constexpr int64_t kScale = 4;   // per row and block: float
-  int64_t scales, halves, pairs, bytes;  // where the areas begin (the main one at 0), and the end
+  static constexpr int64_t kQuarters =
+      32;  // per row and chunk: 4 x int32 -32 * sum of 8 consecutive k of A, of B
+  static constexpr int64_t kPairs = 4;     // per row and chunk: int16 sum over A, over B
+  static constexpr int64_t kScale = 4;     // per row and block: float
+  int64_t scales, quarters, pairs, bytes;  // where the areas begin (the main one at 0), and the end
 
   constexpr ActivationLayout(int64_t rows, int64_t k)
       : scales(aligned(rows * chunks_of(k) * kMain)),
-        halves(scales + aligned(rows * blocks_of(k) * kScale)),
-        pairs(halves + aligned(rows * chunks_of(k) * kHalves)),
+        quarters(scales + aligned(rows * blocks_of(k) * kScale)),
+        pairs(quarters + aligned(rows * chunks_of(k) * kQuarters)),
         bytes(pairs + aligned(rows * chunks_of(k) * kPairs)) {}
   static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
 };
@@ -46,7 +46,7 @@ struct ActivationLayout {
 //   Q4_0: block = 16 float super-scales, then chunks of 512 B of nibbles (X low, Y high) and 64 B of scales.
 //   Q8_0: chunks of 1024 B (w + 128) and 32 B + 32 B of F16 scales in the lane order of X and Y.
 //   Q4_K: block = 16 F16 d, 16 F16 dmin, then chunks of 512 B of nibbles, 32 B of scales and 32 B of mins.
-//   Q6_K: block = 16 float d, then chunks of 512 B of low nibbles, 256 B of high bits and 64 B of scales.
+//   Q6_K: block = 16 float d, then chunks of 512 B of low nibbles, 256 B of high bits, 2 x 32 B of scales.
 int64_t packed_tile_bytes(DType type, int64_t k);
 
 bool packs(DType type);

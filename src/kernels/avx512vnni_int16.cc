@@ -1,9 +1,10 @@
-// Products with 4-bit weights whose group sums fit 16 bits: |sum (q - 8) a| <= 32 * 8 * 127 = 32512. Two
+// Products whose group sums fit 16 bits, as with 4-bit weights: |sum (q - 8) a| <= 32 * 8 * 127 = 32512. Two
 // groups of all 16 columns are packed into one vector (vpackssdw, no saturation possible) and multiplied with
 // their integer scales and added by one vpdpwssd. So a group costs half a multiply-add and half a pack
 // instead of a conversion and a float multiply-add, and everything within a block of 256 is exact integer
 // arithmetic; one float per row, column and block.
 //   Q4_K: the 6-bit scales and mins of the format as they are, exact.
+//   Q6_K: halves of its sub-groups of 16, exact.
 //   Q4_0: 14-bit scales relative to a float of the column and block. A block where that would cost more than
 //   2^-11 of
 //         any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block,
@@ -85,24 +86,21 @@ void q4_0(const Tile& t) {
   float* const sums = t.sums;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, scales += R) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
       exact_block<R>(w + kHeader, a, scales, chunks, sums);
       w += kHeader + chunks * kChunkBytes;
-      next += kHeader + chunks * kChunkBytes;
+      next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;
       continue;
     }
     const __m512 super = _mm512_load_ps(w);
     w += kHeader;
-    next += kHeader;
     __m512i total[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-    for (int64_t c = 0; c < chunks;
-         ++c, w += kChunkBytes, next += kChunkBytes, a += ActivationLayout::kMain * R) {
+    for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
       __m512i x[R], y[R];
       chunk_sums<R>(w, a, next, x, y);
       const __m512i scale = _mm512_load_si512(w + 512);
@@ -130,16 +128,14 @@ void q4_k(const Tile& t) {
   const float* scales = t.scales;
   float* const sums = t.sums;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, scales += R) {
-    _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
     const __m512 d = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(w)));
     const __m512 dmin = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(w + 32)));
     w += kHeader;
-    next += kHeader;
     __m512i total[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int c = 0; c < kBlockChunks;
-         ++c, w += kChunkBytes, next += kChunkBytes, a += ActivationLayout::kMain * R) {
+         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
       __m512i x[R], y[R];
       chunk_sums<R>(w, a, next, x, y);
       const __m512i scale =
@@ -175,12 +171,81 @@ void q4_k(const Tile& t) {
   }
 }
 
+// The quants are q + 32, 6 bits: |sum (q - 32) a| of eight k is at most 8 * 32 * 127 = 32512, so half of a
+// sub-group of 16 fits 16 bits. Exact integers within the block.
+template <int R>
+void q6_k(const Tile& t) {
+  constexpr int64_t kBytes = 832, kRest = kBytes - 576;
+  const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(0x30);
+  const uint8_t* w = t.weights;
+  const uint8_t* next = t.next;
+  const uint8_t* rest = t.rest;
+  const uint8_t* a = t.main;
+  const int32_t* quarters = t.quarters;
+  const float* scales = t.scales;
+  float* const sums = t.sums;
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, scales += R) {
+    const __m512 d = _mm512_load_ps(w);
+    w += kHeader;
+    __m512i total[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
+    for (int c = 0; c < kBlockChunks; ++c, w += kBytes, next += t.step, a += ActivationLayout::kMain * R) {
+#pragma GCC unroll 4
+      for (int quarter = 0; quarter < 4; ++quarter, quarters += 2 * R) {
+        const __m512i high = _mm512_load_si512(w + 512 + 64 * quarter);
+        __m512i x[R], y[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(quarters + 2 * r);
+#pragma GCC unroll 2
+        for (int step = 0; step < 2; ++step) {
+          const int q = 2 * quarter + step;
+          const __m512i low = _mm512_load_si512(w + 64 * q);
+          _mm_prefetch(reinterpret_cast<const char*>(next + 64 * q), _MM_HINT_T0);
+          const __m512i hx = step == 0 ? _mm512_slli_epi32(high, 4) : high;
+          const __m512i hy = step == 0 ? _mm512_slli_epi32(high, 2) : _mm512_srli_epi32(high, 2);
+          constexpr int kAndOr = 0xea;  // (a & b) | c
+          const __m512i wx = _mm512_ternarylogic_epi32(nibble, low, _mm512_and_si512(hx, top), kAndOr);
+          const __m512i wy =
+              _mm512_ternarylogic_epi32(nibble, _mm512_srli_epi32(low, 4), _mm512_and_si512(hy, top), kAndOr);
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
+            x[r] = _mm512_dpbusd_epi32(x[r], wx, act);
+            y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
+          }
+        }
+        const auto* constants = reinterpret_cast<const __m256i*>(w + 768 + 32 * (quarter / 2));
+        const __m512i scale = _mm512_cvtepi8_epi16(_mm256_load_si256(constants));
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          total[r] = _mm512_dpwssd_epi32(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
+      }
+      if (rest != nullptr) {
+#pragma GCC unroll 4
+        for (int line = 0; line < 4; ++line)
+          _mm_prefetch(reinterpret_cast<const char*>(rest + 64 * line), _MM_HINT_T0);
+        rest += kRest;
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), d);
+      const __m512 sum = _mm512_loadu_ps(sums + 16 * r);
+      _mm512_storeu_ps(sums + 16 * r, _mm512_fmadd_ps(scaled, _mm512_set1_ps(scales[r]), sum));
+    }
+  }
+}
+
 constexpr TileKernel kQ4_0[] = {q4_0<1>, q4_0<2>, q4_0<3>, q4_0<4>, q4_0<5>, q4_0<6>, q4_0<7>, q4_0<8>};
 constexpr TileKernel kQ4_K[] = {q4_k<1>, q4_k<2>, q4_k<3>, q4_k<4>, q4_k<5>, q4_k<6>, q4_k<7>, q4_k<8>};
+
+constexpr TileKernel kQ6_K[] = {q6_k<1>, q6_k<2>, q6_k<3>, q6_k<4>, q6_k<5>, q6_k<6>, q6_k<7>, q6_k<8>};
 
 }  // namespace
 
 TileKernel q4_0_kernel(int64_t rows) { return kQ4_0[rows - 1]; }
 TileKernel q4_k_kernel(int64_t rows) { return kQ4_K[rows - 1]; }
+TileKernel q6_k_kernel(int64_t rows) { return kQ6_K[rows - 1]; }
 
 }  // namespace llada::kernels::avx512vnni

@@ -2,7 +2,6 @@
 // multiplied with its float scale (vcvtdq2ps + vfmadd). The lanes of the groups A and B stay apart until the
 // end of the block.
 //   Q8_0: q + 128 unsigned; F16 scale per group of 32.
-//   Q6_K: q + 32 unsigned; 8-bit scale per 16, one F16 per 256.
 //   expanded: any other type, expanded block by block; scale and offset per group of 32.
 #include <immintrin.h>
 
@@ -45,15 +44,14 @@ inline __attribute__((always_inline)) void accumulate(float* partial, const __m5
   }
 }
 
-// Steps [q0, q1) of a chunk with quants stored as bytes.
+// A chunk of quants stored as bytes.
 template <int R>
 inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       __m512i (&x)[R], __m512i (&y)[R]) {
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
     const __m512i wx = _mm512_load_si512(w + 128 * q), wy = _mm512_load_si512(w + 128 * q + 64);
-    prefetch(next + 128 * q);
-    prefetch(next + 128 * q + 64);
+    prefetch(next + 64 * q);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
@@ -65,10 +63,11 @@ inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const ui
 
 template <int R>
 void q8_0(const Tile& t) {
-  constexpr int64_t kChunkBytes = 1088;
+  constexpr int64_t kChunkBytes = 1088, kRest = kChunkBytes - 576;
   alignas(64) float partial[R * 32];
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
+  const uint8_t* rest = t.rest;
   const uint8_t* a = t.main;
   const float* scales = t.scales;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, scales += R) {
@@ -80,7 +79,12 @@ void q8_0(const Tile& t) {
       for (int r = 0; r < R; ++r)
         x[r] = y[r] = _mm512_slli_epi32(broadcast64(a + 64 * R + 8 * r), 4);  // -128 sum(a)
       byte_steps<R>(w, a, next, x, y);
-      prefetch(next + 1024);
+      prefetch(next + 512);
+      if (rest != nullptr) {
+#pragma GCC unroll 8
+        for (int line = 0; line < 8; ++line) prefetch(rest + 64 * line);
+        rest += kRest;
+      }
       const __m512 sx = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(w + 1024)));
       const __m512 sy = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(w + 1056)));
       if (c == 0) {
@@ -90,66 +94,6 @@ void q8_0(const Tile& t) {
       }
     }
     finish_block<R>(partial, scales, t.sums, _mm512_set1_ps(1.0f));
-  }
-}
-
-template <int R>
-void q6_k(const Tile& t) {
-  constexpr int64_t kHeader = 64, kChunkBytes = 832;
-  alignas(64) float partial[R * 32];
-  const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(0x30);
-  const uint8_t* w = t.weights;
-  const uint8_t* next = t.next;
-  const uint8_t* a = t.main;
-  const int32_t* halves = t.halves;
-  const float* scales = t.scales;
-  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, scales += R) {
-    const __m512 d = _mm512_load_ps(w);
-    prefetch(next);
-    w += kHeader;
-    next += kHeader;
-    for (int c = 0; c < kBlockChunks;
-         ++c, w += kChunkBytes, next += kChunkBytes, a += ActivationLayout::kMain * R) {
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half, halves += 2 * R) {
-        __m512i x[R], y[R];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(halves + 2 * r);
-#pragma GCC unroll 2
-        for (int pair = 0; pair < 2; ++pair) {
-          const __m512i high = _mm512_load_si512(w + 512 + 64 * (2 * half + pair));
-          prefetch(next + 512 + 64 * (2 * half + pair));
-#pragma GCC unroll 2
-          for (int step = 0; step < 2; ++step) {
-            const int q = 4 * half + 2 * pair + step;
-            const __m512i low = _mm512_load_si512(w + 64 * q);
-            prefetch(next + 64 * q);
-            const __m512i hx = step == 0 ? _mm512_slli_epi32(high, 4) : high;
-            const __m512i hy = step == 0 ? _mm512_slli_epi32(high, 2) : _mm512_srli_epi32(high, 2);
-            // (nibble & low) | (top & h): 0xea is (a & b) | c
-            const __m512i wx = _mm512_ternarylogic_epi32(nibble, low, _mm512_and_si512(hx, top), 0xea);
-            const __m512i wy =
-                _mm512_ternarylogic_epi32(nibble, _mm512_srli_epi32(low, 4), _mm512_and_si512(hy, top), 0xea);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) {
-              const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
-              x[r] = _mm512_dpbusd_epi32(x[r], wx, act);
-              y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
-            }
-          }
-        }
-        const auto* constants = reinterpret_cast<const __m128i*>(w + 768 + 32 * half);
-        const __m512 sx = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(constants)));
-        const __m512 sy = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128(constants + 1)));
-        if (c == 0 && half == 0) {
-          accumulate<R>(partial, x, y, sx, sy, true);
-        } else {
-          accumulate<R>(partial, x, y, sx, sy, false);
-        }
-      }
-      prefetch(next + 768);
-    }
-    finish_block<R>(partial, scales, t.sums, d);
   }
 }
 
@@ -177,14 +121,12 @@ void expanded(const Tile& t) {
 }
 
 constexpr TileKernel kQ8_0[] = {q8_0<1>, q8_0<2>, q8_0<3>, q8_0<4>, q8_0<5>, q8_0<6>, q8_0<7>, q8_0<8>};
-constexpr TileKernel kQ6_K[] = {q6_k<1>, q6_k<2>, q6_k<3>, q6_k<4>, q6_k<5>, q6_k<6>, q6_k<7>, q6_k<8>};
 constexpr TileKernel kExpanded[] = {expanded<1>, expanded<2>, expanded<3>, expanded<4>,
                                     expanded<5>, expanded<6>, expanded<7>, expanded<8>};
 
 }  // namespace
 
 TileKernel q8_0_kernel(int64_t rows) { return kQ8_0[rows - 1]; }
-TileKernel q6_k_kernel(int64_t rows) { return kQ6_K[rows - 1]; }
 TileKernel expanded_kernel(int64_t rows) { return kExpanded[rows - 1]; }
 
 }  // namespace llada::kernels::avx512vnni

@@ -11,6 +11,7 @@ namespace llada::kernels::avx512vnni {
 namespace {
 
 constexpr int64_t kRowBlock = 128;
+constexpr int64_t kColumnPair = 2;              // column tiles that meet the same activations in L1
 constexpr int64_t kPiece = 16;                  // chunks of weights that stay in L1
 constexpr int64_t kActivationSpan = 600 << 10;  // bytes of activations that stay in L2
 
@@ -39,59 +40,103 @@ __mmask16 column_mask(const MatmulArgs& a, int64_t c) {
   return columns >= kColumnTile ? __mmask16{0xffff} : static_cast<__mmask16>((1u << columns) - 1);
 }
 
-// Adds chunks [from, to) of one column tile for rows [r0, r1) to `sums`. weights: of chunk `from`.
-void multiply_piece(const MatmulArgs& a, const ActivationLayout& layout, int64_t r0, int64_t r1, int64_t from,
-                    int64_t to, const uint8_t* weights, const uint8_t* next, float* sums) {
-  const auto* base = reinterpret_cast<const uint8_t*>(a.activations);
-  const int64_t chunks = chunks_of(a.k), blocks = blocks_of(a.k);
-  for (int64_t r = r0; r < r1; r += kRowTile) {
-    const int64_t height = lesser(kRowTile, a.rows - r);  // r is the first row of a tile
+// What a stretch of one or two column tiles shares.
+struct Span {
+  const MatmulArgs& args;
+  ActivationLayout layout;
+  int64_t r0, r1;      // rows
+  int64_t from, to;    // chunks
+  int64_t tile_bytes;  // from one packed column tile to the next
+  float* sums;         // column tile x (r1 - r0) x 16
+};
+
+void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
+  const auto* base = reinterpret_cast<const uint8_t*>(s.args.activations);
+  const int64_t chunks = chunks_of(s.args.k), blocks = blocks_of(s.args.k),
+                height = lesser(kRowTile, s.args.rows - r);
+  tile.main = base + (r * chunks + from * height) * ActivationLayout::kMain;
+  tile.scales =
+      reinterpret_cast<const float*>(base + s.layout.scales) + r * blocks + from / kBlockChunks * height;
+  tile.quarters =
+      reinterpret_cast<const int32_t*>(base + s.layout.quarters) + (r * chunks + from * height) * 8;
+  tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + (r * chunks + from * height) * 2;
+}
+
+// Adds chunks [from, to) of `columns` (1 or 2) column tiles. weights: the first tile's chunk `from`; next:
+// where the first tile's following piece begins. The following weights are prefetched evenly over all row
+// tiles (in a burst they would wait for memory) by the calls for the first column tile; the calls for the
+// second prefetch the next row tile.
+void multiply_piece(const Span& s, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
+                    const uint8_t* next) {
+  constexpr int64_t kLines = 576;  // bytes prefetched per chunk
+  const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
+  const int64_t bytes =
+      packs(s.args.type) ? packed_offset(s.args.type, to) - packed_offset(s.args.type, from) : 0;
+  for (int64_t i = 0; i < row_tiles; ++i) {
+    const int64_t r = s.r0 + i * kRowTile;
+    const TileKernel kernel = kernel_of(s.args.type, lesser(kRowTile, s.args.rows - r));
     Tile tile;
-    tile.weights = weights;
-    tile.next = r == r0 ? next : weights;
-    tile.main = base + (r * chunks + from * height) * ActivationLayout::kMain;
-    tile.scales =
-        reinterpret_cast<const float*>(base + layout.scales) + r * blocks + from / kBlockChunks * height;
-    tile.halves = reinterpret_cast<const int32_t*>(base + layout.halves) + (r * chunks + from * height) * 4;
-    tile.pairs = reinterpret_cast<const int16_t*>(base + layout.pairs) + (r * chunks + from * height) * 2;
-    tile.chunks = to - from;
-    tile.sums = sums + (r - r0) * kColumnTile;
-    kernel_of(a.type, height)(tile);
+    fill_row_tile(s, r, from, tile);
+    tile.chunks = chunks;
+    for (int64_t c = 0; c < columns; ++c) {
+      tile.weights = weights + c * s.tile_bytes;
+      tile.sums = s.sums + (c * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
+      tile.rest = nullptr;
+      if (row_tiles == 1) {
+        tile.next = next + c * s.tile_bytes;
+        tile.step = kLines;
+        tile.rest = tile.next + chunks * kLines;
+      } else if (c == 0) {
+        const int64_t at =
+            i * columns * bytes / row_tiles;  // in the pieces of both column tiles, one after the other
+        tile.next = at < bytes ? next + at : next + s.tile_bytes + (at - bytes);
+        tile.step = lesser(kLines, columns * bytes / row_tiles / chunks);
+      } else {
+        const bool more = i + 1 < row_tiles;
+        Tile after;
+        fill_row_tile(s, more ? r + kRowTile : s.r0, more ? from : to, after);
+        tile.next = after.main;
+        tile.step = kLines;
+      }
+      kernel(tile);
+    }
   }
 }
 
-void multiply_span(const MatmulArgs& a, const ActivationLayout& layout, int64_t r0, int64_t r1, int64_t from,
-                   int64_t to) {
-  alignas(64) float sums[kRowBlock * kColumnTile];
-  const bool packed = packs(a.type);
-  const int64_t tile_bytes = packed_tile_bytes(a.type, a.k);
-  for (int64_t c = a.n0; c < a.n1; c += kColumnTile) {
-    const __mmask16 mask = column_mask(a, c);
-    for (int64_t r = r0; r < r1; ++r) {
+void multiply_columns(const Span& s, int64_t c, int64_t columns) {
+  const MatmulArgs& a = s.args;
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t r = s.r0; r < s.r1; ++r) {
+      const float* y = a.y + r * a.y_stride + c + i * kColumnTile;
       const __m512 start =
-          from == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, a.y + r * a.y_stride + c);
-      _mm512_store_ps(sums + (r - r0) * kColumnTile, start);
+          s.from == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(column_mask(a, c + i * kColumnTile), y);
+      _mm512_store_ps(s.sums + (i * (s.r1 - s.r0) + r - s.r0) * kColumnTile, start);
     }
-    if (packed) {
-      const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * tile_bytes;
-      for (int64_t piece = from; piece < to; piece += kPiece) {
-        const int64_t end = lesser(piece + kPiece, to);
-        const uint8_t* weights = tile + packed_offset(a.type, piece);
-        const bool last = end == to;  // then the next column tile's first piece of this span
-        const uint8_t* next =
-            last ? tile + tile_bytes + packed_offset(a.type, from) : tile + packed_offset(a.type, end);
-        multiply_piece(a, layout, r0, r1, piece, end, weights, next, sums);
-      }
-    } else {
-      alignas(64) uint8_t expanded[kBlockChunks * kExpandedChunk];
-      for (int64_t piece = from; piece < to; piece += kBlockChunks) {
-        expand_block(a.type, a.weights, a.k, c, lesser(kColumnTile, a.n - c), piece / kBlockChunks, expanded);
-        multiply_piece(a, layout, r0, r1, piece, lesser(piece + kBlockChunks, to), expanded, expanded, sums);
-      }
+  if (packs(a.type)) {
+    const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * s.tile_bytes;
+    for (int64_t piece = s.from; piece < s.to; piece += kPiece) {
+      const int64_t end = lesser(piece + kPiece, s.to);
+      const uint8_t* next = end < s.to ? tile + packed_offset(a.type, end)
+                                       : tile + columns * s.tile_bytes + packed_offset(a.type, s.from);
+      multiply_piece(s, columns, piece, end, tile + packed_offset(a.type, piece), next);
     }
-    for (int64_t r = r0; r < r1; ++r)
-      _mm512_mask_storeu_ps(a.y + r * a.y_stride + c, mask, _mm512_load_ps(sums + (r - r0) * kColumnTile));
+  } else {
+    alignas(64) uint8_t expanded[kColumnPair][kBlockChunks * kExpandedChunk];
+    for (int64_t piece = s.from; piece < s.to; piece += kBlockChunks) {
+      for (int64_t i = 0; i < columns; ++i) {
+        const int64_t first = c + i * kColumnTile;
+        expand_block(a.type, a.weights, a.k, first, lesser(kColumnTile, a.n - first), piece / kBlockChunks,
+                     expanded[i]);
+      }
+      multiply_piece(s, columns, piece, lesser(piece + kBlockChunks, s.to), expanded[0], expanded[0]);
+    }
   }
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t r = s.r0; r < s.r1; ++r) {
+      const float* sums = s.sums + (i * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
+      _mm512_mask_storeu_ps(a.y + r * a.y_stride + c + i * kColumnTile, column_mask(a, c + i * kColumnTile),
+                            _mm512_load_ps(sums));
+    }
 }
 
 }  // namespace
@@ -99,13 +144,19 @@ void multiply_span(const MatmulArgs& a, const ActivationLayout& layout, int64_t 
 int64_t column_tile(DType) { return kColumnTile; }
 
 void matmul(const MatmulArgs& a) {
+  alignas(64) float sums[kColumnPair * kRowBlock * kColumnTile];
   const ActivationLayout layout(a.rows, a.k);
+  const int64_t chunks = chunks_of(a.k);
+  const int64_t tile_bytes = packs(a.type) ? packed_tile_bytes(a.type, a.k) : kBlockChunks * kExpandedChunk;
   for (int64_t r0 = 0; r0 < a.rows; r0 += kRowBlock) {
-    const int64_t r1 = lesser(r0 + kRowBlock, a.rows), chunks = chunks_of(a.k);
-    int64_t span = kActivationSpan / ((r1 - r0) * ActivationLayout::kMain) / kPiece * kPiece;
-    if (span < kPiece) span = kPiece;
-    for (int64_t from = 0; from < chunks; from += span)
-      multiply_span(a, layout, r0, r1, from, lesser(from + span, chunks));
+    const int64_t r1 = lesser(r0 + kRowBlock, a.rows);
+    int64_t length = kActivationSpan / ((r1 - r0) * ActivationLayout::kMain) / kPiece * kPiece;
+    if (length < kPiece) length = kPiece;
+    for (int64_t from = 0; from < chunks; from += length) {
+      const Span span{a, layout, r0, r1, from, lesser(from + length, chunks), tile_bytes, sums};
+      for (int64_t c = a.n0; c < a.n1; c += kColumnPair * kColumnTile)
+        multiply_columns(span, c, a.n1 - c > kColumnTile ? kColumnPair : 1);
+    }
   }
 }
 

@@ -273,16 +273,15 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
             high, _mm512_slli_epi16(_mm512_and_si512(_mm512_srli_epi16(parts[i], 4), low2), 2 * i));
       _mm512_store_si512(out + 512 + 64 * p, high);
     }
-    for (int64_t half = 0; half < 2; ++half) {
-      int8_t a[16], b[16];
-      for (int64_t column = 0; column < kColumnTile; ++column) {
-        const auto* scales =
-            reinterpret_cast<const int8_t*>(groups[column]) + offsetof(GroupQ6_K, scales) + 4 * c + half;
-        a[column] = groups[column] != nullptr ? scales[0] : int8_t{0};
-        b[column] = groups[column] != nullptr ? scales[2] : int8_t{0};
-      }
-      lanes(a, b, reinterpret_cast<int8_t*>(out + 768 + 32 * half));
-    }
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t column = 0; column < kColumnTile; ++column)
+        for (int64_t g = 0; g < 2; ++g) {
+          uint8_t scale = 0;
+          if (groups[column] != nullptr)
+            scale = static_cast<uint8_t>(
+                groups[column][offsetof(GroupQ6_K, scales) + static_cast<size_t>(4 * c + half + 2 * g)]);
+          out[768 + 32 * half + 2 * column + g] = scale;
+        }
   }
   return out;
 }

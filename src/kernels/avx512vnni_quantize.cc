@@ -13,9 +13,14 @@ struct Quants {
   __m128i q[4];
 };
 
-int sum16(__m128i q) {  // of 16 int8
-  const __m512i wide = _mm512_cvtepi8_epi32(q);
-  return _mm512_reduce_add_epi32(wide);
+// Sums of the low and the high eight of 16 int8.
+struct Sums {
+  int low, high;
+};
+Sums sums_of(__m128i q) {
+  const __m128i sad =
+      _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(static_cast<char>(0x80))), _mm_setzero_si128());
+  return {_mm_cvtsi128_si32(sad) - 8 * 128, _mm_extract_epi32(sad, 2) - 8 * 128};
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
     const int64_t height = rows - tile * kRowTile < kRowTile ? rows - tile * kRowTile : kRowTile;
     std::byte* main = activations + tile * kRowTile * chunks * ActivationLayout::kMain;
     auto* scales = reinterpret_cast<float*>(activations + layout.scales) + tile * kRowTile * blocks;
-    auto* halves = reinterpret_cast<int32_t*>(activations + layout.halves) + tile * kRowTile * chunks * 4;
+    auto* quarters = reinterpret_cast<int32_t*>(activations + layout.quarters) + tile * kRowTile * chunks * 8;
     auto* pairs = reinterpret_cast<int16_t*>(activations + layout.pairs) + tile * kRowTile * chunks * 2;
     const float* row = x + r * k;
     for (int64_t b = 0; b < blocks; ++b) {
@@ -62,19 +67,23 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
           _mm_storel_epi64(reinterpret_cast<__m128i*>(at + height * 16), high);
           _mm_storel_epi64(reinterpret_cast<__m128i*>(at + height * 24), _mm_unpackhi_epi64(high, high));
         }
-        const int a0 = sum16(chunk.q[0]), a1 = sum16(chunk.q[1]), b0 = sum16(chunk.q[2]),
-                  b1 = sum16(chunk.q[3]);
+        const Sums part[4] = {sums_of(chunk.q[0]), sums_of(chunk.q[1]), sums_of(chunk.q[2]),
+                              sums_of(chunk.q[3])};
+        const int sum_a = part[0].low + part[0].high + part[1].low + part[1].high;
+        const int sum_b = part[2].low + part[2].high + part[3].low + part[3].high;
         auto* sums = reinterpret_cast<int32_t*>(out + height * kChunk) + in_tile * 2;
-        sums[0] = -8 * (a0 + a1);
-        sums[1] = -8 * (b0 + b1);
-        int32_t* first = halves + (index * 2 * height + in_tile) * 2;
-        first[0] = -32 * a0;
-        first[1] = -32 * b0;
-        first[2 * height] = -32 * a1;
-        first[2 * height + 1] = -32 * b1;
+        sums[0] = -8 * sum_a;
+        sums[1] = -8 * sum_b;
+        int32_t* quarter = quarters + (index * 4 * height + in_tile) * 2;
+        for (int half = 0; half < 2; ++half, quarter += 4 * height) {
+          quarter[0] = -32 * part[half].low;
+          quarter[1] = -32 * part[half + 2].low;
+          quarter[2 * height] = -32 * part[half].high;
+          quarter[2 * height + 1] = -32 * part[half + 2].high;
+        }
         int16_t* pair = pairs + (index * height + in_tile) * 2;
-        pair[0] = static_cast<int16_t>(a0 + a1);
-        pair[1] = static_cast<int16_t>(b0 + b1);
+        pair[0] = static_cast<int16_t>(sum_a);
+        pair[1] = static_cast<int16_t>(sum_b);
       }
     }
   }

@@ -9,10 +9,14 @@ namespace llada::kernels::avx512vnni {
 
 struct Tile {
   const uint8_t* weights;  // packed
-  const uint8_t* next;     // what to prefetch while `weights` is read: the same number of bytes
-  const uint8_t* main;     // areas of the activations
+  // What to prefetch meanwhile: 9 lines per chunk from `next`, which moves on by `step` bytes per chunk; and,
+  // where `rest` is not null, the lines that a chunk of weights has beyond 9.
+  const uint8_t* next;
+  int64_t step;
+  const uint8_t* rest;
+  const uint8_t* main;  // areas of the activations
   const float* scales;
-  const int32_t* halves;
+  const int32_t* quarters;
   const int16_t* pairs;
   int64_t chunks;
   float* sums;  // rows x 16, added to
