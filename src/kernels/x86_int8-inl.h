@@ -20,9 +20,8 @@
 // Results are float sums over the groups in ascending order.
 //
 // The including file defines:
-//   Sum start_zero(), Sum start(__m256i pairs, int center): zero, or -center * the pair sums, which makes a
-//   sum
-//     over quants one over (quant - center)
+//   Sum start_zero(), Sum start(__m256i pairs, int center): zero, or -center * the pair sums, so that a sum
+//     over quants becomes one over (quant - center)
 //   Sum step(Sum, __m256i quants, __m256i activations): unsigned times signed, exact for what a form adds up
 //   __m256i finish(Sum): as 8 x int32
 //   wide_step, wide_finish, kWideCenter: the same for Q8_0, whose quants are packed xor kWideFlip
