@@ -18,9 +18,9 @@ done
 live=()
 [ -t 1 ] && live=(--live)
 prompts=(
-  "There are 40 rings in the bag of Liam. He gives 11 to Cleo. He buys 7 more. He gets 12 from Cleo. How many rings are left for Liam?"
   "Sort the numbers from smallest to largest: 38 41 6 51 3"
   "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker."
+  "Fred has 20 puzzles. Ken has 6 more than Fred. Theo has 3 fewer than Ken. How many puzzles do Fred and Theo have together?"
 )
 for prompt in "${prompts[@]}"; do
   printf '\n> %s\n' "$prompt"
