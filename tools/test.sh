@@ -43,13 +43,16 @@ run_stage() {
       done ;;
     asan) build asan && LLADA_TEST_QUICK=1 ctest --preset asan -j "$jobs" | tee "$log" || status=failed ;;
     tsan)
-      # The parts with threads; the others have none to race.
+      # The parts with threads; the others have none to race. Bounds on time mean nothing under an instrumented clock.
       build tsan --target test_base test_text test_devices test_engine test_eval &&
-        LLADA_TEST_QUICK=1 ctest --preset tsan -j "$jobs" -R '^(base|text|devices|engine|eval)\.' | tee "$log" || status=failed ;;
+        LLADA_TEST_QUICK=1 ctest --preset tsan -j "$jobs" -R '^(base|text|devices|engine|eval)\.' -E 'NotQuadratic' | tee "$log" || status=failed ;;
     arm64)
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
-      else LLADA_TEST_QUICK=1 tools/test_arm64.sh | tee "$log" || status=failed; fi ;;
+      else
+        # An emulator is a hundred times slower: bounds on time mean nothing, and whole generations are left to the goldens.
+        LLADA_TEST_QUICK=1 tools/test_arm64.sh -E '^engine\.Invariance|HostileCost|NotQuadratic' | tee "$log" || status=failed
+      fi ;;
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
       else tools/fuzz.sh 60 | tee "$log" || status=failed; fi ;;
