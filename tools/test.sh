@@ -50,8 +50,9 @@ run_stage() {
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
       else
-        # An emulator is a hundred times slower: bounds on time mean nothing, and whole generations are left to the goldens.
-        LLADA_TEST_QUICK=1 tools/test_arm64.sh -E '^engine\.Invariance|HostileCost|NotQuadratic' | tee "$log" || status=failed
+        # An emulator is a hundred times slower: bounds on time mean nothing, and whole
+        # generations are left to the goldens, the command line to the native stages.
+        LLADA_TEST_QUICK=1 tools/test_arm64.sh -E '^(engine\.Invariance|cli|eval|layering)|HostileCost|NotQuadratic' | tee "$log" || status=failed
       fi ;;
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
