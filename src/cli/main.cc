@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/mapping_fault.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
@@ -98,6 +99,7 @@ int main_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write()
+  llada::cli::report_mapping_faults();
   try {
     return llada::cli::main_command(argc, argv);
   } catch (const std::bad_alloc&) {

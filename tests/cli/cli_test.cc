@@ -298,6 +298,25 @@ TEST(Run, TraceHoldsTheSpans) {
   EXPECT_GE(decode_begin, load_end);
 }
 
+// Weights are mapped and dropped once packed, so nothing may hold a second copy of the model for long.
+TEST(Run, PeakMemoryIsTheFileTheKeysAndAFixedRest) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory would be measured";
+#endif
+  const TemporaryFolder folder;
+  for (const std::string type : {"f16", "q8_0", "q4_0"}) {
+    const std::string file = folder.file(type + ".gguf");
+    ASSERT_EQ(run_llada({"convert", tiny_model(), file, "--type", type}).status, 0);
+    Words words = run_words({"--json"});
+    words[2] = file;
+    const auto peak = run_json(words)["stats"]["peak_memory_bytes"].get<int64_t>();
+    const auto file_bytes = static_cast<int64_t>(fs::file_size(file));
+    const int64_t keys_and_values = int64_t{6} * 2 * 256 * 256 * 4;  // layers, K and V, positions, width, at most f32
+    EXPECT_GT(peak, file_bytes / 4) << type << ": not a whole model's worth was measured";
+    EXPECT_LE(peak, file_bytes + keys_and_values + (int64_t{64} << 20)) << type;
+  }
+}
+
 TEST(Infill, FillsTheGapsAndKeepsTheText) {
   const auto plain =
       run_llada({"infill", "-m", tiny_model(), "--text", "There are <mask:2> rings in the <mask> of Liam."});
