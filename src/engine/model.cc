@@ -16,8 +16,10 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
-    LLADA_TRY(auto view,
-              w.dims[1] == 1 ? file.get(w.name, {w.dims[0]}) : file.get(w.name, {w.dims[0], w.dims[1]}));
+    LLADA_TRY(auto view, w.expert >= 0
+                             ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
+                         : w.dims[1] == 1 ? file.get(w.name, {w.dims[0]})
+                                          : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
   return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,

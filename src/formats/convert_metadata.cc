@@ -10,6 +10,7 @@ namespace llada {
 namespace {
 
 constexpr uint32_t kAlignment = 32;
+constexpr int64_t kSigmoidGating = 2;         // llama.cpp's expert_gating_func
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's group layouts
 
 std::string_view arch_name(Architecture architecture) {
@@ -61,7 +62,19 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
     u32("expert_used_count", c.experts_used);
     u32("expert_feed_forward_length", c.expert_ffn_width);
     out.add_bool(prefix + "expert_weights_norm", c.norm_topk);
+    if (c.sigmoid_router) u32("expert_gating_func", kSigmoidGating);
+    if (c.expert_groups > 1) {
+      u32("expert_group_count", c.expert_groups);
+      u32("expert_group_used_count", c.expert_groups_used);
+    }
+    if (c.expert_scale != 1) out.add_f32(prefix + "expert_weights_scale", c.expert_scale);
+    if (c.shared_expert_ffn_width > 0) {
+      u32("expert_shared_count", 1);
+      u32("expert_shared_feed_forward_length", c.shared_expert_ffn_width);
+    }
+    if (c.dense_layers > 0) u32("leading_dense_block_count", c.dense_layers);
   }
+  if (c.attention_block > 0) u32("attention.block_length", c.attention_block);
   out.add_bool(prefix + "attention.causal", false);
   out.add_bool("diffusion.shift_logits", c.shift_logits);
 }

@@ -20,7 +20,8 @@ class Visitor {
   bool run() {
     if (!one("token_embd.weight", matrix(config_.width, config_.vocab))) return false;
     for (int64_t i = 0; i < config_.layers; ++i)
-      if (!attention(i) || !(config_.experts > 0 ? experts(i) : dense(i))) return false;
+      if (!attention(i) || !(config_.experts > 0 && i >= config_.dense_layers ? experts(i) : dense(i)))
+        return false;
     return one("output_norm.weight", vector_of(config_.width)) &&
            one("output.weight", matrix(config_.width, config_.vocab), !config_.tied_head);
   }
@@ -59,6 +60,12 @@ class Visitor {
   bool experts(int64_t i) {
     const int64_t width = config_.width, inner = config_.expert_ffn_width, count = config_.experts;
     if (!in_layer(i, "ffn_gate_inp.weight", matrix(width, count))) return false;
+    if (config_.sigmoid_router && !in_layer(i, "exp_probs_b.bias", vector_of(count))) return false;
+    if (const int64_t shared = config_.shared_expert_ffn_width;
+        shared > 0 && !(in_layer(i, "ffn_gate_shexp.weight", matrix(width, shared)) &&
+                        in_layer(i, "ffn_up_shexp.weight", matrix(width, shared)) &&
+                        in_layer(i, "ffn_down_shexp.weight", matrix(shared, width))))
+      return false;
     if (!split_experts_)
       return in_layer(i, "ffn_gate_exps.weight", stack(width, inner, count)) &&
              in_layer(i, "ffn_up_exps.weight", stack(width, inner, count)) &&

@@ -7,6 +7,8 @@
 namespace llada {
 namespace {
 
+constexpr int64_t kLlada2Block = 32;  // the published sampler's
+
 struct Dialect {
   Architecture architecture;
   bool diffuse = false;
@@ -24,7 +26,7 @@ class ModelReader {
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
-    if (record_.config.architecture == Architecture::llada_moe) LLADA_TRY_STATUS(experts());
+    if (is_mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
     LLADA_TRY_STATUS(check_config(record_.config, name_));
     if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
@@ -35,6 +37,10 @@ class ModelReader {
   }
 
  private:
+  bool is_mixture() const {
+    return dialect_.architecture == Architecture::llada_moe || dialect_.architecture == Architecture::llada2;
+  }
+
   Status dialect() {
     LLADA_TRY(const auto arch, fields_.string("general.architecture"));
     dialect_.prefix = arch + ".";
@@ -49,11 +55,10 @@ class ModelReader {
       dialect_.architecture = Architecture::dream;
     } else if (kind == "llada-moe" && !dialect_.diffuse) {
       dialect_.architecture = Architecture::llada_moe;
-    } else if (kind.starts_with("llada2")) {
-      return invalid("{}: architecture {} (LLaDA2) is not supported yet; llada, llada-moe and dream are",
-                     name_, printable(kind));
+    } else if (kind == "llada2" && !dialect_.diffuse) {
+      dialect_.architecture = Architecture::llada2;
     } else {
-      return invalid("{}: {} is \"{}\", llada, llada-moe, dream or diffuse needed", name_,
+      return invalid("{}: {} is \"{}\", llada, llada-moe, llada2, dream or diffuse needed", name_,
                      dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind));
     }
     return {};
@@ -82,7 +87,11 @@ class ModelReader {
       return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"),
                      value_length, c.head_dim);
     LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
-    if (c.architecture != Architecture::llada_moe) {
+    if (c.architecture == Architecture::llada2) {
+      LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
+      LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), kLlada2Block));
+    }
+    if (!is_mixture() || c.dense_layers > 0) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);
@@ -105,7 +114,8 @@ class ModelReader {
     const bool permuted = c.architecture == Architecture::llada && !dialect_.diffuse;
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
     LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", dream));
-    c.qk_norm = c.architecture == Architecture::llada_moe;
+    c.qk_norm = c.architecture == Architecture::llada_moe ||
+                (c.architecture == Architecture::llada2 && dim("blk.0.attn_q_norm.weight", 0) > 0);
     c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
@@ -124,7 +134,9 @@ class ModelReader {
     LLADA_TRY(c.experts_used, fields_.integer(key("expert_used_count")));
     LLADA_TRY(c.expert_ffn_width,
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
-    LLADA_TRY(c.norm_topk, fields_.boolean(key("expert_weights_norm"), false));
+    LLADA_TRY(c.norm_topk,
+              fields_.boolean(key("expert_weights_norm"), c.architecture == Architecture::llada2));
+    if (c.architecture == Architecture::llada2) return sigmoid_router();
     LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
     LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
     LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
@@ -132,6 +144,21 @@ class ModelReader {
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
     if (scale != 0 && scale != 1)
       return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
+    return {};
+  }
+
+  // The keys that llama.cpp uses for the same mechanism in Bailing-MoE 2, LLaDA2's autoregressive sibling.
+  // Uncertain: no converter for LLaDA2 has landed there yet.
+  Status sigmoid_router() {
+    ModelConfig& c = record_.config;
+    c.sigmoid_router = true;
+    LLADA_TRY_STATUS(only("expert_gating_func", {2}, "sigmoid (2)"));
+    LLADA_TRY(c.expert_groups, fields_.integer(key("expert_group_count"), 1));
+    LLADA_TRY(c.expert_groups_used, fields_.integer(key("expert_group_used_count"), c.expert_groups));
+    LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
+    LLADA_TRY_STATUS(fits_float("expert_weights_scale", scale));
+    c.expert_scale = static_cast<float>(scale);
+    LLADA_TRY(c.shared_expert_ffn_width, fields_.integer(key("expert_shared_feed_forward_length"), 0));
     return {};
   }
 

@@ -17,7 +17,9 @@ using nlohmann::json;
 using Names = std::initializer_list<std::string_view>;
 
 constexpr int64_t kLladaMoeVocab = 157184;
-constexpr int32_t kLladaMoeMask = 156895;  // LLaDA-MoE's config.json does not give it; its model card does
+constexpr int32_t kLladaMoeMask =
+    156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
+constexpr int64_t kLlada2Block = 32;  // the published sampler's; config.json does not say
 
 std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
@@ -39,20 +41,23 @@ class ConfigReader {
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     LLADA_TRY_STATUS(refusals());
-    if (config_.architecture == Architecture::llada_moe) LLADA_TRY_STATUS(experts());
+    if (is_mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY(config_.mask_id, token("mask_token_id"));
     LLADA_TRY(config_.bos_id, token("bos_token_id"));
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
-    if (config_.mask_id < 0 && config_.architecture == Architecture::llada_moe &&
-        config_.vocab == kLladaMoeVocab)
+    if (config_.mask_id < 0 && is_mixture() && config_.vocab == kLladaMoeVocab)
       config_.mask_id = kLladaMoeMask;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
   }
 
  private:
+  bool is_mixture() const {
+    return config_.architecture == Architecture::llada_moe || config_.architecture == Architecture::llada2;
+  }
+
   // The first of the names that is there and not null.
   const json* find(Names names) const {
     for (const auto name : names)
@@ -131,14 +136,13 @@ class ConfigReader {
       config_.architecture = Architecture::llada_moe;
     } else if (name == "DreamModel") {
       config_.architecture = Architecture::dream;
-    } else if (name.starts_with("LLaDA2")) {
-      return invalid(
-          "{}: architecture {} (LLaDA2) is not supported yet; LLaDAModelLM, LLaDAMoEModelLM and DreamModel "
-          "are",
-          file_, printable(name));
+    } else if (name == "LLaDA2MoeModelLM") {
+      config_.architecture = Architecture::llada2;
     } else {
       return invalid(
-          "{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel or DreamModel needed",
+          "{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel, LLaDA2MoeModelLM or "
+          "DreamModel "
+          "needed",
           file_, shown(list->front()));
     }
     return {};
@@ -155,10 +159,20 @@ class ConfigReader {
     if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
+    if (c.architecture == Architecture::llada2) {
+      LLADA_TRY(const auto factor, number({"partial_rotary_factor"}, 1.0));
+      LLADA_TRY(c.rotary_dims, integer({"rotary_dim"}, std::llround(static_cast<double>(c.head_dim) *
+                                                                    std::min(factor, 1.0f))));
+      c.attention_block = kLlada2Block;
+    }
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
     LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, 4096));
     if (c.architecture == Architecture::llada_moe) return {};
+    if (c.architecture == Architecture::llada2) {
+      LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
+      if (c.dense_layers == 0) return {};
+    }
     LLADA_TRY(const auto ratio, integer({"mlp_ratio"}, 0));
     const bool product_fits = ratio >= 0 && ratio < 1024 && c.width >= 0 && c.width < (int64_t{1} << 32);
     LLADA_TRY(c.ffn_width,
@@ -169,8 +183,8 @@ class ConfigReader {
 
   Status quirks() {
     ModelConfig& c = config_;
-    const bool dream = c.architecture == Architecture::dream;
-    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream ? 1e-6 : 1e-5));
+    const bool dream = c.architecture == Architecture::dream, llada2 = c.architecture == Architecture::llada2;
+    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream || llada2 ? 1e-6 : 1e-5));
     LLADA_TRY(c.rope_theta, number({"rope_theta"}, 10000.0));
     if (const json* parameters = find({"rope_parameters"});
         parameters != nullptr && find({"rope_theta"}) == nullptr) {
@@ -198,15 +212,17 @@ class ConfigReader {
 
   Status refusals() {
     if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
-    for (const auto name : {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm",
-                            "scale_logits", "input_emb_norm", "multi_query_attention", "use_sliding_window"})
+    for (const auto name :
+         {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits",
+          "input_emb_norm", "multi_query_attention", "use_sliding_window", "use_bias", "use_qkv_bias"})
       LLADA_TRY_STATUS(only(name, {false}));
     LLADA_TRY_STATUS(only("rope", {true}));
     LLADA_TRY_STATUS(only("block_type", {"llama"}));
     LLADA_TRY_STATUS(only("layer_norm_type", {"rms"}));
     LLADA_TRY_STATUS(only("activation_type", {"silu"}));
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
-    LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
+    if (config_.architecture != Architecture::llada2)
+      LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
       const json* scaling = find({name});
       if (scaling == nullptr) continue;
@@ -224,8 +240,9 @@ class ConfigReader {
     if (c.experts < 1) return invalid("{}: num_experts is {}, at least 1 needed", file_, c.experts);
     LLADA_TRY(c.experts_used, integer({"num_experts_per_tok"}));
     LLADA_TRY(c.expert_ffn_width, integer({"expert_intermediate_size", "moe_intermediate_size"}));
-    LLADA_TRY(c.norm_topk, boolean({"norm_topk_prob"}, false));
-    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm"}, false));
+    LLADA_TRY(c.norm_topk, boolean({"norm_topk_prob"}, c.architecture == Architecture::llada2));
+    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, c.architecture == Architecture::llada2));
+    if (c.architecture == Architecture::llada2) return sigmoid_router();
     LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
     LLADA_TRY_STATUS(only("num_shared_experts", {0}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {false}));
@@ -237,6 +254,26 @@ class ConfigReader {
     const bool all = every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; })
                                        : *every == 1;
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
+  }
+
+  // LLaDA2: sigmoid scores with a selection bias, groups, a scale and shared experts.
+  Status sigmoid_router() {
+    ModelConfig& c = config_;
+    c.sigmoid_router = true;
+    LLADA_TRY_STATUS(only("score_function", {"sigmoid"}));
+    LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {true}));
+    LLADA_TRY(c.expert_groups, integer({"n_group"}, 1));
+    LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, c.expert_groups));
+    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, 1.0));
+    LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
+    if (shared < 0 || shared > 64)
+      return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
+    LLADA_TRY(const auto shared_width, integer({"moe_shared_expert_intermediate_size"}, c.expert_ffn_width));
+    if (shared_width < 0 || shared_width > (int64_t{1} << 24))
+      return invalid("{}: moe_shared_expert_intermediate_size is {}, at most 16777216 needed", file_,
+                     shared_width);
+    c.shared_expert_ffn_width = shared * shared_width;
+    return {};
   }
 
   const json& root_;

@@ -36,6 +36,13 @@ struct ModelConfig {
   // Mixture of experts; 0 or false where the model is dense.
   int64_t experts = 0, experts_used = 0, expert_ffn_width = 0;
   bool norm_topk = false;
+  bool sigmoid_router = false;  // scores each for themselves; a bias takes part in the choice (LLaDA2)
+  int64_t expert_groups = 0, expert_groups_used = 0;
+  float expert_scale = 1;
+  int64_t dense_layers = 0;             // leading layers with a dense feed-forward of ffn_width
+  int64_t shared_expert_ffn_width = 0;  // an expert that every row passes; 0: none
+
+  int64_t attention_block = 0;  // block-causal attention over blocks counted from position 0; 0: full
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
 };

@@ -110,6 +110,16 @@ Result<TensorView> ModelFile::get(std::string_view name, std::initializer_list<i
   return tensor->view;
 }
 
+Result<TensorView> ModelFile::get_expert(std::string_view stack, int64_t in, int64_t out, int64_t expert,
+                                         int64_t count) const {
+  if (record_.find(stack) == nullptr)
+    return get(fmt::format("{}.{}.weight", stack.substr(0, stack.rfind('.')), expert), {in, out});
+  LLADA_TRY(TensorView view, get(stack, {in, out, count}));
+  view.shape = {{in, out, 1, 1}, 2};
+  view.data += expert * view.bytes();
+  return view;
+}
+
 uint64_t ModelFile::file_bytes() const {
   uint64_t sum = 0;
   for (const MappedFile& file : files_) sum += file.bytes().size();

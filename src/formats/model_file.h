@@ -34,6 +34,10 @@ class ModelFile {
   // The tensor with its shape checked; dims in storage order, {in, out}. The error names file, tensor, found,
   // needed.
   Result<TensorView> get(std::string_view name, std::initializer_list<int64_t> dims) const;
+  // Matrix `expert` of a stack of `count` equal matrices {in, out}: "blk.0.ffn_up_exps.weight", stored whole
+  // or as one tensor per expert ("blk.0.ffn_up_exps.5.weight").
+  Result<TensorView> get_expert(std::string_view stack, int64_t in, int64_t out, int64_t expert,
+                                int64_t count) const;
   const std::vector<Entry>& tensors() const { return record_.tensors; }  // in file order
 
   // From GGUF metadata; nullopt for folders and for files without one.

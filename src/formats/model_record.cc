@@ -53,17 +53,36 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     return invalid("{}: {} heads over {} key/value heads, a multiple needed", file, c.heads, c.kv_heads);
   LLADA_TRY_STATUS(in_range(file, "head width", c.head_dim, 2, 8192));
   if (c.head_dim % 2 != 0) return invalid("{}: head width is {}, an even number needed", file, c.head_dim);
-  if (c.rotary_dims != c.head_dim)
+  if (c.rotary_dims != c.head_dim && c.architecture != Architecture::llada2)
     return invalid("{}: rotary dimensions are {}, the head width {} needed", file, c.rotary_dims, c.head_dim);
+  LLADA_TRY_STATUS(in_range(file, "rotary dimensions", c.rotary_dims, 2, c.head_dim));
+  if (c.rotary_dims % 2 != 0)
+    return invalid("{}: rotary dimensions are {}, an even number needed", file, c.rotary_dims);
   LLADA_TRY_STATUS(in_range(file, "vocabulary size", c.vocab, 2, int64_t{1} << 24));
   LLADA_TRY_STATUS(in_range(file, "context length", c.context, 1, int64_t{1} << 24));
-  if (c.experts == 0) {
+  LLADA_TRY_STATUS(in_range(file, "number of leading dense layers", c.dense_layers, 0, c.layers));
+  if (c.experts == 0 || c.dense_layers > 0)
     LLADA_TRY_STATUS(in_range(file, "feed-forward width", c.ffn_width, 1, 4 * kMaxWidth));
-  } else {
+  if (c.experts != 0) {
     LLADA_TRY_STATUS(in_range(file, "number of experts", c.experts, 1, 4096));
     LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1, c.experts));
     LLADA_TRY_STATUS(in_range(file, "expert feed-forward width", c.expert_ffn_width, 1, kMaxWidth));
+    LLADA_TRY_STATUS(
+        in_range(file, "shared expert feed-forward width", c.shared_expert_ffn_width, 0, 4 * kMaxWidth));
+    LLADA_TRY_STATUS(
+        in_range(file, "number of expert groups", c.expert_groups, 0, std::min<int64_t>(c.experts, 255)));
+    if (c.expert_groups > 1) {
+      LLADA_TRY_STATUS(in_range(file, "expert groups used", c.expert_groups_used, 1, c.expert_groups));
+      if (c.experts % c.expert_groups != 0)
+        return invalid("{}: {} experts in {} groups, a multiple needed", file, c.experts, c.expert_groups);
+      LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1,
+                                c.experts / c.expert_groups * c.expert_groups_used));
+    }
+    if (!(std::isfinite(c.expert_scale) && c.expert_scale > 0))
+      return invalid("{}: the scale of the experts is {}, a finite positive number needed", file,
+                     c.expert_scale);
   }
+  LLADA_TRY_STATUS(in_range(file, "attention block", c.attention_block, 0, int64_t{1} << 20));
   if (!(std::isfinite(c.rms_eps) && c.rms_eps > 0 && c.rms_eps < 1))
     return invalid("{}: RMSNorm epsilon is {}, between 0 and 1 needed", file, c.rms_eps);
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))

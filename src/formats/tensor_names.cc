@@ -17,6 +17,7 @@ constexpr std::array kGlobals = {
     Pair{"model.transformer.ln_f.weight", "output_norm.weight"},
     Pair{"model.transformer.ff_out.weight", "output.weight"},
     Pair{"model.embed_tokens.weight", "token_embd.weight"},
+    Pair{"model.word_embeddings.weight", "token_embd.weight"},
     Pair{"model.norm.weight", "output_norm.weight"},
     Pair{"lm_head.weight", "output.weight"},
 };
@@ -44,6 +45,14 @@ constexpr std::array kStandardParts = {
     Pair{"mlp.up_proj.weight", "ffn_up.weight"},
     Pair{"mlp.down_proj.weight", "ffn_down.weight"},
     Pair{"mlp.gate.weight", "ffn_gate_inp.weight"},
+    Pair{"mlp.gate.expert_bias", "exp_probs_b.bias"},
+    Pair{"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"},
+    Pair{"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"},
+    Pair{"mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight"},
+    Pair{"attention.query_key_value.weight", "attn_qkv.weight"},
+    Pair{"attention.query_layernorm.weight", "attn_q_norm.weight"},
+    Pair{"attention.key_layernorm.weight", "attn_k_norm.weight"},
+    Pair{"attention.dense.weight", "attn_output.weight"},
 };
 constexpr std::array kExpertParts = {
     Pair{"gate_proj.weight", "ffn_gate_exps"},

@@ -99,6 +99,43 @@ void Builder::add(ValueId x, ValueId y) {
   op.in[1] = y;
 }
 
+void Builder::add_bias(ValueId x, WeightId bias) {
+  Op& op = append(OpKind::add_bias, rows(x));
+  op.in[0] = op.out[0] = x;
+  op.weight[0] = bias;
+  op.layer = weight(bias).layer;
+}
+
+ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r) {
+  const ValueId out = value(r.experts, rows(scores));
+  Op& op = append(OpKind::route, rows(scores));
+  op.in[0] = scores;
+  op.out[0] = out;
+  op.weight[0] = selection_bias;
+  op.experts = static_cast<int16_t>(r.experts);
+  op.experts_used = static_cast<int16_t>(r.used);
+  op.sigmoid = r.sigmoid;
+  op.renormalise = r.renormalise;
+  op.groups = static_cast<uint8_t>(r.groups);
+  op.groups_used = static_cast<uint8_t>(r.groups_used);
+  op.parameter = r.scale;
+  return out;
+}
+
+ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down,
+                         const Routing& r) {
+  const ValueId out = value(columns(x), rows(x));
+  Op& op = append(OpKind::experts, rows(x));
+  op.in[0] = x;
+  op.in[1] = gates;
+  op.out[0] = out;
+  op.weight = gate_up_down;
+  op.layer = weight(gate_up_down[0]).layer;
+  op.experts = static_cast<int16_t>(r.experts);
+  op.experts_used = static_cast<int16_t>(r.used);
+  return out;
+}
+
 ValueId Builder::guide(ValueId x) {
   const ValueId out = value(columns(x), RowSet::guided);
   Op& op = append(OpKind::guide, RowSet::guided);

@@ -12,6 +12,14 @@ struct HeadGeometry {
   int block = 0;  // block-causal attention; 0 = full
 };
 
+// How a mixture of experts chooses; the fields of Op (program.h).
+struct Routing {
+  int experts = 0, used = 0;
+  bool sigmoid = false, renormalise = false;
+  int groups = 0, groups_used = 0;
+  float scale = 1;
+};
+
 class Builder {
  public:
   Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) {
@@ -30,6 +38,10 @@ class Builder {
   ValueId attention(int layer, ValueId q, const HeadGeometry& geometry);
   ValueId swiglu(ValueId gate, ValueId up);
   void add(ValueId x, ValueId y);
+  void add_bias(ValueId x, WeightId bias);
+  ValueId route(ValueId scores, WeightId selection_bias, const Routing& routing);
+  ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down,
+                  const Routing& routing);
   ValueId guide(ValueId x);
   void head(ValueId x, WeightId weight);
 

@@ -4,8 +4,8 @@ namespace llada {
 namespace {
 
 constexpr std::array<std::string_view, kOpKindCount> kNames = {
-    "embed",    "select_rows", "rms_norm", "head_norm", "matmul", "rope",
-    "store_kv", "attention",   "swiglu",   "add",       "guide",  "head"};
+    "embed",  "select_rows", "rms_norm", "head_norm", "matmul",  "rope",  "store_kv", "attention",
+    "swiglu", "add",         "add_bias", "route",     "experts", "guide", "head"};
 
 // Walks the ops once with the set of values written so far.
 class Verifier {
@@ -67,6 +67,31 @@ class Verifier {
     return {};
   }
 
+  Status routing(const Op& op) const {
+    if (op.experts < 1 || op.experts_used < 1 || op.experts_used > op.experts)
+      return wrong("{} of {} experts", op.experts_used, op.experts);
+    if (op.groups > 1 && (op.experts % op.groups != 0 || op.groups_used < 1 || op.groups_used > op.groups ||
+                          op.experts_used > op.experts / op.groups * op.groups_used))
+      return wrong("{} of {} experts in {} of {} groups", op.experts_used, op.experts, op.groups_used,
+                   op.groups);
+    return {};
+  }
+  Status expert_weights(const Op& op, int64_t width) const {
+    for (const WeightId first : op.weight)
+      if (first < 0 || static_cast<size_t>(first) + static_cast<size_t>(op.experts) > weights_.size())
+        return wrong("experts' weights do not exist");
+    const int64_t inner = weights_[static_cast<size_t>(op.weight[0])].dims[1];
+    for (int e = 0; e < op.experts; ++e)
+      for (size_t slot = 0; slot < 3; ++slot) {
+        const WeightInfo& w = weights_[static_cast<size_t>(op.weight[slot] + e)];
+        const int64_t in = slot < 2 ? width : inner, out = slot < 2 ? inner : width;
+        if (w.expert != e || w.dims[0] != in || w.dims[1] != out)
+          return wrong("weight {} is expert {} of {} x {}, expert {} of {} x {} needed", w.name, w.expert,
+                       w.dims[0], w.dims[1], e, in, out);
+      }
+    return {};
+  }
+
   Status check(const Op& op) const {
     const int64_t c = columns(op.in[0]);
     switch (op.kind) {
@@ -111,6 +136,20 @@ class Verifier {
       case OpKind::add:
         LLADA_TRY_STATUS(input(op, 0, c, op.rows));
         return input(op, 1, c, op.rows);
+      case OpKind::add_bias:
+        LLADA_TRY_STATUS(input(op, 0, c, op.rows));
+        return weight(op, 0, c, 1);
+      case OpKind::route:
+        LLADA_TRY_STATUS(routing(op));
+        LLADA_TRY_STATUS(input(op, 0, op.experts, op.rows));
+        if (op.weight[0] != kNoWeight) LLADA_TRY_STATUS(weight(op, 0, op.experts, 1));
+        return output(op, 0, op.experts, op.rows);
+      case OpKind::experts:
+        LLADA_TRY_STATUS(routing(op));
+        LLADA_TRY_STATUS(input(op, 0, c, op.rows));
+        LLADA_TRY_STATUS(input(op, 1, op.experts, op.rows));
+        LLADA_TRY_STATUS(expert_weights(op, c));
+        return output(op, 0, c, op.rows);
       case OpKind::guide:
         LLADA_TRY_STATUS(input(op, 0, c, RowSet::wanted));
         return output(op, 0, c, RowSet::guided);

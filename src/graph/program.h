@@ -29,10 +29,15 @@ enum class OpKind : uint8_t {
   attention,  // out[0] = attention of in[0] over the K/V store of `layer`
   swiglu,     // out[0] = silu(in[0]) * in[1]
   add,        // in[0] += in[1]
-  guide,      // out[0] (guided rows) = u + (s + 1)(c - u) of in[0]'s conditional and unconditional halves
-  head,       // predictions (and logits on request) from in[0] x weight[0]^T
+  add_bias,   // in[0] += weight[0] in every row
+  route,      // out[0] = gates (rows x experts) from in[0] = router scores: 0 where an expert is not chosen;
+              // weight[0]: optional bias that takes part in the choice only
+  experts,  // out[0] = sum over experts e of gate[e] * down_e(silu(gate_e(x)) * up_e(x)), x = in[0], gates =
+            // in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
+  guide,    // out[0] (guided rows) = u + (s + 1)(c - u) of in[0]'s conditional and unconditional halves
+  head,     // predictions (and logits on request) from in[0] x weight[0]^T
 };
-inline constexpr int kOpKindCount = 12;
+inline constexpr int kOpKindCount = 15;
 std::string_view name(OpKind kind);
 
 enum class RowSet : uint8_t {
@@ -63,7 +68,13 @@ struct Op {
   int16_t heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
   int32_t block = 0;
   uint8_t rope_adjacent = 0;
-  float parameter = 0;  // rms_norm, head_norm: epsilon; rope: theta
+  // route: how gates come from scores. groups > 1 (a divisor of the experts): only the best groups_used
+  // groups compete, a group being worth the sum of its two best.
+  uint8_t sigmoid = 0;      // score = sigmoid(s) each for itself; otherwise softmax over all experts
+  uint8_t renormalise = 0;  // the chosen gates sum to 1 before scaling
+  uint8_t groups = 0, groups_used = 0;
+  int16_t experts = 0, experts_used = 0;  // route, experts
+  float parameter = 0;  // rms_norm, head_norm: epsilon; rope: theta; route: scale of the gates
 };
 static_assert(sizeof(Op) <= 64, "an op fits a cache line; the batch that an NPU reads stays small");
 
@@ -71,6 +82,7 @@ struct WeightInfo {
   std::string name;               // canonical: "blk.0.attn_q.weight"
   std::array<int64_t, 2> dims{};  // {inputs, outputs}; {n, 1} for vectors
   int16_t layer = -1;             // -1: before the first or after the last layer
+  int16_t expert = -1;            // which matrix of a stack of experts that share the name; -1: not an expert
 };
 
 struct StepShape {

@@ -18,9 +18,9 @@ struct ModelGraph {
   int64_t width = 0, vocab = 0;
 };
 
-// Dispatches on config.architecture; the error names an architecture whose forward is not built in.
+// Invalid: an architecture whose decoding rules are not built in.
 Result<ModelGraph> build_model(const ModelConfig& config);
 
-Result<ModelGraph> build_llada(const ModelConfig& config);
+ModelGraph build_transformer(const ModelConfig& config);
 
 }  // namespace llada

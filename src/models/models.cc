@@ -6,9 +6,8 @@ namespace llada {
 Result<ModelGraph> build_model(const ModelConfig& config) {
   switch (config.architecture) {
     case Architecture::llada:
-      return build_llada(config);
     case Architecture::llada_moe:
-      return invalid("architecture llada-moe can be inspected and converted, but this version cannot run it");
+      return build_transformer(config);
     case Architecture::llada2:
       return invalid("architecture llada2 can be recognised, but this version cannot run it");
     case Architecture::dream:

@@ -35,7 +35,10 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
  protected:
   void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
             DType kv = DType::F32) {
-    model_ = make_small_model(type, pairing, kv_heads);
+    open(type, small_config(pairing, kv_heads), sequences, kv);
+  }
+  void open(DType type, const ModelConfig& config, int sequences = 1, DType kv = DType::F32) {
+    model_ = make_small_model(type, config);
     auto device = GetParam().open(model_);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
@@ -47,7 +50,7 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
         });
     auto store = KvStore::create({.layers = 3,
                                   .sequences = sequences,
-                                  .kv_heads = kv_heads,
+                                  .kv_heads = static_cast<int>(config.kv_heads),
                                   .head_dim = 16,
                                   .positions = 64,
                                   .type = kv});
@@ -109,6 +112,36 @@ TEST_P(Conformance, LogitsOfEveryWeightType) {
       for (size_t t = 0; t < 1500; ++t)
         worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
     EXPECT_LT(worst, tolerance) << traits(type).name;
+  }
+}
+
+TEST_P(Conformance, LogitsOfEveryArchitecture) {
+  for (const ModelConfig& config : {small_dream(), small_llada_moe(), small_llada2()}) {
+    open(DType::F32, config);
+    const Rows expected = reference_forward(model_, tokens_);
+    const StepOutputs out = run(inputs(every_row(), every_row()));
+    double worst = 0;
+    for (size_t p = 0; p < tokens_.size(); ++p)
+      for (size_t t = 0; t < 1500; ++t)
+        worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
+    EXPECT_LT(worst, 2e-4) << "architecture " << static_cast<int>(config.architecture);
+  }
+}
+
+// Experts are batched by the rows that chose them; a row's result must not show who shared its expert.
+TEST_P(Conformance, ARowOfExpertsDoesNotKnowItsBatch) {
+  for (const DType type : {DType::F32, DType::Q8_0, DType::Q4_0}) {
+    open(type, small_llada_moe());
+    const StepOutputs full = run(inputs(every_row(), {10, 11, 12}));
+    EXPECT_EQ(run(inputs({10, 11, 12}, {0, 1, 2})).logits, full.logits) << traits(type).name;
+    auto other = device_->share(3);
+    ASSERT_TRUE(other);
+    device_ = std::move(*other);
+    executor_ = std::make_unique<Executor>(
+        *device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+          return std::make_shared<const Program>(model_.graph.forward(shape));
+        });
+    EXPECT_EQ(run(inputs(every_row(), {10, 11, 12})).logits, full.logits) << traits(type).name;
   }
 }
 
@@ -257,7 +290,9 @@ TEST_P(Conformance, SharedDevicesAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::ValuesIn(all_devices()),
-                         [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) {
+                           return device.param.name;
+                         });
 
 }  // namespace
 }  // namespace llada

@@ -5,23 +5,25 @@
 namespace llada {
 namespace {
 
-const std::string kModel = LLADA_SOURCE_DIR "/models/tiny-llada";
-
-class Golden : public testing::Test {
+class Golden : public testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() {
-    model_ = load_model(kModel);
-    items_ = load_golden(kModel + "/golden.json");
+  void SetUp() override {
+    const std::string folder = std::string(LLADA_SOURCE_DIR "/models/") + GetParam();
+    model_ = load_model(folder);
+    items_ = load_golden(folder + "/golden.json");
     if (quick()) items_.erase(items_.begin(), items_.begin() + 3);
   }
-  static void TearDownTestSuite() { model_.reset(); }
-  static std::shared_ptr<const Model> model_;
-  static std::vector<GoldenItem> items_;
+  std::shared_ptr<const Model> model_;
+  std::vector<GoldenItem> items_;
 };
-std::shared_ptr<const Model> Golden::model_;
-std::vector<GoldenItem> Golden::items_;
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("tiny-llada", "tiny-llada-moe"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
-TEST_F(Golden, PromptIdsAreThoseOfTheReference) {
+TEST_P(Golden, PromptIdsAreThoseOfTheReference) {
   for (const GoldenItem& item : items_) {
     const ChatMessage message{"user", item.prompt};
     const auto ids = model_->chat_ids({&message, 1});
@@ -30,7 +32,7 @@ TEST_F(Golden, PromptIdsAreThoseOfTheReference) {
   }
 }
 
-TEST_F(Golden, FirstForwardLogits) {
+TEST_P(Golden, FirstForwardLogits) {
   const auto session = open_session(model_);
   float worst = 0;
   for (const GoldenItem& item : items_) {
@@ -47,7 +49,7 @@ TEST_F(Golden, FirstForwardLogits) {
   RecordProperty("worst_absolute_error", std::to_string(worst));
 }
 
-TEST_F(Golden, TopTokensAtEveryMaskedPosition) {
+TEST_P(Golden, TopTokensAtEveryMaskedPosition) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) {
     std::vector<int32_t> positions;
@@ -87,22 +89,24 @@ void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& 
   EXPECT_EQ(run->text, golden.text);
 }
 
-TEST_F(Golden, OneTokenPerStep) {
+TEST_P(Golden, OneTokenPerStep) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) expect_same_run(*session, item, item.one_per_step);
 }
 
-TEST_F(Golden, ThresholdStrictlyAbove) {
+TEST_P(Golden, ThresholdStrictlyAbove) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
 }
 
-TEST_F(Golden, PeerFileInAnotherDialectGivesTheSameIds) {
+TEST(GoldenPeer, FileInAnotherDialectGivesTheSameIds) {
   const auto peer = load_model(LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-bf16.gguf");
+  auto items = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
+  if (quick()) items.erase(items.begin(), items.begin() + 3);
   EXPECT_EQ(peer->config().rope_pairing, RopePairing::adjacent);  // rows of q and k come permuted
   const auto session = open_session(peer);
-  for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
-  expect_same_run(*session, items_[0], items_[0].one_per_step);
+  for (const GoldenItem& item : items) expect_same_run(*session, item, item.threshold);
+  expect_same_run(*session, items[0], items[0].one_per_step);
 }
 
 }  // namespace

@@ -180,7 +180,8 @@ TEST(Hostile, MutatedGguf) {
   uint32_t seed = 0;
   for (const auto& [architecture, arch] :
        {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
-        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada, "diffuse"}}) {
+        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada2, "llada2"},
+        std::pair{Architecture::llada, "diffuse"}}) {
     ModelConfig config = tiny_config(architecture);
     const GgufOptions options{.arch = arch, .type = seed % 2 == 0 ? DType::Q8_0 : DType::F16};
     const std::string good = gguf_bytes(config, options);
@@ -198,9 +199,9 @@ TEST(Hostile, MutatedGgufMetadata) {
 }
 
 TEST(Hostile, MutatedSafetensors) {
-  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe}) {
+  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
     const ModelConfig config = tiny_config(architecture);
-    const std::string good = safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard));
+    const std::string good = safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
     uint64_t header = 0;
     std::memcpy(&header, good.data(), 8);
     mutate(good, 8 + header, 1250, 21, [&](std::span<const std::byte> bytes) {
@@ -211,12 +212,12 @@ TEST(Hostile, MutatedSafetensors) {
 }
 
 TEST(Hostile, MutatedConfig) {
-  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe}) {
+  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
     const ModelConfig config = tiny_config(architecture);
     const std::string weights =
-        safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard));
+        safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
     const std::string good = hf_config_json(config, Style::standard);
-    mutate(good, good.size(), 750, 31, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
+    mutate(good, good.size(), 600, 31, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
       LLADA_TRY(const auto read, read_hf_config(text_of(bytes), {}, "hostile.file"));
       const NamedBytes shard{std::as_bytes(std::span(weights)), "hostile.file"};
       return read_hf_model(read, {&shard, 1}, "hostile.file");

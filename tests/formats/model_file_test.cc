@@ -157,6 +157,45 @@ TEST(ModelFile, Dream) {
   expect_tensors(*model, fake_tensors(config, true));
 }
 
+TEST(ModelFile, Llada2FromBothFormats) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada2);
+  const auto tensors = fake_tensors(config, true);
+  folder.write("config.json", hf_config_json(config, Style::standard));
+  folder.write("model.safetensors", safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard)));
+  const auto hf = ModelFile::open(folder.path());
+  ASSERT_TRUE(hf) << hf.error().message;
+  expect_tensors(*hf, tensors);  // q, k and v are row ranges of the fused matrix
+  const auto gguf = ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "llada2"})));
+  ASSERT_TRUE(gguf) << gguf.error().message;
+  for (const ModelConfig& c : {hf->config(), gguf->config()}) {
+    EXPECT_EQ(c.architecture, Architecture::llada2);
+    EXPECT_TRUE(c.sigmoid_router && c.norm_topk && c.qk_norm);
+    EXPECT_EQ(c.rotary_dims, 8);
+    EXPECT_EQ(c.dense_layers, 1);
+    EXPECT_EQ(c.expert_groups, 4);
+    EXPECT_EQ(c.expert_groups_used, 2);
+    EXPECT_EQ(c.expert_scale, 2.5f);
+    EXPECT_EQ(c.shared_expert_ffn_width, 32);
+    EXPECT_EQ(c.attention_block, 32);
+    EXPECT_FALSE(c.shift_logits);
+  }
+  // An expert is the same matrix whether its stack is stored whole or split.
+  for (int64_t e = 0; e < 8; ++e) {
+    const auto split = hf->get_expert("blk.1.ffn_down_exps.weight", 32, 64, e, 8);
+    const auto whole = gguf->get_expert("blk.1.ffn_down_exps.weight", 32, 64, e, 8);
+    ASSERT_TRUE(split && whole);
+    EXPECT_EQ(split->bytes(), whole->bytes());
+  }
+  EXPECT_FALSE(gguf->get_expert("blk.1.ffn_down_exps.weight", 32, 64, 0, 9));
+  auto wrong = hf_tensors(config);
+  for (FakeTensor& tensor : wrong)
+    if (tensor.name == "blk.1.attn_qkv.weight")
+      tensor.shape.dims[1] -= 16, tensor.values.resize(tensor.values.size() - 16 * 64);
+  folder.write("model.safetensors", safetensors_bytes(wrong, hf_names(config, Style::standard)));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("attention.query_key_value.weight is 64x112, 64x128 needed"));
+}
+
 TEST(ModelFile, Shards) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(Architecture::llada);
@@ -226,8 +265,7 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
   EXPECT_THAT(instead("LLaDAModelLM", "LlamaForCausalLM"),
               HasSubstr("architectures names \"LlamaForCausalLM\""));
-  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA2MoeModelLM"),
-              HasSubstr("LLaDA2MoeModelLM (LLaDA2) is not supported yet"));
+  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures names \"LLaDA3ModelLM\""));
   EXPECT_THAT(instead(R"("architectures":["LLaDAModelLM"])", R"("architectures":[])"),
               HasSubstr("architectures is missing"));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
@@ -295,9 +333,9 @@ TEST(ModelFile, GgufMetadataThatDoesNotFit) {
   };
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llama"}),
               HasSubstr("general.architecture is \"llama\""));
-  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llada2"}), HasSubstr("not supported yet"));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llada2"}), HasSubstr("llada2.expert_count is missing"));
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada2_moe"}),
-              HasSubstr("not supported yet"));
+              HasSubstr("diffuse.model_type is \"llada2_moe\""));
   EXPECT_THAT(refused([](ModelConfig& c) { c.vocab = 41; }),
               HasSubstr("tokenizer.ggml.tokens has 40 tokens, the vocabulary size 41 needed"));
   EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = -1; }),

@@ -33,6 +33,15 @@ ModelConfig tiny_config(Architecture architecture) {
   } else {
     c.ffn_width = 96;
   }
+  if (architecture == Architecture::llada2) {
+    c.kv_heads = 2;
+    c.rotary_dims = 8;
+    c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 32,
+    c.dense_layers = 1;
+    c.sigmoid_router = c.norm_topk = c.qk_norm = true;
+    c.expert_groups = 4, c.expert_groups_used = 2, c.expert_scale = 2.5f;
+    c.attention_block = 32;
+  }
   return c;
 }
 
@@ -93,6 +102,15 @@ GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
     u32("expert_count", c.experts);
     u32("expert_used_count", c.experts_used);
     u32("expert_feed_forward_length", c.expert_ffn_width);
+  }
+  if (c.architecture == Architecture::llada2) {
+    u32("rope.dimension_count", c.rotary_dims);
+    u32("expert_gating_func", 2);
+    u32("expert_group_count", c.expert_groups);
+    u32("expert_group_used_count", c.expert_groups_used);
+    out.add_f32(p + "expert_weights_scale", c.expert_scale);
+    u32("expert_shared_feed_forward_length", c.shared_expert_ffn_width);
+    u32("leading_dense_block_count", c.dense_layers);
   }
   if (options.arch == "diffuse") u32("mask_token_id", c.mask_id);
   if (options.tokenizer) {
@@ -181,11 +199,44 @@ std::map<std::string, std::string> hf_names(const ModelConfig& config, Style sty
         names[fmt::format("blk.{}.ffn_{}_exps.{}.weight", i, kind, e)] =
             fmt::format("model.layers.{}.mlp.experts.{}.{}_proj.weight", i, e, kind);
   }
+  if (config.architecture != Architecture::llada2) return names;
+  names["token_embd.weight"] = "model.word_embeddings.weight";
+  for (int64_t i = 0; i < config.layers; ++i) {
+    const std::string ours = fmt::format("blk.{}.", i), theirs = fmt::format("model.layers.{}.", i);
+    names[ours + "attn_qkv.weight"] = theirs + "attention.query_key_value.weight";
+    names[ours + "attn_output.weight"] = theirs + "attention.dense.weight";
+    names[ours + "attn_q_norm.weight"] = theirs + "attention.query_layernorm.weight";
+    names[ours + "attn_k_norm.weight"] = theirs + "attention.key_layernorm.weight";
+    names[ours + "exp_probs_b.bias"] = theirs + "mlp.gate.expert_bias";
+    for (const std::string kind : {"gate", "up", "down"})
+      names[ours + "ffn_" + kind + "_shexp.weight"] = theirs + "mlp.shared_experts." + kind + "_proj.weight";
+  }
   return names;
 }
 
+std::vector<FakeTensor> hf_tensors(const ModelConfig& config) {
+  const auto tensors = fake_tensors(config, true);
+  if (config.architecture != Architecture::llada2) return tensors;
+  std::vector<FakeTensor> fused;
+  for (const FakeTensor& tensor : tensors) {
+    const bool q = tensor.name.ends_with("attn_q.weight");
+    if (!q && !tensor.name.ends_with("attn_k.weight") && !tensor.name.ends_with("attn_v.weight")) {
+      fused.push_back(tensor);
+    } else if (q) {
+      fused.push_back(tensor);
+      fused.back().name = tensor.name.substr(0, tensor.name.size() - 8) + "qkv.weight";
+    } else {
+      fused.back().shape.dims[1] += tensor.shape.dims[1];
+      fused.back().values.insert(fused.back().values.end(), tensor.values.begin(), tensor.values.end());
+    }
+  }
+  return fused;
+}
+
 std::string hf_config_json(const ModelConfig& c, Style style) {
+  const bool llada2 = c.architecture == Architecture::llada2;
   const char* architecture = c.architecture == Architecture::dream ? "DreamModel"
+                             : llada2                              ? "LLaDA2MoeModelLM"
                              : c.experts > 0                       ? "LLaDAMoEModelLM"
                                                                    : "LLaDAModelLM";
   std::string out = fmt::format(
@@ -203,7 +254,15 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
       R"(,"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},)"
       R"("max_position_embeddings":{},"tie_word_embeddings":false,"rope_scaling":null)",
       c.width, c.layers, c.heads, c.kv_heads, c.head_dim, c.context);
-  if (c.experts > 0)
+  if (llada2)
+    out += fmt::format(
+        R"(,"num_experts":{},"num_experts_per_tok":{},"moe_intermediate_size":{},"num_shared_experts":1,"n_group":{},)"
+        R"("topk_group":{},"routed_scaling_factor":{},"score_function":"sigmoid","moe_router_enable_expert_bias":true,)"
+        R"("first_k_dense_replace":{},"intermediate_size":{},"partial_rotary_factor":0.5,"use_qk_norm":true,)"
+        R"("use_bias":false,"norm_topk_prob":true}})",
+        c.experts, c.experts_used, c.expert_ffn_width, c.expert_groups, c.expert_groups_used, c.expert_scale,
+        c.dense_layers, c.ffn_width);
+  else if (c.experts > 0)
     out += fmt::format(
         R"(,"num_experts":{},"num_experts_per_tok":{},"expert_intermediate_size":{},"qk_layernorm":true,"norm_topk_prob":{},)"
         R"("moe_layer_freq":[1,1]}})",

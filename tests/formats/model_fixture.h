@@ -42,6 +42,8 @@ std::string safetensors_bytes(const std::vector<FakeTensor>& tensors,
 enum class Style { olmo, standard };
 std::map<std::string, std::string> hf_names(const ModelConfig& config,
                                             Style style);  // canonical -> file's name
+// What a folder holds: experts one by one; LLaDA2's q, k and v as one matrix.
+std::vector<FakeTensor> hf_tensors(const ModelConfig& config);
 std::string hf_config_json(const ModelConfig& config, Style style);
 
 }  // namespace llada::testing_models

@@ -8,7 +8,9 @@
 #include <map>
 
 #include "base/check.h"
+#include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_head.h"
+#include "devices/cpu/cpu_routing.h"
 #include "devices/cpu/cpu_weights.h"
 #include "memory/arena_plan.h"
 #include "tensor/quantize.h"
@@ -93,7 +95,7 @@ class CpuDevice final : public Device {
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
     return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
-           head_.memory_bytes();
+           head_.memory_bytes() + experts_.memory_bytes();
   }
   void set_trace(Trace* trace) override { trace_ = trace; }
 
@@ -216,6 +218,29 @@ class CpuDevice final : public Device {
         for_rows(rows, [&](int64_t r) { kernels_.add(value(op.in[1]) + r * n, n, value(op.in[0]) + r * n); });
         return {};
       }
+      case OpKind::add_bias: {
+        const int64_t n = columns(op.in[0]);
+        for_rows(rows, [&](int64_t r) {
+          kernels_.add(weight(op.weight[0]).vector.data(), n, value(op.in[0]) + r * n);
+        });
+        return {};
+      }
+      case OpKind::route: {
+        const float* bias = op.weight[0] == kNoWeight ? nullptr : weight(op.weight[0]).vector.data();
+        for_rows(rows, [&](int64_t r) {
+          route_row(op, value(op.in[0]) + r * op.experts, bias, value(op.out[0]) + r * op.experts);
+        });
+        return {};
+      }
+      case OpKind::experts:
+        return experts_.run({.kernels = &kernels_,
+                             .pool = pool_.get(),
+                             .weights = weights_->list,
+                             .op = &op,
+                             .x = value(op.in[0]),
+                             .gates = value(op.in[1]),
+                             .rows = rows,
+                             .out = value(op.out[0])});
       case OpKind::guide:
         guide(op, rows);
         return {};
@@ -423,6 +448,7 @@ class CpuDevice final : public Device {
   const ArenaPlan* plan_ = nullptr;
   Scratch arena_, activations_, thread_scratch_;
   CpuHead head_;
+  CpuExperts experts_;
   const Run* run_ = nullptr;
   std::array<std::vector<int32_t>, 3> positions_;  // by RowSet
   std::array<std::vector<RowSpan>, 2> spans_;      // all, wanted

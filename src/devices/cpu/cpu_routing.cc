@@ -1,0 +1,73 @@
+#include "devices/cpu/cpu_routing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace llada {
+namespace {
+
+constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr double kNotZero = 1e-20;  // LLaDA2's guard of the division
+
+void softmax(const float* scores, int n, float* p) {
+  const float max = *std::max_element(scores, scores + n);
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += p[i] = std::exp(scores[i] - max);
+  for (int i = 0; i < n; ++i) p[i] = static_cast<float>(p[i] / sum);
+}
+
+// Leaves only the best groups in the race: a group is worth the sum of its two best.
+void keep_best_groups(const Op& op, float* rank) {
+  const int size = op.experts / op.groups;
+  std::vector<float> worth(op.groups);
+  std::vector<bool> keeps(op.groups, false);
+  for (int g = 0; g < op.groups; ++g) {
+    float best = kOut, second = kOut;
+    for (int i = g * size; i < (g + 1) * size; ++i) {
+      if (rank[i] > best)
+        second = std::exchange(best, rank[i]);
+      else if (rank[i] > second)
+        second = rank[i];
+    }
+    worth[static_cast<size_t>(g)] = size > 1 ? best + second : best;
+  }
+  for (int kept = 0; kept < op.groups_used; ++kept) {
+    const auto best = std::ranges::max_element(worth) - worth.begin();
+    worth[static_cast<size_t>(best)] = kOut;
+    keeps[static_cast<size_t>(best)] = true;
+  }
+  for (int g = 0; g < op.groups; ++g)
+    if (!keeps[static_cast<size_t>(g)]) std::fill_n(rank + g * size, size, kOut);
+}
+
+}  // namespace
+
+void route_row(const Op& op, const float* scores, const float* selection_bias, float* gates) {
+  const int n = op.experts;
+  std::vector<float> probability(static_cast<size_t>(n)), rank(static_cast<size_t>(n));
+  if (op.sigmoid != 0) {
+    for (int i = 0; i < n; ++i) probability[static_cast<size_t>(i)] = 1.0f / (1.0f + std::exp(-scores[i]));
+  } else {
+    softmax(scores, n, probability.data());
+  }
+  for (size_t i = 0; i < rank.size(); ++i)
+    rank[i] = probability[i] + (selection_bias != nullptr ? selection_bias[i] : 0.0f);
+  if (op.groups > 1) keep_best_groups(op, rank.data());
+
+  std::fill_n(gates, n, 0.0f);
+  double sum = 0;
+  std::vector<size_t> chosen;
+  for (int k = 0; k < op.experts_used; ++k) {
+    const auto best = static_cast<size_t>(std::ranges::max_element(rank) - rank.begin());
+    rank[best] = kOut;
+    chosen.push_back(best);
+    sum += probability[best];
+  }
+  const double scale = op.renormalise != 0 ? op.parameter / (sum + kNotZero) : op.parameter;
+  for (const size_t e : chosen) gates[e] = static_cast<float>(probability[e] * scale);
+}
+
+}  // namespace llada

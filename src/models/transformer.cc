@@ -1,0 +1,213 @@
+// The transformer that all these models share, with what each adds. Row i predicts position i (Dream: i + 1,
+// which is the caller's business). x: rows x width. q, k, v: rows x heads*head_dim. All activations F32.
+//
+//   LLaDA      (arXiv 2502.09992): Llama's layers without a causal mask
+//   Dream      (arXiv 2508.15487): Qwen2's: grouped K/V heads, biases on q, k and v
+//   LLaDA-MoE  (arXiv 2509.24389): q and k normalised per head before RoPE; experts instead of the
+//   feed-forward LLaDA2     (arXiv 2512.15745): block-causal attention, sigmoid router with a selection bias
+//   and groups, a
+//              shared expert, leading dense layers, RoPE on part of a head
+#include "graph/builder.h"
+#include "models/model_graph.h"
+
+namespace llada {
+namespace {
+
+struct FeedForward {
+  WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
+};
+
+struct LayerWeights {
+  WeightId attn_norm = kNoWeight, q = kNoWeight, k = kNoWeight, v = kNoWeight, attn_output = kNoWeight;
+  WeightId q_bias = kNoWeight, k_bias = kNoWeight, v_bias = kNoWeight;
+  WeightId q_norm = kNoWeight, k_norm = kNoWeight;
+  WeightId ffn_norm = kNoWeight;
+  FeedForward dense;  // in a layer of experts: the shared expert
+  WeightId router = kNoWeight, router_bias = kNoWeight;
+  FeedForward experts;  // of expert 0
+};
+
+struct Weights {
+  WeightId embedding = kNoWeight, output_norm = kNoWeight, output = kNoWeight;
+  std::vector<LayerWeights> layers;
+};
+
+class WeightList {
+ public:
+  WeightList(const ModelConfig& config, std::vector<WeightInfo>& list) : c_(config), list_(list) {}
+
+  Weights all() {
+    Weights w;
+    w.embedding = add("token_embd.weight", c_.width, c_.vocab);
+    for (layer_ = 0; layer_ < c_.layers; ++layer_) w.layers.push_back(one_layer());
+    layer_ = -1;
+    w.output_norm = add("output_norm.weight", c_.width, 1);
+    w.output = c_.tied_head ? w.embedding : add("output.weight", c_.width, c_.vocab);
+    return w;
+  }
+
+ private:
+  WeightId add(std::string name, int64_t inputs, int64_t outputs, int64_t expert = -1) {
+    list_.push_back(
+        {std::move(name), {inputs, outputs}, static_cast<int16_t>(layer_), static_cast<int16_t>(expert)});
+    return static_cast<WeightId>(list_.size() - 1);
+  }
+  WeightId in_layer(std::string_view leaf, int64_t inputs, int64_t outputs = 1, int64_t expert = -1) {
+    return add(fmt::format("blk.{}.{}", layer_, leaf), inputs, outputs, expert);
+  }
+  FeedForward dense(std::string_view suffix, int64_t inner) {
+    return {in_layer(fmt::format("ffn_gate{}.weight", suffix), c_.width, inner),
+            in_layer(fmt::format("ffn_up{}.weight", suffix), c_.width, inner),
+            in_layer(fmt::format("ffn_down{}.weight", suffix), inner, c_.width)};
+  }
+  WeightId stack(std::string_view leaf, int64_t inputs, int64_t outputs) {
+    const auto first = static_cast<WeightId>(list_.size());
+    for (int64_t e = 0; e < c_.experts; ++e) in_layer(leaf, inputs, outputs, e);
+    return first;
+  }
+
+  LayerWeights one_layer() {
+    const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
+    LayerWeights l;
+    l.attn_norm = in_layer("attn_norm.weight", c_.width);
+    l.q = in_layer("attn_q.weight", c_.width, q_width);
+    l.k = in_layer("attn_k.weight", c_.width, kv_width);
+    l.v = in_layer("attn_v.weight", c_.width, kv_width);
+    if (c_.qkv_bias) {
+      l.q_bias = in_layer("attn_q.bias", q_width);
+      l.k_bias = in_layer("attn_k.bias", kv_width);
+      l.v_bias = in_layer("attn_v.bias", kv_width);
+    }
+    if (c_.qk_norm) {
+      l.q_norm = in_layer("attn_q_norm.weight", c_.head_dim);
+      l.k_norm = in_layer("attn_k_norm.weight", c_.head_dim);
+    }
+    l.attn_output = in_layer("attn_output.weight", q_width, c_.width);
+    l.ffn_norm = in_layer("ffn_norm.weight", c_.width);
+    if (c_.experts == 0 || layer_ < c_.dense_layers) {
+      l.dense = dense("", c_.ffn_width);
+      return l;
+    }
+    l.router = in_layer("ffn_gate_inp.weight", c_.width, c_.experts);
+    if (c_.sigmoid_router) l.router_bias = in_layer("exp_probs_b.bias", c_.experts);
+    l.experts = {stack("ffn_gate_exps.weight", c_.width, c_.expert_ffn_width),
+                 stack("ffn_up_exps.weight", c_.width, c_.expert_ffn_width),
+                 stack("ffn_down_exps.weight", c_.expert_ffn_width, c_.width)};
+    if (c_.shared_expert_ffn_width > 0) l.dense = dense("_shexp", c_.shared_expert_ffn_width);
+    return l;
+  }
+
+  const ModelConfig& c_;
+  std::vector<WeightInfo>& list_;
+  int64_t layer_ = -1;
+};
+
+class Forward {
+ public:
+  Forward(const ModelConfig& config, const Weights& weights, std::span<const WeightInfo> list,
+          StepShape shape)
+      : c_(config), w_(weights), shape_(shape), b_(shape, list) {}
+
+  Program build() {
+    ValueId x = b_.embed(w_.embedding);
+    for (int l = 0; l + 1 < c_.layers; ++l) {
+      const LayerWeights& w = layer(l);
+      const auto [q, k, v] = b_.linear<3>(b_.rms_norm(x, w.attn_norm, c_.rms_eps), {w.q, w.k, w.v});
+      cache(l, k, v);
+      attend(l, x, q);
+      feed_forward(l, x);
+    }
+    // After the last K/V nothing but the wanted rows is read again: queries and the feed-forward shrink to
+    // them.
+    const int last = static_cast<int>(c_.layers) - 1;
+    const LayerWeights& w = layer(last);
+    const ValueId h = b_.rms_norm(x, w.attn_norm, c_.rms_eps);
+    const auto [k, v] = b_.linear<2>(h, {w.k, w.v});
+    if (shape_.wanted == 0) {  // a step that only refreshes K/V
+      cache(last, k, v);
+      return b_.take();
+    }
+    x = b_.select_rows(x);
+    const ValueId q = b_.linear(b_.select_rows(h), w.q);
+    cache(last, k, v);
+    attend(last, x, q);
+    feed_forward(last, x);
+    b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
+    return b_.take();
+  }
+
+ private:
+  const LayerWeights& layer(int l) const { return w_.layers[static_cast<size_t>(l)]; }
+
+  // Bias, norm per head, rotary positions; in place.
+  void position(ValueId x, int heads, WeightId bias, WeightId norm) {
+    if (bias != kNoWeight) b_.add_bias(x, bias);
+    if (norm != kNoWeight) b_.head_norm(x, norm, heads, g_.head_dim, c_.rms_eps);
+    b_.rope(x, heads, g_);
+  }
+
+  void cache(int l, ValueId k, ValueId v) {
+    const LayerWeights& w = layer(l);
+    position(k, g_.kv_heads, w.k_bias, w.k_norm);
+    if (w.v_bias != kNoWeight) b_.add_bias(v, w.v_bias);
+    b_.store_kv(l, k, v, g_);
+  }
+
+  void attend(int l, ValueId x, ValueId q) {
+    const LayerWeights& w = layer(l);
+    position(q, g_.heads, w.q_bias, w.q_norm);
+    b_.add(x, b_.linear(b_.attention(l, q, g_), w.attn_output));
+  }
+
+  ValueId swiglu_network(ValueId h, const FeedForward& w) {
+    const auto [gate, up] = b_.linear<2>(h, {w.gate, w.up});
+    return b_.linear(b_.swiglu(gate, up), w.down);
+  }
+
+  void feed_forward(int l, ValueId x) {
+    const LayerWeights& w = layer(l);
+    const ValueId h = b_.rms_norm(x, w.ffn_norm, c_.rms_eps);
+    if (w.router != kNoWeight) {
+      const ValueId gates = b_.route(b_.linear(h, w.router), w.router_bias, routing_);
+      b_.add(x, b_.experts(h, gates, {w.experts.gate, w.experts.up, w.experts.down}, routing_));
+    }
+    if (w.dense.gate != kNoWeight) b_.add(x, swiglu_network(h, w.dense));
+  }
+
+  const ModelConfig& c_;
+  const Weights& w_;
+  const StepShape shape_;
+  Builder b_;
+  const HeadGeometry g_ = {.heads = static_cast<int>(c_.heads),
+                           .kv_heads = static_cast<int>(c_.kv_heads),
+                           .head_dim = static_cast<int>(c_.head_dim),
+                           .rotary = static_cast<int>(c_.rotary_dims),
+                           .rope_adjacent = c_.rope_pairing == RopePairing::adjacent,
+                           .rope_theta = c_.rope_theta,
+                           .block = static_cast<int>(c_.attention_block)};
+  const Routing routing_ = {.experts = static_cast<int>(c_.experts),
+                            .used = static_cast<int>(c_.experts_used),
+                            .sigmoid = c_.sigmoid_router,
+                            .renormalise = c_.norm_topk,
+                            .groups = static_cast<int>(c_.expert_groups),
+                            .groups_used = static_cast<int>(c_.expert_groups_used),
+                            .scale = c_.expert_scale};
+};
+
+}  // namespace
+
+ModelGraph build_transformer(const ModelConfig& config) {
+  ModelGraph model;
+  const Weights weights = WeightList(config, model.weights).all();
+  model.layers = static_cast<int>(config.layers);
+  model.kv_heads = static_cast<int>(config.kv_heads);
+  model.head_dim = static_cast<int>(config.head_dim);
+  model.width = config.width;
+  model.vocab = config.vocab;
+  model.forward = [config, weights, list = model.weights](StepShape shape) {
+    return Forward(config, weights, list, shape).build();
+  };
+  return model;
+}
+
+}  // namespace llada
