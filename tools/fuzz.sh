@@ -2,7 +2,7 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds
 targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
