@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,6 +86,14 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+Status check_free_space(const std::string& path, uint64_t bytes) {
+  struct statvfs info {};
+  if (::statvfs(folder_of(path).c_str(), &info) != 0) return std::unexpected(open_error(path, "create"));
+  const uint64_t free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
+  if (free_bytes >= bytes) return {};
+  return failed("{}: {} bytes needed, {} free on its file system", path, bytes, free_bytes);
+}
+
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
@@ -127,19 +136,24 @@ AtomicFile::~AtomicFile() {
   if (!nameless_) ::unlink(temporary_.c_str());
 }
 
-Status AtomicFile::flush() {
-  size_t done = 0;
-  while (done < buffered_) {
-    const ssize_t n = ::write(fd_, buffer_.get() + done, buffered_ - done);
+Status AtomicFile::put(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return failed("{}: write failed: {}", path_, n < 0 ? std::strerror(errno) : "no progress");
-    done += static_cast<size_t>(n);
+    bytes = bytes.subspan(static_cast<size_t>(n));
   }
-  buffered_ = 0;
   return {};
 }
 
+Status AtomicFile::flush() { return put({buffer_.get(), std::exchange(buffered_, 0)}); }
+
 Status AtomicFile::write(std::span<const std::byte> bytes) {
+  if (bytes.size() >= kBufferBytes) {  // nothing to gain from the buffer
+    LLADA_TRY_STATUS(flush());
+    position_ += bytes.size();
+    return put(bytes);
+  }
   while (!bytes.empty()) {
     const size_t n = std::min(bytes.size(), kBufferBytes - buffered_);
     std::memcpy(buffer_.get() + buffered_, bytes.data(), n);

@@ -35,6 +35,9 @@ class MappedFile {
 // Reads a small file (config, template, tasks) whole; refuses more than `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
+// Fails when the file system of `path`, which need not exist, has less than `bytes` left.
+Status check_free_space(const std::string& path, uint64_t bytes);
+
 // Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is
 // untouched and nothing new is there: where the file system can, the data has no name, so that even a killed
 // process leaves nothing; elsewhere it is a ".tmp" file that the destructor removes. Only regular files are
@@ -53,6 +56,7 @@ class AtomicFile {
 
  private:
   AtomicFile() = default;
+  Status put(std::span<const std::byte> bytes);  // to the system, past the buffer
   Status flush();
   Status place();  // gives the data its name
   std::string path_, target_, temporary_;

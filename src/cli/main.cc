@@ -19,6 +19,8 @@ constexpr Command kCommands[] = {
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
     {"devices", "list where models can run", setup_devices},
+    {"synth", "write a model file with random weights", setup_synth},
+    {"bench", "measure the machine, the kernels and whole runs", setup_bench},
 };
 
 std::string general_help() {

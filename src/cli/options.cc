@@ -139,15 +139,7 @@ std::string isa_from_environment() {
 void add_device_options(CLI::App& app, LoadOptions& options) {
   constexpr const char* kGroup = "Device";
   app.add_option("--device", options.device, "where to compute (cpu)")->type_name("NAME")->group(kGroup);
-  app.add_option_function<std::string>(
-         "--threads",
-         [&options](const std::string& text) {
-           const auto value = parse_integer(text, 0, 1024);
-           if (!value) throw CLI::ValidationError("--threads", value.error().message);
-           options.threads = static_cast<int>(*value);
-         },
-         "0: one per physical core (0)")
-      ->type_name("N")
+  add_integer_option(app, "--threads", options.threads, 0, 1024, "0: one per physical core (0)")
       ->group(kGroup);
 }
 

@@ -40,4 +40,16 @@ Result<decode::DecodeOptions> parse_decode_options(std::string_view text);
 // Whole-string numbers; nothing where text is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
 
+// A whole number from `least` to `most` straight into `value`; anything else ends the parse.
+template <class T>
+CLI::Option* add_integer_option(CLI::App& app, const std::string& name, T& value, int64_t least, int64_t most,
+                                const std::string& help) {
+  const auto set = [name, least, most, &value](const std::string& text) {
+    const auto number = parse_integer(text, least, most);
+    if (!number) throw CLI::ValidationError(name, number.error().message);
+    value = static_cast<T>(*number);
+  };
+  return app.add_option_function<std::string>(name, set, help)->type_name("N");
+}
+
 }  // namespace llada::cli

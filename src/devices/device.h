@@ -19,6 +19,7 @@ struct DeviceInfo {
   std::string name;         // "cpu"
   std::string description;  // processor, instruction set, threads
   int threads = 1;
+  std::string processor;  // the hardware alone: "AMD EPYC 9B45"
 };
 
 // Milliseconds by kind of op, summed since the last reset; measured wall clock of the whole device.

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "decode/options.h"
 #include "devices/device.h"
 #include "formats/model_file.h"
@@ -22,9 +24,21 @@ struct LoadOptions {
   int threads = 0;  // 0: one per usable physical core
 };
 
+// Told of tensors by their canonical name while a model without a file is loaded: `wanted` before the first
+// byte of one is read, `packed` when its stored bytes are no longer needed. Both are set.
+using TensorHook = std::function<void(std::string_view name)>;
+struct TensorHooks {
+  TensorHook wanted, packed;
+};
+
 class Model {
  public:
   static Result<std::shared_ptr<const Model>> load(const std::string& path, const LoadOptions& options);
+
+  // A model whose tensors lie in `memory` (ModelFile::in_memory); it has no tokenizer.
+  static Result<std::shared_ptr<const Model>> from_memory(ModelFile file, AlignedBytes memory,
+                                                          const LoadOptions& options,
+                                                          const TensorHooks& hooks);
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }
@@ -43,6 +57,7 @@ class Model {
  private:
   explicit Model(ModelFile file) : file_(std::move(file)) {}
   ModelFile file_;
+  AlignedBytes memory_;  // what the file's views point into where nothing is mapped
   ModelGraph graph_;
   std::optional<Tokenizer> tokenizer_;
   ChatStyle chat_style_ = ChatStyle::plain;
@@ -54,6 +69,7 @@ class Model {
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file);
 
 // Ids from the file's own fields first, then from the tokenizer (may be null) and its control tokens.
-decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style);
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
+                                       ChatStyle style);
 
 }  // namespace llada

@@ -4,10 +4,6 @@
 #include <chrono>
 
 namespace llada {
-namespace {
-
-// K/V in F16 halves what attention reads; where the weights are exact floats the store stays exact too, so
-// that the float path reproduces a reference implementation.
 DType kv_type(const Model& model) {
   const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
   return std::ranges::any_of(model.file().tensors(), quantized) ? DType::F16 : DType::F32;
@@ -20,8 +16,6 @@ Executor::Build build_with(const ModelGraph& graph) {
     return program;
   };
 }
-
-}  // namespace
 
 ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace)
     : kv_(std::move(kv)), executor_(device, build_with(model.graph())), trace_(trace) {}

@@ -12,6 +12,13 @@
 
 namespace llada {
 
+// What keys and values are stored as: F16 halves what attention reads; where the weights are exact floats the
+// store stays exact too, so that the float path reproduces a reference implementation.
+DType kv_type(const Model& model);
+
+// Builds and verifies the programs of a graph, which must outlive it.
+Executor::Build build_with(const ModelGraph& graph);
+
 class ModelRunner final : public decode::StepRunner {
  public:
   // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.

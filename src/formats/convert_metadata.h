@@ -1,4 +1,4 @@
-// The metadata half of a conversion. Private to formats/.
+// The metadata half of a written model file: shared by conversion and synthesis.
 #pragma once
 #include "base/tokenizer_spec.h"
 #include "formats/gguf_writer.h"

@@ -89,6 +89,13 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   return model;
 }
 
+ModelFile ModelFile::in_memory(std::string name, ModelRecord record) {
+  ModelFile model;
+  model.path_ = std::move(name);
+  model.record_ = std::move(record);
+  return model;
+}
+
 const TensorView* ModelFile::find(std::string_view name) const {
   const ModelTensor* tensor = record_.find(name);
   return tensor == nullptr ? nullptr : &tensor->view;

@@ -26,6 +26,10 @@ class ModelFile {
   // .safetensors file inside such a folder.
   static Result<ModelFile> open(const std::string& path);
 
+  // A model that no file holds: the record's views point into memory that the caller keeps. `name` stands
+  // where errors name a path. The record is taken as it is.
+  static ModelFile in_memory(std::string name, ModelRecord record);
+
   const std::string& path() const { return path_; }
   std::string_view format() const { return record_.format; }  // "gguf", "gguf (diffuse)", "safetensors"
   const ModelConfig& config() const { return record_.config; }

@@ -94,7 +94,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   return is_id(file, "eot", c.eot_id, c.vocab);
 }
 
-Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
+Status index_tensors(ModelRecord& record, std::string_view file) {
   const auto& tensors = record.tensors;
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
   record.by_name.resize(tensors.size());
@@ -104,7 +104,12 @@ Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
       twice != record.by_name.end())
     return invalid("{}: tensors {} and {} are both {}", file, printable(tensors[*twice].file_name),
                    printable(tensors[*std::next(twice)].file_name), printable(name_of(*twice)));
+  return {};
+}
 
+Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
+  LLADA_TRY_STATUS(index_tensors(record, file));
+  const auto& tensors = record.tensors;
   const bool split_experts = record.format == "safetensors";
   std::vector<bool> known(tensors.size());
   Status status;

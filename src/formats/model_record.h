@@ -50,6 +50,9 @@ Status check_config(const ModelConfig& config, std::string_view file);
 // nothing twice, nothing that the architecture does not know.
 Status index_and_check_tensors(ModelRecord& record, std::string_view file);
 
+// Only the first half: sorts by_name; the error names a tensor that is there twice.
+Status index_tensors(ModelRecord& record, std::string_view file);
+
 // Memory for names and tokens may be at most twice the file's size and a constant: a small file must not cost
 // much.
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what);

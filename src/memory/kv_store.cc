@@ -1,11 +1,8 @@
 #include "memory/kv_store.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace llada {
-
-void KvStore::Free::operator()(std::byte* data) const { std::free(data); }
 
 Result<KvStore> KvStore::create(const KvShape& shape) {
   KvStore store;
@@ -24,8 +21,7 @@ Result<KvStore> KvStore::create(const KvShape& shape) {
   // Whole cache lines per head: two threads that write neighbouring heads never share a line.
   store.head_bytes_ = (shape.positions * shape.head_dim * element + 63) / 64 * 64;
   store.half_bytes_ = store.head_bytes_ * shape.kv_heads * shape.sequences * shape.layers;
-  const auto total = static_cast<size_t>(std::max<int64_t>(64, 2 * store.half_bytes_));
-  store.data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, total)));
+  store.data_ = allocate_aligned(2 * store.half_bytes_);
   if (store.data_ == nullptr) return missing();
   store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
   return store;

@@ -5,10 +5,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "tensor/dtype.h"
 
 namespace llada {
@@ -49,12 +49,9 @@ class KvStore {
     return static_cast<size_t>(sequence * shape_.positions + position);
   }
 
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
   KvShape shape_;
   int64_t head_bytes_ = 0, half_bytes_ = 0;
-  std::unique_ptr<std::byte[], Free> data_;
+  AlignedBytes data_;
   std::vector<int64_t> versions_;
 };
 

@@ -32,8 +32,10 @@ const std::vector<Layer> kTable = {
      {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices",
       "sched", "llada"}},
     {"eval", {"engine", "base", "text", "llada"}},
+    {"bench",
+     {"engine", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
     {"server", {"engine", "base", "text", "llada"}},
-    {"cli", {"engine", "base", "text", "eval", "server", "llada"}},
+    {"cli", {"engine", "base", "text", "eval", "bench", "server", "llada"}},
     {"llada", {}},
 };
 

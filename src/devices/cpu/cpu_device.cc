@@ -28,6 +28,14 @@ std::string processor_name() {
   return "processor";
 }
 
+DeviceInfo cpu_info(const kernels::KernelTable& table, int threads) {
+  std::string processor = processor_name();
+  return {.name = "cpu",
+          .description = fmt::format("{}, {}, {} threads", processor, table.isa, threads),
+          .threads = threads,
+          .processor = std::move(processor)};
+}
+
 // Grows, never shrinks; contents are lost on growth.
 class Scratch {
  public:
@@ -54,8 +62,7 @@ class CpuDevice final : public Device {
       : weights_(std::move(weights)), kernels_(*weights_->kernels), pool_(std::move(pool)) {}
 
   DeviceInfo info() const override {
-    return {"cpu", fmt::format("{}, {}, {} threads", processor_name(), kernels_.isa, pool_->size()),
-            pool_->size()};
+    return cpu_info(kernels_, pool_->size());
   }
 
   Result<std::unique_ptr<Device>> share(int threads) const override {
@@ -464,18 +471,18 @@ class CpuDevice final : public Device {
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
                                                 std::span<const TensorView> weights,
-                                                const std::function<void(size_t)>& packed) {
+                                                const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);
-  LLADA_TRY(auto loaded, load_cpu_weights(*table, *pool, infos, weights, packed));
+  LLADA_TRY(auto loaded, load_cpu_weights(*table, *pool, infos, weights, hooks));
   return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool));
 }
 
 Result<DeviceInfo> describe_cpu(const CpuOptions& options) {
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  return DeviceInfo{"cpu", fmt::format("{}, {}, {} threads", processor_name(), table->isa, threads), threads};
+  return cpu_info(*table, threads);
 }
 
 }  // namespace llada

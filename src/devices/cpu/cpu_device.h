@@ -15,12 +15,18 @@ struct CpuOptions {
   std::string_view isa;  // "" : the best; else a kernel table's name
 };
 
-// weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel;
-// `packed(i)` is called when the stored bytes of weight i are no longer needed, so that the owner can let go
-// of their pages.
+// What the owner of the stored bytes is told while weights are loaded; either may be empty.
+struct WeightHooks {
+  std::function<void(size_t)> wanted;  // weight i is about to be read for the first time
+  std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed
+};
+
+// weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel, one
+// weight after the other, so that an owner who makes and drops stored bytes by the hooks never holds two of
+// them.
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
                                                 std::span<const TensorView> weights,
-                                                const std::function<void(size_t)>& packed);
+                                                const WeightHooks& hooks);
 
 // For a listing without a model.
 Result<DeviceInfo> describe_cpu(const CpuOptions& options);

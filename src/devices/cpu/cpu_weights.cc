@@ -14,12 +14,13 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
                                                            ThreadPool& pool,
                                                            std::span<const WeightInfo> infos,
                                                            std::span<const TensorView> weights,
-                                                           const std::function<void(size_t)>& packed) {
+                                                           const WeightHooks& hooks) {
   auto loaded = std::make_shared<CpuWeights>();
   loaded->kernels = &table;
   loaded->list.resize(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     CpuWeight& w = loaded->list[i];
+    if (hooks.wanted) hooks.wanted(i);
     w.stored = weights[i];
     w.inputs = infos[i].dims[0];
     w.outputs = infos[i].dims[1];
@@ -40,7 +41,7 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
       table.pack(w.stored, chunk * step, std::min(w.outputs, (chunk + 1) * step), w.packed.get());
     });
     loaded->packed_bytes += bytes;
-    if (packed) packed(i);
+    if (hooks.packed) hooks.packed(i);
   }
   return loaded;
 }

@@ -1,0 +1,175 @@
+#include "bench/bench.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/memory_usage.h"
+#include "bench/ceiling.h"
+#include "devices/cpu/cpu_device.h"
+#include "engine/synth.h"
+#include "kernels/kernels.h"
+#include "models/presets.h"
+
+namespace llada::bench {
+namespace {
+
+class Bench {
+ public:
+  explicit Bench(const BenchOptions& options) : o_(options), pool_(options.load.threads) {}
+
+  Result<BenchReport> run() {
+    report_.repeats = o_.repeats;
+    LLADA_TRY_STATUS(check());
+    LLADA_TRY(const auto info, describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa}));
+    LLADA_TRY(table_, kernels::select(o_.load.isa));
+    report_.machine = {.cpu = info.processor,
+                       .isa = std::string(table_->isa),
+                       .threads = pool_.size(),
+                       .int8_instruction = std::string(int8_instruction()),
+                       .float_instruction = std::string(float_instruction())};
+    say("machine");
+    {
+      ThreadPool single(1);
+      LLADA_TRY(report_.machine.one, measure_ceilings(single, o_.repeats));
+    }
+    LLADA_TRY(report_.machine.all, measure_ceilings(pool_, o_.repeats));
+    if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
+    if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
+    report_.peak_memory_bytes = peak_memory_bytes();
+    LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, o_.repeats));
+    return std::move(report_);
+  }
+
+ private:
+  void say(std::string_view what) const {
+    if (o_.progress) o_.progress(what);
+  }
+
+  bool needs_model() const {
+    return o_.parts.gemm || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
+  }
+
+  Status check() {
+    if (!needs_model()) return {};
+    if (o_.model.empty() == o_.preset.empty())
+      return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
+    if (o_.preset.empty() && o_.layers != 0)
+      return invalid("layers: only a preset can have another number of them");
+    if (o_.attention_rows > o_.attention_keys)
+      return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
+    if (o_.preset.empty()) return {};
+    LLADA_TRY(preset_, parse_preset(o_.preset));
+    if (o_.layers != 0) {
+      LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+    }
+    return {};
+  }
+
+  // Shapes come from the list of weights; no weight of the model is touched.
+  Status gemm() {
+    ModelConfig config;
+    if (preset_) {
+      config = preset_->preset.config;
+    } else {
+      LLADA_TRY(const auto file, ModelFile::open(o_.model));
+      config = file.config();
+    }
+    LLADA_TRY(const auto graph, build_model(config));
+    for (const DType type : o_.types)
+      for (const auto& [k, n] : layer_shapes(graph.weights)) {
+        if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
+        for (const int64_t rows : o_.rows) {
+          say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows));
+          LLADA_TRY(const auto result, measure_gemm(*table_, pool_, type, k, n, rows, o_.repeats));
+          report_.gemm.push_back(result);
+        }
+      }
+    return {};
+  }
+
+  Status load() {
+    const double begin = now_s();
+    if (preset_) {
+      LLADA_TRY(
+          model_,
+          synthesize_model(
+              {.preset = std::string(preset_->preset.name),
+               .type = std::string(traits(preset_->type).name),
+               .layers = o_.layers,
+               .threads = o_.load.threads,
+               .progress = [this](double, std::string_view what) { say(fmt::format("making {}", what)); }},
+              o_.load));
+    } else {
+      say("loading");
+      LLADA_TRY(model_, Model::load(o_.model, o_.load));
+    }
+    ModelFacts& facts = report_.model;
+    facts.load_seconds = now_s() - begin;
+    facts.name = model_->config().name;
+    facts.source = model_->file().path();
+    facts.layers = model_->config().layers;
+    for (const auto& tensor : model_->file().tensors()) {
+      facts.parameters += tensor.view.shape.elements();
+      facts.stored_bytes += tensor.view.bytes();
+    }
+    facts.forward_bytes = work_of(*model_, table_->isa).weight_bytes;
+    return {};
+  }
+
+  Status model() {
+    LLADA_TRY_STATUS(load());
+    if (o_.parts.forward) LLADA_TRY_STATUS(forward());
+    if (o_.parts.attention) LLADA_TRY_STATUS(attention());
+    if (o_.parts.end_to_end) LLADA_TRY_STATUS(end_to_end());
+    return {};
+  }
+
+  Status forward() {
+    const int64_t most = *std::ranges::max_element(o_.rows);
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most));
+    for (const int64_t rows : o_.rows) {
+      say(fmt::format("forward {} rows", rows));
+      LLADA_TRY(const auto result, test.measure(rows, rows, o_.repeats));
+      report_.forward.push_back(result);
+    }
+    return {};
+  }
+
+  Status attention() {
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys));
+    say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys));
+    AttentionResult result;
+    LLADA_TRY(result.forward, test.measure(o_.attention_rows, o_.attention_keys, o_.repeats));
+    result.ms = result.forward.phase_ms[static_cast<size_t>(OpKind::attention)];
+    result.percent_of_forward = 100 * result.ms / result.forward.ms;
+    report_.attention.push_back(result);
+    return {};
+  }
+
+  Status end_to_end() {
+    Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
+    for (const auto& [refresh, rows] :
+         {std::pair{Refresh::block, RowsPolicy::block}, std::pair{Refresh::once, RowsPolicy::masked}}) {
+      script.refresh = refresh;
+      script.rows = rows;
+      say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
+      LLADA_TRY(const auto result,
+                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats));
+      report_.end_to_end.push_back(result);
+    }
+    return {};
+  }
+
+  const BenchOptions& o_;
+  ThreadPool pool_;
+  const kernels::KernelTable* table_ = nullptr;
+  std::optional<PresetSpec> preset_;
+  std::shared_ptr<const Model> model_;
+  BenchReport report_;
+};
+
+}  // namespace
+
+Result<BenchReport> run_bench(const BenchOptions& options) { return Bench(options).run(); }
+
+}  // namespace llada::bench

@@ -1,0 +1,63 @@
+// The whole benchmark of one machine and one model, from the machine's ceilings to finished generations.
+// Everything is measured wall clock on the machine that runs it; ceilings are measured in the same run.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/end_to_end.h"
+#include "bench/forward.h"
+#include "bench/gemm.h"
+#include "bench/machine.h"
+
+namespace llada::bench {
+
+struct Parts {
+  bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
+};
+
+struct BenchOptions {
+  std::string model;   // a model file or folder; or
+  std::string preset;  // "llada-8b:q4_0", made in memory
+  int64_t layers = 0;  // of a preset; 0: as published
+  LoadOptions load;
+  std::vector<int64_t> rows = {1, 8, 16, 32, 64, 128};
+  std::vector<DType> types;  // of the matrix products
+  int repeats = 5;
+  int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
+  int64_t attention_rows = 32, attention_keys = 4096;
+  Parts parts;
+  std::function<void(std::string_view what)> progress;  // may be empty
+};
+
+struct ModelFacts {
+  std::string name;    // of the published model
+  std::string source;  // path or preset
+  int64_t layers = 0, parameters = 0;
+  int64_t stored_bytes = 0;   // of all tensors
+  int64_t forward_bytes = 0;  // that a forward reads, in the kernels' layout
+  double load_seconds = 0;    // to open (or make) and pack; 0 when nothing was loaded
+};
+
+struct AttentionResult {
+  ForwardResult forward;
+  double ms = 0;                  // of the attention ops, median
+  double percent_of_forward = 0;  // of the forward over as many keys
+};
+
+struct BenchReport {
+  Machine machine;
+  ModelFacts model;
+  std::vector<GemmResult> gemm;
+  std::vector<ForwardResult> forward;
+  std::vector<AttentionResult> attention;
+  std::vector<EndToEndResult> end_to_end;
+  int repeats = 0;
+  int64_t peak_memory_bytes = 0;
+};
+
+Result<BenchReport> run_bench(const BenchOptions& options);
+
+}  // namespace llada::bench

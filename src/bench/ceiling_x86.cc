@@ -1,0 +1,100 @@
+// x86: the widest integer and float multiply-adds that the processor has, on independent registers. Inline
+// assembly, so that no compiler flag is needed and no compiler can shorten the loop. Sixteen accumulators
+// hide the latency of two units with four cycles each, and more.
+#include "bench/ceiling.h"
+
+namespace llada::bench {
+namespace {
+
+bool has_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
+bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0; }
+bool has_avx_vnni() { return __builtin_cpu_supports("avxvnni") != 0; }
+bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }
+
+// op a, b, accumulator; r is the register class ("zmm" or "ymm"), a and b hold zeros.
+#define LLADA_EACH(op, r, a, b, i) op " %%" r a ", %%" r b ", %%" r i "\n"
+#define LLADA_TWELVE(op, r, a, b) \
+  LLADA_EACH(op, r, a, b, "0")    \
+  LLADA_EACH(op, r, a, b, "1")    \
+  LLADA_EACH(op, r, a, b, "2")    \
+  LLADA_EACH(op, r, a, b, "3")    \
+  LLADA_EACH(op, r, a, b, "4")    \
+  LLADA_EACH(op, r, a, b, "5")    \
+  LLADA_EACH(op, r, a, b, "6")    \
+  LLADA_EACH(op, r, a, b, "7")    \
+  LLADA_EACH(op, r, a, b, "8")    \
+  LLADA_EACH(op, r, a, b, "9")    \
+  LLADA_EACH(op, r, a, b, "10")   \
+  LLADA_EACH(op, r, a, b, "11")
+// The sum of products of bytes without VNNI takes three instructions; registers 6 to 11 hold what is between.
+#define LLADA_MADD(i, t)                                                            \
+  "vpmaddubsw %%ymm14, %%ymm15, %%ymm" t "\n vpmaddwd %%ymm" t ", %%ymm13, %%ymm" t \
+  "\n"                                                                              \
+  "vpaddd %%ymm" t ", %%ymm" i ", %%ymm" i "\n"
+#define LLADA_SIX_MADDS \
+  LLADA_MADD("0", "6")  \
+  LLADA_MADD("1", "7") LLADA_MADD("2", "8") LLADA_MADD("3", "9") LLADA_MADD("4", "10") LLADA_MADD("5", "11")
+#define LLADA_SIXTEEN(op, a, b)     \
+  LLADA_TWELVE(op, "zmm", a, b)     \
+  LLADA_EACH(op, "zmm", a, b, "12") \
+  LLADA_EACH(op, "zmm", a, b, "13") LLADA_EACH(op, "zmm", a, b, "14") LLADA_EACH(op, "zmm", a, b, "15")
+// Only the low parts have clobber names without AVX flags; the compiler keeps nothing in the upper ones.
+#define LLADA_CLOBBERS                                                                                    \
+  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
+      "xmm12", "xmm13", "xmm14", "xmm15"
+#define LLADA_RUN(body) \
+  asm volatile("1:\n" body "dec %0\n jnz 1b\n vzeroupper\n" : "+r"(left) : : LLADA_CLOBBERS)
+
+// vzeroall clears registers 0 to 15; 30 and 31 are cleared on their own.
+void clear() { asm volatile("vzeroall" : : : LLADA_CLOBBERS); }
+#define LLADA_CLEAR_HIGH "vpxord %%zmm30, %%zmm30, %%zmm30\n vpxord %%zmm31, %%zmm31, %%zmm31\n"
+
+}  // namespace
+
+double int8_loop(int64_t rounds) {
+  if (rounds <= 0 || !has_avx2()) return 0;
+  int64_t left = rounds;
+  clear();
+  if (has_avx512_vnni()) {
+    asm volatile(LLADA_CLEAR_HIGH
+                 "1:\n" LLADA_SIXTEEN("vpdpbusd", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
+                 : "+r"(left)
+                 :
+                 : LLADA_CLOBBERS);
+    return static_cast<double>(rounds) * 16 * 128;
+  }
+  if (has_avx_vnni()) {
+    LLADA_RUN(LLADA_TWELVE("%{vex%} vpdpbusd", "ymm", "14", "15"));
+    return static_cast<double>(rounds) * 12 * 64;
+  }
+  LLADA_RUN(LLADA_SIX_MADDS);
+  return static_cast<double>(rounds) * 6 * 64;
+}
+
+double float_loop(int64_t rounds) {
+  if (rounds <= 0 || !has_avx2()) return 0;
+  int64_t left = rounds;
+  clear();
+  if (has_avx512()) {
+    asm volatile(LLADA_CLEAR_HIGH
+                 "1:\n" LLADA_SIXTEEN("vfmadd231ps", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
+                 : "+r"(left)
+                 :
+                 : LLADA_CLOBBERS);
+    return static_cast<double>(rounds) * 16 * 32;
+  }
+  LLADA_RUN(LLADA_TWELVE("vfmadd231ps", "ymm", "14", "15"));
+  return static_cast<double>(rounds) * 12 * 16;
+}
+
+std::string_view int8_instruction() {
+  if (!has_avx2()) return "none";
+  return has_avx512_vnni() ? "vpdpbusd zmm" : has_avx_vnni() ? "vpdpbusd ymm" : "vpmaddubsw ymm";
+}
+
+std::string_view float_instruction() {
+  if (!has_avx2()) return "none";
+  return has_avx512() ? "vfmadd231ps zmm" : "vfmadd231ps ymm";
+}
+
+}  // namespace llada::bench

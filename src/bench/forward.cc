@@ -1,0 +1,110 @@
+#include "bench/forward.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/random.h"
+#include "engine/model_runner.h"
+#include "kernels/kernels.h"
+#include "tensor/synthesize.h"
+
+namespace llada::bench {
+namespace {
+
+// Rows of a head's keys that are random; they repeat, which attention does not notice.
+constexpr int64_t kPattern = 64;
+
+void fill(KvStore& kv, ThreadPool& pool) {
+  const KvShape& s = kv.shape();
+  const int64_t row = s.head_dim * traits(s.type).bytes;
+  std::vector<std::byte> pattern(static_cast<size_t>(kPattern * row));
+  synthesize_groups(s.type, 11, 0.5, 0, kPattern * s.head_dim, pattern.data());
+  pool.run(int64_t{s.layers} * s.sequences * s.kv_heads, [&](int64_t i, int) {
+    const int head = static_cast<int>(i % s.kv_heads), rest = static_cast<int>(i / s.kv_heads);
+    for (std::byte* half : {kv.keys(rest / s.sequences, rest % s.sequences, head),
+                            kv.values(rest / s.sequences, rest % s.sequences, head)})
+      for (int64_t p = 0; p < s.positions; p += kPattern)
+        std::memcpy(half + p * row, pattern.data(),
+                    static_cast<size_t>(std::min(kPattern, s.positions - p) * row));
+  });
+  for (int sequence = 0; sequence < s.sequences; ++sequence)
+    for (int64_t p = 0; p < s.positions; ++p) kv.set_version(sequence, p, 0);
+}
+
+}  // namespace
+
+ForwardWork work_of(const Model& model, std::string_view isa) {
+  ForwardWork work;
+  const auto table = kernels::select(isa);
+  const auto& weights = model.graph().weights;
+  for (const WeightInfo& w : weights) {
+    const bool picked_from = w.name == "token_embd.weight" && !model.config().tied_head;
+    if (w.dims[1] == 1 || picked_from) continue;
+    work.multiply_adds_per_row += w.dims[0] * w.dims[1];
+    const TensorView* view = model.file().find(w.name);
+    const int64_t packed = table ? (*table)->packed_bytes(view->type, w.dims[1], w.dims[0]) : 0;
+    work.weight_bytes += packed > 0 ? packed : view->bytes();
+  }
+  return work;
+}
+
+ForwardTest::ForwardTest(const Model& model, ThreadPool& pool, KvStore kv)
+    : model_(&model),
+      pool_(&pool),
+      kv_(std::move(kv)),
+      executor_(model.device(), build_with(model.graph())) {}
+
+Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa,
+                                        int64_t positions) {
+  const ModelGraph& graph = model.graph();
+  LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
+                                      .sequences = 1,
+                                      .kv_heads = graph.kv_heads,
+                                      .head_dim = graph.head_dim,
+                                      .positions = positions,
+                                      .type = kv_type(model)}));
+  fill(kv, pool);
+  ForwardTest test(model, pool, std::move(kv));
+  test.work_ = work_of(model, isa);
+  return test;
+}
+
+Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repeats) {
+  StepInputs inputs;
+  for (int64_t r = 0; r < rows; ++r) {
+    const double u = uniform(17, 0, static_cast<uint64_t>(r), 0);
+    inputs.tokens.push_back(static_cast<int32_t>(u * static_cast<double>(model_->config().vocab)));
+    inputs.positions.push_back(static_cast<int32_t>(keys - rows + r));
+  }
+  inputs.spans = {{0, static_cast<int32_t>(rows), 0, static_cast<int32_t>(keys)}};
+  inputs.wanted.resize(static_cast<size_t>(rows));
+  std::iota(inputs.wanted.begin(), inputs.wanted.end(), 0);
+  StepOutputs outputs;
+  Device& device = model_->device();
+  LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
+
+  const double before = int8_peak(*pool_, 5);
+  std::vector<double> times;
+  std::array<std::vector<double>, kOpKindCount> phases;
+  for (int i = 0; i < repeats; ++i) {
+    device.take_phase_times();
+    const double begin = now_s();
+    LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
+    times.push_back(now_s() - begin);
+    const PhaseTimes ms = device.take_phase_times();
+    for (size_t kind = 0; kind < phases.size(); ++kind) phases[kind].push_back(ms[kind]);
+  }
+  const double top = (before + int8_peak(*pool_, 5)) / 2, seconds = median(times);
+  ForwardResult r{.rows = rows, .keys = keys, .logits = rows, .ms = seconds * 1e3};
+  r.ms_min = *std::ranges::min_element(times) * 1e3;
+  r.ms_max = *std::ranges::max_element(times) * 1e3;
+  r.gop_per_s =
+      2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
+  r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
+  r.read_gb_per_s = static_cast<double>(work_.weight_bytes) / seconds / 1e9;
+  for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);
+  return r;
+}
+
+}  // namespace llada::bench

@@ -1,0 +1,48 @@
+// Whole forwards of a model, timed, with the time of each kind of op.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "bench/machine.h"
+#include "engine/model.h"
+#include "memory/kv_store.h"
+#include "sched/executor.h"
+
+namespace llada::bench {
+
+// What a forward costs at least, from the list of weights.
+struct ForwardWork {
+  int64_t multiply_adds_per_row = 0;  // of every matrix, head included
+  int64_t weight_bytes = 0;           // that one forward reads, in the kernels' layout, head included
+};
+ForwardWork work_of(const Model& model, std::string_view isa);
+
+struct ForwardResult {
+  int64_t rows = 0, keys = 0;
+  int64_t logits = 0;  // rows whose logits are computed
+  double ms = 0;       // median
+  double ms_min = 0, ms_max = 0;
+  double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
+  std::array<double, kOpKindCount> phase_ms{};                        // medians
+};
+
+// Forwards over one K/V store whose positions count as computed: filled with small random keys and values.
+class ForwardTest {
+ public:
+  static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa,
+                                    int64_t positions);
+
+  // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`.
+  Result<ForwardResult> measure(int64_t rows, int64_t keys, int repeats);
+
+ private:
+  ForwardTest(const Model& model, ThreadPool& pool, KvStore kv);
+  const Model* model_;
+  ThreadPool* pool_;  // for the peak beside each figure
+  KvStore kv_;
+  Executor executor_;
+  ForwardWork work_;
+};
+
+}  // namespace llada::bench

@@ -1,0 +1,41 @@
+// Matrix products of one kernel table at the shapes of a model's layers, weights streamed from memory as a
+// forward streams them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "graph/program.h"
+#include "kernels/kernels.h"
+#include "tensor/dtype.h"
+
+namespace llada::bench {
+
+struct GemmResult {
+  int64_t k = 0, n = 0, rows = 0;  // inputs, outputs, rows of activations
+  DType type = DType::F32;
+  double ms = 0;                // median of a product, quantization of the activations not counted
+  double gop_per_s = 0;         // 2 k n rows / time
+  double percent_of_peak = 0;   // of the peak measured just before and after: int8, for float types float
+  double gb_per_s = 0;          // packed weights / time
+  double quantize_ms = 0;       // of the activations, on one thread
+  double relative_error = 0;    // of the kernel, see below
+  double activation_error = 0;  // of kernel and 8-bit activations together
+  double packed_ratio = 0;      // packed size / stored size
+};
+
+// Errors are root mean square differences to dequantize-then-float, in double, over that of the exact
+// results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so what is left is
+// the kernel's own; activation_error takes normal inputs.
+Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, DType type, int64_t k,
+                                int64_t n, int64_t rows, int repeats);
+
+// {inputs, outputs} of the matrices inside layers, each shape once, in the order of the list.
+std::vector<std::pair<int64_t, int64_t>> layer_shapes(std::span<const WeightInfo> weights);
+
+}  // namespace llada::bench

@@ -1,0 +1,86 @@
+#include "bench/scripted_strategy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "decode/acceptance.h"
+#include "decode/canvas.h"
+
+namespace llada::bench {
+namespace {
+
+bool is_masked(const decode::Canvas& canvas, int32_t position) {
+  return canvas.states[static_cast<size_t>(position)] == decode::TokenState::masked;
+}
+
+std::vector<int32_t> masked_in(const decode::Canvas& canvas, const decode::Block& block) {
+  std::vector<int32_t> masked;
+  for (int32_t p = block.begin; p < block.end; ++p)
+    if (is_masked(canvas, p)) masked.push_back(p);
+  return masked;
+}
+
+}  // namespace
+
+std::string_view name(Refresh refresh) { return refresh == Refresh::block ? "block" : "once"; }
+
+std::string_view name(RowsPolicy rows) {
+  return rows == RowsPolicy::block ? "block" : "masked or just committed";
+}
+
+ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& canvas)
+    : script_(script),
+      blocks_(decode::tile_blocks(canvas, decode::generated_begin(canvas), script.block_length)) {}
+
+decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
+  while (masked_in(canvas, blocks_[current_]).empty()) {
+    ++current_;
+    step_ = 0;
+    LLADA_CHECK(current_ < blocks_.size());
+  }
+  const decode::Block& block = blocks_[current_];
+  decode::StepPlan plan;
+  plan.logits = masked_in(canvas, block);
+  plan.keys = static_cast<int32_t>(canvas.size());
+  plan.block_begin = block.begin;
+  plan.block_end = block.end;
+  const bool full = script_.refresh == Refresh::block ? step_ == 0 : forward_ == 0;
+  std::vector<int32_t> rows = plan.logits;
+  if (full || script_.rows == RowsPolicy::block) {
+    rows.resize(static_cast<size_t>(full ? canvas.size() : block.end - block.begin));
+    std::iota(rows.begin(), rows.end(), full ? 0 : block.begin);
+  }
+  std::ranges::set_union(rows, just_committed_, std::back_inserter(plan.rows));
+  for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
+  return plan;
+}
+
+std::vector<decode::Edit> ScriptedStrategy::accept(const decode::Canvas&,
+                                                   std::span<const decode::Prediction> predictions) {
+  std::vector<decode::Candidate> candidates;
+  for (const decode::Prediction& p : predictions)
+    candidates.push_back({p.position, p.token, p.probability, p.probability, p.entropy});
+  const auto count = std::min<int64_t>(script_.tokens_per_step, static_cast<int64_t>(candidates.size()));
+  std::vector<decode::Edit> edits;
+  just_committed_.clear();
+  for (const size_t i : decode::accept_best(candidates, count)) {
+    const decode::Candidate& c = candidates[i];
+    edits.push_back({c.position, c.token, decode::TokenState::stable, c.probability});
+    just_committed_.push_back(c.position);
+  }
+  ++step_;
+  ++forward_;
+  return edits;
+}
+
+bool ScriptedStrategy::done(const decode::Canvas& canvas) const { return decode::count_masked(canvas) == 0; }
+
+int64_t ScriptedStrategy::step_bound() const {
+  int64_t steps = 0;
+  for (const decode::Block& block : blocks_)
+    steps += (block.masks + script_.tokens_per_step - 1) / script_.tokens_per_step;
+  return steps;
+}
+
+}  // namespace llada::bench

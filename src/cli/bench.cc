@@ -1,0 +1,140 @@
+// llada bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
+#include "bench/bench.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+struct Options {
+  bench::BenchOptions bench;
+  bool json = false;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+template <class Set>
+void add_list_option(CLI::App& app, const std::string& name, const char* type, const std::string& help,
+                     Set set) {
+  app.add_option_function<std::string>(
+         name,
+         [name, set](const std::string& text) {
+           if (const Status status = set(split(text)); !status)
+             throw CLI::ValidationError(name, status.error().message);
+         },
+         help)
+      ->type_name(type);
+}
+
+Status read_rows(const std::vector<std::string>& words, std::vector<int64_t>& rows) {
+  rows.clear();
+  for (const std::string& word : words) {
+    LLADA_TRY(const int64_t value, parse_integer(word, 1, 4096));
+    rows.push_back(value);
+  }
+  return {};
+}
+
+Status read_types(const std::vector<std::string>& words, std::vector<DType>& types) {
+  types.clear();
+  for (const std::string& word : words) {
+    const auto type = dtype_from_name(word);
+    if (!type) return invalid("found '{}', needed types such as q4_0, q8_0, q4_k, q6_k, f16", word);
+    types.push_back(*type);
+  }
+  return {};
+}
+
+Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
+  const std::array places = {std::pair{"machine", &parts.machine}, std::pair{"gemm", &parts.gemm},
+                             std::pair{"forward", &parts.forward}, std::pair{"attention", &parts.attention},
+                             std::pair{"e2e", &parts.end_to_end}};
+  for (const auto& [name, part] : places) *part = false;
+  for (const std::string& word : words) {
+    const auto found = std::ranges::find(places, word, [](const auto& place) { return place.first; });
+    if (found == places.end())
+      return invalid("found '{}', needed some of machine, gemm, forward, attention, e2e", word);
+    *found->second = true;
+  }
+  return {};
+}
+
+}  // namespace
+
+Work setup_bench(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  bench::BenchOptions& b = o->bench;
+  b.types = {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K};
+  app.add_option("-m,--model", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
+  app.add_option("--preset", b.preset,
+                 "or a published geometry with random weights in memory, such as llada-8b:q4_0")
+      ->type_name("NAME:TYPE");
+  add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
+  add_list_option(app, "--only", "PARTS", "some of machine,gemm,forward,attention,e2e (all)",
+                  [&b](const auto& words) { return read_parts(words, b.parts); });
+  add_list_option(app, "--rows", "LIST", "rows of products and forwards (1,8,16,32,64,128)",
+                  [&b](const auto& words) { return read_rows(words, b.rows); });
+  add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
+                  [&b](const auto& words) { return read_types(words, b.types); });
+  add_integer_option(app, "--repeats", b.repeats, 1, 1000, "of everything; medians are shown (5)");
+  add_integer_option(app, "--tokens-per-step", b.tokens_per_step, 1, 4096,
+                     "commits of a scripted step in the whole runs (5)");
+  add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
+  add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "of the whole runs (128)");
+  add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "of the whole runs (32)");
+  add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20,
+                     "positions that attention reads (4096)");
+  add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows that read them (32)");
+  add_device_options(app, b.load);
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "Ceilings are measured in the same run; a share is of the peak just before and after. Whole runs "
+      "commit\n"
+      "the given number of most certain tokens per step, so that random weights take a real model's "
+      "forwards.\n"
+      "LLADA_ISA=NAME in the environment chooses the kernels.\n\n"
+      "Examples:\n"
+      "  llada bench --preset llada-8b:q4_0\n"
+      "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
+      "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
+  return [o]() -> Result<int> {
+    bench::BenchOptions& options = o->bench;
+    options.load.isa = isa_from_environment();
+    if (options.load.device != "cpu")
+      return invalid("--device: found '{}', only cpu is measured", options.load.device);
+    bench::BenchReport report;
+    {
+      const bool live = can_repaint(STDERR_FILENO);
+      options.progress = [live](std::string_view what) {
+        if (live) note(fmt::format("\r\x1b[Kbench: {}", what));
+      };
+      auto result = bench::run_bench(options);
+      if (live) note("\r\x1b[K");
+      LLADA_TRY(report, std::move(result));
+    }
+    LLADA_TRY_STATUS(print(o->json ? json_line(bench_json(report)) : bench_text(report, options.parts)));
+    return 0;
+  };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,199 @@
+#include "cli/bench_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "cli/report.h"
+
+namespace llada::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using bench::BenchReport;
+
+using Phases = std::array<double, kOpKindCount>;
+
+Json phases_json(const Phases& ms) {
+  Json json = Json::object();
+  for (size_t i = 0; i < ms.size(); ++i)
+    if (ms[i] > 0) json[std::string(name(static_cast<OpKind>(i)))] = ms[i];
+  return json;
+}
+
+// "matmul 81 %, head 8 %, attention 5 %": largest first, down to a percent.
+std::string phases_text(const Phases& ms) {
+  const double sum = std::accumulate(ms.begin(), ms.end(), 0.0);
+  std::vector<size_t> order(ms.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return ms[a] > ms[b]; });
+  std::string out;
+  for (const size_t i : order) {
+    const double percent = sum > 0 ? 100 * ms[i] / sum : 0;
+    if (percent < 1) break;
+    out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", name(static_cast<OpKind>(i)), percent);
+  }
+  return out;
+}
+
+Json ceilings_json(const bench::Ceilings& c) {
+  return {{"read_gb_per_s", c.read_gb_per_s},
+          {"int8_gop_per_s", c.int8_gop_per_s},
+          {"float_gflop_per_s", c.float_gflop_per_s}};
+}
+
+Json forward_json(const bench::ForwardResult& f) {
+  return {{"rows", f.rows},
+          {"keys", f.keys},
+          {"logits", f.logits},
+          {"ms_median", f.ms},
+          {"ms_min", f.ms_min},
+          {"ms_max", f.ms_max},
+          {"gop_per_s", f.gop_per_s},
+          {"percent_of_int8_peak", f.percent_of_int8_peak},
+          {"read_gb_per_s", f.read_gb_per_s},
+          {"phases", phases_json(f.phase_ms)}};
+}
+
+bool is_float(DType type) { return !traits(type).quantized; }
+
+Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
+  // Float types are held to the float peak; beside it stands their share of the int8 one, for comparison.
+  const double int8 = machine.all.int8_gop_per_s > 0 ? 100 * g.gop_per_s / machine.all.int8_gop_per_s : 0;
+  Json json = {{"k", g.k},
+               {"n", g.n},
+               {"rows", g.rows},
+               {"type", traits(g.type).name},
+               {"ms_median", g.ms},
+               {"gop_per_s", g.gop_per_s},
+               {"percent_of_int8_peak", is_float(g.type) ? int8 : g.percent_of_peak},
+               {"read_gb_per_s", g.gb_per_s},
+               {"quantize_ms", g.quantize_ms},
+               {"relative_error", g.relative_error},
+               {"relative_error_with_8_bit_activations", g.activation_error},
+               {"packed_ratio", g.packed_ratio}};
+  if (is_float(g.type)) json["percent_of_float_peak"] = g.percent_of_peak;
+  return json;
+}
+
+Json end_to_end_json(const bench::EndToEndResult& e) {
+  return {{"prompt_tokens", e.prompt_tokens},
+          {"gen_tokens", e.gen_tokens},
+          {"block_length", e.script.block_length},
+          {"tokens_per_step", e.script.tokens_per_step},
+          {"refresh", bench::name(e.script.refresh)},
+          {"rows_policy", bench::name(e.script.rows)},
+          {"seconds", e.seconds},
+          {"seconds_min", e.seconds_min},
+          {"seconds_max", e.seconds_max},
+          {"tokens_per_s", static_cast<double>(e.gen_tokens) / e.seconds},
+          {"forwards", e.forwards},
+          {"full_forwards", e.full_forwards},
+          {"rows", e.rows},
+          {"logit_rows", e.logit_rows},
+          {"kv_bytes", e.kv_bytes},
+          {"phases", phases_json(e.phase_ms)}};
+}
+
+std::string machine_text(const bench::Machine& m) {
+  std::string out =
+      fmt::format("{}, {} kernels, {} thread{}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu,
+                  m.isa, m.threads, m.threads == 1 ? "" : "s", m.int8_instruction, m.float_instruction);
+  out += fmt::format("{:<22} {:>11} {:>11} {:>14}\n", "ceilings", "read GB/s", "int8 GOP/s", "float GFLOP/s");
+  const auto row = [&](const std::string& what, const bench::Ceilings& c) {
+    out += fmt::format("{:<22} {:>11.1f} {:>11.0f} {:>14.0f}\n", what, c.read_gb_per_s, c.int8_gop_per_s,
+                       c.float_gflop_per_s);
+  };
+  row("1 thread", m.one);
+  row(fmt::format("{} threads", m.threads), m.all);
+  row("the same, at the end", m.all_after);
+  return out;
+}
+
+std::string gemm_text(const std::vector<bench::GemmResult>& results) {
+  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9}\n", "type",
+                                "k", "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x");
+  for (const bench::GemmResult& g : results)
+    out += fmt::format("{:<5} {:>6} {:>6} {:>5} {:>9.3f} {:>8.0f} {:>6.1f}{} {:>7.1f} {:>9.1e} {:>9.1e}\n",
+                       traits(g.type).name, g.k, g.n, g.rows, g.ms, g.gop_per_s, g.percent_of_peak,
+                       is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error);
+  return out +
+         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits\n";
+}
+
+std::string forward_text(const std::vector<bench::ForwardResult>& results) {
+  std::string out = fmt::format("\n{:<8} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9}  {}\n", "forward", "rows", "ms",
+                                "GOP/s", "% peak", "GB/s", "rows/s", "share of each kind of operation");
+  for (const bench::ForwardResult& f : results)
+    out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms,
+                       f.gop_per_s, f.percent_of_int8_peak, f.read_gb_per_s,
+                       1e3 * static_cast<double>(f.rows) / f.ms, phases_text(f.phase_ms));
+  return out + "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+}
+
+}  // namespace
+
+std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
+  std::string out = machine_text(r.machine);
+  if (!r.gemm.empty()) out += gemm_text(r.gemm);
+  if (r.model.load_seconds > 0)
+    out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
+                       r.model.source, r.model.name, r.model.layers,
+                       static_cast<double>(r.model.parameters) / 1e9,
+                       bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
+  if (!r.forward.empty()) out += forward_text(r.forward);
+  for (const bench::AttentionResult& a : r.attention)
+    out += fmt::format(
+        "\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward ({:.1f} ms)\n",
+        a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms);
+  for (const bench::EndToEndResult& e : r.end_to_end)
+    out += fmt::format(
+        "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {}, rows: {}\n"
+        "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows; {}\n",
+        e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
+        e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds,
+        e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards,
+        e.full_forwards, e.rows, phases_text(e.phase_ms));
+  if (parts.forward || parts.attention || parts.end_to_end)
+    out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
+  return out;
+}
+
+Json bench_json(const BenchReport& r) {
+  const bench::Machine& m = r.machine;
+  Json machine = {{"cpu", m.cpu}, {"isa", m.isa}, {"threads", m.threads}};
+  machine.update(ceilings_json(m.all));
+  machine["int8_instruction"] = m.int8_instruction;
+  machine["float_instruction"] = m.float_instruction;
+  machine["one_thread"] = ceilings_json(m.one);
+  machine["after"] = ceilings_json(m.all_after);
+
+  Json json = {{"label", "measured"}, {"repeats", r.repeats}, {"machine", std::move(machine)}};
+  json["model"] = nullptr;
+  if (r.model.load_seconds > 0)
+    json["model"] = {{"name", r.model.name},
+                     {"source", r.model.source},
+                     {"layers", r.model.layers},
+                     {"parameters", r.model.parameters},
+                     {"stored_bytes", r.model.stored_bytes},
+                     {"forward_bytes", r.model.forward_bytes},
+                     {"load_seconds", r.model.load_seconds}};
+  json["gemm"] = Json::array();
+  for (const auto& g : r.gemm) json["gemm"].push_back(gemm_json(g, m));
+  json["forward"] = Json::array();
+  for (const auto& f : r.forward) json["forward"].push_back(forward_json(f));
+  json["attention"] = Json::array();
+  for (const auto& a : r.attention) {
+    Json one = forward_json(a.forward);
+    one["attention_ms_median"] = a.ms;
+    one["percent_of_forward"] = a.percent_of_forward;
+    json["attention"].push_back(std::move(one));
+  }
+  json["end_to_end"] = Json::array();
+  for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
+  json["peak_memory_bytes"] = r.peak_memory_bytes;
+  return json;
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,67 @@
+// llada synth: a model file with random weights and a published geometry.
+#include "engine/synth.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+
+Work setup_synth(CLI::App& app) {
+  struct Options {
+    std::string out;
+    SynthOptions synth;
+    bool json = false;
+  };
+  auto o = std::make_shared<Options>();
+  app.add_option("OUT", o->out,
+                 "the GGUF file to write; an existing one is replaced when the new one is complete")
+      ->required();
+  app.add_option("--preset", o->synth.preset,
+                 "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
+      ->type_name("NAME")
+      ->required();
+  app.add_option("--type", o->synth.type,
+                 "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
+      ->type_name("TYPE")
+      ->required();
+  add_integer_option(app, "--layers", o->synth.layers, 1, 1024,
+                     "that many layers in place of the published number");
+  add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
+  add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "0: one per physical core (0)");
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "The weights are noise: speed, memory and file handling are those of the real model, the text is "
+      "not.\n\n"
+      "Examples:\n"
+      "  llada synth --preset llada-8b --type q4_0 llada-8b-q4_0.gguf\n"
+      "  llada synth --preset llada-8b --type q8_0 --layers 2 short.gguf");
+  return [o]() -> Result<int> {
+    SynthReport report;
+    {
+      Progress progress("synth");
+      o->synth.progress = [&](double fraction, std::string_view what) { progress.update(fraction, what); };
+      LLADA_TRY(report, synthesize_file(o->out, o->synth));
+    }
+    if (o->json) {
+      LLADA_TRY_STATUS(print(json_line({{"out", o->out},
+                                        {"preset", o->synth.preset},
+                                        {"type", o->synth.type},
+                                        {"model", report.model},
+                                        {"parameters", report.parameters},
+                                        {"bytes_out", report.bytes},
+                                        {"runnable", report.no_run.empty()}})));
+    } else {
+      LLADA_TRY_STATUS(print(fmt::format("{}: {}, {} parameters with random values\n", one_line(o->out),
+                                         bytes_text(static_cast<double>(report.bytes)), report.parameters)));
+    }
+    if (!report.no_run.empty()) note(fmt::format("llada synth: {}\n", one_line(report.no_run)));
+    return 0;
+  };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,255 @@
+#include "models/presets.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "formats/expectations.h"
+
+namespace llada {
+namespace {
+
+constexpr std::string_view kLlamaHeaders =
+    "{{'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + "
+    "'<|eot_id|>'}}";
+constexpr std::string_view kChatMl =
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}";
+constexpr std::string_view kRoleTags =
+    "{{'<role>' + message['role'] + '</role>' + message['content'] + '<|role_end|>'}}";
+
+Preset llada_8b(std::string_view name, std::string title) {
+  return {.name = name,
+          .config = {.architecture = Architecture::llada,
+                     .name = std::move(title),
+                     .layers = 32,
+                     .width = 4096,
+                     .heads = 32,
+                     .kv_heads = 32,
+                     .head_dim = 128,
+                     .ffn_width = 12288,
+                     .vocab = 126464,
+                     .context = 4096,
+                     .rms_eps = 1e-5f,
+                     .rope_theta = 500000,
+                     .rotary_dims = 128,
+                     .rope_pairing = RopePairing::adjacent,
+                     .mask_id = 126336,
+                     .bos_id = 126080,
+                     .eos_id = 126081,
+                     .pad_id = 126081,
+                     .eot_id = 126348},
+          .control_tokens = {{126080, "<|startoftext|>"},
+                             {126081, "<|endoftext|>"},
+                             {126336, "<|mdm_mask|>"},
+                             {126346, "<|start_header_id|>"},
+                             {126347, "<|end_header_id|>"},
+                             {126348, "<|eot_id|>"}},
+          .pre_tokenizer = "bailingmoe",
+          .chat_template = kLlamaHeaders};
+}
+
+Preset dream_7b() {
+  return {.name = "dream-7b",
+          .config = {.architecture = Architecture::dream,
+                     .name = "Dream-v0-Instruct-7B",
+                     .layers = 28,
+                     .width = 3584,
+                     .heads = 28,
+                     .kv_heads = 4,
+                     .head_dim = 128,
+                     .ffn_width = 18944,
+                     .vocab = 152064,
+                     .context = 131072,
+                     .rms_eps = 1e-6f,
+                     .rope_theta = 1e6f,
+                     .rotary_dims = 128,
+                     .rope_pairing = RopePairing::half_split,
+                     .shift_logits = true,
+                     .qkv_bias = true,
+                     .mask_id = 151666,
+                     .bos_id = 151665,
+                     .eos_id = 151643,
+                     .pad_id = 151643,
+                     .eot_id = 151645},
+          .control_tokens = {{151643, "<|endoftext|>"},
+                             {151644, "<|im_start|>"},
+                             {151645, "<|im_end|>"},
+                             {151665, "<|beginoftext|>"},
+                             {151666, "<|mask|>"}},
+          .pre_tokenizer = "qwen2",
+          .chat_template = kChatMl};
+}
+
+Preset llada_moe_7b() {
+  return {.name = "llada-moe-7b",
+          .config = {.architecture = Architecture::llada_moe,
+                     .name = "LLaDA-MoE-7B-A1B-Instruct",
+                     .layers = 16,
+                     .width = 2048,
+                     .heads = 16,
+                     .kv_heads = 16,
+                     .head_dim = 128,
+                     .vocab = 157184,
+                     .context = 8192,
+                     .rms_eps = 1e-5f,
+                     .rope_theta = 50000,
+                     .rotary_dims = 128,
+                     .rope_pairing = RopePairing::half_split,
+                     .qk_norm = true,
+                     .experts = 64,
+                     .experts_used = 8,
+                     .expert_ffn_width = 1024,
+                     .mask_id = 156895,
+                     .eos_id = 156892,
+                     .pad_id = 156892},
+          .control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}},
+          .pre_tokenizer = "llada-moe",
+          .chat_template = kRoleTags};
+}
+
+Preset llada2_mini() {
+  return {.name = "llada2-mini",
+          .config = {.architecture = Architecture::llada2,
+                     .name = "LLaDA2.0-mini",
+                     .layers = 20,
+                     .width = 2048,
+                     .heads = 16,
+                     .kv_heads = 4,
+                     .head_dim = 128,
+                     .ffn_width = 5120,
+                     .vocab = 157184,
+                     .context = 32768,
+                     .rms_eps = 1e-6f,
+                     .rope_theta = 600000,
+                     .rotary_dims = 64,
+                     .rope_pairing = RopePairing::half_split,
+                     .qk_norm = true,
+                     .experts = 256,
+                     .experts_used = 8,
+                     .expert_ffn_width = 512,
+                     .norm_topk = true,
+                     .mask_id = 156895,
+                     .eos_id = 156892,
+                     .pad_id = 156892},
+          .control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}},
+          .pre_tokenizer = "bailingmoe2",
+          .chat_template = kRoleTags,
+          .dense_layers = 1,
+          .shared_experts = 1,
+          .expert_groups = 8,
+          .expert_groups_used = 4,
+          .expert_scale = 2.5f};
+}
+
+Preset tiny() {
+  Preset p = llada_8b("tiny", "tiny");
+  p.config.layers = 2;
+  p.config.width = p.config.ffn_width = 256;
+  p.config.heads = p.config.kv_heads = 4;
+  p.config.head_dim = p.config.rotary_dims = 64;
+  p.config.vocab = 1024;
+  p.config.mask_id = 1006;
+  p.config.bos_id = 1000;
+  p.config.eos_id = p.config.pad_id = 1001;
+  p.config.eot_id = 1009;
+  for (size_t i = 0; i < p.control_tokens.size(); ++i)
+    p.control_tokens[i].id = std::array{1000, 1001, 1006, 1007, 1008, 1009}[i];
+  return p;
+}
+
+std::vector<Preset> presets() {
+  return {llada_8b("llada-8b", "LLaDA-8B-Instruct"),
+          llada_8b("llada-1.5", "LLaDA-1.5"),
+          dream_7b(),
+          llada_moe_7b(),
+          llada2_mini(),
+          tiny()};
+}
+
+// LLaDA2 keeps q, k and v in one matrix, has leading dense layers, a shared expert and a routing bias.
+std::vector<PresetTensor> llada2_tensors(const Preset& p) {
+  const ModelConfig& c = p.config;
+  std::vector<PresetTensor> list;
+  const auto add = [&](int64_t layer, std::string_view leaf, std::array<int64_t, 4> dims, int rank) {
+    list.push_back({layer < 0 ? std::string(leaf) : fmt::format("blk.{}.{}", layer, leaf),
+                    {dims, rank},
+                    static_cast<int>(layer)});
+  };
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, inner = c.expert_ffn_width;
+  add(-1, "token_embd.weight", {c.width, c.vocab, 1, 1}, 2);
+  for (int64_t l = 0; l < c.layers; ++l) {
+    add(l, "attn_norm.weight", {c.width, 1, 1, 1}, 1);
+    add(l, "attn_qkv.weight", {c.width, q + 2 * kv, 1, 1}, 2);
+    add(l, "attn_q_norm.weight", {c.head_dim, 1, 1, 1}, 1);
+    add(l, "attn_k_norm.weight", {c.head_dim, 1, 1, 1}, 1);
+    add(l, "attn_output.weight", {q, c.width, 1, 1}, 2);
+    add(l, "ffn_norm.weight", {c.width, 1, 1, 1}, 1);
+    if (l < p.dense_layers) {
+      add(l, "ffn_gate.weight", {c.width, c.ffn_width, 1, 1}, 2);
+      add(l, "ffn_up.weight", {c.width, c.ffn_width, 1, 1}, 2);
+      add(l, "ffn_down.weight", {c.ffn_width, c.width, 1, 1}, 2);
+      continue;
+    }
+    add(l, "ffn_gate_inp.weight", {c.width, c.experts, 1, 1}, 2);
+    add(l, "exp_probs_b.bias", {c.experts, 1, 1, 1}, 1);
+    add(l, "ffn_gate_exps.weight", {c.width, inner, c.experts, 1}, 3);
+    add(l, "ffn_up_exps.weight", {c.width, inner, c.experts, 1}, 3);
+    add(l, "ffn_down_exps.weight", {inner, c.width, c.experts, 1}, 3);
+    add(l, "ffn_gate_shexp.weight", {c.width, inner * p.shared_experts, 1, 1}, 2);
+    add(l, "ffn_up_shexp.weight", {c.width, inner * p.shared_experts, 1, 1}, 2);
+    add(l, "ffn_down_shexp.weight", {inner * p.shared_experts, c.width, 1, 1}, 2);
+  }
+  add(-1, "output_norm.weight", {c.width, 1, 1, 1}, 1);
+  add(-1, "output.weight", {c.width, c.vocab, 1, 1}, 2);
+  return list;
+}
+
+}  // namespace
+
+Result<Preset> find_preset(std::string_view name) {
+  std::string names;
+  for (Preset& preset : presets()) {
+    if (preset.name == name) return std::move(preset);
+    names += (names.empty() ? "" : ", ") + std::string(preset.name);
+  }
+  return invalid("preset: found '{}', needed one of {}", name, names);
+}
+
+Result<PresetSpec> parse_preset(std::string_view spec) {
+  const size_t colon = spec.find(':');
+  LLADA_TRY(auto preset, find_preset(spec.substr(0, colon)));
+  const auto type = colon == std::string_view::npos ? DType::Q4_0 : dtype_from_name(spec.substr(colon + 1));
+  if (!type)
+    return invalid("preset: found the type '{}', needed one such as q4_0 or f16", spec.substr(colon + 1));
+  return PresetSpec{std::move(preset), *type};
+}
+
+Result<Preset> with_layers(Preset preset, int64_t layers) {
+  if (layers < 1 || layers > 1024) return invalid("layers: found {}, needed 1 to 1024", layers);
+  preset.config.layers = layers;
+  return preset;
+}
+
+std::vector<PresetTensor> tensors_of(const Preset& preset) {
+  if (preset.config.architecture == Architecture::llada2) return llada2_tensors(preset);
+  std::vector<PresetTensor> list;
+  for_each_expected(preset.config, false, [&](const ExpectedTensor& expected) {
+    const bool in_layer = expected.name.starts_with("blk.");
+    list.push_back(
+        {std::string(expected.name), expected.shape, in_layer ? std::atoi(expected.name.data() + 4) : -1});
+    return true;
+  });
+  return list;
+}
+
+int64_t parameters_of(const Preset& preset) {
+  int64_t sum = 0;
+  for (const PresetTensor& tensor : tensors_of(preset)) sum += tensor.shape.elements();
+  return sum;
+}
+
+DType stored_type(const PresetTensor& tensor, DType type) {
+  if (tensor.shape.rank == 1 || tensor.name.ends_with("ffn_gate_inp.weight")) return DType::F32;
+  return tensor.shape.columns() % traits(type).elements == 0 ? type : DType::F16;
+}
+
+}  // namespace llada

@@ -1,0 +1,63 @@
+// The geometries of published models, so that weights can be synthesised and speed measured or simulated
+// where no checkpoint is at hand. One table: a preset is what the model's own configuration says, with the
+// special tokens at their published ids, and the list of its tensors under llama.cpp's GGUF names. "tiny" is
+// no published model; it is small enough for tests. Sources: the models' config.json files; for LLaDA2, whose
+// GGUF form is not in llama.cpp yet, the names of its bailingmoe2 architecture with `llada2` for the prefix.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/model_config.h"
+#include "tensor/view.h"
+
+namespace llada {
+
+struct PresetToken {
+  int32_t id;
+  std::string_view text;
+};
+
+struct Preset {
+  std::string_view name;  // as on the command line: "llada-8b"
+  ModelConfig config;     // config.name is the published model's; ids are set
+  std::vector<PresetToken> control_tokens;
+  std::string_view pre_tokenizer;  // as tokenizer.ggml.pre names it
+  std::string_view chat_template;  // enough of it for the chat style to be recognised
+  int64_t dense_layers = 0;        // leading layers with a dense feed-forward in a mixture (LLaDA2)
+  int64_t shared_experts = 0;      // of expert_ffn_width each, seen by every token (LLaDA2)
+  int64_t expert_groups = 0, expert_groups_used = 0;
+  float expert_scale = 1;  // factor on the routed experts' weights
+};
+
+// One tensor of a model file: name and shape as GGUF has them ({in, out}; experts {in, out, experts}).
+struct PresetTensor {
+  std::string name;
+  Shape shape;
+  int layer = -1;  // -1: before the first or after the last layer
+};
+
+// The error lists the names.
+Result<Preset> find_preset(std::string_view name);
+
+// "llada-8b:q4_0" as preset and type; the error says which half is wrong.
+struct PresetSpec {
+  Preset preset;
+  DType type;
+};
+Result<PresetSpec> parse_preset(std::string_view spec);
+
+// The same model with that many layers; dense leading layers of a mixture come first as before.
+Result<Preset> with_layers(Preset preset, int64_t layers);
+
+// In the order in which files hold them: embedding, layers, output norm, head.
+std::vector<PresetTensor> tensors_of(const Preset& preset);
+
+int64_t parameters_of(const Preset& preset);
+
+// The type that a tensor gets in a file of `type`: vectors and routers are F32 as llama.cpp writes them, and
+// rows that are no multiple of the group F16.
+DType stored_type(const PresetTensor& tensor, DType type);
+
+}  // namespace llada
