@@ -57,9 +57,9 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
 }
 
 std::vector<decode::Edit> ScriptedStrategy::accept(const decode::Canvas&,
-                                                   std::span<const decode::Prediction> predictions) {
+                                                   const decode::StepResult& result) {
   std::vector<decode::Candidate> candidates;
-  for (const decode::Prediction& p : predictions)
+  for (const decode::Prediction& p : result.predictions)
     candidates.push_back({p.position, p.token, p.probability, p.probability, p.entropy});
   const auto count = std::min<int64_t>(script_.tokens_per_step, static_cast<int64_t>(candidates.size()));
   std::vector<decode::Edit> edits;

@@ -34,7 +34,7 @@ class ScriptedStrategy final : public decode::Strategy {
 
   decode::StepPlan plan(const decode::Canvas& canvas) override;
   std::vector<decode::Edit> accept(const decode::Canvas& canvas,
-                                   std::span<const decode::Prediction> predictions) override;
+                                   const decode::StepResult& result) override;
   bool done(const decode::Canvas& canvas) const override;
   int64_t step_bound() const override;
 

@@ -1,16 +1,19 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <set>
+#include <span>
 #include <vector>
 
 namespace llada::cli {
 namespace {
 
 using decode::Acceptance;
+using decode::Revision;
 
 template <class T>
 Status read_number(std::string_view text, T& out, std::string_view needed) {
@@ -27,14 +30,99 @@ Status read_number(std::string_view text, T& out, std::string_view needed) {
 Status read_count(std::string_view text, int64_t& out) { return read_number(text, out, "a whole number"); }
 Status read_real(std::string_view text, double& out) { return read_number(text, out, "a number"); }
 
+// The rules that read a flag; without --accept, the first of them is what the flag chooses.
+struct Readers {
+  std::string_view flag;
+  std::vector<Acceptance> rules;
+};
+
+std::span<const Readers> readers() {
+  static const std::vector<Readers> kReaders = {
+      {"--threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::settled}},
+      {"--visible-threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::settled}},
+      {"--factor", {Acceptance::factor}},
+      {"--entropy-bound", {Acceptance::entropy}},
+      {"--settle-steps", {Acceptance::settled}},
+      {"--settle-threshold", {Acceptance::settled}}};
+  return kReaders;
+}
+
 // Naming a rule's parameter chooses the rule.
-Status choose(DecodeFlags& flags, std::string_view flag, Acceptance acceptance) {
-  if (!flags.acceptance_flag.empty() && flags.acceptance_flag != flag)
-    return invalid(
-        "{} already chose how tokens are accepted; needed one of --threshold, --factor and --entropy-bound",
-        flags.acceptance_flag);
-  flags.acceptance_flag = flag;
-  flags.options.acceptance = acceptance;
+Status choose(DecodeFlags& flags, std::string_view flag) {
+  const auto reads = [&](Acceptance rule) {
+    const auto found = std::ranges::find(readers(), flag, &Readers::flag);
+    return std::ranges::count(found->rules, rule) > 0;
+  };
+  const Acceptance first = std::ranges::find(readers(), flag, &Readers::flag)->rules.front();
+  if (flags.accept_flag.empty()) {
+    flags.options.acceptance = first;
+  } else if (!reads(flags.options.acceptance)) {
+    // --settle-threshold makes a rule of --threshold's, so both orders are one.
+    const bool refines = !flags.accept_named && first == Acceptance::settled &&
+                         flags.options.acceptance == Acceptance::threshold;
+    if (!refines)
+      return invalid("{} already chose how tokens are accepted: {}, which does not read it", flags.accept_flag,
+                     name(flags.options.acceptance));
+    flags.options.acceptance = first;
+  }
+  if (flags.accept_flag.empty()) flags.accept_flag = flag;
+  return {};
+}
+
+Status accept_by_name(DecodeFlags& flags, std::string_view text) {
+  auto rule = decode::acceptance_from_name(text);
+  if (!rule) return invalid("{}", rule.error().message.substr(rule.error().message.find(": ") + 2));
+  if (!flags.accept_flag.empty()) {
+    const auto found = std::ranges::find(readers(), flags.accept_flag, &Readers::flag);
+    if (found != readers().end() && std::ranges::count(found->rules, *rule) == 0)
+      return invalid("{} already chose how tokens are accepted: {} does not read it", flags.accept_flag, text);
+  }
+  flags.options.acceptance = *rule;
+  flags.accept_flag = "--accept";
+  flags.accept_named = true;
+  return {};
+}
+
+// A way of revising, and the threshold that it was published with where no acceptance is asked for.
+Status revise(DecodeFlags& flags, std::string_view flag, Revision revision, double threshold) {
+  if (flags.options.revision != Revision::none && flags.options.revision != revision)
+    return invalid("{} already chose {} revision", flags.revise_flag, name(flags.options.revision));
+  if (flags.options.revision == Revision::none) flags.revise_flag = flag;
+  flags.options.revision = revision;
+  if (flags.accept_flag.empty()) flags.options.acceptance = Acceptance::threshold;
+  if (flags.threshold_flag.empty()) flags.options.threshold = threshold;
+  return {};
+}
+
+Status read_threshold(DecodeFlags& flags, std::string_view flag, std::string_view text) {
+  if (!flags.threshold_flag.empty() && flags.threshold_flag != flag)
+    return invalid("{} already set the same threshold", flags.threshold_flag);
+  flags.threshold_flag = flag;
+  LLADA_TRY_STATUS(choose(flags, flag));
+  return read_real(text, flags.options.threshold);
+}
+
+Status dual_path(DecodeFlags& flags, std::string_view flag) {
+  return revise(flags, flag, Revision::dual_path, 0.7);
+}
+Status remask(DecodeFlags& flags, std::string_view flag) {
+  return revise(flags, flag, Revision::remask, 0.7);
+}
+
+// "ROWS:MS,ROWS:MS,..."
+Status read_table(std::string_view text, std::vector<decode::LatencyPoint>& out) {
+  out.clear();
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view pair = text.substr(at, end - at);
+    const size_t colon = pair.find(':');
+    if (colon == std::string_view::npos) return invalid("found '{}', needed ROWS:MS", pair);
+    decode::LatencyPoint point;
+    LLADA_TRY_STATUS(read_count(pair.substr(0, colon), point.rows));
+    LLADA_TRY_STATUS(read_real(pair.substr(colon + 1), point.ms));
+    out.push_back(point);
+    at = end + 1;
+  }
   return {};
 }
 
@@ -64,22 +152,39 @@ constexpr std::array kFlags = {
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.block_length); }},
     Flag{"--steps", "N", "forwards of the whole run, for the fixed schedule; 0: one token per forward (0)",
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.steps); }},
+    Flag{"--accept", "RULE",
+         "which predictions are kept: schedule, threshold, factor, entropy, llada2, dream-entropy, dream-margin, "
+         "dream-maskgit or settled (schedule)",
+         accept_by_name},
     Flag{"--threshold", "T", "accept every token whose probability is above T",
-         [](DecodeFlags& f, std::string_view v) -> Status {
-           LLADA_TRY_STATUS(choose(f, "--threshold", Acceptance::threshold));
-           return read_real(v, f.options.threshold);
-         }},
+         [](DecodeFlags& f, std::string_view v) { return read_threshold(f, "--threshold", v); }},
     Flag{"--factor", "F",
          "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more",
          [](DecodeFlags& f, std::string_view v) -> Status {
-           LLADA_TRY_STATUS(choose(f, "--factor", Acceptance::factor));
+           LLADA_TRY_STATUS(choose(f, "--factor"));
            return read_real(v, f.options.factor);
          }},
     Flag{"--entropy-bound", "NATS",
          "accept the most certain tokens while their summed entropy stays within the bound",
          [](DecodeFlags& f, std::string_view v) -> Status {
-           LLADA_TRY_STATUS(choose(f, "--entropy-bound", Acceptance::entropy));
+           LLADA_TRY_STATUS(choose(f, "--entropy-bound"));
            return read_real(v, f.options.entropy_bound);
+         }},
+    Flag{"--settle-threshold", "T",
+         "beside --threshold, accept above T what the last forwards predicted alike (0.5)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(choose(f, "--settle-threshold"));
+           return read_real(v, f.options.settle_threshold);
+         }},
+    Flag{"--settle-steps", "N", "how many forwards have to predict alike (2)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(choose(f, "--settle-steps"));
+           return read_count(v, f.options.settle_steps);
+         }},
+    Flag{"--credit", nullptr, "raise the probability of tokens that were predicted before (CreditDecoding)",
+         [](DecodeFlags& f, std::string_view) -> Status {
+           f.options.credit = true;
+           return {};
          }},
     Flag{"--remasking", "RULE", "what the schedule orders by: low_confidence or random (low_confidence)",
          [](DecodeFlags& f, std::string_view v) {
@@ -109,10 +214,136 @@ constexpr std::array kFlags = {
            return {};
          }},
     Flag{"--kv", "POLICY",
-         "which rows are not recomputed in every forward: none, prefix, dual or block (none)",
+         "which rows are not recomputed in every forward: none, prefix, dual, block or delayed (none)",
          [](DecodeFlags& f, std::string_view v) { return read_name(decode::kv_from_name(v), f.options.kv); }},
-    Flag{"--refresh", "N", "recompute everything every N forwards of a block; 0: at its start (0)",
+    Flag{"--refresh", "N", "recompute everything in every N-th forward; 0: as the policy says (0)",
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.refresh); }},
+    Flag{"--refresh-drift", "D",
+         "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; "
+         "0: do not look (0)",
+         [](DecodeFlags& f, std::string_view v) { return read_real(v, f.options.refresh_drift); }},
+
+    Flag{"--mbsd", nullptr, "draft tokens of the blocks ahead while few masks are left (multi-block speculation)",
+         [](DecodeFlags& f, std::string_view) -> Status {
+           f.options.mbsd = true;
+           return {};
+         }},
+    Flag{"--mbsd-trigger", "N", "look ahead when fewer masks than N are left in the block (4)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_count(v, f.options.mbsd_trigger);
+         }},
+    Flag{"--mbsd-lookahead", "N", "positions to draft at most (32)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_count(v, f.options.mbsd_lookahead);
+         }},
+    Flag{"--mbsd-threshold", "T", "probability that a draft must exceed, twice (0.7)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_real(v, f.options.mbsd_threshold);
+         }},
+    Flag{"--mbsd-drafts", "HOW", "hidden: later steps see masks where drafts are; visible: they see drafts (hidden)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_name(decode::draft_input_from_name(v), f.options.mbsd_drafts);
+         }},
+    Flag{"--mbsd-max-rows", "N", "rows of one forward that memory allows; 0: any number (0)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_count(v, f.options.mbsd_max_rows);
+         }},
+    Flag{"--latency-table", "ROWS:MS,...",
+         "time of a forward by rows on this device: drafts only fill the bucket that a step is in anyway",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_table(v, f.options.latency_table);
+         }},
+    Flag{"--latency-slack", "S", "share by which a step may get slower for its drafts (0.02)",
+         [](DecodeFlags& f, std::string_view v) {
+           f.options.mbsd = true;
+           return read_real(v, f.options.latency_slack);
+         }},
+
+    Flag{"--revise", nullptr, "predict doubtful tokens again until they are stable (dual-path revision)",
+         [](DecodeFlags& f, std::string_view) { return dual_path(f, "--revise"); }},
+    Flag{"--visible-threshold", "T", "with --revise: write every token whose probability is above T (0.7)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--visible-threshold"));
+           return read_threshold(f, "--visible-threshold", v);
+         }},
+    Flag{"--stable-threshold", "T", "with --revise: tokens with a probability from T are final (0.9)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--stable-threshold"));
+           return read_real(v, f.options.stable_threshold);
+         }},
+    Flag{"--stable-repeats", "N", "so are tokens that N predictions in a row agree on (2)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--stable-repeats"));
+           return read_count(v, f.options.stable_repeats);
+         }},
+    Flag{"--revise-policy", "WHICH", "which first: oldest, least-confident or balanced (balanced)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--revise-policy"));
+           return read_name(decode::revise_policy_from_name(v), f.options.revise_policy);
+         }},
+    Flag{"--revise-path", "WHERE",
+         "fused: in the step's own forward; separate: in a forward beside it, which another device could run "
+         "(fused)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--revise-path"));
+           return read_name(decode::revise_path_from_name(v), f.options.revise_path);
+         }},
+    Flag{"--revise-rows", "N", "tokens predicted again per step (4)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--revise-rows"));
+           return read_count(v, f.options.revise_rows);
+         }},
+    Flag{"--revise-limit", "N", "times that one token is predicted again (4)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--revise-limit"));
+           return read_count(v, f.options.revise_limit);
+         }},
+    Flag{"--final-sweep", "N",
+         "tokens predicted again per step once all before the end are decided; 0: none (32)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(dual_path(f, "--final-sweep"));
+           return read_count(v, f.options.final_sweep);
+         }},
+
+    Flag{"--wino", nullptr, "commit early and mask again what the other tokens do not support (WINO)",
+         [](DecodeFlags& f, std::string_view) { return revise(f, "--wino", Revision::wino, 0.6); }},
+    Flag{"--wino-back", "T", "with --wino: mask again what the others give less than T (0.9)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(revise(f, "--wino-back", Revision::wino, 0.6));
+           return read_real(v, f.options.wino_back);
+         }},
+    Flag{"--edit-threshold", "T",
+         "write another token over a decided one when its probability is above T (LLaDA2.1's editing)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(revise(f, "--edit-threshold", Revision::edit, 0.7));
+           return read_real(v, f.options.edit_threshold);
+         }},
+    Flag{"--edit-steps", "N", "forwards per block that only edit (16)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(revise(f, "--edit-steps", Revision::edit, 0.7));
+           return read_count(v, f.options.edit_steps);
+         }},
+    Flag{"--remask-share", "S", "mask again this share of a block's tokens per step, least confident first (0.25)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(remask(f, "--remask-share"));
+           return read_real(v, f.options.remask_share);
+         }},
+    Flag{"--remask-below", "T", "of those whose probability was below T (0.9)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(remask(f, "--remask-below"));
+           return read_real(v, f.options.remask_below);
+         }},
+    Flag{"--remask-limit", "N", "times that one position is masked again (1)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(remask(f, "--remask-limit"));
+           return read_count(v, f.options.remask_limit);
+         }},
 };
 
 const Flag* find_flag(std::string_view name) {

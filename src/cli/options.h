@@ -25,10 +25,13 @@ std::string isa_from_environment();
 
 struct DecodeFlags {
   decode::DecodeOptions options;
-  std::string acceptance_flag;  // the one of --threshold, --factor and --entropy-bound that was given
+  std::string accept_flag;    // what chose the acceptance rule: --accept, or a flag that belongs to one rule
+  bool accept_named = false;  // by its name, with --accept
+  std::string threshold_flag;  // what set the threshold: --threshold or --visible-threshold
+  std::string revise_flag;    // what chose the way of revising
 };
 
-// --gen-length ... --refresh, straight into `flags`. A wrong value ends the parse with CLI::ValidationError;
+// --gen-length ... --remask-limit, straight into `flags`. A flag that only one rule reads chooses the rule. A wrong value ends the parse with CLI::ValidationError;
 // what only together makes no sense is left to decode::validate(). For infilling --gen-length is refused: the
 // gaps say it.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);

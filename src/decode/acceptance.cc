@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "decode/blocks.h"
+
 namespace llada::decode {
 namespace {
 
@@ -20,6 +22,7 @@ std::vector<size_t> ranked(std::span<const Candidate> candidates, Before before)
 
 bool higher_score(const Candidate& a, const Candidate& b) { return a.score > b.score; }
 bool lower_entropy(const Candidate& a, const Candidate& b) { return a.entropy < b.entropy; }
+bool higher_margin(const Candidate& a, const Candidate& b) { return a.margin > b.margin; }
 
 std::vector<size_t> first(std::vector<size_t> order, size_t n) {
   order.resize(std::min(order.size(), n));
@@ -54,6 +57,60 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   double before = n ? candidates[order[0]].entropy : 0;
   while (n < order.size() && before <= bound) before += candidates[order[n++]].entropy;
   return first(order, n);
+}
+
+std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
+                                   int64_t steps) {
+  const auto order = ranked(candidates, higher_score);
+  std::vector<size_t> taken;
+  for (size_t n = 0; n < order.size(); ++n) {
+    const Candidate& c = candidates[order[n]];
+    if (n == 0 || c.score > threshold || (c.repeats >= steps && c.score > settled)) taken.push_back(order[n]);
+  }
+  std::ranges::sort(taken);
+  return taken;
+}
+
+int64_t dream_count(int64_t masks, int64_t steps, int64_t step) {
+  if (step + 1 >= steps) return masks;
+  constexpr double kEps = 1e-3;
+  const auto t = [&](int64_t i) {
+    return 1 - (1 - kEps) * static_cast<double>(i) / static_cast<double>(steps);
+  };
+  const auto n = static_cast<int64_t>(static_cast<double>(masks) * (1 - t(step + 1) / t(step)));
+  return std::max<int64_t>(n, 1);
+}
+
+std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
+                           const ScheduleStep& at) {
+  const auto left = static_cast<int64_t>(candidates.size());
+  const auto dream = [&](auto before) {
+    return first(ranked(candidates, before), static_cast<size_t>(dream_count(left, at.steps, at.step)));
+  };
+  switch (options.acceptance) {
+    case Acceptance::schedule:
+      return accept_best(candidates, transfer_count(at.masks, at.steps, at.step));
+    case Acceptance::threshold:
+      return accept_above(candidates, options.threshold);
+    case Acceptance::factor:
+      return accept_factor(candidates, options.factor);
+    case Acceptance::entropy:
+      return accept_entropy(candidates, options.entropy_bound);
+    case Acceptance::llada2: {
+      auto above = accept_above(candidates, options.threshold);
+      const int64_t least = transfer_count(at.masks, at.steps, at.step);
+      return static_cast<int64_t>(above.size()) >= least ? above : accept_best(candidates, least);
+    }
+    case Acceptance::dream_entropy:
+      return dream(lower_entropy);
+    case Acceptance::dream_margin:
+      return dream(higher_margin);
+    case Acceptance::dream_maskgit:
+      return dream(higher_score);
+    case Acceptance::settled:
+      return accept_settled(candidates, options.threshold, options.settle_threshold, options.settle_steps);
+  }
+  return {};
 }
 
 }  // namespace llada::decode

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "decode/options.h"
+
 namespace llada::decode {
 
 struct Candidate {
@@ -14,6 +16,8 @@ struct Candidate {
   double score = 0;        // what the rule orders by, higher first: the probability, or a random number
   double probability = 0;  // of the token in the clean softmax
   double entropy = 0;      // nats
+  double margin = 0;       // of the probability over the second best
+  int64_t repeats = 1;     // forwards in a row, up to this one, that predicted this token here
 };
 
 // The n highest scores.
@@ -31,5 +35,27 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // max(H) <= bound over the accepted ones: a bound on what deciding them together instead of one by one can
 // cost.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
+
+// Every score strictly above the threshold, every one strictly above `settled` whose token has been predicted
+// `steps` times in a row, and the highest. A token that survives a change of its surroundings has shown what
+// a single forward cannot: that it does not hang on what was undecided then.
+std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
+                                   int64_t steps);
+
+// How many masks Dream's step `step` of `steps` (from 0) reveals of `masks` that are left: with t falling
+// linearly from 1 to eps = 0.001, floor(masks (1 - t[step + 1] / t[step])), all in the last step. At least
+// one, where Dream would run a forward for nothing.
+int64_t dream_count(int64_t masks, int64_t steps, int64_t step);
+
+// Where in its block's schedule a step stands.
+struct ScheduleStep {
+  int64_t masks = 0;  // of the block when the run started
+  int64_t steps = 1;  // share of the block
+  int64_t step = 0;   // forwards of the block before this one
+};
+
+// The rule of the options; candidates are the masks that are left.
+std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
+                           const ScheduleStep& at);
 
 }  // namespace llada::decode

@@ -1,108 +1,238 @@
 #include "decode/block_strategy.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/random.h"
 #include "decode/answer.h"
 #include "decode/canvas.h"
-#include "decode/kv_policy.h"
 
 namespace llada::decode {
+namespace {
 
-BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, std::vector<Block> blocks,
-                             std::vector<int64_t> block_steps)
-    : options_(options), ids_(ids), blocks_(std::move(blocks)), block_steps_(std::move(block_steps)) {}
+std::vector<int32_t> masks_of(const Canvas& canvas, const Block& block) {
+  std::vector<int32_t> positions;
+  for (int32_t p = block.begin; p < block.end; ++p)
+    if (canvas.states[static_cast<size_t>(p)] == TokenState::masked) positions.push_back(p);
+  return positions;
+}
+
+std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t> b) {
+  std::vector<int32_t> out;
+  std::ranges::set_union(a, b, std::back_inserter(out));
+  return out;
+}
+
+std::vector<int32_t> fed(std::span<const int32_t> rows, std::span<const int32_t> feed) {
+  std::vector<int32_t> inputs;
+  inputs.reserve(rows.size());
+  for (const int32_t row : rows) inputs.push_back(feed[static_cast<size_t>(row)]);
+  return inputs;
+}
+
+// The second stream of guidance sees what the first does, with the prompt masked.
+std::vector<int32_t> unconditional(const Canvas& canvas, std::span<const int32_t> rows,
+                                   std::span<const int32_t> inputs) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool fixed = canvas.states[static_cast<size_t>(rows[i])] == TokenState::fixed;
+    out.push_back(fixed ? canvas.mask_id : inputs[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
+                             std::vector<Block> blocks, std::vector<int64_t> block_steps)
+    : options_(options),
+      ids_(ids),
+      blocks_(std::move(blocks)),
+      block_steps_(std::move(block_steps)),
+      kv_(options, canvas.size()),
+      reviser_(make_reviser(options, ids, canvas)),
+      settling_(static_cast<size_t>(canvas.size())) {
+  if (options.mbsd) speculation_.emplace(options, ids);
+  if (options.credit) credit_.emplace(canvas.mask_id);
+}
+
+// ---- Plan
+
+std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) const {
+  std::vector<int32_t> rows;
+  for (const int32_t p : positions)
+    if (rows.empty() || rows.back() != row_of(p)) rows.push_back(row_of(p));  // 0 and 1 may share row 0
+  return rows;
+}
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
-  move_to_open_block(canvas);
-  const Block& block = blocks_[current_];
+  asked_ = {};
   StepPlan plan;
-  plan.rows = kv_rows(options_.kv, options_.refresh, {canvas.size(), block, step_});
   plan.keys = static_cast<int32_t>(canvas.size());
-  plan.block_begin = block.begin;
-  plan.block_end = block.end;
-  for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
-  for (int32_t p = block.begin; p < block.end; ++p) {
-    if (canvas.states[static_cast<size_t>(p)] == TokenState::masked) plan.logits.push_back(p);
+  std::vector<int32_t> feed = canvas.tokens;
+  if (reviser_ && reviser_->sweep_due(canvas)) {
+    asked_.sweep = true;
+    asked_.look = reviser_->look(canvas, blocks_[current_]);
+    plan.rows = kv_.sweep_rows(feed);
+  } else {
+    plan_block(canvas, plan, feed);
   }
+  plan.block_begin = blocks_[current_].begin;
+  plan.block_end = blocks_[current_].end;
+  plan.inputs = fed(plan.rows, feed);
+  plan.sparse.inputs = fed(plan.sparse.rows, feed);
+  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials, feed);
   if (options_.cfg_scale > 0) {
     plan.cfg_scale = options_.cfg_scale;
-    for (const int32_t row : plan.rows) {
-      const auto i = static_cast<size_t>(row);
-      plan.unconditional.push_back(canvas.states[i] == TokenState::fixed ? canvas.mask_id : canvas.tokens[i]);
-    }
+    plan.unconditional = unconditional(canvas, plan.rows, plan.inputs);
+    plan.sparse.unconditional = unconditional(canvas, plan.sparse.rows, plan.sparse.inputs);
+    for (auto* trials : {&plan.trials, &plan.sparse.trials})
+      for (Trial& trial : *trials) trial.unconditional = unconditional(canvas, trial.rows, trial.inputs);
   }
+  kv_.planned(plan);
   return plan;
 }
 
-std::vector<Edit> BlockStrategy::accept(const Canvas&, std::span<const Prediction> predictions) {
-  std::vector<Candidate> candidates;
-  for (const Prediction& p : predictions) {
-    candidates.push_back({p.position, p.token, score(p), p.probability, p.entropy});
+void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed) {
+  move_to_open_block(canvas);
+  const Block& block = blocks_[current_];
+  asked_.masks = masks_of(canvas, block);
+  if (reviser_) asked_.look = reviser_->look(canvas, block);
+  if (speculation_) speculation_->overlay(block, feed);
+  asked_.separate = options_.revision == Revision::dual_path &&
+                    options_.revise_path == RevisePath::separate && forward_ > 0;
+  plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
+  plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
+  if (speculation_) {
+    const auto masks = static_cast<int64_t>(asked_.masks.size());
+    asked_.lookahead = speculation_->lookahead(canvas, block, masks, plan.rows);
+    const auto ahead = rows_of(asked_.lookahead);
+    plan.logits = merged(plan.logits, ahead);
+    plan.rows = merged(plan.rows, ahead);
+  }
+  plan.probes = kv_.add_probes(feed, block, plan.rows);
+  if (asked_.separate) {
+    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
+  }
+}
+
+void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials,
+                               std::span<const int32_t> feed) const {
+  for (const int32_t position : asked_.look.trials) {
+    Trial trial = {.rows = {position}, .inputs = {canvas.mask_id}, .logits = row_of(position)};
+    if (trial.logits != position) {
+      trial.rows.insert(trial.rows.begin(), trial.logits);
+      trial.inputs.insert(trial.inputs.begin(), feed[static_cast<size_t>(trial.logits)]);
+    }
+    trials.push_back(std::move(trial));
+  }
+}
+
+// ---- Accept
+
+Candidate BlockStrategy::candidate(const Prediction& given, int32_t position) {
+  const Prediction p = credit_ ? credit_->fuse(position, given) : given;
+  Settling& settling = settling_[static_cast<size_t>(position)];
+  settling.repeats = settling.token == p.token ? settling.repeats + 1 : 1;
+  settling.token = p.token;
+  const double score = options_.remasking == Remasking::low_confidence
+                           ? p.probability
+                           : uniform(options_.seed, static_cast<uint64_t>(forward_),
+                                     static_cast<uint64_t>(position), kPositionDraw);
+  return {position, p.token, score, p.probability, p.entropy, p.margin, settling.repeats};
+}
+
+std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
+  if (candidates.empty()) return {};
+  auto taken = choose(options_, candidates, {blocks_[current_].masks, block_steps_[current_], step_});
+  if (speculation_) {
+    std::vector<size_t> both;
+    std::ranges::set_union(taken, speculation_->confirm(candidates), std::back_inserter(both));
+    taken = std::move(both);
   }
   std::vector<Edit> edits;
-  for (const size_t i : choose(candidates)) {
+  for (const size_t i : taken) {
     const Candidate& c = candidates[i];
-    edits.push_back({c.position, c.token, TokenState::stable, c.probability});
+    const TokenState state = reviser_ ? reviser_->first_state(c.probability) : TokenState::stable;
+    edits.push_back({c.position, c.token, state, c.probability});
   }
-  ++step_;
+  return edits;
+}
+
+std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
+  const auto at_row = [&](int32_t row) {
+    return *std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
+  };
+  std::vector<Candidate> candidates;
+  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(row_of(p)), p));
+  std::vector<Edit> edits = decide(candidates);
+  for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(row_of(p)));
+  if (reviser_) {
+    std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;
+    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = asked_.look.trials[i];
+    for (const int32_t p : asked_.look.peeks) {
+      seen.push_back(at_row(row_of(p)));
+      seen.back().position = p;
+    }
+    reviser_->merge(canvas, blocks_[current_], seen, edits);
+  }
+  kv_.drifted(result.drift);
+  step_ += !asked_.sweep;
   ++forward_;
   return edits;
 }
 
+// ---- Progress
+
 bool BlockStrategy::done(const Canvas& canvas) const {
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
-  if (open == canvas.states.end()) return true;
+  if (open == canvas.states.end()) {
+    return !reviser_ || (!reviser_->sweep_due(canvas) &&
+                         !(entered_ && reviser_->keeps_open(canvas, blocks_[current_])));
+  }
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;
   if (options_.early_stop == EarlyStop::answer) return answer_is_final(canvas, ids_);
   const int64_t begin = generated_begin(canvas);
   const int64_t end = finished_end(open - canvas.states.begin());
-  return first_end(canvas, begin, end, ids_.end_ids) < end;
+  return first_end(canvas, begin, end, ids_.end_ids) < end && answer_is_final(canvas, ids_);
 }
 
 int64_t BlockStrategy::step_bound() const {
-  int64_t bound = 0;
+  int64_t bound = 0, masks = 0;
   for (const int64_t steps : block_steps_) bound += steps;
-  return bound;
+  for (const Block& block : blocks_) masks += block.masks;
+  return reviser_ ? reviser_->step_bound(masks, static_cast<int64_t>(blocks_.size())) : bound;
+}
+
+StrategyCounters BlockStrategy::counters() const {
+  StrategyCounters c;
+  if (speculation_) c.drafts_proposed = speculation_->proposed(), c.drafts_accepted = speculation_->accepted();
+  if (reviser_) c.revisions_made = reviser_->made(), c.revisions_changed = reviser_->changed();
+  return c;
+}
+
+bool BlockStrategy::is_open(const Canvas& canvas, const Block& block) const {
+  const auto end = canvas.states.begin() + block.end;
+  return std::find(canvas.states.begin() + block.begin, end, TokenState::masked) != end;
 }
 
 void BlockStrategy::move_to_open_block(const Canvas& canvas) {
-  const auto is_open = [&](const Block& block) {
-    return std::find(canvas.states.begin() + block.begin, canvas.states.begin() + block.end,
-                     TokenState::masked) != canvas.states.begin() + block.end;
-  };
-  while (!is_open(blocks_[current_])) {
+  while (!is_open(canvas, blocks_[current_]) &&
+         !(entered_ && reviser_ && reviser_->keeps_open(canvas, blocks_[current_]))) {
     ++current_;
     step_ = 0;
+    entered_ = false;
     LLADA_CHECK(current_ < blocks_.size());
   }
+  if (!entered_ && reviser_) reviser_->enter(blocks_[current_]);
+  entered_ = true;
 }
 
 // Where the block of the first open position begins: all before it is finished.
 int64_t BlockStrategy::finished_end(int64_t open) const {
   const auto block = std::ranges::find_if(blocks_, [&](const Block& b) { return open < b.end; });
   return block == blocks_.end() ? open : std::min<int64_t>(block->begin, open);
-}
-
-double BlockStrategy::score(const Prediction& p) const {
-  if (options_.remasking == Remasking::low_confidence) return p.probability;
-  return uniform(options_.seed, static_cast<uint64_t>(forward_), static_cast<uint64_t>(p.position),
-                 kPositionDraw);
-}
-
-std::vector<size_t> BlockStrategy::choose(std::span<const Candidate> candidates) const {
-  switch (options_.acceptance) {
-    case Acceptance::schedule:
-      return accept_best(candidates, transfer_count(blocks_[current_].masks, block_steps_[current_], step_));
-    case Acceptance::threshold:
-      return accept_above(candidates, options_.threshold);
-    case Acceptance::factor:
-      return accept_factor(candidates, options_.factor);
-    case Acceptance::entropy:
-      return accept_entropy(candidates, options_.entropy_bound);
-  }
-  return {};
 }
 
 }  // namespace llada::decode

@@ -1,11 +1,25 @@
-// Semi-autoregressive decoding: blocks are finished left to right, and a commit is final. Deliberately not
-// done: looking ahead of the current block, revising what is committed.
+// Semi-autoregressive decoding: blocks are finished left to right. One class composes the parts; each part is
+// a rule of its own and knows nothing of the others:
+//
+//   window      the block with the first mask; looks ahead when the speculation says so
+//   acceptance  which predictions of the block's masks are committed
+//   revision    which committed tokens are looked at again, and what becomes of them
+//   K/V policy  which rows the forward computes
+//
+// A step is either of a block, or a sweep that decides nothing and only looks again. Predictions are asked and
+// answered by row; positions and rows differ by one for models with shifted logits, and only this class knows.
 #pragma once
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "decode/acceptance.h"
 #include "decode/blocks.h"
+#include "decode/credit.h"
+#include "decode/kv_policy.h"
+#include "decode/revision.h"
+#include "decode/speculation.h"
 #include "decode/strategy.h"
 
 namespace llada::decode {
@@ -13,27 +27,55 @@ namespace llada::decode {
 class BlockStrategy final : public Strategy {
  public:
   // The options are valid; one share of steps (share_steps) for each block.
-  BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, std::vector<Block> blocks,
-                std::vector<int64_t> block_steps);
+  BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
+                std::vector<Block> blocks, std::vector<int64_t> block_steps);
 
   StepPlan plan(const Canvas& canvas) override;
-  std::vector<Edit> accept(const Canvas& canvas, std::span<const Prediction> predictions) override;
+  std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) override;
   bool done(const Canvas& canvas) const override;
   int64_t step_bound() const override;
+  StrategyCounters counters() const override;
 
  private:
+  // What the plan asked for, to read the answers by.
+  struct Asked {
+    bool sweep = false;
+    std::vector<int32_t> masks;      // positions of the block to decide
+    std::vector<int32_t> lookahead;  // positions to draft
+    Look look;
+    bool separate = false;           // trials are in the sparse plan
+  };
+  struct Settling {
+    int32_t token = -1;
+    int64_t repeats = 0;
+  };
+
+  int32_t row_of(int32_t position) const {
+    return ids_.shift_logits && position > 0 ? position - 1 : position;
+  }
+  std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
+  bool is_open(const Canvas& canvas, const Block& block) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
-  double score(const Prediction& prediction) const;
-  std::vector<size_t> choose(std::span<const Candidate> candidates) const;
+  void plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed);
+  void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
+  Candidate candidate(const Prediction& prediction, int32_t position);
+  std::vector<Edit> decide(std::span<const Candidate> candidates);
 
   const DecodeOptions options_;
   const SpecialIds ids_;
   const std::vector<Block> blocks_;
-  const std::vector<int64_t> block_steps_;  // most forwards of each block
-  size_t current_ = 0;                      // the block the next plan looks at first
-  int64_t step_ = 0;                        // forwards of the current block so far
-  int64_t forward_ = 0;                     // forwards of the run so far
+  const std::vector<int64_t> block_steps_;  // most forwards of each block by its schedule
+  KvPlanner kv_;
+  std::optional<Speculation> speculation_;
+  std::optional<Credit> credit_;
+  std::unique_ptr<Reviser> reviser_;
+  std::vector<Settling> settling_;  // by position
+  Asked asked_;
+  size_t current_ = 0;    // the block the next plan looks at first
+  bool entered_ = false;  // it has had a step
+  int64_t step_ = 0;      // forwards of the current block so far
+  int64_t forward_ = 0;   // forwards of the run so far
 };
 
 }  // namespace llada::decode

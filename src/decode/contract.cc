@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace llada::decode {
 namespace {
@@ -11,52 +12,89 @@ bool strictly_ascending(std::span<const int32_t> positions, int32_t end) {
          (positions.empty() || (positions.front() >= 0 && positions.back() < end));
 }
 
+Status check_rows(std::string_view what, std::span<const int32_t> rows, size_t inputs, size_t unconditional,
+                  const StepPlan& plan) {
+  if (!strictly_ascending(rows, plan.keys))
+    return failed("{}: rows are not ascending positions below {}", what, plan.keys);
+  if (inputs != rows.size() || unconditional != (plan.cfg_scale > 0 ? rows.size() : 0))
+    return failed("{}: found {} inputs and {} unconditional ones for {} rows", what, inputs, unconditional,
+                  rows.size());
+  return {};
+}
+
+Status check_trials(std::span<const Trial> trials, const StepPlan& plan) {
+  for (const Trial& trial : trials) {
+    LLADA_TRY_STATUS(
+        check_rows("trial", trial.rows, trial.inputs.size(), trial.unconditional.size(), plan));
+    if (!std::ranges::binary_search(trial.rows, trial.logits))
+      return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
+  }
+  return {};
+}
+
+Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) {
+  if (p.position != row) {
+    return failed("forward: found a prediction for position {}, needed {}", p.position, row);
+  }
+  if (p.token < 0 || p.token == canvas.mask_id) {
+    return failed("forward: position {}: found token {}, needed one that is not the mask", p.position,
+                  p.token);
+  }
+  // Softmax sums may round to just above 1.
+  if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) ||
+      !std::isfinite(p.margin)) {
+    return failed("forward: position {}: found probability {}, entropy {}, margin {}, needed finite numbers",
+                  p.position, p.probability, p.entropy, p.margin);
+  }
+  return {};
+}
+
+Status check_trial_results(std::span<const Trial> trials, const Canvas& canvas,
+                           std::span<const Prediction> predictions) {
+  if (predictions.size() != trials.size())
+    return failed("forward: found {} predictions of trials, needed {}", predictions.size(), trials.size());
+  for (size_t i = 0; i < trials.size(); ++i)
+    LLADA_TRY_STATUS(check_prediction(predictions[i], trials[i].logits, canvas));
+  return {};
+}
+
 }  // namespace
 
 Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   if (plan.keys < 1 || plan.keys > canvas.size()) {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas.size());
   }
-  if (plan.rows.empty() || !strictly_ascending(plan.rows, plan.keys)) {
-    return failed("plan: rows are not ascending positions below {}", plan.keys);
-  }
+  if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
+  LLADA_TRY_STATUS(check_rows("plan", plan.rows, plan.inputs.size(), plan.unconditional.size(), plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits)) {
     return failed("plan: logits are not an ascending part of the rows");
   }
-  const size_t unconditional = plan.cfg_scale > 0 ? plan.rows.size() : 0;
-  if (plan.inputs.size() != plan.rows.size() || plan.unconditional.size() != unconditional) {
-    return failed("plan: found {} inputs and {} unconditional ones for {} rows", plan.inputs.size(),
-                  plan.unconditional.size(), plan.rows.size());
+  if (!strictly_ascending(plan.probes, plan.keys) || !std::ranges::includes(plan.rows, plan.probes)) {
+    return failed("plan: probes are not an ascending part of the rows");
   }
   if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas.size()) {
     return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin,
                   plan.block_end, canvas.size());
   }
-  return {};
+  LLADA_TRY_STATUS(check_trials(plan.trials, plan));
+  const SparsePlan& sparse = plan.sparse;
+  LLADA_TRY_STATUS(
+      check_rows("sparse plan", sparse.rows, sparse.inputs.size(), sparse.unconditional.size(), plan));
+  std::vector<int32_t> twice;
+  std::ranges::set_intersection(plan.rows, sparse.rows, std::back_inserter(twice));
+  if (!twice.empty()) return failed("sparse plan: row {} is computed by the step itself", twice.front());
+  return check_trials(sparse.trials, plan);
 }
 
-Status check_predictions(const StepPlan& plan, const Canvas& canvas,
-                         std::span<const Prediction> predictions) {
-  if (predictions.size() != plan.logits.size()) {
-    return failed("forward: found {} predictions, needed {}", predictions.size(), plan.logits.size());
+Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult& result) {
+  if (result.predictions.size() != plan.logits.size()) {
+    return failed("forward: found {} predictions, needed {}", result.predictions.size(), plan.logits.size());
   }
-  for (size_t i = 0; i < predictions.size(); ++i) {
-    const Prediction& p = predictions[i];
-    if (p.position != plan.logits[i]) {
-      return failed("forward: found a prediction for position {}, needed {}", p.position, plan.logits[i]);
-    }
-    if (p.token < 0 || p.token == canvas.mask_id) {
-      return failed("forward: position {}: found token {}, needed one that is not the mask", p.position,
-                    p.token);
-    }
-    // Softmax sums may round to just above 1.
-    if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) ||
-        !std::isfinite(p.margin)) {
-      return failed(
-          "forward: position {}: found probability {}, entropy {}, margin {}, needed finite numbers",
-          p.position, p.probability, p.entropy, p.margin);
-    }
-  }
+  for (size_t i = 0; i < result.predictions.size(); ++i)
+    LLADA_TRY_STATUS(check_prediction(result.predictions[i], plan.logits[i], canvas));
+  LLADA_TRY_STATUS(check_trial_results(plan.trials, canvas, result.trials));
+  LLADA_TRY_STATUS(check_trial_results(plan.sparse.trials, canvas, result.sparse));
+  if (!std::isfinite(result.drift)) return failed("forward: found drift {}, needed a finite number", result.drift);
   return {};
 }
 

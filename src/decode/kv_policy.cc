@@ -1,20 +1,86 @@
 #include "decode/kv_policy.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 namespace llada::decode {
+namespace {
 
-bool is_full_forward(KvChoice choice, int64_t refresh, const KvStep& step) {
-  return choice == KvChoice::none || step.step == 0 || (refresh > 0 && step.step % refresh == 0);
-}
-
-std::vector<int32_t> kv_rows(KvChoice choice, int64_t refresh, const KvStep& step) {
-  const bool full = is_full_forward(choice, refresh, step);
-  const int64_t begin = full ? 0 : step.block.begin;
-  const int64_t end = full || choice == KvChoice::prefix ? step.canvas_size : step.block.end;
+std::vector<int32_t> range(int64_t begin, int64_t end) {
   std::vector<int32_t> rows(static_cast<size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), static_cast<int32_t>(begin));
   return rows;
 }
+
+std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t> b) {
+  std::vector<int32_t> out;
+  std::ranges::set_union(a, b, std::back_inserter(out));
+  return out;
+}
+
+}  // namespace
+
+KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size)
+    : choice_(options.kv),
+      refresh_(options.refresh),
+      drift_limit_(options.refresh_drift),
+      fed_(static_cast<size_t>(canvas_size), -1) {}
+
+bool KvPlanner::full_is_due() const {
+  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
+}
+
+std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block,
+                                     std::span<const int32_t> needed, bool stale_elsewhere) {
+  const auto size = static_cast<int64_t>(feed.size());
+  const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
+  if (full_is_due() || (starts && choice_ != KvChoice::delayed)) return range(0, size);
+  std::vector<int32_t> rows = merged(needed, stale(feed, size));
+  if (stale_elsewhere) {
+    std::erase_if(rows, [&](int32_t row) {
+      return row < block.begin && !std::ranges::binary_search(needed, row);
+    });
+  }
+  if (choice_ == KvChoice::delayed) return rows;
+  return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
+}
+
+std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {
+  const auto size = static_cast<int64_t>(feed.size());
+  return full_is_due() ? range(0, size) : stale(feed, size);
+}
+
+std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end) const {
+  std::vector<int32_t> out;
+  for (int64_t p = 0; p < end; ++p) {
+    const auto i = static_cast<size_t>(p);
+    if (fed_[i] != feed[i]) out.push_back(static_cast<int32_t>(p));
+  }
+  return out;
+}
+
+std::vector<int32_t> KvPlanner::add_probes(std::span<const int32_t> feed, const Block& block,
+                                           std::vector<int32_t>& rows) const {
+  std::vector<int32_t> probes;
+  if (drift_limit_ == 0 || rows.size() == feed.size()) return probes;
+  for (int32_t p = block.begin - 1; p >= 0 && probes.size() < kDriftProbes; --p) {
+    const auto i = static_cast<size_t>(p);
+    if (fed_[i] == feed[i]) probes.push_back(p);
+  }
+  std::ranges::reverse(probes);
+  rows = merged(rows, probes);
+  return probes;
+}
+
+void KvPlanner::planned(const StepPlan& plan) {
+  for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
+  for (size_t i = 0; i < plan.sparse.rows.size(); ++i)
+    fed_[static_cast<size_t>(plan.sparse.rows[i])] = plan.sparse.inputs[i];
+  partial_ = plan.rows.size() == fed_.size() ? 0 : partial_ + 1;
+}
+
+void KvPlanner::drifted(double drift) { drifted_ = drift_limit_ > 0 && drift > drift_limit_; }
 
 }  // namespace llada::decode

@@ -7,28 +7,67 @@
 // - dual: every row at a block's start, then the block's rows: the masks behind it are stale as well (same).
 // - block: dual's rows, as the baseline of the llada.cpp paper (arXiv 2606.13740) names them; to be
 //   combined with a refresh interval.
+// - delayed: every row at the run's start, then the rows whose predictions are wanted and those whose token
+//   has changed since their K/V was computed: a token's K/V is stored one step after it commits, and then no
+//   more (dKV-Cache-Decode, arXiv 2505.15781, with its window of masks being the current block). The fewest
+//   rows of all; what was computed early stays as the early canvas made it.
 //
-// A refresh interval of N makes every N-th forward of a block compute every row; N = 1 is `none`, exactly.
-// Deliberately absent: the store itself (devices), and policies that look at attention or at what changed.
+// On top of each: a refresh interval of N computes every row in each N-th forward (N = 1 is `none`, exactly),
+// and drift refresh computes every row after a forward whose probes moved more than a limit. A row whose token
+// changed since its K/V was computed (a revised token, a draft) is always among the rows.
+//
+// Drift is measured as Elastic-Cache (arXiv 2510.14973) has it in mind, but cheaper and on other evidence: it
+// follows the attention of the most attended token, which our devices do not report. Here the probes are the
+// four positions before the block whose tokens have not changed; they are computed again with the block's
+// rows, and what counts is the smallest cosine between their old and new value vectors. Uncertain: whether
+// neighbours stand for the whole prompt (they attend most to what changes, so they should move first), and
+// which limit a model needs.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "decode/blocks.h"
 #include "decode/options.h"
+#include "decode/types.h"
 
 namespace llada::decode {
 
-struct KvStep {
-  int64_t canvas_size = 0;
-  Block block;
-  int64_t step = 0;  // forwards of this block before this one
+inline constexpr size_t kDriftProbes = 4;
+
+class KvPlanner {
+ public:
+  KvPlanner(const DecodeOptions& options, int64_t canvas_size);
+
+  // The next forward of a block: rows, ascending. `feed` is what each position of the canvas would be fed,
+  // `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale are
+  // left to another path when `stale_elsewhere` holds.
+  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
+                            bool stale_elsewhere);
+  // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
+  std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
+
+  // Positions before `end` that were computed from another token than `feed` has, ascending.
+  std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
+
+  // For drift refresh, once rows are chosen: adds the probes to `rows` and returns them; none for a full
+  // forward or without drift refresh.
+  std::vector<int32_t> add_probes(std::span<const int32_t> feed, const Block& block,
+                                  std::vector<int32_t>& rows) const;
+
+  void planned(const StepPlan& plan);  // this is what the forward will be fed
+  void drifted(double drift);          // this is how far its probes had moved
+
+ private:
+  bool full_is_due() const;
+
+  const KvChoice choice_;
+  const int64_t refresh_;
+  const double drift_limit_;
+  std::vector<int32_t> fed_;      // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;      // of the block that the last rows() was for
+  int64_t partial_ = -1;          // forwards since the last full one; -1: there was none
+  bool drifted_ = false;
 };
-
-// Whether this forward computes every row.
-bool is_full_forward(KvChoice choice, int64_t refresh, const KvStep& step);
-
-// Rows to compute, ascending; always the whole current block.
-std::vector<int32_t> kv_rows(KvChoice choice, int64_t refresh, const KvStep& step);
 
 }  // namespace llada::decode

@@ -11,6 +11,7 @@ void apply(Canvas& canvas, std::span<const Edit> edits, RunStats& stats) {
   for (const Edit& edit : edits) {
     const auto i = static_cast<size_t>(edit.position);
     stats.committed += canvas.states[i] == TokenState::masked && edit.state != TokenState::masked;
+    stats.committed -= canvas.states[i] != TokenState::masked && edit.state == TokenState::masked;
     stats.edits += canvas.tokens[i] != edit.token;
     canvas.tokens[i] = edit.token;
     canvas.states[i] = edit.state;
@@ -20,10 +21,17 @@ void apply(Canvas& canvas, std::span<const Edit> edits, RunStats& stats) {
 void count_forward(const StepPlan& plan, const Canvas& canvas, RunStats& stats) {
   const int64_t streams = plan.cfg_scale > 0 ? 2 : 1;
   const auto rows = static_cast<int64_t>(plan.rows.size());
-  stats.nfe += 1;
+  int64_t trial_rows = 0;
+  for (const auto* trials : {&plan.trials, &plan.sparse.trials})
+    for (const Trial& trial : *trials) trial_rows += static_cast<int64_t>(trial.rows.size());
+  const int64_t sparse = plan.sparse.empty() ? 0 : 1;
+  stats.nfe += 1 + sparse;
+  stats.sparse_forwards += sparse;
   stats.full_forwards += rows == canvas.size();
-  stats.rows += streams * rows;
-  stats.logit_rows += streams * static_cast<int64_t>(plan.logits.size());
+  stats.rows += streams * (rows + trial_rows + static_cast<int64_t>(plan.sparse.rows.size()));
+  stats.trial_rows += streams * trial_rows;
+  stats.logit_rows += streams * static_cast<int64_t>(plan.logits.size() + plan.trials.size() +
+                                                     plan.sparse.trials.size());
 }
 
 }  // namespace
@@ -38,16 +46,18 @@ Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
     if (stats.steps == bound) return failed("strategy: not done after its bound of {} steps", bound);
     const StepPlan plan = strategy.plan(canvas);
     LLADA_TRY_STATUS(check_plan(plan, canvas));
-    LLADA_TRY(const std::vector<Prediction> predictions, runner.run(plan, stats.nfe));
-    LLADA_TRY_STATUS(check_predictions(plan, canvas, predictions));
-    const std::vector<Edit> edits = strategy.accept(canvas, predictions);
+    LLADA_TRY(const StepResult result, runner.run(plan, stats.nfe));
+    LLADA_TRY_STATUS(check_result(plan, canvas, result));
+    const std::vector<Edit> edits = strategy.accept(canvas, result);
     LLADA_TRY_STATUS(check_edits(canvas, edits));
     count_forward(plan, canvas, stats);
     apply(canvas, edits, stats);
+    stats.counters = strategy.counters();
     committed += final_length(canvas, begin + committed);
     const int64_t step = stats.steps++;
     if (on_step &&
-        !on_step({step, edits, predictions, canvas, committed, plan.block_begin, plan.block_end, plan})) {
+        !on_step({step, edits, result.predictions, canvas, committed, plan.block_begin, plan.block_end, plan,
+                  result})) {
       stats.cancelled = true;
       return stats;
     }

@@ -1,46 +1,23 @@
 #include "decode/options.h"
 
-#include <array>
 #include <cmath>
 
 namespace llada::decode {
 namespace {
 
-template <class T>
-struct Named {
-  T value;
-  std::string_view text;
-};
-
-constexpr std::array kAcceptances = {
-    Named{Acceptance::schedule, "schedule"}, Named{Acceptance::threshold, "threshold"},
-    Named{Acceptance::factor, "factor"}, Named{Acceptance::entropy, "entropy"}};
-constexpr std::array kRemaskings = {Named{Remasking::low_confidence, "low_confidence"},
-                                    Named{Remasking::random, "random"}};
-constexpr std::array kEarlyStops = {Named{EarlyStop::none, "none"}, Named{EarlyStop::block, "block"},
-                                    Named{EarlyStop::answer, "answer"}};
-constexpr std::array kKvChoices = {Named{KvChoice::none, "none"}, Named{KvChoice::prefix, "prefix"},
-                                   Named{KvChoice::dual, "dual"}, Named{KvChoice::block, "block"}};
-
-template <class T, size_t N>
-std::string_view name_in(const std::array<Named<T>, N>& table, T value) {
-  for (const auto& entry : table) {
-    if (entry.value == value) return entry.text;
-  }
-  return {};
-}
-
-template <class T, size_t N>
-Result<T> value_in(const std::array<Named<T>, N>& table, std::string_view option, std::string_view text) {
-  std::string known;
-  for (const auto& entry : table) {
-    if (entry.text == text) return entry.value;
-    known += (known.empty() ? "" : ", ") + std::string(entry.text);
-  }
-  return invalid("{}: found '{}', needed one of {}", option, text, known);
-}
-
 bool finite_from(double value, double least) { return std::isfinite(value) && value >= least; }
+bool within(double value, double least, double most) { return value >= least && value <= most; }
+
+// Rules that commit a planned number per step.
+bool has_schedule(Acceptance a) {
+  return a == Acceptance::schedule || a == Acceptance::llada2 || a == Acceptance::dream_entropy ||
+         a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
+}
+
+// Rules that read the probability; the others read entropy or margin.
+bool reads_probability(Acceptance a) {
+  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
+}
 
 Status validate_numbers(const DecodeOptions& o, bool infill) {
   if (!infill && (o.gen_length < 1 || o.gen_length > kMaxGenLength)) {
@@ -59,49 +36,145 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
   if (!finite_from(o.entropy_bound, 0)) {
     return invalid("entropy_bound: found {}, needed 0 nats or more", o.entropy_bound);
   }
+  if (o.settle_steps < 2 || o.settle_steps > kMaxSteps) {
+    return invalid("settle_steps: found {}, needed 2 or more", o.settle_steps);
+  }
+  if (!within(o.settle_threshold, 0, 1)) {
+    return invalid("settle_threshold: found {}, needed 0 to 1", o.settle_threshold);
+  }
   if (!finite_from(o.temperature, 0))
     return invalid("temperature: found {}, needed 0 or more", o.temperature);
   if (!finite_from(o.cfg_scale, 0)) return invalid("cfg_scale: found {}, needed 0 or more", o.cfg_scale);
   if (o.refresh < 0) return invalid("refresh: found {}, needed 0 (block starts only) or more", o.refresh);
+  if (!within(o.refresh_drift, 0, 2)) {
+    return invalid("refresh_drift: found {}, needed 0 (do not look) to 2", o.refresh_drift);
+  }
+  return {};
+}
+
+Status validate_speculation(const DecodeOptions& o, bool infill) {
+  if (o.mbsd_trigger < 1 || o.mbsd_trigger > kMaxGenLength) {
+    return invalid("mbsd_trigger: found {}, needed 1 to {} masks", o.mbsd_trigger, kMaxGenLength);
+  }
+  if (o.mbsd_lookahead < 1 || o.mbsd_lookahead > kMaxGenLength) {
+    return invalid("mbsd_lookahead: found {}, needed 1 to {} positions", o.mbsd_lookahead, kMaxGenLength);
+  }
+  if (o.mbsd_max_rows < 0) return invalid("mbsd_max_rows: found {}, needed 0 (any) or more", o.mbsd_max_rows);
+  if (!(o.mbsd_threshold >= 0 && o.mbsd_threshold < 1)) {
+    return invalid("mbsd_threshold: found {}, needed 0 or more and below 1", o.mbsd_threshold);
+  }
+  if (!finite_from(o.latency_slack, 0)) {
+    return invalid("latency_slack: found {}, needed 0 or more", o.latency_slack);
+  }
+  for (size_t i = 0; i < o.latency_table.size(); ++i) {
+    const LatencyPoint& p = o.latency_table[i];
+    const LatencyPoint before = i > 0 ? o.latency_table[i - 1] : LatencyPoint{};
+    if (p.rows <= before.rows || !finite_from(p.ms, before.ms)) {
+      return invalid("latency_table: found {} rows in {} ms after {} in {}, needed both ascending from above 0",
+                     p.rows, p.ms, before.rows, before.ms);
+    }
+  }
+  if (o.mbsd && !infill && o.block_length >= o.gen_length) {
+    return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
+                   o.block_length, o.gen_length);
+  }
+  return {};
+}
+
+Status validate_revision(const DecodeOptions& o) {
+  if (!within(o.stable_threshold, 0, 1)) {
+    return invalid("stable_threshold: found {}, needed 0 to 1", o.stable_threshold);
+  }
+  if (o.stable_repeats < 2) return invalid("stable_repeats: found {}, needed 2 or more", o.stable_repeats);
+  if (o.revise_rows < 1 || o.revise_rows > kMaxGenLength) {
+    return invalid("revise_rows: found {}, needed 1 to {} tokens per step", o.revise_rows, kMaxGenLength);
+  }
+  // The bound on a run's steps is a product with the positions; it stays far below 2^63.
+  if (o.revise_limit < 1 || o.revise_limit > 1000) {
+    return invalid("revise_limit: found {}, needed 1 to 1000 checks per token", o.revise_limit);
+  }
+  if (o.final_sweep < 0 || o.final_sweep > kMaxGenLength) {
+    return invalid("final_sweep: found {}, needed 0 (no sweep) to {} tokens per step", o.final_sweep,
+                   kMaxGenLength);
+  }
+  if (!within(o.wino_back, 0.5, 1)) return invalid("wino_back: found {}, needed 0.5 to 1", o.wino_back);
+  if (!within(o.edit_threshold, 0, 1)) {
+    return invalid("edit_threshold: found {}, needed 0 to 1", o.edit_threshold);
+  }
+  if (o.edit_steps < 0 || o.edit_steps > kMaxSteps) {
+    return invalid("edit_steps: found {}, needed 0 to {}", o.edit_steps, kMaxSteps);
+  }
+  if (!(o.remask_share > 0 && o.remask_share <= 1)) {
+    return invalid("remask_share: found {}, needed above 0 and at most 1", o.remask_share);
+  }
+  if (!(o.remask_below > 0 && o.remask_below <= 1)) {
+    return invalid("remask_below: found {}, needed above 0 and at most 1", o.remask_below);
+  }
+  if (o.remask_limit < 1 || o.remask_limit > 1000) {
+    return invalid("remask_limit: found {}, needed 1 to 1000", o.remask_limit);
+  }
+  return {};
+}
+
+// Pairs of options that would contradict or silently ignore each other.
+Status validate_pairs(const DecodeOptions& o) {
+  const bool random = o.remasking == Remasking::random;
+  if (!has_schedule(o.acceptance) && o.steps != 0) {
+    return invalid("steps: found {} with acceptance {}, which decides the number of steps itself; needed 0",
+                   o.steps, name(o.acceptance));
+  }
+  if (o.acceptance != Acceptance::schedule && random) {
+    return invalid("remasking: random has no confidence for acceptance {}; needed acceptance schedule",
+                   name(o.acceptance));
+  }
+  if (!reads_probability(o.acceptance) && (o.confidence_eos_eot_inf || o.credit)) {
+    return invalid("{}: changes confidences, which acceptance {} does not read; needed another acceptance",
+                   o.credit ? "credit" : "confidence_eos_eot_inf", name(o.acceptance));
+  }
+  if (random && (o.confidence_eos_eot_inf || o.credit || o.mbsd || o.revision != Revision::none)) {
+    const char* what = o.credit   ? "credit"
+                       : o.mbsd   ? "mbsd"
+                       : o.confidence_eos_eot_inf ? "confidence_eos_eot_inf"
+                                                  : "revision";
+    return invalid("{}: works on confidences, which remasking random does not read; needed low_confidence",
+                   what);
+  }
+  if (o.kv == KvChoice::none && (o.refresh > 0 || o.refresh_drift > 0)) {
+    return invalid(
+        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, dual, block or "
+        "delayed",
+        o.refresh > 0 ? "refresh" : "refresh_drift",
+        o.refresh > 0 ? static_cast<double>(o.refresh) : o.refresh_drift);
+  }
+  if (o.temperature > 0 && (o.credit || o.revision != Revision::none)) {
+    return invalid("{}: compares best tokens, which temperature {} does not take; needed temperature 0",
+                   o.credit ? "credit" : "revision", o.temperature);
+  }
+  const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
+  if (masks_again && has_schedule(o.acceptance)) {
+    return invalid("revision: {} masks tokens again, which the schedule of acceptance {} does not plan for; "
+                   "needed threshold, factor, entropy or settled",
+                   name(o.revision), name(o.acceptance));
+  }
   return {};
 }
 
 }  // namespace
 
 Status validate(const DecodeOptions& o, bool infill) {
-  if (name(o.acceptance).empty() || name(o.remasking).empty() || name(o.early_stop).empty() ||
-      name(o.kv).empty()) {
-    return invalid(
-        "acceptance, remasking, early_stop or kv: found a number without a name, needed one of the named "
-        "values");
+  for (const std::string_view word : {name(o.acceptance), name(o.remasking), name(o.early_stop), name(o.kv),
+                                      name(o.revision), name(o.revise_policy), name(o.revise_path),
+                                      name(o.mbsd_drafts)}) {
+    if (word.empty()) {
+      return invalid(
+          "acceptance, remasking, early_stop, kv, revision or one of their policies: found a number without a "
+          "name, needed one of the named values");
+    }
   }
   LLADA_TRY_STATUS(validate_numbers(o, infill));
-  if (o.acceptance != Acceptance::schedule) {
-    if (o.steps != 0) {
-      return invalid("steps: found {} with acceptance {}, which decides the number of steps itself; needed 0",
-                     o.steps, name(o.acceptance));
-    }
-    if (o.remasking == Remasking::random) {
-      return invalid("remasking: random has no confidence for acceptance {}; needed acceptance schedule",
-                     name(o.acceptance));
-    }
-  }
-  if (o.acceptance == Acceptance::entropy && o.confidence_eos_eot_inf) {
-    return invalid(
-        "confidence_eos_eot_inf: changes confidences, which acceptance entropy does not read; needed another "
-        "acceptance");
-  }
-  if (o.remasking == Remasking::random && o.confidence_eos_eot_inf) {
-    return invalid(
-        "confidence_eos_eot_inf: changes confidences, which remasking random does not read; needed "
-        "low_confidence");
-  }
-  if (o.refresh > 0 && o.kv == KvChoice::none) {
-    return invalid(
-        "refresh: found {} with kv none, which computes everything in every step; needed kv prefix, dual or "
-        "block",
-        o.refresh);
-  }
+  LLADA_TRY_STATUS(validate_pairs(o));
+  LLADA_TRY_STATUS(validate_speculation(o, infill));
+  LLADA_TRY_STATUS(validate_revision(o));
   if (!infill && o.steps > 0) {
     const int64_t blocks = (o.gen_length - 1) / o.block_length + 1;
     if (o.steps < blocks) {
@@ -112,21 +185,5 @@ Status validate(const DecodeOptions& o, bool infill) {
   }
   return {};
 }
-
-std::string_view name(Acceptance value) { return name_in(kAcceptances, value); }
-std::string_view name(Remasking value) { return name_in(kRemaskings, value); }
-std::string_view name(EarlyStop value) { return name_in(kEarlyStops, value); }
-std::string_view name(KvChoice value) { return name_in(kKvChoices, value); }
-
-Result<Acceptance> acceptance_from_name(std::string_view text) {
-  return value_in(kAcceptances, "acceptance", text);
-}
-Result<Remasking> remasking_from_name(std::string_view text) {
-  return value_in(kRemaskings, "remasking", text);
-}
-Result<EarlyStop> early_stop_from_name(std::string_view text) {
-  return value_in(kEarlyStops, "early_stop", text);
-}
-Result<KvChoice> kv_from_name(std::string_view text) { return value_in(kKvChoices, "kv", text); }
 
 }  // namespace llada::decode

@@ -1,7 +1,9 @@
 // What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate()
 // (arXiv 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler
-// (arXiv 2505.24857). Deliberately absent: the model's context limit (the engine knows it) and text forms of
-// command line flags.
+// (arXiv 2505.24857), Dream's three from its generation code, speculation and progressive revision from the
+// llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit from
+// dInfer (arXiv 2510.08666). Deliberately absent: the model's context limit (the engine knows it) and text
+// forms of command line flags.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,7 +18,13 @@ enum class Acceptance {
   schedule,   // a fixed number per step, so that the block is done in its share of `steps`
   threshold,  // every confidence strictly above `threshold`, and always the best one
   factor,     // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
-  entropy,  // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  entropy,    // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  llada2,     // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
+  dream_entropy,  // Dream's timestep schedule, lowest entropy first
+  dream_margin,   // the same, largest margin between the best and the second best first
+  dream_maskgit,  // the same, highest probability first ("maskgit_plus")
+  settled,        // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
+                  // than settle_threshold
 };
 
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
@@ -30,16 +38,43 @@ enum class EarlyStop {
 };
 
 // Which rows a step computes; what is not computed is read from the store (kv_policy.h).
-enum class KvChoice { none, prefix, dual, block };
+enum class KvChoice { none, prefix, dual, block, delayed };
+
+// Whether, and how, what was committed is looked at again (revision.h).
+enum class Revision {
+  none,      // a commit is final
+  dual_path, // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
+  wino,      // wide in, narrow out: low confidence commits, masked again when the rest does not support them
+  edit,      // LLaDA2.1: another token is written over a visible one when its probability is high enough
+  remask,    // the least confident commits of a block are masked again
+};
+
+// Which visible tokens are looked at first.
+enum class RevisePolicy { oldest, least_confident, balanced };
+
+// Where the checks of dual_path run: as extra rows of the step's own forward, or as its sparse plan.
+enum class RevisePath { fused, separate };
+
+// Whether the rows of future blocks are fed their drafts or masks.
+enum class DraftInput { hidden, visible };
+
+// One measured point of a device's step time: a step of up to `rows` rows takes `ms`.
+struct LatencyPoint {
+  int64_t rows = 0;
+  double ms = 0;
+};
 
 struct DecodeOptions {
   int64_t gen_length = 128;   // positions to generate; not used when infilling
   int64_t block_length = 32;  // positions per block; the last block may be shorter
-  int64_t steps = 0;          // forwards of the whole run, only for `schedule`; 0: one token per step
+  int64_t steps = 0;  // forwards of the whole run, for the rules with a schedule; 0: one token per step
   Acceptance acceptance = Acceptance::schedule;
-  double threshold = 0.9;      // in (0, 1]
+  double threshold = 0.9;      // in (0, 1]; with revision dual_path, what makes a token visible
   double factor = 1;           // > 0
   double entropy_bound = 0.1;  // nats, >= 0
+  int64_t settle_steps = 2;        // >= 2
+  double settle_threshold = 0.5;   // in [0, 1]
+  bool credit = false;             // confidences are raised by how often a token was predicted before (credit.h)
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
   uint64_t seed = 0;
@@ -47,9 +82,36 @@ struct DecodeOptions {
   bool logits_eos_inf = false;          // the end-of-sequence token is never sampled
   bool confidence_eos_eot_inf = false;  // end tokens are sampled but have confidence 0: committed last
   EarlyStop early_stop = EarlyStop::answer;
+
   KvChoice kv = KvChoice::none;
-  int64_t refresh =
-      0;  // full forward every `refresh` steps of a block; 0: at its start only. Not with kv none
+  int64_t refresh = 0;       // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
+
+  // Multi-Block Speculative Decoding (speculation.h).
+  bool mbsd = false;
+  int64_t mbsd_trigger = 4;     // look ahead when fewer masks than this are left in the block
+  int64_t mbsd_lookahead = 32;  // positions to draft at most; with a latency table also no more than are free
+  int64_t mbsd_max_rows = 0;    // rows of one step that memory allows; 0: any number
+  double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
+  DraftInput mbsd_drafts = DraftInput::hidden;
+  std::vector<LatencyPoint> latency_table = {};  // ascending in rows and ms; empty: mbsd_lookahead as it is
+  double latency_slack = 0.02;                   // a step may get slower by this share for its drafts
+
+  // Revision. stable_threshold, revise_*, final_sweep: dual_path.
+  Revision revision = Revision::none;
+  double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
+  int64_t stable_repeats = 2;     // so is a token that this many predictions agree on, its first included
+  RevisePolicy revise_policy = RevisePolicy::balanced;
+  RevisePath revise_path = RevisePath::fused;
+  int64_t revise_rows = 4;    // tokens checked per step
+  int64_t revise_limit = 4;   // checks per token, after which it is final
+  int64_t final_sweep = 32;   // tokens checked per step once no mask is left before the end; 0: no sweep
+  double wino_back = 0.9;     // in [0.5, 1]: a token is masked again when the others give it less
+  double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
+  int64_t edit_steps = 16;      // forwards per block for edits alone
+  double remask_share = 0.25;   // in (0, 1]: of the block's visible tokens, masked again per step
+  double remask_below = 0.9;    // in (0, 1]: those whose confidence at commit was lower
+  int64_t remask_limit = 1;     // times that one position is masked again
 };
 
 inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
@@ -60,6 +122,7 @@ struct SpecialIds {
   int32_t eos = -1;                   // also fills the canonical tail; -1: none
   int32_t eot = -1;                   // end of turn; -1: none
   std::vector<int32_t> end_ids = {};  // the tokens that end an answer
+  bool shift_logits = false;          // row i - 1 predicts position i, and row 0 also position 0 (Dream)
 };
 
 // Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input).
@@ -72,9 +135,21 @@ std::string_view name(Acceptance value);
 std::string_view name(Remasking value);
 std::string_view name(EarlyStop value);
 std::string_view name(KvChoice value);
+std::string_view name(Revision value);
+std::string_view name(RevisePolicy value);
+std::string_view name(RevisePath value);
+std::string_view name(DraftInput value);
 Result<Acceptance> acceptance_from_name(std::string_view text);
 Result<Remasking> remasking_from_name(std::string_view text);
 Result<EarlyStop> early_stop_from_name(std::string_view text);
 Result<KvChoice> kv_from_name(std::string_view text);
+Result<RevisePolicy> revise_policy_from_name(std::string_view text);
+Result<RevisePath> revise_path_from_name(std::string_view text);
+Result<DraftInput> draft_input_from_name(std::string_view text);
+
+// Every value, in the order of the enum: for tables and tests.
+std::vector<Acceptance> all_acceptances();
+std::vector<KvChoice> all_kv_choices();
+std::vector<Revision> all_revisions();
 
 }  // namespace llada::decode

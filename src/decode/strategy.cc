@@ -33,7 +33,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
                    blocks.size());
   }
   std::vector<int64_t> block_steps = share_steps(blocks, steps);
-  return std::make_unique<BlockStrategy>(options, ids, std::move(blocks), std::move(block_steps));
+  return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps));
 }
 
 }  // namespace llada::decode

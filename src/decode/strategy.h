@@ -1,7 +1,8 @@
-// A strategy turns a canvas into a plan for one forward, and the forward's predictions into edits. It holds
+// A strategy turns a canvas into a plan for one forward, and the forward's results into edits. It holds
 // counters and what it remembers between steps, and nothing else: no model, thread or clock, so a script can
-// stand in for the model. It is put together from a window (blocks.h), an acceptance rule (acceptance.h) and
-// a K/V policy (kv_policy.h).
+// stand in for the model. It is put together from a window (blocks.h), an acceptance rule (acceptance.h,
+// credit.h), a K/V policy (kv_policy.h), and where asked for speculation (speculation.h) and revision
+// (revision.h).
 #pragma once
 #include <memory>
 #include <span>
@@ -12,6 +13,13 @@
 
 namespace llada::decode {
 
+struct StrategyCounters {
+  int64_t drafts_proposed = 0;    // predictions of future blocks that were kept, renewals included
+  int64_t drafts_accepted = 0;    // drafts that a fresh prediction confirmed
+  int64_t revisions_made = 0;     // tokens looked at again (remask: masked again)
+  int64_t revisions_changed = 0;  // of them, those that did not stay
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -20,19 +28,20 @@ class Strategy {
   virtual StepPlan plan(const Canvas& canvas) = 0;
 
   // The edits of that forward, ascending by position; the canvas is still as it was planned on. The caller
-  // applies them before the next call. Predictions are in the plan's logits order.
-  virtual std::vector<Edit> accept(const Canvas& canvas, std::span<const Prediction> predictions) = 0;
+  // applies them before the next call.
+  virtual std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) = 0;
 
-  // Nothing left to do: no mask is left, or the early stop holds.
+  // Nothing left to do: no mask is left and nothing to look at again, or the early stop holds.
   virtual bool done(const Canvas& canvas) const = 0;
 
-  // No run takes more forwards than this.
+  // No run takes more steps than this.
   virtual int64_t step_bound() const = 0;
+
+  virtual StrategyCounters counters() const { return {}; }
 };
 
-// Blocks left to right with the acceptance rule, K/V policy and early stop of the options. Invalid: options
-// that validate() refuses, ids without a mask token, more positions than 31 bits count, fewer steps than
-// blocks with masks.
+// Blocks left to right with the rules of the options. Invalid: options that validate() refuses, ids without a
+// mask token, more positions than 31 bits count, fewer steps than blocks with masks.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas);
 

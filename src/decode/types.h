@@ -49,8 +49,30 @@ struct Edit {
   double confidence = 0;
 };
 
+// A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be
+// predicted here if this were masked?". They read the K/V of every other position and their own in place of
+// what is stored at theirs; what they compute is not stored, so no other row sees it.
+struct Trial {
+  std::vector<int32_t> rows;                // positions, ascending
+  std::vector<int32_t> inputs;              // token fed at each
+  std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
+  int32_t logits = 0;                       // the one of `rows` whose prediction is wanted
+};
+
+// Work of a step that needs nothing of the step's dense rows and can run beside them on another device: it
+// reads the K/V as they were before the step, and what it writes is seen from the next step on. Where there
+// is one device it runs first and is charged as a forward of its own.
+struct SparsePlan {
+  std::vector<int32_t> rows;                // positions whose K/V is recomputed; none of the dense rows
+  std::vector<int32_t> inputs;              // token fed at each
+  std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
+  std::vector<Trial> trials;
+
+  bool empty() const { return rows.empty() && trials.empty(); }
+};
+
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
-// must be in the store from an earlier step.
+// must be in the store from an earlier step. rows may be empty where there are trials.
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
@@ -60,6 +82,19 @@ struct StepPlan {
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
   int32_t block_begin = 0, block_end = 0;   // the current block [begin, end)
+  std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
+  SparsePlan sparse = {};                   // beside them; empty: none
+  std::vector<int32_t> probes = {};         // of the rows: those whose K/V drift is to be measured
+};
+
+// What a step brings back.
+struct StepResult {
+  std::vector<Prediction> predictions = {};  // in plan.logits' order
+  std::vector<Prediction> trials = {};       // one per plan.trials
+  std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
+  // 1 - the smallest cosine between a probe's value vectors before and after this forward, over probes and
+  // layers: 0 for what has not moved, at most 2. Only with probes.
+  double drift = 0;
 };
 
 // Rules that the head applies to every requested row of the run.
@@ -74,9 +109,9 @@ struct HeadRule {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // forward_number counts the forwards of this run from 0 (it keys the random numbers). Predictions come in
-  // plan.logits' order.
-  virtual Result<std::vector<Prediction>> run(const StepPlan& plan, int64_t forward_number) = 0;
+  // forward_number counts the forwards of this run from 0 (it keys the random numbers); a sparse plan that is
+  // not empty takes the number after it.
+  virtual Result<StepResult> run(const StepPlan& plan, int64_t forward_number) = 0;
 };
 
 }  // namespace llada::decode

@@ -29,7 +29,8 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
 
 decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
                                        ChatStyle style) {
-  decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {}};
+  decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {},
+                        .shift_logits = config.shift_logits};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;

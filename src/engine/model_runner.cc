@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+
+#include "tensor/half.h"
 
 namespace llada {
 DType kv_type(const Model& model) {
@@ -39,65 +42,132 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Dev
   return runner;
 }
 
-Status ModelRunner::bind(const decode::StepPlan& plan, int64_t forward_number) {
-  const auto rows = static_cast<int32_t>(plan.rows.size());
+Status ModelRunner::check_keys(const decode::StepPlan& plan) const {
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   if (sequences > kv_.shape().sequences)
     return failed("engine: a plan asks for guidance that the run did not announce");
   if (sequences == 2 && plan.unconditional.size() != plan.rows.size())
     return failed("engine: a guided plan lacks the tokens of the unconditional stream");
-  inputs_.tokens.assign(plan.inputs.begin(), plan.inputs.end());
-  inputs_.positions.assign(plan.rows.begin(), plan.rows.end());
-  inputs_.spans = {{0, rows, 0, plan.keys}};
-  inputs_.wanted.clear();
-  for (size_t r = 0, next = 0; r < plan.rows.size() && next < plan.logits.size(); ++r)
-    if (plan.rows[r] == plan.logits[next]) inputs_.wanted.push_back(static_cast<int32_t>(r)), ++next;
-  if (inputs_.wanted.size() != plan.logits.size())
-    return failed("engine: a plan wants logits of a row that it does not compute");
-  inputs_.guidance = plan.cfg_scale;
-  inputs_.sampling.forward_number = forward_number;
-
   std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
   for (const int32_t p : plan.rows)
     if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
-      if (!computed[static_cast<size_t>(p)] && kv_.version(s, p) == KvStore::kAbsent)
+      // A sparse plan runs beside the step's rows, so it finds none of what they compute.
+      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv_.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
+  return {};
+}
 
-  if (sequences == 2) {
-    const size_t wanted = inputs_.wanted.size();
-    for (int32_t r = 0; r < rows; ++r) {
-      const auto i = static_cast<size_t>(r);
-      inputs_.tokens.push_back(plan.unconditional[i]);
-      inputs_.positions.push_back(plan.rows[i]);
-    }
-    for (size_t i = 0; i < wanted; ++i) inputs_.wanted.push_back(inputs_.wanted[i] + rows);
-    inputs_.spans.push_back({rows, rows, 1, plan.keys});
+Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number) {
+  inputs_.tokens.clear();
+  inputs_.positions.clear();
+  inputs_.spans.clear();
+  inputs_.wanted.clear();
+  inputs_.guidance = plan.cfg_scale;
+  inputs_.sampling.forward_number = forward_number;
+  // Logits rows (ascending) of one group of rows, which becomes one span.
+  const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens,
+                       std::span<const int32_t> logits, int sequence, bool trial) -> Status {
+    const auto begin = static_cast<int32_t>(inputs_.positions.size());
+    if (tokens.size() != rows.size()) return failed("engine: a plan has {} tokens for {} rows", tokens.size(),
+                                                    rows.size());
+    inputs_.positions.insert(inputs_.positions.end(), rows.begin(), rows.end());
+    inputs_.tokens.insert(inputs_.tokens.end(), tokens.begin(), tokens.end());
+    inputs_.spans.push_back({begin, static_cast<int32_t>(rows.size()), sequence, plan.keys, trial});
+    size_t next = 0;
+    for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
+      if (rows[r] == logits[next]) inputs_.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
+    if (next != logits.size()) return failed("engine: a plan wants logits of a row that it does not compute");
+    return {};
+  };
+  for (int s = 0; s < (plan.cfg_scale > 0 ? 2 : 1); ++s) {
+    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false));
+    for (const decode::Trial& trial : part.trials)
+      LLADA_TRY_STATUS(
+          add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true));
   }
   return {};
 }
 
-Result<std::vector<decode::Prediction>> ModelRunner::run(const decode::StepPlan& plan,
-                                                         int64_t forward_number) {
-  const TraceSpan span(trace_, "decode", fmt::format("step {}: {} rows", forward_number, plan.rows.size()));
-  LLADA_TRY_STATUS(bind(plan, forward_number));
+Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
+                            std::vector<decode::Prediction>& predictions,
+                            std::vector<decode::Prediction>& trials) {
+  LLADA_TRY_STATUS(bind(part, plan, forward_number));
   const auto begin = std::chrono::steady_clock::now();
   LLADA_TRY_STATUS(executor_.run(inputs_, kv_, outputs_));
   device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<decode::Prediction> predictions;
-  predictions.reserve(plan.logits.size());
-  for (size_t i = 0; i < plan.logits.size(); ++i) {
+  const size_t wanted = part.logits.size() + part.trials.size();
+  for (size_t i = 0; i < wanted; ++i) {
+    const bool trial = i >= part.logits.size();
     const RowPrediction& p = outputs_.predictions[i];
-    predictions.push_back({.position = plan.logits[i],
-                           .token = p.token,
-                           .logit = p.logit,
-                           .probability = p.probability,
-                           .entropy = p.entropy,
-                           .margin = p.margin,
-                           .runner_up = p.runner_up});
+    (trial ? trials : predictions)
+        .push_back({.position = trial ? part.trials[i - part.logits.size()].logits : part.logits[i],
+                    .token = p.token,
+                    .logit = p.logit,
+                    .probability = p.probability,
+                    .entropy = p.entropy,
+                    .margin = p.margin,
+                    .runner_up = p.runner_up});
   }
-  return predictions;
+  return {};
+}
+
+// What the stored values of the probes say now, as floats: [layer][probe][kv head x head_dim] of the first
+// sequence.
+std::vector<float> ModelRunner::probe_values(std::span<const int32_t> probes) {
+  const KvShape& shape = kv_.shape();
+  std::vector<float> values;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    for (const int32_t p : probes) {
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        const std::byte* from = kv_.values(layer, 0, head);
+        for (int64_t i = int64_t{p} * shape.head_dim; i < (int64_t{p} + 1) * shape.head_dim; ++i) {
+          values.push_back(shape.type == DType::F16 ? f16_to_float(reinterpret_cast<const uint16_t*>(from)[i])
+                                                    : reinterpret_cast<const float*>(from)[i]);
+        }
+      }
+    }
+  }
+  return values;
+}
+
+double ModelRunner::drift(std::span<const float> before, std::span<const float> after) const {
+  const auto n = static_cast<size_t>(kv_.shape().kv_heads * kv_.shape().head_dim);
+  double least = 1;
+  for (size_t at = 0; at < before.size(); at += n) {
+    double dot = 0, x = 0, y = 0;
+    for (size_t i = at; i < at + n; ++i) {
+      dot += static_cast<double>(before[i]) * after[i];
+      x += static_cast<double>(before[i]) * before[i];
+      y += static_cast<double>(after[i]) * after[i];
+    }
+    if (x > 0 && y > 0) least = std::min(least, dot / std::sqrt(x * y));
+  }
+  return 1 - least;
+}
+
+Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_t forward_number) {
+  const TraceSpan span(trace_, "decode", fmt::format("step {}: {} rows", forward_number, plan.rows.size()));
+  LLADA_TRY_STATUS(check_keys(plan));
+  decode::StepResult result;
+  std::vector<decode::Prediction> none;
+  // The sparse plan sees the store as it is now, and the step's rows see nothing of the sparse plan: its K/V is
+  // kept aside until they are done.
+  KvStore::Saved refreshed;
+  if (!plan.sparse.empty()) {
+    const KvStore::Saved before = kv_.save(plan.sparse.rows);
+    const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
+    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, none, result.sparse));
+    refreshed = kv_.save(plan.sparse.rows);
+    kv_.put_back(before);
+  }
+  const std::vector<float> before = probe_values(plan.probes);
+  const Part dense{plan.rows, plan.inputs, plan.unconditional, plan.logits, plan.trials};
+  LLADA_TRY_STATUS(forward(dense, plan, forward_number, result.predictions, result.trials));
+  if (!plan.probes.empty()) result.drift = drift(before, probe_values(plan.probes));
+  kv_.put_back(refreshed);
+  return result;
 }
 
 }  // namespace llada

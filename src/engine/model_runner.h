@@ -1,5 +1,6 @@
 // The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
-// predictions.
+// predictions. A sparse plan runs before the step's own rows, on the same device: in time it is charged, in
+// what it sees and changes it is as if it had run beside them.
 #pragma once
 #include <span>
 #include <vector>
@@ -25,7 +26,7 @@ class ModelRunner final : public decode::StepRunner {
   static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
                                                      bool guided, decode::HeadRule rule, Trace* trace);
 
-  Result<std::vector<decode::Prediction>> run(const decode::StepPlan& plan, int64_t forward_number) override;
+  Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
 
   void keep_logits(bool keep) { inputs_.keep_logits = keep; }
   const std::vector<float>& logits() const { return outputs_.logits; }
@@ -34,7 +35,18 @@ class ModelRunner final : public decode::StepRunner {
 
  private:
   ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace);
-  Status bind(const decode::StepPlan& plan, int64_t forward_number);
+
+  // What one forward computes of a plan.
+  struct Part {
+    std::span<const int32_t> rows, inputs, unconditional, logits;
+    std::span<const decode::Trial> trials;
+  };
+  Status check_keys(const decode::StepPlan& plan) const;
+  Status bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number);
+  Status forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
+                 std::vector<decode::Prediction>& predictions, std::vector<decode::Prediction>& trials);
+  std::vector<float> probe_values(std::span<const int32_t> probes);
+  double drift(std::span<const float> before, std::span<const float> after) const;
 
   KvStore kv_;
   Executor executor_;

@@ -94,7 +94,7 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
   plan.logits.assign(positions.begin(), positions.end());
   plan.keys = static_cast<int32_t>(tokens.size());
   runner->keep_logits(true);
-  LLADA_TRY(auto predictions, runner->run(plan, 0));
+  LLADA_TRY(auto result, runner->run(plan, 0));
   return runner->logits();
 }
 

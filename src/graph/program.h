@@ -109,11 +109,14 @@ Status verify(const Program& program, std::span<const WeightInfo> weights);
 // ---- What changes from step to step
 // -----------------------------------------------------------------------------------
 
-// Rows [begin, begin + count) belong to one K/V sequence and attend to its positions [0, keys).
+// Rows [begin, begin + count) belong to one K/V sequence and attend to its positions [0, keys). A trial's rows
+// store nothing: each attends to the sequence as it is after the step's other rows were stored, with the
+// trial's own keys and values in place of those at its positions, and no other span sees them.
 struct RowSpan {
   int32_t begin = 0, count = 0;
   int32_t sequence = 0;
   int32_t keys = 0;
+  bool trial = false;
 };
 
 struct SamplingRule {

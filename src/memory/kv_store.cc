@@ -27,6 +27,41 @@ Result<KvStore> KvStore::create(const KvShape& shape) {
   return store;
 }
 
+KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
+  Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
+  const int64_t row = int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4);
+  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
+  saved.data.reserve(static_cast<size_t>(2 * heads * row) * positions.size());
+  for (const int64_t half : {int64_t{0}, half_bytes_}) {
+    for (int64_t head = 0; head < heads; ++head) {
+      for (const int32_t p : positions) {
+        const std::byte* from = data_.get() + half + head * head_bytes_ + p * row;
+        saved.data.insert(saved.data.end(), from, from + row);
+      }
+    }
+  }
+  for (int s = 0; s < shape_.sequences; ++s)
+    for (const int32_t p : positions) saved.versions.push_back(version(s, p));
+  return saved;
+}
+
+void KvStore::put_back(const Saved& saved) {
+  const int64_t row = int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4);
+  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
+  const std::byte* from = saved.data.data();
+  for (const int64_t half : {int64_t{0}, half_bytes_}) {
+    for (int64_t head = 0; head < heads; ++head) {
+      for (const int32_t p : saved.positions) {
+        std::copy_n(from, row, data_.get() + half + head * head_bytes_ + p * row);
+        from += row;
+      }
+    }
+  }
+  size_t i = 0;
+  for (int s = 0; s < shape_.sequences; ++s)
+    for (const int32_t p : saved.positions) set_version(s, p, saved.versions[i++]);
+}
+
 void KvStore::clear() { std::ranges::fill(versions_, kAbsent); }
 
 }  // namespace llada

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -39,6 +40,15 @@ class KvStore {
     versions_[index(sequence, position)] = forward;
   }
   void clear();  // everything absent again
+
+  // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
+  struct Saved {
+    std::vector<int32_t> positions;
+    std::vector<std::byte> data;
+    std::vector<int64_t> versions;
+  };
+  Saved save(std::span<const int32_t> positions) const;
+  void put_back(const Saved& saved);
 
  private:
   KvStore() = default;

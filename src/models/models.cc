@@ -7,11 +7,11 @@ Result<ModelGraph> build_model(const ModelConfig& config) {
   switch (config.architecture) {
     case Architecture::llada:
     case Architecture::llada_moe:
+    case Architecture::dream:
       return build_transformer(config);
     case Architecture::llada2:
-      return invalid("architecture llada2 can be recognised, but this version cannot run it");
-    case Architecture::dream:
-      return invalid("architecture dream can be inspected and converted, but this version cannot run it");
+      // The forward is there (transformer.cc); decoding in blocks counted from position 0 is not.
+      return invalid("architecture llada2 can be inspected and converted, but this version cannot run it");
   }
   return invalid("unknown architecture");
 }

@@ -30,9 +30,11 @@ Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs
   const Run whole{built, 0, built->ops.size(), &inputs, &kv, &outputs};
   LLADA_TRY(const Ticket ticket, device_.submit(whole));
   LLADA_TRY_STATUS(device_.wait(ticket));
-  for (const RowSpan& span : inputs.spans)
+  for (const RowSpan& span : inputs.spans) {
+    if (span.trial) continue;
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
       kv.set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], inputs.sampling.forward_number);
+  }
   return {};
 }
 

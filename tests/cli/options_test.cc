@@ -83,7 +83,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--seed -1", "--seed: found '-1'"},
       {"--threshold nan", "threshold: found nan"},
       {"--temperature -1", "temperature: found -1"},
-      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, dual, block"},
+      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, dual, block, delayed"},
       {"--logits-eos-inf=1", "--logits-eos-inf: takes no value"},
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},

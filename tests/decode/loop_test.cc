@@ -81,10 +81,10 @@ TEST(Loop, NoCallbackAndNothingToDoAreFine) {
 
 class FailingRunner : public StepRunner {
  public:
-  Result<std::vector<Prediction>> run(const StepPlan& plan, int64_t forward) override {
+  Result<StepResult> run(const StepPlan& plan, int64_t forward) override {
     if (forward == 2) return failed("device lost");
-    std::vector<Prediction> out;
-    for (const int32_t p : plan.logits) out.push_back(plain(plan, forward, p));
+    StepResult out;
+    for (const int32_t p : plan.logits) out.predictions.push_back(plain(plan, forward, p));
     return out;
   }
 };
@@ -132,7 +132,7 @@ class Broken : public Strategy {
     (void)canvas;
     return plan;
   }
-  std::vector<Edit> accept(const Canvas&, std::span<const Prediction>) override { return edits; }
+  std::vector<Edit> accept(const Canvas&, const StepResult&) override { return edits; }
   bool done(const Canvas& canvas) const override { return count_masked(canvas) == 0; }
   int64_t step_bound() const override { return 5; }
 
@@ -194,7 +194,7 @@ TEST(Loop, NamesABrokenPlan) {
 // What the next strategies need: visible tokens that are revised, re-masked, and settled.
 class Revising : public Broken {
  public:
-  std::vector<Edit> accept(const Canvas&, std::span<const Prediction>) override {
+  std::vector<Edit> accept(const Canvas&, const StepResult&) override {
     using enum TokenState;
     switch (step_++) {
       case 0:

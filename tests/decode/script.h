@@ -25,24 +25,40 @@ class ScriptRunner : public StepRunner {
  public:
   explicit ScriptRunner(Script script) : script_(std::move(script)) {}
 
-  Result<std::vector<Prediction>> run(const StepPlan& plan, int64_t forward_number) override {
-    EXPECT_EQ(forward_number, static_cast<int64_t>(plans.size()));
+  Result<StepResult> run(const StepPlan& plan, int64_t forward_number) override {
+    EXPECT_EQ(forward_number, forwards_);
+    forwards_ += 1 + !plan.sparse.empty();
     stored_.resize(std::max(stored_.size(), static_cast<size_t>(plan.keys)), false);
+    if (!plan.sparse.empty() && std::ranges::count(stored_, false) > 0)
+      return failed("a sparse plan reads positions that were never computed");
     for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
     for (int32_t key = 0; key < plan.keys; ++key) {
       if (!stored_[static_cast<size_t>(key)])
         return failed("position {} is read but was never computed", key);
     }
-    std::vector<Prediction> predictions;
-    for (const int32_t position : plan.logits) predictions.push_back(script_(plan, forward_number, position));
+    StepResult result;
+    for (const int32_t position : plan.logits)
+      result.predictions.push_back(script_(plan, forward_number, position));
+    for (const Trial& trial : plan.trials)
+      result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
+    for (const Trial& trial : plan.sparse.trials)
+      result.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
+    result.drift = plan.probes.empty() ? 0 : drift;
     plans.push_back(plan);
-    return predictions;
+    return result;
   }
 
   std::vector<StepPlan> plans;
+  double drift = 0;  // what plans with probes are told
 
  private:
+  // What a trial is fed, for scripts that look at it.
+  static StepPlan as_plan(const Trial& trial, const StepPlan& plan) {
+    return {.rows = trial.rows, .inputs = trial.inputs, .logits = {trial.logits}, .keys = plan.keys};
+  }
+
   Script script_;
+  int64_t forwards_ = 0;
   std::vector<bool> stored_;
 };
 

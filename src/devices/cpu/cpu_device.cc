@@ -102,7 +102,7 @@ class CpuDevice final : public Device {
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
     return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
-           head_.memory_bytes() + experts_.memory_bytes();
+           trial_kv_.bytes() + head_.memory_bytes() + experts_.memory_bytes();
   }
   void set_trace(Trace* trace) override { trace_ = trace; }
 
@@ -150,7 +150,7 @@ class CpuDevice final : public Device {
     for (const int32_t row : in.wanted) positions_[1].push_back(in.positions[static_cast<size_t>(row)]);
     size_t next = 0;
     for (const RowSpan& span : in.spans) {
-      RowSpan wanted{static_cast<int32_t>(next), 0, span.sequence, span.keys};
+      RowSpan wanted{static_cast<int32_t>(next), 0, span.sequence, span.keys, span.trial};
       while (next < in.wanted.size() && in.wanted[next] < span.begin + span.count) ++next, ++wanted.count;
       spans_[1].push_back(wanted);
     }
@@ -209,10 +209,9 @@ class CpuDevice final : public Device {
       case OpKind::rope:
         return rope(op, rows);
       case OpKind::store_kv:
-        store_kv(op, rows);
-        return {};
+        return store_kv(op, rows);
       case OpKind::attention:
-        return attention(op, rows);
+        return attention(op);
       case OpKind::swiglu: {
         const int64_t n = columns(op.in[0]);
         for_rows(rows, [&](int64_t r) {
@@ -362,13 +361,20 @@ class CpuDevice final : public Device {
     return {};
   }
 
-  void store_kv(const Op& op, int64_t rows) {
+  Status store_kv(const Op& op, int64_t rows) {
     KvStore& kv = *run_->kv;
     const bool half = kv.shape().type == DType::F16;
     const int64_t n = columns(op.in[0]), d = op.head_dim;
     std::vector<int> sequence(static_cast<size_t>(rows));
-    for (const RowSpan& span : run_->inputs->spans)
+    std::vector<bool> in_trial(static_cast<size_t>(rows));
+    bool any_trial = false;
+    for (const RowSpan& span : run_->inputs->spans) {
       std::fill_n(sequence.begin() + span.begin, span.count, span.sequence);
+      std::fill_n(in_trial.begin() + span.begin, span.count, span.trial);
+      any_trial |= span.trial;
+    }
+    const int64_t element = half ? 2 : 4;
+    if (any_trial) LLADA_TRY_STATUS(trial_kv_.reserve(2 * rows * op.kv_heads * d * element));
     const auto put = [&](const float* from, std::byte* to, int64_t position) {
       if (half)
         kernels_.store_half(from, d, reinterpret_cast<uint16_t*>(to) + position * d);
@@ -378,15 +384,27 @@ class CpuDevice final : public Device {
     for_rows(rows, [&](int64_t r) {
       const int64_t position = run_->inputs->positions[static_cast<size_t>(r)];
       for (int h = 0; h < op.kv_heads; ++h) {
+        if (in_trial[static_cast<size_t>(r)]) {
+          std::byte* pair = trial_kv(r, h, op.kv_heads, d * element);
+          put(value(op.in[0]) + r * n + h * d, pair, 0);
+          put(value(op.in[1]) + r * n + h * d, pair + d * element, 0);
+          continue;
+        }
         put(value(op.in[0]) + r * n + h * d, kv.keys(op.layer, sequence[static_cast<size_t>(r)], h),
             position);
         put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h),
             position);
       }
     });
+    return {};
   }
 
-  Status attention(const Op& op, int64_t rows) {
+  // Where a trial's row keeps its key and, behind it, its value of one head.
+  std::byte* trial_kv(int64_t row, int head, int64_t kv_heads, int64_t bytes) const {
+    return trial_kv_.data() + (row * kv_heads + head) * 2 * bytes;
+  }
+
+  Status attention(const Op& op) {
     struct Task {
       const RowSpan* span;
       int head;
@@ -397,6 +415,7 @@ class CpuDevice final : public Device {
     int64_t most_keys = 0;
     for (const RowSpan& span : spans) {
       most_keys = std::max<int64_t>(most_keys, span.keys);
+      if (span.trial) continue;
       for (int h = 0; h < op.heads; ++h)
         for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
           tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
@@ -412,9 +431,7 @@ class CpuDevice final : public Device {
     const int64_t scratch = kernels::attention_scratch(most_keys) * 4;
     LLADA_TRY_STATUS(thread_scratch_.reserve(scratch * pool_->size()));
     const int64_t stride = int64_t{op.heads} * op.head_dim, group = op.heads / op.kv_heads;
-    LLADA_CHECK(rows == 0 || !tasks.empty());
-    pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
-      const Task& t = tasks[static_cast<size_t>(i)];
+    const auto attend = [&](const Task& t, int thread) {
       const int kv_head = static_cast<int>(t.head / group);
       kernels_.attention({.q = value(op.in[0]) + t.head * op.head_dim,
                           .q_stride = stride,
@@ -430,8 +447,33 @@ class CpuDevice final : public Device {
                           .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
                           .out = value(op.out[0]) + t.head * op.head_dim,
                           .out_stride = stride});
+    };
+    pool_->run(static_cast<int64_t>(tasks.size()),
+               [&](int64_t i, int thread) { attend(tasks[static_cast<size_t>(i)], thread); });
+    if (std::ranges::none_of(spans, &RowSpan::trial)) return {};
+    // A trial's rows stand in the store while its attention runs, and are taken out again; one task owns a
+    // head of the store, so nobody else looks.
+    const int64_t bytes = int64_t{op.head_dim} * (run_->kv->shape().type == DType::F16 ? 2 : 4);
+    pool_->run(op.kv_heads, [&](int64_t head, int thread) {
+      for (size_t s = 0; s < spans.size(); ++s) {
+        if (!spans[s].trial || spans[s].count == 0) continue;
+        swap_trial(op, run_->inputs->spans[s], static_cast<int>(head), bytes);
+        for (int64_t h = head * group; h < (head + 1) * group; ++h)
+          attend({&spans[s], static_cast<int>(h), spans[s].begin, spans[s].begin + spans[s].count}, thread);
+        swap_trial(op, run_->inputs->spans[s], static_cast<int>(head), bytes);
+      }
     });
     return {};
+  }
+
+  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts all rows.
+  void swap_trial(const Op& op, const RowSpan& span, int head, int64_t bytes) const {
+    for (int64_t r = span.begin; r < span.begin + span.count; ++r) {
+      const int64_t at = run_->inputs->positions[static_cast<size_t>(r)] * bytes;
+      std::byte* pair = trial_kv(r, head, op.kv_heads, bytes);
+      std::swap_ranges(pair, pair + bytes, run_->kv->keys(op.layer, span.sequence, head) + at);
+      std::swap_ranges(pair + bytes, pair + 2 * bytes, run_->kv->values(op.layer, span.sequence, head) + at);
+    }
   }
 
   void guide(const Op& op, int64_t rows) {
@@ -453,7 +495,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<ThreadPool> pool_;
   std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
-  Scratch arena_, activations_, thread_scratch_;
+  Scratch arena_, activations_, thread_scratch_, trial_kv_;
   CpuHead head_;
   CpuExperts experts_;
   const Run* run_ = nullptr;

@@ -1,0 +1,29 @@
+// Credit decoding (CreditDecoding; the constants are those of dInfer): a token that has been predicted before
+// at a position gets credit, which raises its logit, so a prediction that comes back needs less probability
+// to be committed, and one that just appeared needs more company.
+//   credit[t] <- 0.8 credit[t]; credit[best] += p(best)^0.2; logit[t] += 0.7 ln(1 + credit[t])
+// A forward tells the best and the second-best token of a row only, so the fused softmax is taken over three
+// parts: these two, and all other tokens together with no credit. What is lost is the credit of a third token,
+// whose probability is below both.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "decode/types.h"
+
+namespace llada::decode {
+
+class Credit {
+ public:
+  explicit Credit(int32_t mask_id) : mask_id_(mask_id) {}
+
+  // Adds this forward to the position's credit and returns the prediction with token, runner-up, probability
+  // and margin of the fused softmax. Logit and entropy stay the model's.
+  Prediction fuse(int32_t position, Prediction prediction);
+
+ private:
+  const int32_t mask_id_;
+  std::map<int32_t, std::map<int32_t, double>> credit_;  // position -> token -> credit
+};
+
+}  // namespace llada::decode

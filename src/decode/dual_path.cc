@@ -1,0 +1,115 @@
+#include "decode/dual_path.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "decode/answer.h"
+#include "decode/canvas.h"
+
+namespace llada::decode {
+
+DualPath::DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas)
+    : options_(options),
+      ids_(ids),
+      begin_(generated_begin(canvas)),
+      memory_(static_cast<size_t>(canvas.size())) {}
+
+TokenState DualPath::first_state(double confidence) const {
+  return confidence >= options_.stable_threshold ? TokenState::stable : TokenState::visible;
+}
+
+// Visible tokens up to the first decided end token: what a check can still be of use for.
+std::vector<int32_t> DualPath::revisable(const Canvas& canvas) const {
+  const int64_t end = canvas.infill ? canvas.size() : first_end(canvas, begin_, canvas.size(), ids_.end_ids);
+  return visible_in(canvas, {.begin = static_cast<int32_t>(begin_),
+                             .end = static_cast<int32_t>(std::min(end + 1, canvas.size())),
+                             .masks = 0});
+}
+
+// No mask before the first end token, or none at all.
+bool DualPath::all_decided(const Canvas& canvas) const {
+  const auto open = std::find(canvas.states.begin() + begin_, canvas.states.end(), TokenState::masked);
+  const int64_t masked = open - canvas.states.begin();
+  if (open == canvas.states.end()) return true;
+  return !canvas.infill && first_end(canvas, begin_, masked, ids_.end_ids) < masked;
+}
+
+bool DualPath::sweep_due(const Canvas& canvas) const {
+  return all_decided(canvas) && !revisable(canvas).empty();
+}
+
+Look DualPath::look(const Canvas& canvas, const Block&) {
+  std::vector<int32_t> positions = revisable(canvas);
+  const bool least = options_.revise_policy == RevisePolicy::least_confident ||
+                     (options_.revise_policy == RevisePolicy::balanced && step_ % 2 == 0);
+  std::ranges::stable_sort(positions, [&](int32_t a, int32_t b) {
+    const Memory &x = memory_[static_cast<size_t>(a)], &y = memory_[static_cast<size_t>(b)];
+    return least ? x.confidence < y.confidence : x.looked < y.looked;
+  });
+  const int64_t most = all_decided(canvas) ? options_.final_sweep : options_.revise_rows;
+  positions.resize(std::min(positions.size(), static_cast<size_t>(most)));
+  std::ranges::sort(positions);
+  return {.trials = std::move(positions), .peeks = {}};
+}
+
+void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen,
+                     std::vector<Edit>& edits) {
+  ++step_;
+  for (const Edit& edit : edits)
+    memory_[static_cast<size_t>(edit.position)] = {.looked = step_, .confidence = edit.confidence};
+  std::vector<Prediction> changes;
+  for (const Prediction& p : seen) {
+    const auto i = static_cast<size_t>(p.position);
+    if (canvas.states[i] != TokenState::visible) continue;
+    Memory& memory = memory_[i];
+    memory.looked = step_;
+    ++memory.checks;
+    ++made_;
+    if (p.token == canvas.tokens[i]) {
+      ++memory.agreements;
+      memory.confidence = p.probability;
+      if (p.probability >= options_.stable_threshold || memory.agreements >= options_.stable_repeats)
+        put(edits, {p.position, p.token, TokenState::stable, p.probability});
+    } else if (p.probability > options_.threshold) {
+      changes.push_back(p);
+    } else {
+      memory.agreements = 0;
+      memory.confidence = 1 - p.probability;
+    }
+  }
+  for (size_t c = 0; c < changes.size(); ++c) {
+    const Prediction& p = changes[c];
+    const auto beats = [&](const Prediction& other) {
+      return other.probability > p.probability ||
+             (other.probability == p.probability && other.position < p.position);
+    };
+    const bool beaten =
+        (c > 0 && changes[c - 1].position == p.position - 1 && beats(changes[c - 1])) ||
+        (c + 1 < changes.size() && changes[c + 1].position == p.position + 1 && beats(changes[c + 1]));
+    Memory& memory = memory_[static_cast<size_t>(p.position)];
+    memory.agreements = beaten ? 0 : 1;
+    memory.confidence = beaten ? 1 - p.probability : p.probability;
+    if (beaten) continue;
+    ++changed_;
+    put(edits, {p.position, p.token, TokenState::visible, p.probability});
+  }
+  settle(canvas, edits);
+}
+
+// What has been checked often enough is final; without a sweep, so is everything once there is nothing to
+// decide.
+void DualPath::settle(const Canvas& canvas, std::vector<Edit>& edits) const {
+  const Canvas after = with_edits(canvas, edits);
+  const bool give_up = options_.final_sweep == 0 && all_decided(after);
+  for (const int32_t p : revisable(after)) {
+    const Memory& memory = memory_[static_cast<size_t>(p)];
+    if (memory.checks >= options_.revise_limit || give_up)
+      put(edits, {p, after.tokens[static_cast<size_t>(p)], TokenState::stable, memory.confidence});
+  }
+}
+
+// Every step but a sweep's commits a mask; every sweep checks a token, and no token more than revise_limit
+// times.
+int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks * (1 + options_.revise_limit); }
+
+}  // namespace llada::decode

@@ -1,0 +1,60 @@
+// Dual-Path Progressive Revision (llada.cpp paper, arXiv 2606.13740). A token is masked, then visible (written,
+// seen by all others, still revisable), then stable. The dense path decides masks; a few visible tokens per
+// step are predicted again with themselves masked, in trials: on the sparse path beside the step (`separate`),
+// or as extra rows of the step's own forward where nothing runs in parallel (`fused`).
+//
+// A token is stable at once when it was committed with stable_threshold or more, otherwise when a check
+// agrees with it that confidently, when stable_repeats predictions in a row (the commit included) agree, or
+// when it has been checked revise_limit times. Checks run in the step that is being computed and are merged at
+// its end, together with the dense path's edits: a result is one boundary later than the canvas it saw.
+//
+// Conflicts, in this order:
+//  1. The dense path edits masks only and the sparse path visible tokens only, so they never write one
+//     position; a check of a token that is no longer visible is dropped.
+//  2. A check that disagrees writes its token when its probability is above the acceptance threshold;
+//     otherwise the token stays, and the check counts.
+//  3. Two changes next to each other were both made in sight of the other's old token: only the more probable
+//     one is written (ties: the lower position), the other waits for its next check.
+//
+// A token that was changed is checked again before it is stable, and every check counts against revise_limit,
+// so revision ends. Once no mask is left before the first end token, or none at all, a sweep looks at what is
+// still visible, final_sweep tokens per step. Tokens behind a decided end token are not looked at: they are
+// no content. With final_sweep 0 there is no sweep: what is visible then becomes stable as it is.
+#pragma once
+#include <vector>
+
+#include "decode/revision.h"
+
+namespace llada::decode {
+
+class DualPath final : public Reviser {
+ public:
+  DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
+
+  TokenState first_state(double confidence) const override;
+  Look look(const Canvas& canvas, const Block& block) override;
+  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+             std::vector<Edit>& edits) override;
+  bool sweep_due(const Canvas& canvas) const override;
+  int64_t step_bound(int64_t masks, int64_t blocks) const override;
+
+ private:
+  struct Memory {
+    int64_t looked = 0;      // step of the last look: the commit or a check
+    int64_t checks = 0;
+    int64_t agreements = 1;  // predictions in a row for the present token
+    double confidence = 0;   // of the last one
+  };
+
+  std::vector<int32_t> revisable(const Canvas& canvas) const;
+  bool all_decided(const Canvas& canvas) const;
+  void settle(const Canvas& canvas, std::vector<Edit>& edits) const;
+
+  const DecodeOptions options_;
+  const SpecialIds ids_;
+  const int64_t begin_;         // of the generated region
+  std::vector<Memory> memory_;  // by position
+  int64_t step_ = 0;
+};
+
+}  // namespace llada::decode

@@ -1,0 +1,74 @@
+// Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
+// the answers into edits. It is asked only in runs at temperature 0, so a prediction is the best token.
+//
+// Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
+// the answer is what the others say of it; a peek reads the prediction of the token's own row with the token
+// in place, which only a model trained for it answers well.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decode/blocks.h"
+#include "decode/options.h"
+#include "decode/types.h"
+
+namespace llada::decode {
+
+struct Look {
+  std::vector<int32_t> trials;  // positions, ascending
+  std::vector<int32_t> peeks;   // positions of the current block, ascending
+};
+
+class Reviser {
+ public:
+  virtual ~Reviser() = default;
+
+  virtual void enter(const Block&) {}  // the next steps are of this block
+
+  // The state of a token committed with this confidence.
+  virtual TokenState first_state(double confidence) const = 0;
+
+  // What a step of the block looks at; when sweep_due(), what a sweep looks at (at least one position).
+  virtual Look look(const Canvas& canvas, const Block& block) = 0;
+
+  // `seen` are predictions of what look() named, trials before peeks, with the position that was looked at.
+  // edits (ascending) holds the step's commits in their first state; merge() may change, drop or add edits.
+  virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+                     std::vector<Edit>& edits) = 0;
+
+  // The next step decides nothing and only looks. Not a question of early stop, so that runs that stop early
+  // are the same runs, cut off.
+  virtual bool sweep_due(const Canvas&) const { return false; }
+  // The block needs another step although it has no mask.
+  virtual bool keeps_open(const Canvas&, const Block&) const { return false; }
+
+  // No run over `masks` masks in `blocks` blocks takes more steps.
+  virtual int64_t step_bound(int64_t masks, int64_t blocks) const = 0;
+
+  int64_t made() const { return made_; }
+  int64_t changed() const { return changed_; }
+
+ protected:
+  int64_t made_ = 0;     // tokens looked at again
+  int64_t changed_ = 0;  // of them, those that did not stay
+};
+
+// Null for Revision::none.
+std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids,
+                                      const Canvas& canvas);
+
+// ---- Shared by revisers
+
+// The canvas as it will be.
+Canvas with_edits(const Canvas& canvas, std::span<const Edit> edits);
+
+// Adds an edit, or replaces the one at its position; edits stay ascending.
+void put(std::vector<Edit>& edits, const Edit& edit);
+
+// When the edits leave no mask in the block: every visible token of it becomes stable.
+void settle_finished(const Canvas& canvas, const Block& block, std::vector<Edit>& edits);
+
+std::vector<int32_t> visible_in(const Canvas& canvas, const Block& block);
+
+}  // namespace llada::decode
