@@ -216,6 +216,11 @@ constexpr std::array kFlags = {
     Flag{"--kv", "POLICY",
          "which rows are not recomputed in every forward: none, prefix, dual, block or delayed (none)",
          [](DecodeFlags& f, std::string_view v) { return read_name(decode::kv_from_name(v), f.options.kv); }},
+    Flag{"--tail", "N", "masks behind the block that attention reads (all)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(read_count(v, f.options.tail));
+           return f.options.tail < 0 ? invalid("found '{}', needed 0 or more", v) : Status{};
+         }},
     Flag{"--refresh", "N", "recompute everything in every N-th forward; 0: as the policy says (0)",
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.refresh); }},
     Flag{"--refresh-drift", "D",

@@ -102,7 +102,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--threshold", "two"}, "--threshold: found 'two', needed a number"},
       {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "threshold: found 1.5"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--factor", "1"},
-       "needed one of --threshold, --factor and --entropy-bound"},
+       "--threshold already chose how tokens are accepted"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "steps: found 4"},
       {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "refresh: found 4"},
       {{"run", "-m", m, "-p", "x", "--remasking", "none"}, "low_confidence, random"},
