@@ -63,14 +63,6 @@ double LatencyTable::ms(int64_t rows) const {
   return through(static_cast<double>(low->rows), low->ms, static_cast<double>(high->rows), high->ms);
 }
 
-int64_t LatencyTable::rows_within(int64_t rows, double slack) const {
-  const double budget = ms(rows) * (1 + slack);
-  int64_t best = rows;
-  for (int64_t r = rows + 1; r <= points.back().rows; ++r)
-    if (ms(r) <= budget) best = r;
-  return best;
-}
-
 Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& asked) {
   LatencyRequest request = asked;
   const int64_t context = model.config().context;

@@ -1,20 +1,19 @@
 // How long a forward takes on this device as a function of its rows: what multi-block speculation fills up
-// to, and what a cost model multiplies. Always measured wall clock of the loaded model, never modelled.
+// to (decode/speculation.h), and what a cost model adds up. Always measured wall clock of the loaded model,
+// never modelled.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "decode/options.h"
 
 namespace llada {
 
 class Model;
 
-struct LatencyPoint {
-  int64_t rows = 0;
-  double ms = 0;  // median of the measured forwards
-};
+using decode::LatencyPoint;  // the median of the measured forwards
 
 struct LatencyTable {
   std::string device;                // processor, instruction set, threads
@@ -24,11 +23,6 @@ struct LatencyTable {
 
   // Linear between points; through the origin below the first, the last slope beyond the last.
   double ms(int64_t rows) const;
-
-  // The most rows, `rows` or more and at most the last point's, that take no longer than (1 + slack) times as
-  // long as `rows` do. On a device with tiles this is the end of the bucket; on one whose time is
-  // proportional to rows it is `rows`.
-  int64_t rows_within(int64_t rows, double slack) const;
 };
 
 struct LatencyRequest {

@@ -51,6 +51,28 @@ int64_t total(const std::vector<PositionRange>& ranges) {
   return sum;
 }
 
+int64_t total(const std::vector<RecordedTrial>& trials) {
+  int64_t sum = 0;
+  for (const RecordedTrial& trial : trials) sum += trial.rows;
+  return sum;
+}
+
+Json trials_json(const std::vector<RecordedTrial>& trials) {
+  Json list = Json::array();
+  for (const RecordedTrial& t : trials)
+    list.push_back(Json::array({t.position, t.rows, t.token, t.confidence}));
+  return list;
+}
+
+std::vector<RecordedTrial> recorded(std::span<const decode::Trial> trials,
+                                    std::span<const decode::Prediction> predictions) {
+  std::vector<RecordedTrial> out;
+  for (size_t i = 0; i < trials.size(); ++i)
+    out.push_back({trials[i].logits, static_cast<int32_t>(trials[i].rows.size()), predictions[i].token,
+                   predictions[i].probability});
+  return out;
+}
+
 int64_t row_sum(const RecordedRun& run) {
   int64_t sum = 0;
   for (const RecordedStep& step : run.steps) sum += step.row_count();
@@ -81,6 +103,24 @@ Result<std::vector<PositionRange>> read_ranges(JsonFields& fields, const char* n
   return out;
 }
 
+bool is_probability(const nlohmann::json& value) {
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= 1 + 1e-6;
+}
+
+Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* name, int64_t positions) {
+  std::vector<RecordedTrial> out;
+  const auto item = [&](const nlohmann::json& t) -> Status {
+    if (!is_whole(t[0], 0, positions - 1) || !is_whole(t[1], 1, positions) ||
+        !is_whole(t[2], 0, kMostTokens) || !is_probability(t[3]))
+      return invalid("{}: field '{}': needed [position, rows, token, confidence] with positions below {}",
+                     fields.where(), name, positions);
+    out.push_back({t[0].get<int32_t>(), t[1].get<int32_t>(), t[2].get<int32_t>(), t[3].get<double>()});
+    return {};
+  };
+  LLADA_TRY_STATUS(fields.tuples(name, 4, item));
+  return out;
+}
+
 Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positions) {
   std::vector<decode::Edit> out;
   const auto item = [&](const nlohmann::json& e) -> Status {
@@ -88,7 +128,7 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
         kStates, [&](const auto& entry) { return e[2].is_string() && e[2] == entry.second; });
     const int64_t least = out.empty() ? 0 : out.back().position + 1;
     if (!is_whole(e[0], least, positions - 1) || !is_whole(e[1], 0, kMostTokens) || state == kStates.end() ||
-        !e[3].is_number() || !(e[3].get<double>() >= 0 && e[3].get<double>() <= 1 + 1e-6))
+        !is_probability(e[3]))
       return invalid(
           "{}: field 'edits': found {}, needed [position, token, state, confidence] with ascending positions "
           "below {}",
@@ -131,6 +171,9 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   if (step.predicted.size() != wanted || step.confidence.size() != wanted)
     return invalid("{}: found {} predicted and {} confidence for {} wanted positions, needed one each",
                    fields.where(), step.predicted.size(), step.confidence.size(), wanted);
+  LLADA_TRY(step.trials, read_trials(fields, "trials", run.positions));
+  LLADA_TRY(step.sparse_rows, read_ranges(fields, "sparse_rows", run.positions));
+  LLADA_TRY(step.sparse_trials, read_trials(fields, "sparse_trials", run.positions));
   LLADA_TRY(step.edits, read_edits(fields, run.positions));
   const auto edits = static_cast<int64_t>(step.edits.size());
   LLADA_TRY(step.committed, fields.integer("committed", -edits, edits));
@@ -155,7 +198,8 @@ Status check_end(JsonFields fields, const RecordedRun& run) {
 
 }  // namespace
 
-int64_t RecordedStep::row_count() const { return total(rows); }
+int64_t RecordedStep::dense_row_count() const { return total(rows) + total(trials); }
+int64_t RecordedStep::sparse_row_count() const { return total(sparse_rows) + total(sparse_trials); }
 
 std::vector<PositionRange> ranges_of(std::span<const int32_t> ascending) {
   std::vector<PositionRange> out;
@@ -193,6 +237,9 @@ void RunRecorder::step(const decode::StepEvent& event) {
     step.predicted.push_back(p.token);
     step.confidence.push_back(p.probability);
   }
+  step.trials = recorded(event.plan.trials, event.result.trials);
+  step.sparse_rows = ranges_of(event.plan.sparse.rows);
+  step.sparse_trials = recorded(event.plan.sparse.trials, event.result.sparse);
   step.edits.assign(event.edits.begin(), event.edits.end());
   step.committed = decided - decided_;
   step.final = event.committed;
@@ -222,6 +269,9 @@ std::string recording_lines(const RecordedRun& run) {
                          {"wanted", ranges_json(step.wanted)},
                          {"predicted", step.predicted},
                          {"confidence", step.confidence},
+                         {"trials", trials_json(step.trials)},
+                         {"sparse_rows", ranges_json(step.sparse_rows)},
+                         {"sparse_trials", trials_json(step.sparse_trials)},
                          {"edits", std::move(edits)},
                          {"committed", step.committed},
                          {"final", step.final}});

@@ -19,6 +19,15 @@ struct PositionRange {
   bool operator==(const PositionRange&) const = default;
 };
 
+// A token that was predicted again with itself masked.
+struct RecordedTrial {
+  int32_t position = 0;
+  int32_t rows = 1;  // computed for it, and never stored
+  int32_t token = 0;
+  double confidence = 0;
+  bool operator==(const RecordedTrial&) const = default;
+};
+
 struct RecordedStep {
   std::vector<PositionRange> rows;    // computed positions, ascending, not touching
   std::vector<PositionRange> wanted;  // those whose logits were computed, ascending
@@ -26,11 +35,17 @@ struct RecordedStep {
   PositionRange block;                // the current block
   std::vector<int32_t> predicted;     // best token of each wanted position, in order
   std::vector<double> confidence;     // its probability, in the same order
-  std::vector<decode::Edit> edits;    // ascending by position
-  int64_t committed = 0;              // positions decided in this step minus those masked again
-  int64_t final = 0;                  // length of the final contiguous text after the step
+  std::vector<RecordedTrial> trials;  // in the same forward as the rows
+  // The sparse plan, which may run beside the rows: positions whose K/V it renewed, and its trials.
+  std::vector<PositionRange> sparse_rows;
+  std::vector<RecordedTrial> sparse_trials;
+  std::vector<decode::Edit> edits;  // ascending by position
+  int64_t committed = 0;            // positions decided in this step minus those masked again
+  int64_t final = 0;                // length of the final contiguous text after the step
 
-  int64_t row_count() const;
+  int64_t dense_row_count() const;   // rows and trials
+  int64_t sparse_row_count() const;  // 0: no sparse plan
+  int64_t row_count() const { return dense_row_count() + sparse_row_count(); }
 };
 
 struct RecordedRun {

@@ -24,6 +24,17 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
   return result;
 }
 
+// What the step takes by the table: its forward, and on one device its sparse plan after it.
+double table_seconds(const LatencyTable& table, const decode::StepPlan& plan) {
+  const int64_t streams = plan.cfg_scale > 0 ? 2 : 1;
+  const auto ms = [&](std::span<const int32_t> rows, std::span<const decode::Trial> trials) {
+    auto count = static_cast<int64_t>(rows.size());
+    for (const decode::Trial& trial : trials) count += static_cast<int64_t>(trial.rows.size());
+    return count > 0 ? table.ms(streams * count) : 0.0;
+  };
+  return 1e-3 * (ms(plan.rows, plan.trials) + ms(plan.sparse.rows, plan.sparse.trials));
+}
+
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples,
@@ -97,10 +108,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
   Answer answer;
   const auto on_step = [&](const decode::StepEvent& event) {
     if (recorder != nullptr) recorder->step(event);
-    const int64_t streams = event.plan.cfg_scale > 0 ? 2 : 1;
-    if (options_.latency)
-      answer.score.table_seconds +=
-          options_.latency->ms(streams * static_cast<int64_t>(event.plan.rows.size())) * 1e-3;
+    if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event.plan);
     return true;
   };
   LLADA_TRY(Generation g, session.generate(prompts_[example], options, on_step));

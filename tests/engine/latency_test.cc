@@ -18,14 +18,6 @@ TEST(Latency, LinesBetweenAndBeyondPoints) {
   EXPECT_DOUBLE_EQ(one.ms(16), 8);
 }
 
-TEST(Latency, ABucketEndsWhereTimeRises) {
-  const LatencyTable table{"d", 64, 32, {{8, 4}, {16, 4}, {32, 12}}};
-  EXPECT_EQ(table.rows_within(8, 0), 16);
-  EXPECT_EQ(table.rows_within(9, 0.25), 18);  // 4 * 1.25 = 5 ms: two rows of half a millisecond more
-  EXPECT_EQ(table.rows_within(20, 0), 20);
-  EXPECT_EQ(table.rows_within(40, 1), 40);  // beyond the table nothing is promised
-}
-
 TEST(Latency, IsMeasuredOncePerModel) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
   const auto table = model->latency(1);

@@ -13,9 +13,13 @@ Recording recorded_golden() {
   decode::DecodeOptions options;
   options.gen_length = 64;
   options.acceptance = decode::Acceptance::threshold;
+  options.threshold = 0.6;
   options.kv = decode::KvChoice::dual;
   options.refresh = 3;
+  options.revision = decode::Revision::dual_path;
+  options.revise_path = decode::RevisePath::separate;
   Recording recording{"models/tiny-llada", {}};
+  int64_t sparse = 0;
   for (const size_t i : {items.size() - 1, items.size() - 2}) {
     const GoldenItem& item = items[i];
     RunRecorder recorder("dual \"quoted\"", "--threshold 0.9", "golden", static_cast<int64_t>(i));
@@ -25,14 +29,19 @@ Recording recorded_golden() {
     if (!g) throw std::runtime_error(g.error().message);
     const RecordedRun& run = recorder.run();
     int64_t rows = 0, committed = 0;
-    for (const RecordedStep& step : run.steps) rows += step.row_count(), committed += step.committed;
-    EXPECT_EQ(static_cast<int64_t>(run.steps.size()), g->stats.decode.nfe);
+    for (const RecordedStep& step : run.steps) {
+      rows += step.row_count();
+      committed += step.committed;
+      sparse += step.sparse_row_count() > 0;
+    }
+    EXPECT_EQ(static_cast<int64_t>(run.steps.size()), g->stats.decode.steps);
     EXPECT_EQ(rows, g->stats.decode.rows);
     EXPECT_EQ(committed, g->stats.decode.committed);
     EXPECT_EQ(run.prompt_tokens, item.prompt_tokens);
     EXPECT_EQ(run.positions, item.prompt_tokens + 64);
     recording.runs.push_back(run);
   }
+  EXPECT_GT(sparse, 0);  // the run has something to record on the sparse path
   return recording;
 }
 
@@ -61,6 +70,9 @@ TEST(Recording, ComesBackToTheLastBit) {
       EXPECT_EQ(a.steps[i].predicted, b.steps[i].predicted);
       EXPECT_EQ(a.steps[i].confidence, b.steps[i].confidence);
       EXPECT_EQ(a.steps[i].final, b.steps[i].final);
+      EXPECT_EQ(a.steps[i].trials, b.steps[i].trials);
+      EXPECT_EQ(a.steps[i].sparse_rows, b.steps[i].sparse_rows);
+      EXPECT_EQ(a.steps[i].sparse_trials, b.steps[i].sparse_trials);
       ASSERT_EQ(a.steps[i].edits.size(), b.steps[i].edits.size());
       for (size_t e = 0; e < a.steps[i].edits.size(); ++e) {
         EXPECT_EQ(a.steps[i].edits[e].position, b.steps[i].edits[e].position);
@@ -86,9 +98,9 @@ const std::string kRun =
     R"({"run":{"strategy":"s","options":"","task":"t","example":0,"prompt_tokens":2,"positions":6,"streams":1}})"
     "\n";
 const std::string kStep =
-    R"({"step":{"rows":[[0,6]],"keys":6,"block":[2,6],"wanted":[[2,3],[4,6]],"predicted":[7,8,9],"confidence":[0.5,1,0.25],"edits":[[4,8,"stable",1]],"committed":1,"final":0}})"
+    R"({"step":{"rows":[[0,6]],"keys":6,"block":[2,6],"wanted":[[2,3],[4,6]],"predicted":[7,8,9],"confidence":[0.5,1,0.25],"trials":[[3,1,7,0.5]],"sparse_rows":[],"sparse_trials":[],"edits":[[4,8,"stable",1]],"committed":1,"final":0}})"
     "\n";
-const std::string kEnd = R"({"end":{"steps":1,"rows":6,"committed":1}})"
+const std::string kEnd = R"({"end":{"steps":1,"rows":7,"committed":1}})"
                          "\n";
 
 TEST(Recording, HostileTextIsRefusedInOneLine) {
@@ -127,7 +139,11 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
       {with("\"stable\"", "\"fixed\""), "field 'edits'"},
       {with("\"committed\":1,", "\"committed\":2,"), "field 'committed': found 2"},
       {with("\"final\":0", "\"final\":0,\"extra\":1"), "field 'extra' is not known"},
-      {with("\"rows\":6", "\"rows\":7"), "f:4: end: field 'rows': found 7, needed 6"},
+      {with("\"rows\":7", "\"rows\":8"), "f:4: end: field 'rows': found 8, needed 7"},
+      {with("[[3,1,7,0.5]]", "[[6,1,7,0.5]]"), "field 'trials'"},
+      {with("[[3,1,7,0.5]]", "[[3,0,7,0.5]]"), "field 'trials'"},
+      {with("\"sparse_rows\":[]", "\"sparse_rows\":[[5,5]]"), "field 'sparse_rows'"},
+      {with("\"sparse_trials\":[],", ""), "field 'sparse_trials' is missing"},
       {with("{\"end\"", "{\"bend\""), "needed one of the fields"},
   };
   for (const auto& [text, says] : cases) {
