@@ -360,19 +360,23 @@ TEST(Eval, ComparesStrategiesInOneReport) {
 const char* const kSortTasks =
     R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
     "\n"
-    R"({"task":"sort","prompt":"Sort the numbers from largest to smallest: 9 8 20","response":"20 9 8","answer":"20 9 8"})"
+    R"({"task":"sort","prompt":"Sort the numbers from largest to smallest: 9 8 20 31","response":"31 20 9 8","answer":"31 20 9 8"})"
+    "\n";
+// Deciding everything at once goes wrong here.
+const char* const kHardTask =
+    R"({"task":"gsm-mini","prompt":"Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?","response":"","answer":"40"})"
     "\n";
 
 TEST(Eval, TellsQualityThreeWays) {
   const TemporaryFolder folder;
-  write_file(folder.file("tasks.jsonl"), kSortTasks);
+  write_file(folder.file("tasks.jsonl"), kHardTask);
   const Words words = {"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--reference",
-                       folder.file("reference.jsonl"), "--compare", "same: --gen-length 16", "--compare",
-                       "hasty: --gen-length 16 --threshold 0.01"};
+                       folder.file("reference.jsonl"), "--compare", "same: --gen-length 40", "--compare",
+                       "hasty: --gen-length 40 --threshold 0.01"};
   Words with_json = words;
   with_json.insert(with_json.end(), {"--json", "--record", folder.file("steps.jsonl")});
   const Json json = run_json(with_json);
-  EXPECT_EQ(json["reference"]["accuracy_mean"], 1.0);
+  EXPECT_EQ(json["reference"]["n"], 1);
   const Json &same = json["results"][0], &hasty = json["results"][1];
   EXPECT_EQ(same["agreement"], 1.0);
   EXPECT_EQ(same["edit_distance_mean"], 0.0);
@@ -385,7 +389,7 @@ TEST(Eval, TellsQualityThreeWays) {
   std::ifstream steps(folder.file("steps.jsonl"));
   int runs = 0;
   for (std::string line; std::getline(steps, line);) runs += Json::parse(line).contains("run");
-  EXPECT_EQ(runs, 4);
+  EXPECT_EQ(runs, 2);
   EXPECT_TRUE(fs::exists(folder.file("reference.jsonl")));
   const auto table = run_llada(words);
   EXPECT_EQ(table.status, 0) << table.err;

@@ -31,6 +31,12 @@ std::vector<Example> some_examples() {
           {"other", "Sort the numbers from smallest to largest: 38 41 6 51 3", "x", "x"}};
 }
 
+// Needs intermediate results, so deciding everything at once goes wrong.
+std::vector<Example> a_hard_example() {
+  return {{"gsm-mini", "Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?",
+           "", "40"}};
+}
+
 decode::DecodeOptions short_options() {
   decode::DecodeOptions options;
   options.gen_length = 16;
@@ -113,14 +119,17 @@ TEST(Evaluate, TheReferenceAgreesWithItself) {
 }
 
 TEST(Evaluate, AHastyStrategyIsFarther) {
-  const Evaluation evaluation = run({threshold(0.9), threshold(0.01)}, compared(2));
-  const Score &careful = evaluation.results[0].total, &hasty = evaluation.results[1].total;
+  EvaluateOptions options = compared(2);
+  options.reference->gen_length = 40;
+  std::vector<StrategyUnderTest> strategies = {threshold(0.9), threshold(0.01)};
+  for (auto& strategy : strategies) strategy.options.gen_length = 40;
+  const auto evaluation = evaluate(shipped_model(), a_hard_example(), strategies, std::move(options));
+  ASSERT_TRUE(evaluation) << evaluation.error().message;
+  const Score &careful = evaluation->results[0].total, &hasty = evaluation->results[1].total;
   EXPECT_LT(hasty.nfe, careful.nfe);
-  EXPECT_LT(hasty.agreed, 3);
+  EXPECT_EQ(hasty.agreed, 0);
   EXPECT_GT(hasty.edit_distance, careful.edit_distance);
   EXPECT_LT(hasty.likelihood.per_token(), careful.likelihood.per_token());
-  EXPECT_EQ(hasty.won, 0);
-  EXPECT_EQ(hasty.lost, evaluation.reference->total.right - hasty.right);
 }
 
 TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
