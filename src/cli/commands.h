@@ -21,6 +21,7 @@ struct Command {
 Work setup_run(CLI::App& app);
 Work setup_infill(CLI::App& app);
 Work setup_eval(CLI::App& app);
+Work setup_tune(CLI::App& app);
 Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
 Work setup_devices(CLI::App& app);

@@ -1,6 +1,7 @@
 // llada eval: quality and cost of one or several decoding strategies on a file of tasks.
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -14,10 +15,10 @@ namespace {
 struct EvalOptions {
   ModelOptions model;
   DecodeFlags decode;
-  std::string tasks;
-  int64_t limit = 0;
+  std::string tasks, reference_path, record_path;
+  int64_t limit = 0, likelihood_groups = 0;
   std::vector<std::string> compare;
-  bool json = false, raw = false;
+  bool json = false, raw = false, no_reference = false, decode_given = false;
 };
 
 // "name: options", as --compare takes it. Without a colon the whole text is options and names itself.
@@ -31,7 +32,10 @@ Result<eval::StrategyUnderTest> parse_strategy(const std::string& text) {
   return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), *parsed};
 }
 
-Result<int> run(const EvalOptions& o) {
+Result<std::vector<eval::StrategyUnderTest>> strategies_of(const EvalOptions& o) {
+  if (!o.compare.empty() && o.decode_given)
+    return invalid(
+        "--compare: each strategy has its own decoding options; needed none beside it on the command line");
   std::vector<eval::StrategyUnderTest> strategies;
   for (const std::string& text : o.compare) {
     LLADA_TRY(auto strategy, parse_strategy(text));
@@ -41,21 +45,61 @@ Result<int> run(const EvalOptions& o) {
     LLADA_TRY_STATUS(decode::validate(o.decode.options));
     strategies.push_back({"run", "as given on the command line", o.decode.options});
   }
-  LLADA_TRY(const auto examples, eval::load_examples(o.tasks, o.limit));
+  return strategies;
+}
+
+// Where --record goes; nothing without it.
+class RecordingFile {
+ public:
+  static Result<RecordingFile> open(const std::string& path) {
+    RecordingFile file;
+    if (!path.empty()) {
+      LLADA_TRY(auto out, AtomicFile::create(path));
+      file.out_.emplace(std::move(out));
+    }
+    return file;
+  }
+  Status write(std::string_view text) { return out_ ? out_->write(text.data(), text.size()) : Status(); }
+  Status commit() { return out_ ? out_->commit() : Status(); }
+
+ private:
+  std::optional<AtomicFile> out_;
+};
+
+Result<int> run(const EvalOptions& o) {
+  LLADA_TRY(const auto strategies, strategies_of(o));
+  if (o.no_reference && !o.reference_path.empty())
+    return invalid("--no-reference: needed without --reference {}", o.reference_path);
+  const bool compared = !o.no_reference && (!o.compare.empty() || !o.reference_path.empty());
+  if (!compared && o.likelihood_groups > 0)
+    return invalid("--likelihood-groups: nothing is scored without a reference");
+  LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
+  LLADA_TRY(auto recording, RecordingFile::open(o.record_path));
   LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  LLADA_TRY_STATUS(recording.write(recording_header(o.model.path)));
 
   std::optional<Progress> progress;
   std::string current;
-  const auto show = [&](int64_t done, int64_t total, const std::string& strategy) {
-    if (!progress || strategy != current) progress.emplace("eval " + (current = strategy));
+  eval::EvaluateOptions options;
+  options.workers = o.model.load.threads;
+  options.raw_prompts = o.raw;
+  if (compared) options.reference = eval::reference_options(strategies.front().options);
+  options.reference_path = o.reference_path;
+  options.likelihood = compared;
+  options.likelihood_groups = o.likelihood_groups;
+  options.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    if (!progress || what != current) progress.emplace("eval " + (current = what));
     progress->update(static_cast<double>(done) / static_cast<double>(total),
                      fmt::format("{} of {}", done, total));
   };
-  LLADA_TRY(const auto results,
-            eval::evaluate(model, examples, strategies,
-                           {.workers = o.model.load.threads, .raw_prompts = o.raw, .progress = show}));
+  if (!o.record_path.empty())
+    options.record = [&](const RecordedRun& run) { return recording.write(recording_lines(run)); };
+  LLADA_TRY(const auto evaluation,
+            eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
-  LLADA_TRY_STATUS(print(o.json ? eval::report_json(*model, results) + "\n" : eval::report_table(results)));
+  LLADA_TRY_STATUS(recording.commit());
+  LLADA_TRY_STATUS(
+      print(o.json ? eval::report_json(*model, evaluation) + "\n" : eval::report_table(evaluation)));
   return 0;
 }
 
@@ -70,20 +114,34 @@ Work setup_eval(CLI::App& app) {
   app.add_option("--limit", o->limit, "use the first N examples of each task")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  app.add_option("--compare", o->compare,
-                 "a strategy 'name: options'; repeat it to compare several in one process")
+  app.add_option(
+         "--compare", o->compare,
+         "a strategy 'name: options'; repeat it to compare several with each other and with one token "
+         "per forward")
       ->type_name("'NAME: OPTIONS'");
+  app.add_option("--reference", o->reference_path,
+                 "keep the answers of one token per forward in FILE, the dearest part of a comparison")
+      ->type_name("FILE");
+  app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
+  app.add_option("--likelihood-groups", o->likelihood_groups,
+                 "score a response in N forwards instead of one per token (docs/evaluation.md)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--record", o->record_path, "write rows, confidences and edits of every step")
+      ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
   add_decode_options(app, o->decode);
   app.footer(
       "Examples:\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --limit 50 --threshold 0.9 --json\n"
-      "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --compare 'exact: ' --compare 'fast: "
-      "--threshold 0.7'\n"
+      "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
+      "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
       "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock.");
-  return [o] {
+  return [o, &app] {
     o->model.load.isa = isa_from_environment();
+    for (const CLI::Option* option : app.get_options())
+      o->decode_given |= option->get_group() == "Decoding" && option->count() > 0;
     return run(*o);
   };
 }

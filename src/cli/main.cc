@@ -16,6 +16,7 @@ constexpr Command kCommands[] = {
     {"run", "answer a prompt, or hold a conversation", setup_run},
     {"infill", "fill the gaps of a text", setup_infill},
     {"eval", "measure strategies on a file of tasks", setup_eval},
+    {"tune", "find fast decoding options for a model and a task", setup_tune},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
     {"devices", "list where models can run", setup_devices},

@@ -4,10 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <limits>
-#include <set>
 #include <span>
 #include <vector>
+
+#include "cli/preset.h"
 
 namespace llada::cli {
 namespace {
@@ -216,6 +218,11 @@ constexpr std::array kFlags = {
     Flag{"--kv", "POLICY",
          "which rows are not recomputed in every forward: none, prefix, dual, block or delayed (none)",
          [](DecodeFlags& f, std::string_view v) { return read_name(decode::kv_from_name(v), f.options.kv); }},
+    Flag{"--tail", "N", "masks behind the block that attention reads (all)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(read_count(v, f.options.tail));
+           return f.options.tail < 0 ? invalid("found '{}', needed 0 or more", v) : Status{};
+         }},
     Flag{"--refresh", "N", "recompute everything in every N-th forward; 0: as the policy says (0)",
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.refresh); }},
     Flag{"--refresh-drift", "D",
@@ -352,6 +359,60 @@ const Flag* find_flag(std::string_view name) {
   return nullptr;
 }
 
+constexpr std::string_view kPresetFlag = "--preset-decode";
+
+// Options as words: separated by white space, "--name value" or "--name=value".
+struct Word {
+  std::string_view name, value;
+  const Flag* flag;  // null: kPresetFlag
+};
+
+Result<std::vector<Word>> read_words(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    pieces.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpace, end);
+  }
+  std::vector<Word> words;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const size_t equals = pieces[i].find('=');
+    Word word{pieces[i].substr(0, equals), {}, find_flag(pieces[i].substr(0, equals))};
+    if (word.flag == nullptr && word.name != kPresetFlag)
+      return invalid("'{}' is no decoding option", word.name);
+    if (std::ranges::count(words, word.name, &Word::name) > 0) return invalid("{}: given twice", word.name);
+    if (word.flag != nullptr && word.flag->value == nullptr) {
+      if (equals != std::string_view::npos) return invalid("{}: takes no value", word.name);
+    } else if (equals != std::string_view::npos) {
+      word.value = pieces[i].substr(equals + 1);
+    } else if (++i < pieces.size()) {
+      word.value = pieces[i];
+    } else {
+      return invalid("{}: needs a value", word.name);
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
+// The preset's options where `given` does not say that the same one was given beside it.
+Status apply_preset(DecodeFlags& flags, std::string_view name, bool infill,
+                    const std::function<bool(std::string_view name)>& given) {
+  LLADA_TRY(const Preset preset, find_preset(std::string(name)));
+  const auto words = read_words(preset.options);
+  if (!words) return invalid("{}: {}", name, words.error().message);
+  for (const Word& word : *words) {
+    if (word.flag == nullptr) return invalid("{}: a preset cannot name another one", name);
+    if (infill && word.name == "--gen-length")
+      return invalid("{}: has --gen-length, which infilling does not take", name);
+    if (given(word.name)) continue;
+    if (const Status status = word.flag->set(flags, word.value); !status)
+      return invalid("{}: {}: {}", name, word.name, status.error().message);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most) {
@@ -382,6 +443,19 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
+  // Before all others: values are taken in this order, whatever the order on the command line.
+  app.add_option_function<std::string>(
+         std::string(kPresetFlag),
+         [&app, &flags, infill](const std::string& name) {
+           const auto given = [&app](std::string_view flag) {
+             return app.get_option(std::string(flag))->count() > 0;
+           };
+           if (const Status status = apply_preset(flags, name, infill, given); !status)
+             throw CLI::ValidationError(std::string(kPresetFlag), status.error().message);
+         },
+         "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
+      ->type_name("NAME|FILE")
+      ->group("Decoding");
   for (const Flag& flag : kFlags) {
     if (infill && std::string_view(flag.name) == "--gen-length") {
       app.add_option_function<std::string>(flag.name,
@@ -407,33 +481,20 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
 }
 
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
-  std::vector<std::string_view> words;
-  constexpr std::string_view kSpace = " \t\r\n";
-  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
-    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = text.find_first_not_of(kSpace, end);
-  }
+  LLADA_TRY(const auto words, read_words(text));
   DecodeFlags flags;
-  std::set<std::string_view> seen;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    const std::string_view name = words[i].substr(0, equals);
-    const Flag* flag = find_flag(name);
-    if (flag == nullptr) return invalid("'{}' is no decoding option", name);
-    if (!seen.insert(name).second) return invalid("{}: given twice", name);
-    std::string_view value;
-    if (flag->value == nullptr) {
-      if (equals != std::string_view::npos) return invalid("{}: takes no value", name);
-    } else if (equals != std::string_view::npos) {
-      value = words[i].substr(equals + 1);
-    } else if (++i < words.size()) {
-      value = words[i];
-    } else {
-      return invalid("{}: needs a value", name);
+  const auto given = [&](std::string_view name) {
+    return std::ranges::count(words, name, &Word::name) > 0;
+  };
+  for (const Word& word : words)
+    if (word.flag == nullptr) {
+      if (const Status status = apply_preset(flags, word.value, false, given); !status)
+        return invalid("{}: {}", word.name, status.error().message);
     }
-    if (const Status status = flag->set(flags, value); !status)
-      return invalid("{}: {}", name, status.error().message);
+  for (const Word& word : words) {
+    if (word.flag == nullptr) continue;
+    if (const Status status = word.flag->set(flags, word.value); !status)
+      return invalid("{}: {}", word.name, status.error().message);
   }
   LLADA_TRY_STATUS(decode::validate(flags.options));
   return flags.options;

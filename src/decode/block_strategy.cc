@@ -66,14 +66,20 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
   return rows;
 }
 
+int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
+  const int64_t end = blocks_[current_].end;
+  return static_cast<int32_t>(options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail));
+}
+
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   asked_ = {};
   StepPlan plan;
-  plan.keys = static_cast<int32_t>(canvas.size());
   std::vector<int32_t> feed = canvas.tokens;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
     asked_.look = reviser_->look(canvas, blocks_[current_]);
+    plan.keys = keys_of(canvas);
+    feed.resize(static_cast<size_t>(plan.keys));
     plan.rows = kv_.sweep_rows(feed);
   } else {
     plan_block(canvas, plan, feed);
@@ -100,13 +106,15 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   asked_.masks = masks_of(canvas, block);
   if (reviser_) asked_.look = reviser_->look(canvas, block);
   if (speculation_) speculation_->overlay(block, feed);
+  plan.keys = keys_of(canvas);
+  feed.resize(static_cast<size_t>(plan.keys));
   asked_.separate = options_.revision == Revision::dual_path &&
-                    options_.revise_path == RevisePath::separate && forward_ > 0;
+                    options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
   plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
   if (speculation_) {
     const auto masks = static_cast<int64_t>(asked_.masks.size());
-    asked_.lookahead = speculation_->lookahead(canvas, block, masks, plan.rows);
+    asked_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
     const auto ahead = rows_of(asked_.lookahead);
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);

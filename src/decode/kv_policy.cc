@@ -61,6 +61,10 @@ std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end
   return out;
 }
 
+bool KvPlanner::covers(std::span<const int32_t> feed) const {
+  return std::ranges::count(std::span(fed_).first(feed.size()), -1) == 0;
+}
+
 std::vector<int32_t> KvPlanner::add_probes(std::span<const int32_t> feed, const Block& block,
                                            std::vector<int32_t>& rows) const {
   std::vector<int32_t> probes;
@@ -78,7 +82,7 @@ void KvPlanner::planned(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
   for (size_t i = 0; i < plan.sparse.rows.size(); ++i)
     fed_[static_cast<size_t>(plan.sparse.rows[i])] = plan.sparse.inputs[i];
-  partial_ = plan.rows.size() == fed_.size() ? 0 : partial_ + 1;
+  partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
 }
 
 void KvPlanner::drifted(double drift) { drifted_ = drift_limit_ > 0 && drift > drift_limit_; }

@@ -14,7 +14,12 @@
 //
 // On top of each: a refresh interval of N computes every row in each N-th forward (N = 1 is `none`, exactly),
 // and drift refresh computes every row after a forward whose probes moved more than a limit. A row whose token
-// changed since its K/V was computed (a revised token, a draft) is always among the rows.
+// changed since its K/V was computed (a revised token, a draft), or that was never computed, is always among
+// the rows.
+//
+// Independent of the policy, `tail` bounds how many of the masks behind the block are read at all (DPad and others drop
+// far masks): with tail 0 the canvas seems to end with the block. Then
+// "every row" is every row up to there.
 //
 // Drift is measured as Elastic-Cache (arXiv 2510.14973) has it in mind, but cheaper and on other evidence: it
 // follows the attention of the most attended token, which our devices do not report. Here the probes are the
@@ -39,7 +44,7 @@ class KvPlanner {
  public:
   KvPlanner(const DecodeOptions& options, int64_t canvas_size);
 
-  // The next forward of a block: rows, ascending. `feed` is what each position of the canvas would be fed,
+  // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be fed,
   // `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale are
   // left to another path when `stale_elsewhere` holds.
   std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
@@ -49,6 +54,9 @@ class KvPlanner {
 
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
+
+  // Whether all of feed's positions have been computed from something.
+  bool covers(std::span<const int32_t> feed) const;
 
   // For drift refresh, once rows are chosen: adds the probes to `rows` and returns them; none for a full
   // forward or without drift refresh.

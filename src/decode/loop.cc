@@ -18,7 +18,7 @@ void apply(Canvas& canvas, std::span<const Edit> edits, RunStats& stats) {
   }
 }
 
-void count_forward(const StepPlan& plan, const Canvas& canvas, RunStats& stats) {
+void count_forward(const StepPlan& plan, RunStats& stats) {
   const int64_t streams = plan.cfg_scale > 0 ? 2 : 1;
   const auto rows = static_cast<int64_t>(plan.rows.size());
   int64_t trial_rows = 0;
@@ -27,7 +27,7 @@ void count_forward(const StepPlan& plan, const Canvas& canvas, RunStats& stats) 
   const int64_t sparse = plan.sparse.empty() ? 0 : 1;
   stats.nfe += 1 + sparse;
   stats.sparse_forwards += sparse;
-  stats.full_forwards += rows == canvas.size();
+  stats.full_forwards += rows == plan.keys;
   stats.rows += streams * (rows + trial_rows + static_cast<int64_t>(plan.sparse.rows.size()));
   stats.trial_rows += streams * trial_rows;
   stats.logit_rows += streams * static_cast<int64_t>(plan.logits.size() + plan.trials.size() +
@@ -50,7 +50,7 @@ Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
     LLADA_TRY_STATUS(check_result(plan, canvas, result));
     const std::vector<Edit> edits = strategy.accept(canvas, result);
     LLADA_TRY_STATUS(check_edits(canvas, edits));
-    count_forward(plan, canvas, stats);
+    count_forward(plan, stats);
     apply(canvas, edits, stats);
     stats.counters = strategy.counters();
     committed += final_length(canvas, begin + committed);

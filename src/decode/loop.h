@@ -26,7 +26,7 @@ struct RunStats {
   int64_t steps = 0;
   int64_t nfe = 0;  // forwards; the two streams of guidance are one, a sparse plan is one beside its step's
   int64_t sparse_forwards = 0;  // of them, sparse plans
-  int64_t full_forwards = 0;    // those that computed every position
+  int64_t full_forwards = 0;    // those that computed every position they read
   int64_t rows = 0;             // rows computed, over both streams of guidance, trials included
   int64_t trial_rows = 0;       // of them, rows of trials
   int64_t logit_rows = 0;      // rows whose logits were computed, over both streams

@@ -46,6 +46,12 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
     return invalid("temperature: found {}, needed 0 or more", o.temperature);
   if (!finite_from(o.cfg_scale, 0)) return invalid("cfg_scale: found {}, needed 0 or more", o.cfg_scale);
   if (o.refresh < 0) return invalid("refresh: found {}, needed 0 (block starts only) or more", o.refresh);
+  if (o.tail < -1 || o.tail > kMaxGenLength) {
+    return invalid("tail: found {}, needed 0 to {} positions, or -1 for all", o.tail, kMaxGenLength);
+  }
+  if (o.tail >= 0 && infill) {
+    return invalid("tail: found {} for infilling, where the text goes on behind the gap; needed all", o.tail);
+  }
   if (!within(o.refresh_drift, 0, 2)) {
     return invalid("refresh_drift: found {}, needed 0 (do not look) to 2", o.refresh_drift);
   }
@@ -73,6 +79,9 @@ Status validate_speculation(const DecodeOptions& o, bool infill) {
       return invalid("latency_table: found {} rows in {} ms after {} in {}, needed both ascending from above 0",
                      p.rows, p.ms, before.rows, before.ms);
     }
+  }
+  if (o.mbsd && o.tail == 0) {
+    return invalid("mbsd: found tail 0, which leaves no position behind the block to draft; needed 1 or more");
   }
   if (o.mbsd && !infill && o.block_length >= o.gen_length) {
     return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
@@ -152,9 +161,9 @@ Status validate_pairs(const DecodeOptions& o) {
   }
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
-    return invalid("revision: {} masks tokens again, which the schedule of acceptance {} does not plan for; "
-                   "needed threshold, factor, entropy or settled",
-                   name(o.revision), name(o.acceptance));
+    return invalid(
+        "revision: wino and remask mask tokens again, which acceptance schedule, llada2 and dream-* do not plan "
+        "for; needed threshold, factor, entropy or settled");
   }
   return {};
 }

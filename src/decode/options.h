@@ -84,6 +84,7 @@ struct DecodeOptions {
   EarlyStop early_stop = EarlyStop::answer;
 
   KvChoice kv = KvChoice::none;
+  int64_t tail = -1;         // positions behind the block that attention reads; -1: all
   int64_t refresh = 0;       // full forward every `refresh` forwards; 0: where the policy itself asks for one
   double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
 

@@ -18,19 +18,19 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
 Speculation::Speculation(const DecodeOptions& options, const SpecialIds& ids)
     : options_(options), ids_(ids) {}
 
-std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t masks,
-                                            std::span<const int32_t> computed) const {
+std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t keys,
+                                            int64_t masks, std::span<const int32_t> computed) const {
   std::vector<int32_t> positions;
   if (masks >= options_.mbsd_trigger) return positions;
   if (!canvas.infill && first_end(canvas, generated_begin(canvas), block.end, ids_.end_ids) < block.end)
     return positions;
   auto rows = static_cast<int64_t>(computed.size());
-  int64_t most = canvas.size();
+  int64_t most = keys;
   if (!options_.latency_table.empty())
     most = free_rows(options_.latency_table, options_.latency_slack, rows);
   if (options_.mbsd_max_rows > 0) most = std::min(most, options_.mbsd_max_rows);
   int32_t last_row = -1;
-  for (int32_t p = block.end; p < canvas.size(); ++p) {
+  for (int32_t p = block.end; p < keys; ++p) {
     if (static_cast<int64_t>(positions.size()) == options_.mbsd_lookahead) break;
     if (canvas.states[static_cast<size_t>(p)] != TokenState::masked) continue;
     if (options_.mbsd_drafts == DraftInput::visible && drafts_.contains(p)) continue;

@@ -34,9 +34,9 @@ class Speculation {
  public:
   Speculation(const DecodeOptions& options, const SpecialIds& ids);
 
-  // Positions to draft in a step of `block` with `masks` masks left, ascending. `computed` are the rows of the
+  // Positions before `keys` to draft in a step of `block` with `masks` masks left, ascending. `computed` are the rows of the
   // step so far; a position's row is the one before it for models with shifted logits.
-  std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t masks,
+  std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
 
   // Writes visible drafts behind the block over the tokens that a step is fed.

@@ -112,4 +112,11 @@ Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messag
   return render_chat(*tokenizer_, chat_style_, messages, true);
 }
 
+Result<LatencyTable> Model::latency(int threads) const {
+  const std::lock_guard lock(latency_mutex_);
+  if (const auto found = latency_.find(threads); found != latency_.end()) return found->second;
+  LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
+  return latency_.emplace(threads, std::move(table)).first->second;
+}
+
 }  // namespace llada

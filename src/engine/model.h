@@ -2,7 +2,9 @@
 // load().
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "base/pages.h"
 #include "decode/options.h"
 #include "devices/device.h"
+#include "engine/latency.h"
 #include "formats/model_file.h"
 #include "models/model_graph.h"
 #include "text/chat_template.h"
@@ -54,6 +57,10 @@ class Model {
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 
+  // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
+  // Measured at the first call and kept as long as the model is loaded; call it while nothing else runs.
+  Result<LatencyTable> latency(int threads) const;
+
  private:
   explicit Model(ModelFile file) : file_(std::move(file)) {}
   ModelFile file_;
@@ -63,6 +70,8 @@ class Model {
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
   std::unique_ptr<Device> device_;
+  mutable std::mutex latency_mutex_;  // guards latency_, the only part that changes after load()
+  mutable std::map<int, LatencyTable> latency_;  // by threads
 };
 
 // The tokenizer description of a model file or folder, before it is run; convert and inspect need no more.

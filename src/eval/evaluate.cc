@@ -1,102 +1,259 @@
 #include "eval/evaluate.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <mutex>
-#include <optional>
+#include <numeric>
 #include <thread>
 
+#include "base/check.h"
 #include "base/threads.h"
 
 namespace llada::eval {
 namespace {
 
-Result<Score> run_example(Session& session, const Model& model, const Example& example,
-                          const decode::DecodeOptions& options, bool raw) {
-  const ChatMessage message{"user", example.prompt};
-  LLADA_TRY(const auto prompt, raw ? model.prompt_ids(example.prompt) : model.chat_ids({&message, 1}));
-  LLADA_TRY(const Generation g, session.generate(prompt, options, {}));
-  Score score;
+StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Example>& examples,
+                      const std::vector<size_t>& which, const std::vector<Answer>& answers) {
+  StrategyResult result{.strategy = strategy, .tasks = {}, .total = {}};
+  for (size_t i = 0; i < which.size(); ++i) {
+    result.tasks[examples[which[i]].task] += answers[i].score;
+    result.total += answers[i].score;
+  }
+  for (const auto& [task, score] : result.tasks)
+    result.accuracy_mean += score.accuracy() / static_cast<double>(result.tasks.size());
+  return result;
+}
+
+// What the step takes by the table: its forward, and on one device its sparse plan after it.
+double table_seconds(const LatencyTable& table, const decode::StepPlan& plan) {
+  const int64_t streams = plan.cfg_scale > 0 ? 2 : 1;
+  const auto ms = [&](std::span<const int32_t> rows, std::span<const decode::Trial> trials) {
+    auto count = static_cast<int64_t>(rows.size());
+    for (const decode::Trial& trial : trials) count += static_cast<int64_t>(trial.rows.size());
+    return count > 0 ? table.ms(streams * count) : 0.0;
+  };
+  return 1e-3 * (ms(plan.rows, plan.trials) + ms(plan.sparse.rows, plan.sparse.trials));
+}
+
+}  // namespace
+
+Evaluator::Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples,
+                     EvaluateOptions options, ReferenceStore store)
+    : model_(std::move(model)),
+      examples_(std::move(examples)),
+      options_(std::move(options)),
+      store_(std::move(store)) {}
+
+Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model> model,
+                                                     std::vector<Example> examples, EvaluateOptions options) {
+  ReferenceStore store = ReferenceStore::in_memory({});
+  if (options.reference) {
+    LLADA_TRY(const auto device, model->device().share(1));
+    LLADA_TRY(store, ReferenceStore::open(options.reference_path,
+                                          {model_fingerprint(*model), device->info().description,
+                                           reference_text(*options.reference)}));
+  }
+  const int workers = options.workers > 0 ? options.workers : usable_cores();
+  std::unique_ptr<Evaluator> evaluator(
+      new Evaluator(std::move(model), std::move(examples), std::move(options), std::move(store)));
+  for (const Example& example : evaluator->examples_) {
+    const ChatMessage message{"user", example.prompt};
+    LLADA_TRY(auto ids, evaluator->options_.raw_prompts ? evaluator->model_->prompt_ids(example.prompt)
+                                                        : evaluator->model_->chat_ids({&message, 1}));
+    evaluator->prompts_.push_back(std::move(ids));
+  }
+  for (int i = 0; i < workers; ++i) {
+    LLADA_TRY(auto session, Session::create(evaluator->model_, {.threads = 1, .trace = nullptr}));
+    evaluator->sessions_.push_back(std::move(session));
+  }
+  return evaluator;
+}
+
+std::vector<size_t> Evaluator::all() const {
+  std::vector<size_t> indices(examples_.size());
+  std::iota(indices.begin(), indices.end(), size_t{0});
+  return indices;
+}
+
+Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& which,
+                           const std::function<Status(Session&, size_t example, size_t index)>& body) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;  // guards `error`, `done` and the calls of progress
+  std::optional<Error> error;
+  int64_t done = 0;
+  const auto work = [&](Session& session) {
+    for (size_t i; (i = next.fetch_add(1)) < which.size();) {
+      const Status status = body(session, which[i], i);
+      const std::lock_guard lock(mutex);
+      if (!status) {
+        if (!error) error = status.error();
+        next = which.size();
+        return;
+      }
+      if (options_.progress) options_.progress(++done, static_cast<int64_t>(which.size()), what);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < sessions_.size(); ++i)
+      threads.emplace_back([&work, session = sessions_[i].get()] { work(*session); });
+    work(*sessions_[0]);
+  }
+  if (error) return std::unexpected(*error);
+  return {};
+}
+
+Result<Answer> Evaluator::answer(Session& session, size_t example, const decode::DecodeOptions& options,
+                                 RunRecorder* recorder) const {
+  Answer answer;
+  const auto on_step = [&](const decode::StepEvent& event) {
+    if (recorder != nullptr) recorder->step(event);
+    if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event.plan);
+    return true;
+  };
+  LLADA_TRY(Generation g, session.generate(prompts_[example], options, on_step));
+  const auto& ends = model_->special_ids().end_ids;
+  const auto end = std::ranges::find_first_of(g.tokens, ends);
+  answer.tokens.assign(g.tokens.begin(), end == g.tokens.end() ? end : end + 1);
+  Score& score = answer.score;
   score.n = 1;
-  score.right = answer_is_right(example, g.text);
-  score.whole_right = response_is_right(example, g.text);
   score.nfe = g.stats.decode.nfe;
   score.rows = g.stats.decode.rows;
   score.committed = g.stats.decode.committed;
   score.content_tokens = g.stats.content_tokens;
   score.seconds = g.stats.seconds;
-  return score;
+  return answer;
 }
 
-}  // namespace
-
-void Score::operator+=(const Score& other) {
-  n += other.n;
-  right += other.right;
-  whole_right += other.whole_right;
-  nfe += other.nfe;
-  rows += other.rows;
-  committed += other.committed;
-  content_tokens += other.content_tokens;
-  seconds += other.seconds;
-}
-
-std::pair<double, double> wilson95(int64_t right, int64_t n) {
-  if (n <= 0) return {0, 1};
-  constexpr double z = 1.959963984540054;  // 97.5 % quantile of the normal distribution
-  const double count = static_cast<double>(n), p = static_cast<double>(right) / count;
-  const double centre = (p + z * z / (2 * count)) / (1 + z * z / count);
-  const double half = z / (1 + z * z / count) * std::sqrt(p * (1 - p) / count + z * z / (4 * count * count));
-  return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
-}
-
-Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model,
-                                             const std::vector<Example>& examples,
-                                             const std::vector<StrategyUnderTest>& strategies,
-                                             const EvaluateOptions& options) {
-  const int workers = options.workers > 0 ? options.workers : usable_cores();
-  std::vector<StrategyResult> results;
-  for (const StrategyUnderTest& strategy : strategies) {
-    std::vector<Score> scores(examples.size());
-    std::atomic<size_t> next{0};
-    std::mutex mutex;  // guards `error` and the calls of progress
-    std::optional<Error> error;
-    int64_t done = 0;
-    const auto work = [&] {
-      auto session = Session::create(model, {.threads = 1, .trace = nullptr});
-      for (size_t i; (i = next.fetch_add(1)) < examples.size();) {
-        auto score = session
-                         ? run_example(**session, *model, examples[i], strategy.options, options.raw_prompts)
-                         : Result<Score>(std::unexpected(session.error()));
-        const std::lock_guard lock(mutex);
-        if (!score) {
-          if (!error) error = score.error();
-          next = examples.size();
-          return;
-        }
-        scores[i] = *score;
-        if (options.progress) options.progress(++done, static_cast<int64_t>(examples.size()), strategy.name);
-      }
-    };
-    const auto begin = std::chrono::steady_clock::now();
-    {
-      std::vector<std::jthread> threads;
-      for (int i = 1; i < workers; ++i) threads.emplace_back(work);
-      work();
+Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answer) {
+  if (!options_.likelihood || answer.likelihood_groups == options_.likelihood_groups) return {};
+  const std::pair key{example, answer.tokens};
+  answer.likelihood_groups = options_.likelihood_groups;
+  {
+    const std::lock_guard lock(likelihood_mutex_);
+    if (const auto known = likelihoods_.find(key); known != likelihoods_.end()) {
+      answer.score.likelihood = known->second;
+      return {};
     }
-    if (error) return std::unexpected(*error);
-    StrategyResult result{.strategy = strategy, .tasks = {}, .total = {}};
-    result.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    for (size_t i = 0; i < examples.size(); ++i) {
-      result.tasks[examples[i].task] += scores[i];
-      result.total += scores[i];
-    }
-    for (const auto& [task, score] : result.tasks)
-      result.accuracy_mean += score.accuracy() / static_cast<double>(result.tasks.size());
-    results.push_back(std::move(result));
   }
-  return results;
+  LLADA_TRY(answer.score.likelihood, pseudo_log_likelihood(session, *model_, prompts_[example], answer.tokens,
+                                                           options_.likelihood_groups));
+  const std::lock_guard lock(likelihood_mutex_);
+  likelihoods_.emplace(key, answer.score.likelihood);
+  return {};
+}
+
+// The answer without its end token.
+std::string Evaluator::text(const Answer& answer) const {
+  const auto& ends = model_->special_ids().end_ids;
+  const bool ended = !answer.tokens.empty() && std::ranges::count(ends, answer.tokens.back()) > 0;
+  return model_->tokenizer().decode(std::span(answer.tokens).first(answer.tokens.size() - ended));
+}
+
+// What depends on the example's right answer and on the reference.
+void Evaluator::judge(size_t example, Answer& answer) const {
+  Score& score = answer.score;
+  const std::string found = text(answer);
+  score.right = answer_is_right(examples_[example], found);
+  score.whole_right = response_is_right(examples_[example], found);
+  if (!options_.reference) return;
+  const Answer* reference = store_.find(prompt_hash(prompts_[example]));
+  LLADA_CHECK(reference != nullptr);
+  const bool reference_right = answer_is_right(examples_[example], text(*reference));
+  score.compared = 1;
+  score.agreed = answer.tokens == reference->tokens;
+  score.edit_distance = token_edit_distance(answer.tokens, reference->tokens);
+  score.won = score.right == 1 && !reference_right;
+  score.lost = score.right == 0 && reference_right;
+}
+
+Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
+  if (!options_.reference) return {};
+  std::vector<size_t> missing;
+  std::map<uint64_t, size_t> first;  // the same prompt twice needs one run
+  for (const size_t example : which) {
+    const uint64_t prompt = prompt_hash(prompts_[example]);
+    const Answer* known = store_.find(prompt);
+    if (known != nullptr && (!options_.likelihood || known->likelihood_groups == options_.likelihood_groups))
+      continue;
+    if (first.emplace(prompt, example).second) missing.push_back(example);
+  }
+  if (missing.empty()) return {};
+  std::vector<Answer> answers(missing.size());
+  const auto body = [&](Session& session, size_t example, size_t index) -> Status {
+    if (const Answer* known = store_.find(prompt_hash(prompts_[example]))) {
+      answers[index] = *known;
+    } else {
+      LLADA_TRY(answers[index], answer(session, example, *options_.reference, nullptr));
+    }
+    return add_likelihood(session, example, answers[index]);
+  };
+  LLADA_TRY_STATUS(for_each("reference", missing, body));
+  for (size_t i = 0; i < missing.size(); ++i)
+    store_.put(prompt_hash(prompts_[missing[i]]), std::move(answers[i]));
+  return store_.save();
+}
+
+Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy,
+                                               const std::vector<size_t>& which) {
+  LLADA_TRY_STATUS(ensure_reference(which));
+  std::vector<Answer> answers(which.size());
+  std::vector<RunRecorder> recorders;
+  for (const size_t example : which)
+    recorders.emplace_back(strategy.name, strategy.description, examples_[example].task,
+                           static_cast<int64_t>(example));
+  const auto body = [&](Session& session, size_t example, size_t index) -> Status {
+    LLADA_TRY(answers[index],
+              answer(session, example, strategy.options, options_.record ? &recorders[index] : nullptr));
+    const Answer* reference = store_.find(prompt_hash(prompts_[example]));
+    if (reference != nullptr && reference->tokens == answers[index].tokens) {
+      answers[index].likelihood_groups = reference->likelihood_groups;
+      answers[index].score.likelihood = reference->score.likelihood;
+    }
+    LLADA_TRY_STATUS(add_likelihood(session, example, answers[index]));
+    judge(example, answers[index]);
+    return {};
+  };
+  LLADA_TRY_STATUS(for_each(strategy.name, which, body));
+  if (options_.record)
+    for (const RunRecorder& recorder : recorders) LLADA_TRY_STATUS(options_.record(recorder.run()));
+  return answers;
+}
+
+Result<StrategyResult> Evaluator::run(const StrategyUnderTest& strategy, const std::vector<size_t>& which) {
+  LLADA_TRY_STATUS(ensure_reference(which));
+  const auto begin = std::chrono::steady_clock::now();
+  LLADA_TRY(const auto answered, answers(strategy, which));
+  StrategyResult result = sum_up(strategy, examples_, which, answered);
+  result.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+Result<StrategyResult> Evaluator::reference(const std::vector<size_t>& which) {
+  LLADA_CHECK(options_.reference.has_value());
+  LLADA_TRY_STATUS(ensure_reference(which));
+  std::vector<Answer> answered;
+  for (const size_t example : which) {
+    answered.push_back(*store_.find(prompt_hash(prompts_[example])));
+    judge(example, answered.back());
+  }
+  return sum_up({"reference", reference_text(*options_.reference), *options_.reference}, examples_, which,
+                answered);
+}
+
+Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
+                            const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
+  const bool compare = options.reference.has_value();
+  LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
+  Evaluation evaluation;
+  if (compare) {
+    LLADA_TRY(evaluation.reference, evaluator->reference(evaluator->all()));
+  }
+  for (const StrategyUnderTest& strategy : strategies) {
+    LLADA_TRY(auto result, evaluator->run(strategy, evaluator->all()));
+    evaluation.results.push_back(std::move(result));
+  }
+  return evaluation;
 }
 
 }  // namespace llada::eval

@@ -1,13 +1,18 @@
-// Runs a list of strategies over examples on all cores and reports quality beside cost. Examples are
-// independent and each runs on one thread, so neither the number of workers nor their order changes a result.
+// Runs strategies over examples on all cores and reports quality beside cost. Examples are independent and
+// each runs on one thread, so neither the number of workers nor their order changes a result.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/recording.h"
 #include "engine/session.h"
+#include "eval/reference.h"
+#include "eval/score.h"
 #include "eval/tasks.h"
 
 namespace llada::eval {
@@ -18,42 +23,82 @@ struct StrategyUnderTest {
   decode::DecodeOptions options;
 };
 
-struct Score {
-  int64_t n = 0, right = 0, whole_right = 0;
-  int64_t nfe = 0, rows = 0, committed = 0, content_tokens = 0;
-  double seconds = 0;  // summed over examples, each on one thread; measured
-
-  void operator+=(const Score& other);
-  double accuracy() const { return n ? static_cast<double>(right) / static_cast<double>(n) : 0; }
-  double mean(int64_t sum) const { return n ? static_cast<double>(sum) / static_cast<double>(n) : 0; }
-};
-
-// The 95 % score interval of a proportion (Wilson, 1927): sensible at 0 and 1, unlike the normal
-// approximation.
-std::pair<double, double> wilson95(int64_t right, int64_t n);
-
 struct StrategyResult {
   StrategyUnderTest strategy;
   std::map<std::string, Score> tasks;
   Score total;
-  double wall_seconds = 0;
+  double wall_seconds = 0;   // of all examples together, scoring included
   double accuracy_mean = 0;  // mean over tasks
 };
 
 struct EvaluateOptions {
   int workers = 0;  // 0: one per usable physical core
   bool raw_prompts = false;
-  std::function<void(int64_t done, int64_t total, const std::string& strategy)> progress;
+  // Compare with this run of every example (reference.h); absent: agreement is not counted.
+  std::optional<decode::DecodeOptions> reference = {};
+  std::string reference_path = {};  // keep its answers in this file; empty: in memory
+  bool likelihood = false;
+  int64_t likelihood_groups = 0;             // likelihood.h
+  std::optional<LatencyTable> latency = {};  // fills Score::table_seconds
+  std::function<void(int64_t done, int64_t total, const std::string& what)> progress = {};
+  // Gets every run of a strategy in the order of the examples; an error ends the evaluation.
+  std::function<Status(const RecordedRun& run)> record = {};
 };
 
-Result<std::vector<StrategyResult>> evaluate(const std::shared_ptr<const Model>& model,
-                                             const std::vector<Example>& examples,
-                                             const std::vector<StrategyUnderTest>& strategies,
-                                             const EvaluateOptions& options);
+// Holds the sessions, the reference and what was scored already, so that many strategies can be tried on the
+// same examples. Not for use from several threads.
+class Evaluator {
+ public:
+  // Invalid: a prompt that the model cannot take, a reference file that does not fit.
+  static Result<std::unique_ptr<Evaluator>> create(std::shared_ptr<const Model> model,
+                                                   std::vector<Example> examples, EvaluateOptions options);
+
+  const std::vector<Example>& examples() const { return examples_; }
+  std::vector<size_t> all() const;  // every index
+
+  // Answers of the examples at `which`, each with its score complete.
+  Result<std::vector<Answer>> answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
+
+  // The same, summed by task.
+  Result<StrategyResult> run(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
+
+  // The reference itself over `which`; what is not known yet is computed, and the file saved. Its seconds are
+  // those of when it ran. Needs options.reference.
+  Result<StrategyResult> reference(const std::vector<size_t>& which);
+
+ private:
+  Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples, EvaluateOptions options,
+            ReferenceStore store);
+  Status for_each(const std::string& what, const std::vector<size_t>& which,
+                  const std::function<Status(Session&, size_t example, size_t index)>& body);
+  Result<Answer> answer(Session& session, size_t example, const decode::DecodeOptions& options,
+                        RunRecorder* recorder) const;
+  Status add_likelihood(Session& session, size_t example, Answer& answer);
+  Status ensure_reference(const std::vector<size_t>& which);
+  void judge(size_t example, Answer& answer) const;
+  std::string text(const Answer& answer) const;
+
+  const std::shared_ptr<const Model> model_;
+  const std::vector<Example> examples_;
+  const EvaluateOptions options_;
+  std::vector<std::vector<int32_t>> prompts_;
+  std::vector<std::unique_ptr<Session>> sessions_;  // one per worker
+  ReferenceStore store_;
+  std::mutex likelihood_mutex_;  // guards likelihoods_
+  std::map<std::pair<size_t, std::vector<int32_t>>, Likelihood> likelihoods_;
+};
+
+struct Evaluation {
+  std::vector<StrategyResult> results;
+  std::optional<StrategyResult> reference;
+};
+
+Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
+                            const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options);
 
 // One JSON object {model, results[...]} with the keys of the command line's documentation, and a table for
 // people.
-std::string report_json(const Model& model, const std::vector<StrategyResult>& results);
-std::string report_table(const std::vector<StrategyResult>& results);
+std::string report_json(const Model& model, const Evaluation& evaluation);
+std::string report_table(const Evaluation& evaluation);
 
 }  // namespace llada::eval

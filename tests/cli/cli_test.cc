@@ -102,7 +102,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--threshold", "two"}, "--threshold: found 'two', needed a number"},
       {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "threshold: found 1.5"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--factor", "1"},
-       "needed one of --threshold, --factor and --entropy-bound"},
+       "--threshold already chose how tokens are accepted"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "steps: found 4"},
       {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "refresh: found 4"},
       {{"run", "-m", m, "-p", "x", "--remasking", "none"}, "low_confidence, random"},
@@ -133,6 +133,16 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"},
        "'--thresold' is no decoding option"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: ", "--threshold", "0.9"}, "--compare: each"},
+      {{"eval", "-m", m, "--tasks", no_model, "--reference", "r", "--no-reference"}, "--no-reference"},
+      {{"eval", "-m", m, "--tasks", no_model, "--likelihood-groups", "4"}, "--likelihood-groups: nothing"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json"), "--minimize", "joules"}, "joules"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json"), "--options", "--thresold 1"},
+       "'--thresold' is no decoding option"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json")}, "README.md"},
+      {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"}, "exact, balanced, fast, or a preset file"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
@@ -173,7 +183,9 @@ TEST(Help, ListsOptionsAndExamples) {
                "--early-stop",   "--logits-eos-inf", "--confidence-eos-eot-inf",
                "--kv",           "--refresh"}},
       {"infill", {"--text", "--file", "--block-length", "--live", "--json", "<mask:4>"}},
-      {"eval", {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv"}},
+      {"eval",
+       {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv", "--reference", "--record"}},
+      {"tune", {"--tasks", "--max-loss", "--minimize", "--out", "--reference"}},
       {"inspect", {"MODEL", "--tensors", "--json"}},
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
       {"devices", {"--json", "LLADA_ISA"}},
@@ -362,6 +374,66 @@ TEST(Eval, ComparesStrategiesInOneReport) {
                                 "1", "--gen-length", "16"});
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("100.0%"), std::string::npos) << table.out;
+}
+
+const char* const kSortTasks =
+    R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
+    "\n"
+    R"({"task":"sort","prompt":"Sort the numbers from largest to smallest: 9 8 20 31","response":"31 20 9 8","answer":"31 20 9 8"})"
+    "\n";
+// Deciding everything at once goes wrong here.
+const char* const kHardTask =
+    R"({"task":"gsm-mini","prompt":"Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?","response":"","answer":"40"})"
+    "\n";
+
+TEST(Eval, TellsQualityThreeWays) {
+  const TemporaryFolder folder;
+  write_file(folder.file("tasks.jsonl"), kHardTask);
+  const Words words = {"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--reference",
+                       folder.file("reference.jsonl"), "--compare", "same: --gen-length 40", "--compare",
+                       "hasty: --gen-length 40 --threshold 0.01"};
+  Words with_json = words;
+  with_json.insert(with_json.end(), {"--json", "--record", folder.file("steps.jsonl")});
+  const Json json = run_json(with_json);
+  EXPECT_EQ(json["reference"]["n"], 1);
+  const Json &same = json["results"][0], &hasty = json["results"][1];
+  EXPECT_EQ(same["agreement"], 1.0);
+  EXPECT_EQ(same["edit_distance_mean"], 0.0);
+  EXPECT_EQ(same["accuracy_difference"], 0.0);
+  EXPECT_EQ(same["log_probability_per_token"], json["reference"]["log_probability_per_token"]);
+  EXPECT_LT(hasty["agreement"], 1.0);
+  EXPECT_LT(hasty["log_probability_per_token"], same["log_probability_per_token"]);
+  EXPECT_LT(hasty["log_probability_per_token"], 0.0);
+
+  std::ifstream steps(folder.file("steps.jsonl"));
+  int runs = 0;
+  for (std::string line; std::getline(steps, line);) runs += Json::parse(line).contains("run");
+  EXPECT_EQ(runs, 2);
+  EXPECT_TRUE(fs::exists(folder.file("reference.jsonl")));
+  const auto table = run_llada(words);
+  EXPECT_EQ(table.status, 0) << table.err;
+  for (const char* column : {"same", "edits", "log p", "reference"})
+    EXPECT_NE(table.out.find(column), std::string::npos) << table.out;
+}
+
+TEST(Tune, WritesAPresetThatRunTakes) {
+  const TemporaryFolder folder;
+  write_file(folder.file("tasks.jsonl"), kSortTasks);
+  const auto tuned = run_llada({"tune", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "-o",
+                                folder.file("preset.json"), "--options", "--gen-length 16", "--minimize",
+                                "forwards", "--max-loss", "0"});
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_NE(tuned.out.find("<- chosen"), std::string::npos) << tuned.out;
+  EXPECT_NE(tuned.err.find("reference: one token per forward, 100.0 % right"), std::string::npos) << tuned.err;
+  std::ifstream file(folder.file("preset.json"));
+  const Json preset = Json::parse(file);
+  EXPECT_EQ(preset["format"], "llada-preset");
+  EXPECT_TRUE(preset["options"].get<std::string>().starts_with("--gen-length 16 "));
+  EXPECT_LT(preset["tuned"]["nfe_mean"], 4);
+  const Json run = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode",
+                             folder.file("preset.json"), "--json"});
+  EXPECT_EQ(run["text"], "3 6 38 41 51");
+  EXPECT_EQ(run["tokens"].size(), 16u);
 }
 
 TEST(Inspect, DescribesTheShippedModel) {

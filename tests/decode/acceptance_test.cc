@@ -80,5 +80,47 @@ TEST(Acceptance, NothingOfNothing) {
   EXPECT_THAT(accept_entropy({}, 1), IsEmpty());
 }
 
+TEST(Acceptance, SettledTakesWhatStayed) {
+  const std::vector<Candidate> candidates = {{.position = 0, .score = 0.95, .repeats = 1},
+                                             {.position = 1, .score = 0.6, .repeats = 2},
+                                             {.position = 2, .score = 0.5, .repeats = 3},
+                                             {.position = 3, .score = 0.8, .repeats = 1}};
+  EXPECT_THAT(accept_settled(candidates, 0.9, 0.5, 2), testing::ElementsAre(0, 1)) << "above 0.5, not at it";
+  EXPECT_THAT(accept_settled(candidates, 0.99, 0.7, 2), testing::ElementsAre(0)) << "the best in any case";
+  EXPECT_THAT(accept_settled(candidates, 0.9, 0.5, 3), testing::ElementsAre(0));
+}
+
+TEST(Acceptance, DreamsTimesteps) {
+  // t = 1, 0.75025, 0.5005, 0.25075, 0.001: of 8 masks 8 x (1 - 0.75025), then of 7 x (1 - 0.5005 / 0.75025) ...
+  EXPECT_EQ(dream_count(8, 4, 0), 1);
+  EXPECT_EQ(dream_count(7, 4, 1), 2);
+  EXPECT_EQ(dream_count(5, 4, 2), 2);
+  EXPECT_EQ(dream_count(3, 4, 3), 3) << "the last step takes all";
+  EXPECT_EQ(dream_count(2, 100, 0), 1) << "never none";
+}
+
+TEST(Acceptance, DreamsThreeOrders) {
+  const std::vector<Candidate> candidates = {
+      {.position = 0, .score = 0.5, .entropy = 0.9, .margin = 0.4},
+      {.position = 1, .score = 0.6, .entropy = 1.5, .margin = 0.1},
+      {.position = 2, .score = 0.4, .entropy = 0.2, .margin = 0.3}};
+  DecodeOptions o;
+  const auto best = [&](Acceptance rule) {
+    o.acceptance = rule;
+    return choose(o, candidates, {.masks = 3, .steps = 3, .step = 0});
+  };
+  EXPECT_THAT(best(Acceptance::dream_entropy), testing::ElementsAre(2));
+  EXPECT_THAT(best(Acceptance::dream_margin), testing::ElementsAre(0));
+  EXPECT_THAT(best(Acceptance::dream_maskgit), testing::ElementsAre(1));
+}
+
+TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
+  const std::vector<Candidate> candidates = {
+      {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
+  DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .steps = 3, .step = 0}), testing::ElementsAre(1)) << "strictly";
+  EXPECT_THAT(choose(o, candidates, {.masks = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1));
+}
+
 }  // namespace
 }  // namespace llada::decode

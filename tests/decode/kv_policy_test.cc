@@ -73,7 +73,7 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
     options.refresh = 1;
-    for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block}) {
+    for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block, KvChoice::delayed}) {
       options.kv = kv;
       const Outcome refreshed = run_script(options, prompt, random_script(seed));
       ASSERT_EQ(refreshed.plans.size(), exact.plans.size());
@@ -86,6 +86,65 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
       ASSERT_EQ(refreshed.trace, exact.trace);
     }
   }
+}
+
+TEST(KvPolicy, DelayedStoresATokenOneStepAfterItsCommit) {
+  const Outcome o = run_policy(KvChoice::delayed, 0);
+  ASSERT_EQ(o.plans.size(), 8u);
+  EXPECT_EQ(o.stats.full_forwards, 1) << "the second block starts without one";
+  std::vector<bool> masked(12, true);
+  for (size_t step = 0; step + 1 < 8; ++step) {
+    const int32_t committed = o.trace[step][0].first;
+    masked[static_cast<size_t>(committed)] = false;
+    // The masks of the current block, and the token that was just committed.
+    std::vector<int32_t> expected = {committed};
+    for (int32_t p = step < 3 ? 4 : 8; p < (step < 3 ? 8 : 12); ++p)
+      if (masked[static_cast<size_t>(p)]) expected.push_back(p);
+    std::ranges::sort(expected);
+    EXPECT_EQ(o.plans[step + 1].rows, expected) << "step " << step + 1;
+  }
+  const Outcome refreshed = run_policy(KvChoice::delayed, 3);
+  for (size_t step = 0; step < 8; ++step) EXPECT_EQ(refreshed.plans[step].rows.size() == 12, step % 3 == 0);
+}
+
+TEST(KvPolicy, DriftAsksForAFullForward) {
+  const auto run = [](double drift) {
+    DecodeOptions options = {.gen_length = 8,
+                             .block_length = 8,
+                             .early_stop = EarlyStop::none,
+                             .kv = KvChoice::block,
+                             .refresh_drift = 0.2};
+    Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 8, test_ids());
+    auto strategy = *make_strategy(options, test_ids(), canvas);
+    ScriptRunner runner(random_script(5));
+    runner.drift = drift;
+    EXPECT_TRUE(denoise(canvas, *strategy, runner, {}));
+    return runner.plans;
+  };
+  const auto calm = run(0.2);
+  EXPECT_TRUE(calm[0].probes.empty()) << "a full forward has nothing to compare with";
+  for (size_t step = 1; step < 8; ++step) {
+    EXPECT_THAT(calm[step].probes, ElementsAre(2, 3, 4, 5)) << "the four before the block";
+    EXPECT_EQ(calm[step].rows.size(), 12u);
+  }
+  const auto moved = run(0.21);
+  for (size_t step = 0; step < 8; ++step) EXPECT_EQ(moved[step].rows.size(), step % 2 == 0 ? 14u : 12u);
+}
+
+TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
+  DecodeOptions options = {
+      .gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::delayed};
+  options.tail = 2;
+  const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
+  EXPECT_EQ(o.plans[0].keys, 8);
+  EXPECT_EQ(o.plans[0].rows.size(), 8u);
+  EXPECT_EQ(o.plans[4].keys, 12);
+  EXPECT_THAT(o.plans[4].rows, testing::IsSupersetOf({8, 9, 10, 11})) << "8 to 11 were never computed";
+  EXPECT_EQ(o.plans[8].keys, 14);
+  options.tail = 1000;
+  options.kv = KvChoice::none;
+  const Outcome all = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
+  for (const StepPlan& plan : all.plans) EXPECT_EQ(plan.rows.size(), 14u);
 }
 
 TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {

@@ -53,6 +53,36 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
        [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
       {"confidence_eos_eot_inf",
        [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
+      {"refresh_drift: found 0.5 with kv none", [](auto& o) { o.refresh_drift = 0.5; }},
+      {"refresh_drift", [](auto& o) { o.refresh_drift = 2.5, o.kv = KvChoice::dual; }},
+      {"tail", [](auto& o) { o.tail = -2; }},
+      {"settle_steps", [](auto& o) { o.settle_steps = 1; }},
+      {"settle_threshold", [](auto& o) { o.settle_threshold = kNan; }},
+      {"credit: changes confidences", [](auto& o) { o.credit = true, o.acceptance = Acceptance::entropy; }},
+      {"credit: compares best tokens", [](auto& o) { o.credit = true, o.temperature = 1; }},
+      {"mbsd_trigger", [](auto& o) { o.mbsd_trigger = 0; }},
+      {"mbsd_lookahead", [](auto& o) { o.mbsd_lookahead = kHuge; }},
+      {"mbsd_max_rows", [](auto& o) { o.mbsd_max_rows = -1; }},
+      {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
+      {"mbsd: found one block", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
+      {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
+      {"mbsd: works on confidences", [](auto& o) { o.mbsd = true, o.remasking = Remasking::random; }},
+      {"latency_table: found 8 rows", [](auto& o) { o.latency_table = {{8, 1}, {8, 2}}; }},
+      {"latency_table: found 16 rows in 0.5 ms", [](auto& o) { o.latency_table = {{8, 1}, {16, 0.5}}; }},
+      {"latency_slack", [](auto& o) { o.latency_slack = -1; }},
+      {"revision: compares best tokens", [](auto& o) { o.revision = Revision::edit, o.temperature = 0.5; }},
+      {"revision: wino and remask", [](auto& o) { o.revision = Revision::wino; }},
+      {"stable_threshold", [](auto& o) { o.stable_threshold = kNan; }},
+      {"stable_repeats", [](auto& o) { o.stable_repeats = 1; }},
+      {"revise_rows", [](auto& o) { o.revise_rows = 0; }},
+      {"revise_limit", [](auto& o) { o.revise_limit = kHuge; }},
+      {"final_sweep", [](auto& o) { o.final_sweep = -1; }},
+      {"wino_back", [](auto& o) { o.wino_back = 0.4; }},
+      {"edit_threshold", [](auto& o) { o.edit_threshold = 1.1; }},
+      {"edit_steps", [](auto& o) { o.edit_steps = -1; }},
+      {"remask_share", [](auto& o) { o.remask_share = 0; }},
+      {"remask_below", [](auto& o) { o.remask_below = kInf; }},
+      {"remask_limit", [](auto& o) { o.remask_limit = 0; }},
       {"acceptance", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
   };
   for (const Refusal& refusal : cases) {
@@ -102,11 +132,13 @@ TEST(Options, StrategyRefusesWhatOnlyTheCanvasShows) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  for (auto v : {Acceptance::schedule, Acceptance::threshold, Acceptance::factor, Acceptance::entropy}) {
-    EXPECT_EQ(acceptance_from_name(name(v)), v);
-  }
-  for (auto v : {KvChoice::none, KvChoice::prefix, KvChoice::dual, KvChoice::block})
-    EXPECT_EQ(kv_from_name(name(v)), v);
+  for (const auto v : all_acceptances()) EXPECT_EQ(acceptance_from_name(name(v)), v);
+  EXPECT_EQ(all_acceptances().size(), 9u);
+  for (const auto v : all_kv_choices()) EXPECT_EQ(kv_from_name(name(v)), v);
+  for (auto v : {RevisePolicy::oldest, RevisePolicy::least_confident, RevisePolicy::balanced})
+    EXPECT_EQ(revise_policy_from_name(name(v)), v);
+  for (auto v : {RevisePath::fused, RevisePath::separate}) EXPECT_EQ(revise_path_from_name(name(v)), v);
+  for (auto v : {DraftInput::hidden, DraftInput::visible}) EXPECT_EQ(draft_input_from_name(name(v)), v);
   for (auto v : {EarlyStop::none, EarlyStop::block, EarlyStop::answer})
     EXPECT_EQ(early_stop_from_name(name(v)), v);
   for (auto v : {Remasking::low_confidence, Remasking::random}) EXPECT_EQ(remasking_from_name(name(v)), v);

@@ -96,7 +96,7 @@ DecodeOptions random_options(Rng& rng) {
   DecodeOptions o;
   o.gen_length = between(rng, 1, 70);
   o.block_length = between(rng, 1, 80);
-  o.acceptance = static_cast<Acceptance>(rng() % 4);
+  o.acceptance = static_cast<Acceptance>(rng() % all_acceptances().size());
   if (o.acceptance == Acceptance::schedule && rng() % 2) {
     o.steps = between(rng, 1, 80);
     o.remasking = static_cast<Remasking>(rng() % 2);
@@ -109,8 +109,39 @@ DecodeOptions random_options(Rng& rng) {
   o.cfg_scale = rng() % 4 ? 0 : 1;
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
-  o.kv = static_cast<KvChoice>(rng() % 4);
-  if (o.kv != KvChoice::none) o.refresh = between(rng, 0, 4);
+  o.kv = static_cast<KvChoice>(rng() % all_kv_choices().size());
+  if (o.kv != KvChoice::none) {
+    o.refresh = between(rng, 0, 4);
+    if (rng() % 4 == 0) o.refresh_drift = 0.3;
+  }
+  if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
+  o.settle_steps = between(rng, 2, 3);
+  o.settle_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
+  o.credit = rng() % 6 == 0;
+  o.mbsd = rng() % 3 == 0;
+  o.mbsd_trigger = between(rng, 1, 40);
+  o.mbsd_lookahead = between(rng, 1, 40);
+  o.mbsd_max_rows = rng() % 3 ? 0 : between(rng, 1, 60);
+  o.mbsd_threshold = static_cast<double>(between(rng, 0, 19)) / 20;
+  o.mbsd_drafts = static_cast<DraftInput>(rng() % 2);
+  if (rng() % 4 == 0) o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
+  if (rng() % 2) {
+    o.temperature = 0;
+    o.revision = static_cast<Revision>(rng() % all_revisions().size());
+  }
+  o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
+  o.stable_repeats = between(rng, 2, 3);
+  o.revise_policy = static_cast<RevisePolicy>(rng() % 3);
+  o.revise_path = static_cast<RevisePath>(rng() % 2);
+  o.revise_rows = between(rng, 1, 6);
+  o.revise_limit = between(rng, 1, 5);
+  o.final_sweep = between(rng, 0, 8);
+  o.wino_back = static_cast<double>(between(rng, 10, 20)) / 20;
+  o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
+  o.edit_steps = between(rng, 0, 5);
+  o.remask_share = static_cast<double>(between(rng, 1, 20)) / 20;
+  o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
+  o.remask_limit = between(rng, 1, 3);
   return o;
 }
 
@@ -122,7 +153,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
   const std::vector<double> reals = {0, -1, inf, -inf, std::numeric_limits<double>::quiet_NaN(), 1e308};
   const int64_t integer = integers[rng() % integers.size()];
   const double real = reals[rng() % reals.size()];
-  switch (rng() % 11) {
+  switch (rng() % 18) {
     case 0:
       o.gen_length = integer;
       break;
@@ -151,7 +182,28 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.refresh = integer;
       break;
     case 9:
-      o.acceptance = static_cast<Acceptance>(rng() % 6);
+      o.acceptance = static_cast<Acceptance>(rng() % 12);
+      break;
+    case 10:
+      o.mbsd_lookahead = o.mbsd_trigger = integer;
+      break;
+    case 11:
+      o.revise_limit = o.revise_rows = integer;
+      break;
+    case 12:
+      o.stable_threshold = o.wino_back = real;
+      break;
+    case 13:
+      o.latency_table = {{integer, real}, {4, 1}};
+      break;
+    case 14:
+      o.final_sweep = o.edit_steps = o.tail = integer;
+      break;
+    case 15:
+      o.remask_share = real, o.remask_limit = integer;
+      break;
+    case 16:
+      o.revision = static_cast<Revision>(rng() % 8);
       break;
     default:
       o.remasking = Remasking::random;
@@ -161,7 +213,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
 TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
   Rng rng(2);
   int ran = 0, refused = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     DecodeOptions options = random_options(rng);
     if (round % 3 == 0) spoil(options, rng);
     const bool infill = rng() % 3 == 0;
@@ -181,12 +233,29 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
       continue;
     }
     ++ran;
-    ASSERT_LE((*strategy)->step_bound(), options.steps > 0 ? options.steps : masks);
+    const bool revises = options.revision != Revision::none;
+    if (!revises) {
+      ASSERT_LE((*strategy)->step_bound(), options.steps > 0 ? options.steps : masks);
+    }
     ScriptRunner runner(random_script(rng()));
+    runner.drift = static_cast<double>(rng() % 3) / 4;
     Canvas last = canvas;
     int64_t committed = 0;
     const auto stats = denoise(canvas, **strategy, runner, [&](const StepEvent& event) {
-      EXPECT_FALSE(event.edits.empty()) << "every step makes progress";
+      EXPECT_TRUE(revises || !event.edits.empty()) << "every step makes progress";
+      for (const Edit& edit : event.edits) {
+        if (last.states[static_cast<size_t>(edit.position)] != TokenState::masked) continue;
+        // Whatever fills a mask was predicted in this very step, from the mask: a draft is never the source.
+        const auto& rows = event.plan.rows;
+        const auto row = std::ranges::find(rows, edit.position);
+        const auto made = std::ranges::find(event.predictions, edit.position, &Prediction::position);
+        if (row == rows.end() || made == event.predictions.end()) {
+          ADD_FAILURE() << "position " << edit.position << " was not predicted";
+          continue;
+        }
+        EXPECT_EQ(event.plan.inputs[static_cast<size_t>(row - rows.begin())], kMask);
+        EXPECT_TRUE(edit.token == made->token || (options.credit && edit.token == made->runner_up));
+      }
       EXPECT_GE(event.committed, committed);
       committed = event.committed;
       for (size_t i = 0; i < last.tokens.size(); ++i) {
@@ -194,7 +263,9 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
             last.tokens[i] != event.canvas.tokens[i] || last.states[i] != event.canvas.states[i];
         const bool inside =
             static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < event.block_end;
-        EXPECT_TRUE(!changed || (last.states[i] == TokenState::masked && inside));
+        EXPECT_TRUE(!changed || last.states[i] == TokenState::visible ||
+                    (last.states[i] == TokenState::masked && inside));
+        EXPECT_TRUE(!changed || last.states[i] == TokenState::masked || revises);
       }
       last = event.canvas;
       return !testing::Test::HasFailure();
@@ -204,6 +275,9 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
     ASSERT_LE(stats->steps, (*strategy)->step_bound());
     ASSERT_EQ(stats->committed + count_masked(canvas), masks);
     ASSERT_EQ(stats->stopped_early, count_masked(canvas) > 0);
+    if (infill || !revises) {
+      ASSERT_EQ(std::ranges::count(canvas.states, TokenState::visible), 0) << "what is left is final";
+    }
     for (size_t i = 0; i < canvas.tokens.size(); ++i) {
       if (before.states[i] == TokenState::fixed) {
         ASSERT_EQ(canvas.tokens[i], before.tokens[i]);
@@ -216,7 +290,8 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
     } else if (stats->stopped_early) {
       ASSERT_TRUE(answer_is_final(canvas, test_ids()));
     }
-    if (options.acceptance == Acceptance::schedule && count_masked(canvas) == 0) {
+    if (options.acceptance == Acceptance::schedule && !revises && !options.mbsd &&
+        count_masked(canvas) == 0) {
       ASSERT_EQ(stats->steps, (*strategy)->step_bound()) << "the schedule takes its steps, no fewer";
     }
   }

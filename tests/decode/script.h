@@ -84,6 +84,8 @@ inline Script random_script(uint64_t seed, uint64_t ends = 2) {
     p.token = h % 16 < ends ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
     p.probability = static_cast<double>((h >> 24) % 20 + 1) / 20;
     p.entropy = static_cast<double>((h >> 40) % 50) / 25;
+    p.runner_up = (p.token + 1) % kMask;
+    p.margin = p.probability > 0.5 ? 2 * p.probability - 1 : p.probability / 2;
     return p;
   };
 }

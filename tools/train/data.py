@@ -3,12 +3,13 @@
 
 An example is {task, prompt, response, answer}, the record of eval/eval_public.jsonl. Everything is generated, and a
 seed fixes it. The split is a property of the prompt, not of the run: a prompt whose MD5 falls into one of two of
-forty buckets is held out for evaluation (bucket 0 is the public evaluation file, bucket 1 stays unused so that other
-evaluations can be drawn), and the rest may train. training_examples() enforces it, and refuses every prompt of the
+forty buckets is held out for evaluation (bucket 0 is the public evaluation file, bucket 1 is left for other evaluations: decoding options are
+tuned on it), and the rest may train. training_examples() enforces it, and refuses every prompt of the
 evaluation file by its text as well.
 
     python3 tools/train/data.py            shows examples of every task
     python3 tools/train/data.py --check    checks the generator against eval/eval_public.jsonl
+    python3 tools/train/data.py --tuning 200 gsm-mini json sort    writes eval/tuning.jsonl
 """
 import argparse
 import hashlib
@@ -23,7 +24,7 @@ import words
 from words import CATEGORIES, CITIES, COLORS, ITEMS, JOBS, PLAIN_WORDS, THINGS, Draw
 
 EVAL_FILE = pathlib.Path(__file__).resolve().parents[2] / "eval" / "eval_public.jsonl"
-BUCKETS, HELD_OUT_BUCKETS = 40, (0, 1)
+BUCKETS, HELD_OUT_BUCKETS, TUNING_BUCKET = 40, (0, 1), 1
 
 
 class Example(NamedTuple):
@@ -190,8 +191,25 @@ EVALUATED = {"gsm-mini", "json", "sort", "bool", "choice"}
 # ---------------------------------------------------------------- split and streams
 
 
+def bucket(prompt):
+    return int(hashlib.md5(prompt.encode()).hexdigest()[:8], 16) % BUCKETS
+
+
 def is_held_out(prompt):
-    return int(hashlib.md5(prompt.encode()).hexdigest()[:8], 16) % BUCKETS in HELD_OUT_BUCKETS
+    return bucket(prompt) in HELD_OUT_BUCKETS
+
+
+def tuning_examples(count, tasks, seed=2):
+    """`count` different examples of each named task that neither trained nor stand in the evaluation file."""
+    forbidden = {example.prompt for example in read_examples()} if EVAL_FILE.exists() else set()
+    out = {task: {} for task in tasks}
+    for example in stream(seed):
+        found = out.get(example.task)
+        if found is not None and len(found) < count and bucket(example.prompt) == TUNING_BUCKET:
+            if example.prompt not in forbidden:
+                found.setdefault(example.prompt, example)
+        if all(len(found) == count for found in out.values()):
+            return [example for found in out.values() for example in found.values()]
 
 
 def read_examples(path=EVAL_FILE, per_task=None):
@@ -261,7 +279,17 @@ def check(samples=40000):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="check split and templates against the evaluation file")
-    if not parser.parse_args().check:
+    parser.add_argument("--tuning", nargs="+", metavar=("N", "TASK"), help="write N held-out examples of each task to --out")
+    parser.add_argument("--out", type=pathlib.Path, default=EVAL_FILE.with_name("tuning.jsonl"))
+    arguments = parser.parse_args()
+    if arguments.tuning:
+        unknown = set(arguments.tuning[1:]) - EVALUATED
+        if unknown or not arguments.tuning[0].isdigit():
+            parser.error(f"--tuning: needed a number and tasks of {sorted(EVALUATED)}")
+        examples = tuning_examples(int(arguments.tuning[0]), arguments.tuning[1:])
+        arguments.out.write_text("".join(json.dumps(example._asdict()) + "\n" for example in examples))
+        return
+    if not arguments.check:
         draw = Draw(0)
         for task in [*MIX, drill]:
             example = task(draw)

@@ -1,0 +1,92 @@
+#include "cli/preset.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/json_fields.h"
+
+namespace llada::cli {
+namespace {
+
+struct BuiltIn {
+  const char* name;
+  const char* options;
+};
+
+constexpr std::array kBuiltIn = {
+    BuiltIn{"exact", ""},
+    BuiltIn{"balanced", "--threshold 0.9"},
+    BuiltIn{"fast", "--threshold 0.8 --kv block"},
+};
+
+constexpr int64_t kVersion = 1;
+
+}  // namespace
+
+Result<Preset> parse_preset(std::string_view text, const std::string& source) {
+  LLADA_TRY(auto fields, JsonFields::parse(text, source));
+  LLADA_TRY(const std::string format, fields.text("format"));
+  if (format != "llada-preset")
+    return invalid("{}: field 'format': found '{}', needed 'llada-preset'", source, format);
+  LLADA_TRY(const int64_t version, fields.integer("version", kVersion, kVersion));
+  static_cast<void>(version);
+  Preset preset;
+  LLADA_TRY(preset.name, fields.text("name"));
+  LLADA_TRY(preset.options, fields.text("options"));
+  if (fields.has("tuned")) {
+    LLADA_TRY(auto tuned, fields.object("tuned"));
+    for (const char* name : {"model", "device", "tasks"}) {
+      LLADA_TRY(const std::string value, tuned.text(name));
+    }
+    LLADA_TRY(const int64_t examples, tuned.integer("examples", 1, INT64_MAX));
+    static_cast<void>(examples);
+    for (const char* name : {"max_loss", "loss", "held_out_loss"}) {
+      LLADA_TRY(const double value, tuned.real(name, -100, 100));
+      static_cast<void>(value);
+    }
+    for (const char* name : {"agreement", "nfe_mean", "rows_mean"}) {
+      LLADA_TRY(const double value, tuned.real(name, 0, 1e15));
+      static_cast<void>(value);
+    }
+    LLADA_TRY_STATUS(tuned.finish());
+  }
+  LLADA_TRY_STATUS(fields.finish());
+  return preset;
+}
+
+Result<Preset> find_preset(const std::string& name_or_path) {
+  std::string known;
+  for (const BuiltIn& preset : kBuiltIn) {
+    if (name_or_path == preset.name) return Preset{preset.name, preset.options};
+    known += std::string(preset.name) + ", ";
+  }
+  if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
+    return invalid("found '{}', needed one of {}or a preset file", name_or_path, known);
+  LLADA_TRY(const std::string text, read_file(name_or_path, size_t{1} << 20));
+  return parse_preset(text, name_or_path);
+}
+
+std::string preset_text(const Preset& preset, const PresetOrigin& origin) {
+  const nlohmann::ordered_json json = {{"format", "llada-preset"},
+                                       {"version", kVersion},
+                                       {"name", preset.name},
+                                       {"options", preset.options},
+                                       {"tuned",
+                                        {{"model", origin.model},
+                                         {"device", origin.device},
+                                         {"tasks", origin.tasks},
+                                         {"examples", origin.examples},
+                                         {"max_loss", origin.max_loss},
+                                         {"loss", origin.loss},
+                                         {"held_out_loss", origin.held_out_loss},
+                                         {"agreement", origin.agreement},
+                                         {"nfe_mean", origin.nfe_mean},
+                                         {"rows_mean", origin.rows_mean}}}};
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace llada::cli

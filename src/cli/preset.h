@@ -1,0 +1,29 @@
+// Presets: decoding options under a name. Three are built in; `llada tune` writes others to files.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada::cli {
+
+struct Preset {
+  std::string name;
+  std::string options;  // decoding options as on the command line, without --preset-decode
+};
+
+// What a tuned preset was measured with; told by the file, never used.
+struct PresetOrigin {
+  std::string model, device, tasks;
+  int64_t examples = 0;
+  double max_loss = 0, loss = 0, held_out_loss = 0, agreement = 0, nfe_mean = 0, rows_mean = 0;
+};
+
+// A built-in name, or the path of a preset file. Invalid: neither; a file with a field that is missing,
+// unknown or out of range. Options are not parsed here.
+Result<Preset> find_preset(const std::string& name_or_path);
+
+Result<Preset> parse_preset(std::string_view text, const std::string& source);
+std::string preset_text(const Preset& preset, const PresetOrigin& origin);
+
+}  // namespace llada::cli

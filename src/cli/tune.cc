@@ -1,0 +1,144 @@
+// llada tune: finds decoding options for a model, a task file and this device, and writes them as a preset.
+#include "eval/tune.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/preset.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "cli/tune_axes.h"
+#include "eval/evaluate.h"
+
+namespace llada::cli {
+namespace {
+
+struct TuneOptions {
+  ModelOptions model;
+  std::string tasks, out, reference_path, name = "tuned", common, minimize = "time";
+  int64_t limit = 0;
+  double max_loss = 1;
+  bool raw = false;
+};
+
+std::string joined(const std::string& common, const std::string& options) {
+  return common.empty() || options.empty() ? common + options : common + " " + options;
+}
+
+std::function<double(const eval::Score&)> cost_of(const std::string& minimize) {
+  if (minimize == "forwards") return [](const eval::Score& s) { return s.mean(s.nfe); };
+  if (minimize == "rows") return [](const eval::Score& s) { return s.mean(s.rows); };
+  return [](const eval::Score& s) { return s.n ? 1e3 * s.table_seconds / static_cast<double>(s.n) : 0; };
+}
+
+PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Trial& trial) {
+  const eval::Score total = trial.total();
+  return {.model = eval::model_fingerprint(model),
+          .device = model.device().info().description,
+          .tasks = o.tasks,
+          .examples = total.n,
+          .max_loss = o.max_loss,
+          .loss = trial.loss(),
+          .held_out_loss = trial.validation_loss(),
+          .agreement = eval::Score::ratio(total.agreed, total.compared),
+          .nfe_mean = total.mean(total.nfe),
+          .rows_mean = total.mean(total.rows)};
+}
+
+Result<int> run(const TuneOptions& o) {
+  if (o.minimize != "time" && o.minimize != "forwards" && o.minimize != "rows")
+    return invalid("--minimize: found '{}', needed one of time, forwards, rows", o.minimize);
+  auto common = parse_decode_options(o.common);
+  if (!common) return invalid("--options: {}", common.error().message);
+  LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
+  LLADA_TRY(auto file, AtomicFile::create(o.out));
+  LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+
+  eval::EvaluateOptions options;
+  options.workers = o.model.load.threads;
+  options.raw_prompts = o.raw;
+  options.reference = eval::reference_options(*common);
+  options.reference_path = o.reference_path;
+  LLADA_TRY(options.latency, model->latency(1));  // each example runs on one thread
+  std::optional<Progress> progress;
+  std::string current;
+  options.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    if (what != "reference") return;  // candidates have a line of their own
+    if (!progress || what != current) progress.emplace("tune: " + (current = what));
+    progress->update(static_cast<double>(done) / static_cast<double>(total),
+                     fmt::format("{} of {}", done, total));
+  };
+  LLADA_TRY(const auto evaluator, eval::Evaluator::create(model, examples, std::move(options)));
+  LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
+  progress.reset();
+  note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows\n",
+                   100 * reference.total.accuracy(), reference.total.mean(reference.total.nfe),
+                   reference.total.mean(reference.total.rows)));
+
+  eval::TuneRequest request;
+  request.max_loss = o.max_loss;
+  request.cost = cost_of(o.minimize);
+  request.progress = [](const std::string& text) { note(text + '\n'); };
+  const auto accepts = [&](const std::string& text) {
+    return parse_decode_options(joined(o.common, text)).has_value();
+  };
+  const auto measure = [&](const std::string& text, const std::vector<size_t>& which) -> Result<eval::Score> {
+    const std::string whole = joined(o.common, text);
+    LLADA_TRY(const auto parsed, parse_decode_options(whole));
+    LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
+    return result.total;
+  };
+  LLADA_TRY(const auto result, eval::tune(examples, tune_axes(), accepts, measure, request));
+  LLADA_TRY_STATUS(print(fmt::format(
+      "{} candidates tried, {} combinations refused; cost is {}\n{}", result.tried, result.refused,
+      o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize,
+      eval::tune_table(result))));
+  if (result.chosen < 0)
+    return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss,
+                  o.out);
+  const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
+  const std::string text =
+      preset_text({o.name, joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
+  LLADA_TRY_STATUS(file.write(text.data(), text.size()));
+  LLADA_TRY_STATUS(file.commit());
+  return 0;
+}
+
+}  // namespace
+
+Work setup_tune(CLI::App& app) {
+  auto o = std::make_shared<TuneOptions>();
+  add_model_options(app, o->model);
+  app.add_option("--tasks", o->tasks, "examples, one JSON object per line: task, prompt, response, answer")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("-o,--out", o->out, "the preset file, for --preset-decode")->type_name("FILE")->required();
+  app.add_option("--max-loss", o->max_loss,
+                 "points of accuracy that may be lost against one token per forward (1)")
+      ->type_name("POINTS")
+      ->check(CLI::Range(-100.0, 100.0));
+  app.add_option("--minimize", o->minimize, "time (by this device's latency table), forwards or rows (time)")
+      ->type_name("COST");
+  app.add_option("--limit", o->limit, "use the first N examples of each task")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--options", o->common, "decoding options that every candidate has, e.g. '--gen-length 256'")
+      ->type_name("OPTIONS");
+  app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");
+  app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE")
+      ->type_name("FILE");
+  app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
+  app.footer(
+      "Examples:\n"
+      "  llada tune -m model.gguf --tasks eval/tuning.jsonl --max-loss 1.0 -o preset.json\n"
+      "  llada run -m model.gguf -p '...' --preset-decode preset.json\n"
+      "Half of the examples choose the candidates, the other half must confirm the choice.");
+  return [o] {
+    o->model.load.isa = isa_from_environment();
+    return run(*o);
+  };
+}
+
+}  // namespace llada::cli

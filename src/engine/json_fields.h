@@ -1,0 +1,48 @@
+// Strict reading of the project's own JSON files (recordings, references, presets) from disks that nobody
+// vouches for: one object per text, every field known, present and in range. An error is one line that names
+// the place, the field, what was found and what was needed.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada {
+
+// One JSON object whose fields must all be read. `where` ("file:3") stands before every error.
+class JsonFields {
+ public:
+  static Result<JsonFields> parse(std::string_view text, std::string where);
+  JsonFields(nlohmann::json object, std::string where)
+      : object_(std::move(object)), where_(std::move(where)) {}
+
+  bool has(const char* name) const { return object_.contains(name); }
+  Result<int64_t> integer(const char* name, int64_t least, int64_t most);
+  Result<double> real(const char* name, double least, double most);  // finite
+  Result<std::string> text(const char* name);
+  Result<JsonFields> object(const char* name);
+  // Lists of numbers in range, and lists of lists of exactly `width` entries that `item` reads.
+  Result<std::vector<int32_t>> integers(const char* name, int64_t least, int64_t most);
+  Result<std::vector<double>> reals(const char* name, double least, double most);
+  Status tuples(const char* name, size_t width, const std::function<Status(const nlohmann::json&)>& item);
+
+  // Invalid when a field is left that nobody asked for.
+  Status finish() const;
+  const std::string& where() const { return where_; }
+
+ private:
+  Result<const nlohmann::json*> take(const char* name);
+  nlohmann::json object_;
+  std::string where_;
+  std::vector<std::string> taken_;
+};
+
+// Calls visit(line, "source:number") for every line that is not empty; the first error ends it.
+Status for_each_json_line(std::string_view text, const std::string& source,
+                          const std::function<Status(std::string_view line, std::string where)>& visit);
+
+}  // namespace llada

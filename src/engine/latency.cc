@@ -1,0 +1,95 @@
+#include "engine/latency.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+
+#include "engine/model.h"
+#include "engine/model_runner.h"
+
+namespace llada {
+namespace {
+
+// Finer around multiples of 8, where kernels' row tiles end.
+constexpr std::array<int64_t, 19> kLadder = {1,  2,  4,  8,  12, 16, 20,  24,  28, 32,
+                                             40, 48, 56, 64, 80, 96, 128, 192, 256};
+constexpr double kSlowMs = 500, kEnoughMs = 20;
+constexpr size_t kLeastRuns = 3, kMostRuns = 25;
+
+decode::StepPlan plan_of(const Model& model, int64_t rows, const LatencyRequest& request) {
+  decode::StepPlan plan;
+  plan.rows.resize(static_cast<size_t>(rows));
+  std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(request.keys - rows));
+  plan.inputs.assign(plan.rows.size(), model.special_ids().mask);
+  const auto wanted = static_cast<std::ptrdiff_t>(std::min(rows, request.logit_rows));
+  plan.logits.assign(plan.rows.end() - wanted, plan.rows.end());
+  plan.keys = static_cast<int32_t>(request.keys);
+  return plan;
+}
+
+Result<double> timed(ModelRunner& runner, const decode::StepPlan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
+  LLADA_TRY(const auto predictions, runner.run(plan, 0));
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Result<double> median_ms(ModelRunner& runner, const decode::StepPlan& plan) {
+  LLADA_TRY(const double first, timed(runner, plan));
+  if (first >= kSlowMs) return first;
+  std::vector<double> times;
+  for (double sum = 0; times.size() < kLeastRuns || (sum < kEnoughMs && times.size() < kMostRuns);) {
+    LLADA_TRY(const double ms, timed(runner, plan));
+    times.push_back(ms);
+    sum += ms;
+  }
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  return times[times.size() / 2];
+}
+
+}  // namespace
+
+double LatencyTable::ms(int64_t rows) const {
+  const auto x = static_cast<double>(rows);
+  const auto through = [&](double x0, double y0, double x1, double y1) {
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+  };
+  const auto after = std::ranges::lower_bound(points, rows, {}, &LatencyPoint::rows);
+  if (after == points.begin()) return through(0, 0, static_cast<double>(after->rows), after->ms);
+  if (after == points.end() && points.size() == 1)
+    return points[0].ms * x / static_cast<double>(points[0].rows);
+  const auto high = after == points.end() ? after - 1 : after;
+  const auto low = high - 1;
+  return through(static_cast<double>(low->rows), low->ms, static_cast<double>(high->rows), high->ms);
+}
+
+Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& asked) {
+  LatencyRequest request = asked;
+  const int64_t context = model.config().context;
+  if (request.keys == 0) request.keys = context > 0 ? std::min<int64_t>(256, context) : 256;
+  if (request.keys < 1 || (context > 0 && request.keys > context))
+    return invalid("latency table: found {} positions, needed 1 to the model's {}", request.keys, context);
+  request.most_rows = std::clamp<int64_t>(request.most_rows, 1, request.keys);
+  std::unique_ptr<Device> own;
+  if (request.threads > 0) {
+    LLADA_TRY(own, model.device().share(request.threads));
+  }
+  Device& device = own ? *own : model.device();
+  decode::HeadRule rule;
+  rule.never_sampled = {model.special_ids().mask};
+  LLADA_TRY(auto runner, ModelRunner::create(model, device, request.keys, false, rule, nullptr));
+  LLADA_TRY(const double all, timed(*runner, plan_of(model, request.keys, request)));  // fills the store
+  static_cast<void>(all);
+  LatencyTable table{device.info().description, request.keys, request.logit_rows, {}};
+  std::vector<int64_t> ladder;
+  for (const int64_t rows : kLadder)
+    if (rows < request.most_rows) ladder.push_back(rows);
+  ladder.push_back(request.most_rows);
+  for (const int64_t rows : ladder) {
+    LLADA_TRY(const double ms, median_ms(*runner, plan_of(model, rows, request)));
+    table.points.push_back({rows, ms});
+  }
+  return table;
+}
+
+}  // namespace llada

@@ -1,0 +1,39 @@
+// How long a forward takes on this device as a function of its rows: what multi-block speculation fills up
+// to (decode/speculation.h), and what a cost model adds up. Always measured wall clock of the loaded model,
+// never modelled.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "decode/options.h"
+
+namespace llada {
+
+class Model;
+
+using decode::LatencyPoint;  // the median of the measured forwards
+
+struct LatencyTable {
+  std::string device;                // processor, instruction set, threads
+  int64_t keys = 0;                  // canvas positions that attention read
+  int64_t logit_rows = 0;            // most rows whose logits were computed
+  std::vector<LatencyPoint> points;  // ascending rows, at least one
+
+  // Linear between points; through the origin below the first, the last slope beyond the last.
+  double ms(int64_t rows) const;
+};
+
+struct LatencyRequest {
+  int threads = 0;          // 0: the model's own device
+  int64_t keys = 0;         // 0: 256, or the model's context where that is shorter
+  int64_t most_rows = 128;  // last point; at most keys
+  int64_t logit_rows = 32;
+};
+
+// Warm forwards of 1, 2, 4, 8 rows and so on. A slow point (half a second or more) is measured once, others
+// as the median of at least three.
+Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& request);
+
+}  // namespace llada

@@ -1,0 +1,71 @@
+// Searching decoding options: the cheapest ones whose answers cost at most so many points of accuracy against
+// the reference run of the same examples.
+//
+// The search is a neighbourhood search with successive halving (Jamieson and Talwalkar, "Non-stochastic best
+// arm identification and hyperparameter optimization", AISTATS 2016): candidates are tried on few examples,
+// the promising ones' neighbours (one axis, one choice away) are tried next, and the best half goes on to
+// twice the examples. Half of the examples of each task take no part in it; they decide in the end, so that a
+// candidate that was lucky in the search is found out. Everything is a function of the examples: no random
+// numbers, no clock.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "eval/score.h"
+#include "eval/tasks.h"
+
+namespace llada::eval {
+
+// Pieces of an options text of which a candidate takes exactly one; neighbours in the list should be alike.
+struct Axis {
+  std::string name;
+  std::vector<std::string> choices;  // an empty piece: the option is not given
+  size_t start = 0;                  // where the search begins
+};
+
+struct Trial {
+  std::string options;
+  Score search, validation;  // over the examples of each half that it was tried on
+  double cost = 0;           // per example, over all examples that it was tried on
+
+  double loss() const;             // of accuracy in points of 100, over everything that it was tried on
+  double validation_loss() const;  // the same over the validation half alone
+  Score total() const;
+};
+
+struct TuneRequest {
+  double max_loss = 1;  // points of accuracy below the reference
+  int64_t generations = 8;
+  int64_t breadth = 6;                             // promising candidates whose neighbours are tried
+  int64_t least_examples = 24;                     // of the first stage
+  std::function<double(const Score& score)> cost;  // per example
+  // One line for people whenever there is news.
+  std::function<void(const std::string& text)> progress = {};
+};
+
+struct TuneResult {
+  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones
+  int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
+  int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
+};
+
+// Sum of the scores of these examples under options that `accepts` took.
+using Measure = std::function<Result<Score>(const std::string& options, const std::vector<size_t>& which)>;
+
+// `accepts` says whether a combination of choices makes sense at all. Invalid: fewer than two examples of
+// some task, an axis without choices, a start that is refused.
+Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes,
+                        const std::function<bool(const std::string& options)>& accepts,
+                        const Measure& measure, const TuneRequest& request);
+
+// The halves: every second example of each task, in an order that takes the tasks in turn, so that any prefix
+// is balanced.
+struct Halves {
+  std::vector<size_t> search, validation;
+};
+Halves split(const std::vector<Example>& examples);
+
+std::string tune_table(const TuneResult& result);
+
+}  // namespace llada::eval

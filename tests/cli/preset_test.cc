@@ -1,0 +1,66 @@
+// Presets: the built-in ones parse, files come back as written, and a file that is wrong is refused by field.
+#include "cli/preset.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/options.h"
+
+namespace llada::cli {
+namespace {
+
+TEST(Preset, BuiltInOptionsAreValid) {
+  for (const char* name : {"exact", "balanced", "fast"}) {
+    const auto preset = find_preset(name);
+    ASSERT_TRUE(preset) << name;
+    EXPECT_EQ(preset->name, name);
+    const auto options = parse_decode_options(preset->options);
+    EXPECT_TRUE(options) << name << ": " << options.error().message;
+  }
+  EXPECT_EQ(find_preset("exact")->options, "");
+  EXPECT_NE(find_preset("balanced")->options, find_preset("fast")->options);
+}
+
+TEST(Preset, UnknownNamesAreRefused) {
+  const auto preset = find_preset("brisk");
+  ASSERT_FALSE(preset);
+  EXPECT_EQ(preset.error().message, "found 'brisk', needed one of exact, balanced, fast, or a preset file");
+  EXPECT_FALSE(find_preset(""));
+}
+
+TEST(Preset, TextComesBack) {
+  const Preset preset{"mine", "--threshold 0.8"};
+  const auto back = parse_preset(preset_text(preset, {"m", "d", "t", 100, 1, 0.5, -0.5, 0.9, 4, 500}), "f");
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->name, "mine");
+  EXPECT_EQ(back->options, "--threshold 0.8");
+  const auto bare =
+      parse_preset(R"({"format":"llada-preset","version":1,"name":"n","options":"--kv dual"})", "f");
+  ASSERT_TRUE(bare) << bare.error().message;
+  EXPECT_EQ(bare->options, "--kv dual");
+}
+
+TEST(Preset, WrongFilesAreRefusedByField) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "f: not valid JSON"},
+      {"[]", "f: the JSON is not an object"},
+      {"{}", "f: field 'format' is missing"},
+      {R"({"format":"preset"})", "field 'format': found 'preset'"},
+      {R"({"format":"llada-preset","version":9})", "field 'version': found 9"},
+      {R"({"format":"llada-preset","version":1,"name":7})", "field 'name': found 7"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":["--kv"]})", "field 'options'"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":"","thresold":1})",
+       "field 'thresold' is not known"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":"","tuned":{}})",
+       "f: tuned: field 'model' is missing"},
+      {R"({"format":"llada-preset","version":1,"name":"n","name":"m","options":""})", "appears twice"},
+  };
+  for (const auto& [text, says] : cases) {
+    const auto preset = parse_preset(text, "f");
+    ASSERT_FALSE(preset) << text;
+    EXPECT_EQ(preset.error().kind, ErrorKind::invalid_input);
+    EXPECT_NE(preset.error().message.find(says), std::string::npos) << preset.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace llada::cli

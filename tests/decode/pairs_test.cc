@@ -1,0 +1,54 @@
+// Every pair of strategy and K/V policy works or is refused with one line; the table in the documentation is
+// the one that the code makes.
+#include "decode/pairs.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
+  int worked = 0, refused = 0;
+  for (StrategyPair pair : strategy_pairs()) {
+    DecodeOptions& o = pair.options;
+    const std::string what = std::string(name(o.acceptance)) + " " + std::string(name(o.revision)) +
+                             (o.mbsd ? " mbsd " : " ") + std::string(name(o.kv));
+    if (!pair.refusal.empty()) {
+      ++refused;
+      EXPECT_THAT(pair.refusal, testing::HasSubstr("needed")) << what;
+      EXPECT_EQ(pair.refusal.find('\n'), std::string::npos) << what;
+      continue;
+    }
+    ++worked;
+    o.gen_length = 40;
+    o.block_length = 16;
+    o.threshold = 0.6;
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      for (const EarlyStop stop : {EarlyStop::none, EarlyStop::answer}) {
+        o.early_stop = stop;
+        const Outcome outcome = run_script(o, std::vector<int32_t>{1, 2, 3}, random_script(seed, seed));
+        ASSERT_FALSE(testing::Test::HasFailure()) << what;
+        ASSERT_EQ(std::ranges::count(outcome.canvas.tokens, kMask) > 0, outcome.stats.stopped_early) << what;
+      }
+    }
+  }
+  EXPECT_GT(worked, 200);
+  EXPECT_GT(refused, 50);
+}
+
+TEST(Pairs, TheDocumentedTableIsTheCodes) {
+  std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find(strategy_table()), std::string::npos)
+      << "docs/strategies.md should contain:\n"
+      << strategy_table();
+}
+
+}  // namespace
+}  // namespace llada::decode

@@ -1,0 +1,260 @@
+// Revision, step by step on worked examples: what is looked at, what changes, and when it is over.
+#include "decode/revision.h"
+
+#include <gmock/gmock.h>
+
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+const std::vector<int32_t> kPrompt = {1, 1};
+
+// Answers by position, forward and whether it is a trial (its one row, or its last, is asked).
+using Answer = std::function<std::pair<int32_t, double>(int32_t position, int64_t forward, bool trial)>;
+Script script(Answer answer, std::function<int32_t()> runner_up = [] { return 6; }) {
+  return [=](const StepPlan& plan, int64_t forward, int32_t position) {
+    const bool trial = plan.rows.size() < static_cast<size_t>(plan.keys) && plan.block_end == 0;
+    const auto [token, probability] = answer(position, forward, trial);
+    return Prediction{.position = position,
+                      .token = token,
+                      .probability = probability,
+                      .entropy = 0,
+                      .margin = probability / 2,
+                      .runner_up = runner_up()};
+  };
+}
+
+DecodeOptions dual(int64_t length) {
+  DecodeOptions o;
+  o.gen_length = length;
+  o.block_length = length;
+  o.acceptance = Acceptance::threshold;
+  o.threshold = 0.7;
+  o.revision = Revision::dual_path;
+  o.early_stop = EarlyStop::none;
+  return o;
+}
+
+std::vector<std::vector<int32_t>> trials(const Outcome& outcome) {
+  std::vector<std::vector<int32_t>> all;
+  for (const StepPlan& plan : outcome.plans) {
+    all.emplace_back();
+    for (const auto* list : {&plan.trials, &plan.sparse.trials})
+      for (const Trial& trial : *list) all.back().push_back(trial.rows.back());
+  }
+  return all;
+}
+
+TEST(DualPath, StatesChecksAndSweep) {
+  // 2: stable at once (0.95). 3: visible (0.8), a check disagrees firmly. 4: not accepted in the first step.
+  const Outcome o = run_script(dual(3), kPrompt,
+                               script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+                                 if (p == 2) return {0, 0.95};
+                                 if (p == 3) return {trial ? 5 : 1, 0.8};
+                                 return {2, forward == 0 ? 0.5 : 0.75};
+                               }));
+  // Step 2 decides 4 and checks 3, which becomes 5; then a sweep checks 3 (agrees: stable) and 4 (the same).
+  EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(3), ElementsAre(3, 4)));
+  EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 0), Pair(3, 1)), ElementsAre(Pair(3, 5), Pair(4, 2)),
+                                   ElementsAre(Pair(3, 5), Pair(4, 2))));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 0, 5, 2));
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 3);
+  EXPECT_THAT(o.plans[2].logits, IsEmpty()) << "a sweep decides nothing";
+  EXPECT_EQ(o.stats.counters.revisions_made, 3);
+  EXPECT_EQ(o.stats.counters.revisions_changed, 1);
+  EXPECT_EQ(o.stats.nfe, 3);
+  EXPECT_EQ(o.stats.trial_rows, 3);
+  EXPECT_EQ(o.stats.rows, 3 * 5 + 3) << "without a cache every row is computed, trials come on top";
+}
+
+TEST(DualPath, TrialsFeedTheMaskAtTheTargetAlone) {
+  const Outcome o = run_script(dual(3), kPrompt, script([](int32_t, int64_t forward, bool) {
+                                 return std::pair<int32_t, double>(3, forward == 0 ? 0.8 : 0.85);
+                               }));
+  ASSERT_EQ(o.plans.size(), 2u);
+  ASSERT_EQ(o.plans[1].trials.size(), 3u);
+  for (const Trial& trial : o.plans[1].trials) {
+    EXPECT_EQ(trial.rows, std::vector<int32_t>{trial.logits});
+    EXPECT_THAT(trial.inputs, ElementsAre(kMask));
+  }
+  EXPECT_THAT(o.plans[1].inputs, ElementsAre(1, 1, 3, 3, 3));
+}
+
+TEST(DualPath, AnUnsureObjectionLeavesTheToken) {
+  const Outcome o = run_script(dual(2), kPrompt, script([](int32_t, int64_t, bool trial) {
+                                 return trial ? std::pair(4, 0.6) : std::pair(3, 0.8);
+                               }));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 3));
+  EXPECT_EQ(o.stats.counters.revisions_made, 2 * 4) << "revise_limit checks each, then final";
+  EXPECT_EQ(o.stats.nfe, 1 + 4);
+  EXPECT_EQ(o.stats.counters.revisions_changed, 0);
+}
+
+TEST(DualPath, OfTwoNeighboursOnlyTheMoreProbableChanges) {
+  const Outcome o = run_script(dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) {
+                                 if (!trial) return std::pair(3, 0.8);
+                                 return std::pair(forward == 1 ? 4 : p == 3 ? 4 : 3, p == 3 ? 0.85 : 0.8);
+                               }));
+  // All three checks of step 1 object; 3 is the most probable, 2 and 4 wait and then agree with what they are.
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(3, 4)));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 4, 3));
+}
+
+TEST(DualPath, FlippingForeverEnds) {
+  const Outcome o = run_script(dual(4), kPrompt, script([](int32_t p, int64_t forward, bool) {
+                                 return std::pair(static_cast<int32_t>((forward + p) % 5), 0.8);
+                               }));
+  EXPECT_LE(o.stats.nfe, 4 * 5);
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 4);
+}
+
+TEST(DualPath, SeparatePathReadsBesideTheStep) {
+  DecodeOptions options = dual(6);
+  options.block_length = 3;
+  options.revise_path = RevisePath::separate;
+  options.kv = KvChoice::delayed;
+  options.revise_rows = 1;
+  const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t, bool trial) {
+                                 return std::pair(trial && p == 2 ? 5 : 3, 0.8);
+                               }));
+  // Step 0 decides block one; step 1 decides block two and checks 2, which turns into 5.
+  ASSERT_GE(o.plans.size(), 2u);
+  EXPECT_TRUE(o.plans[0].sparse.empty());
+  EXPECT_THAT(o.plans[1].trials, IsEmpty());
+  ASSERT_EQ(o.plans[1].sparse.trials.size(), 1u);
+  EXPECT_EQ(o.plans[1].sparse.trials[0].logits, 2);
+  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3, 4)) << "just committed, before the block: refreshed there";
+  EXPECT_EQ(o.stats.sparse_forwards, 1);
+  EXPECT_EQ(o.stats.nfe, o.stats.steps + 1);
+  EXPECT_EQ(o.canvas.tokens[2], 5);
+}
+
+TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {
+  const Outcome o = run_script(dual(4), kPrompt, script([](int32_t p, int64_t, bool) {
+                                 return std::pair(p == 3 ? kEot : 2, 0.8);
+                               }));
+  EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(2, 3)));
+}
+
+TEST(DualPath, WithoutASweepWhatIsVisibleIsFinal) {
+  DecodeOptions options = dual(3);
+  options.final_sweep = 0;
+  const Outcome o =
+      run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.8); }));
+  EXPECT_EQ(o.stats.nfe, 1);
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 3);
+}
+
+TEST(DualPath, PoliciesChooseWhoIsFirst) {
+  const auto first_checked = [](RevisePolicy policy) {
+    DecodeOptions options = dual(6);
+    options.revise_policy = policy;
+    options.revise_rows = 1;
+    // 2 and 3 are decided in step 0 (3 less surely), 4 in step 1, 5 in step 2 (least surely), 6 and 7 last.
+    const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) {
+                                   if (trial) return std::pair(3, 0.6);
+                                   const bool now = forward >= std::max(0, p - 3);
+                                   return std::pair(2, !now ? 0.1 + 0.01 * p : p == 5 ? 0.72 : p == 3 ? 0.75 : 0.85);
+                                 }));
+    std::vector<int32_t> order;
+    for (const auto& step : trials(o))
+      if (step.size() == 1) order.push_back(step[0]);
+    return std::vector<int32_t>(order.begin(), order.begin() + 2);
+  };
+  EXPECT_THAT(first_checked(RevisePolicy::oldest), ElementsAre(2, 3));
+  // The first check leaves 3 with confidence 1 - 0.6, so it stays the least confident.
+  EXPECT_THAT(first_checked(RevisePolicy::least_confident), ElementsAre(3, 3));
+}
+
+DecodeOptions plain(Revision revision, int64_t length) {
+  DecodeOptions o = dual(length);
+  o.revision = revision;
+  o.threshold = 0.6;
+  return o;
+}
+
+TEST(Wino, MasksAgainFewerThanTheStepBeforeCommitted) {
+  DecodeOptions options = plain(Revision::wino, 6);
+  // Step 0 commits 2, 3, 4; step 1 commits 5 and 6 while the trials deny all three: two of them (the worst, by
+  // probability of the token that stands there) are masked again; then everything agrees.
+  const Outcome o = run_script(options, kPrompt,
+                               script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+                                 if (trial && forward == 1) return {p == 4 ? 2 : 5, p == 4 ? 0.8 : 0.9};
+                                 if (trial) return {2, 0.95};
+                                 if (forward == 0) return {2, p < 5 ? 0.7 : 0.1};
+                                 return {p < 5 ? 4 : 2, p < 7 ? 0.7 : 0.2};
+                               }));
+  EXPECT_THAT(o.trace.at(1),
+              ElementsAre(Pair(2, kMask), Pair(3, kMask), Pair(5, 2), Pair(6, 2)));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 4, 4, 2, 2, 2, 2));
+  EXPECT_EQ(o.stats.counters.revisions_changed, 2);
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 6);
+  EXPECT_LE(o.stats.nfe, 6);
+}
+
+TEST(Wino, CapsWhatOneStepCommits) {
+  const Outcome o = run_script(plain(Revision::wino, 40), kPrompt,
+                               script([](int32_t, int64_t, bool) { return std::pair(2, 0.95); }));
+  EXPECT_EQ(o.trace.at(0).size(), 20u);
+  EXPECT_EQ(o.trace.at(1).size(), 14u) << "0.7 x 20";
+  EXPECT_EQ(o.trace.at(2).size(), 5u) << "at least 5";
+}
+
+TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
+  DecodeOptions options = plain(Revision::edit, 2);
+  options.edit_threshold = 0.5;
+  // Position 2 is decided as 3, then its own row says 4 with 0.6 (above), then 4 for good; 3 hears 0.5 (not above).
+  const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool) {
+                                 if (forward == 0) return std::pair(3, 0.9);
+                                 return p == 2 ? std::pair(4, 0.6) : std::pair(5, 0.5);
+                               }));
+  EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 3), Pair(3, 3)), ElementsAre(Pair(2, 4)),
+                                   ElementsAre(Pair(2, 4), Pair(3, 3))));
+  EXPECT_EQ(o.stats.counters.revisions_changed, 1);
+  EXPECT_THAT(o.plans[1].logits, ElementsAre(2, 3));
+
+  options.edit_steps = 0;
+  EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); })).stats.nfe,
+            1);
+}
+
+TEST(ConfidenceRemasking, MasksTheLeastConfidentOnce) {
+  DecodeOptions options = plain(Revision::remask, 4);
+  options.remask_share = 0.5;
+  options.remask_below = 0.8;
+  // Step 0 commits 2 (0.7), 3 (0.65), 4 (0.95); step 1 commits 5 and masks 3 and 2 (half of three, rounded up).
+  const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool) {
+                                 const double first[] = {0.7, 0.65, 0.95, 0.2};
+                                 return std::pair(forward < 2 ? 1 : 2, forward == 0 ? first[p - 2] : 0.7);
+                               }));
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(2, kMask), Pair(3, kMask), Pair(5, 1)));
+  // Each position once: 5 is masked in its turn, and then it is over.
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 2, 2, 1, 2));
+  EXPECT_EQ(o.stats.counters.revisions_made, 3);
+  EXPECT_EQ(o.stats.counters.revisions_changed, 3);
+}
+
+TEST(Revision, ShiftedModelsAreAskedOneRowEarlier) {
+  SpecialIds ids = test_ids();
+  ids.shift_logits = true;
+  Canvas canvas = lay_generation(kPrompt, 2, ids);
+  auto strategy = *make_strategy(dual(2), ids, canvas);
+  ScriptRunner runner(script([](int32_t row, int64_t, bool) { return std::pair(row + 2, 0.8); }));
+  ASSERT_TRUE(denoise(canvas, *strategy, runner, {}));
+  ASSERT_EQ(runner.plans.size(), 2u);
+  EXPECT_THAT(runner.plans[0].logits, ElementsAre(1, 2)) << "rows before positions 2 and 3";
+  EXPECT_THAT(canvas.tokens, ElementsAre(1, 1, 3, 4));
+  ASSERT_EQ(runner.plans[1].trials.size(), 2u);
+  EXPECT_THAT(runner.plans[1].trials[0].rows, ElementsAre(1, 2));
+  EXPECT_THAT(runner.plans[1].trials[0].inputs, ElementsAre(1, kMask));
+  EXPECT_EQ(runner.plans[1].trials[1].logits, 2);
+  EXPECT_THAT(runner.plans[1].trials[1].inputs, ElementsAre(3, kMask));
+}
+
+}  // namespace
+}  // namespace llada::decode

@@ -1,0 +1,146 @@
+// Drafts: when and how far a step looks ahead, and that only a fresh prediction brings a draft into the text.
+#include "decode/speculation.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <numeric>
+
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+const std::vector<int32_t> kPrompt = {1, 1};
+
+DecodeOptions speculate() {
+  DecodeOptions o;
+  o.gen_length = 8;
+  o.block_length = 4;
+  o.acceptance = Acceptance::threshold;
+  o.threshold = 0.9;
+  o.early_stop = EarlyStop::none;
+  o.kv = KvChoice::block;
+  o.mbsd = true;
+  o.mbsd_trigger = 3;
+  o.mbsd_threshold = 0.6;
+  return o;
+}
+
+// Blocks [2, 6) and [6, 10). Step 0 takes 2 and 3; two masks are left, so step 1 looks ahead.
+Script scenario(int32_t draft7 = 4) {
+  return [=](const StepPlan&, int64_t forward, int32_t p) {
+    const auto is = [&](int32_t token, double probability) {
+      return Prediction{.position = p, .token = token, .probability = probability};
+    };
+    if (p < 4) return is(0, 0.95);
+    if (p < 6) return is(1, forward == 0 ? 0.3 : 0.95);
+    if (forward == 1) return p == 7 ? is(draft7, 0.7) : p == 8 ? is(5, 0.6) : is(2, 0.7);
+    if (forward == 2) return p == 6 ? is(2, 0.55) : p == 9 ? is(3, 0.7) : is(4, 0.7);
+    return is(6, 0.95);
+  };
+}
+
+TEST(Speculation, DraftsAreCommittedOnlyWhenAFreshPredictionAgrees) {
+  const Outcome o = run_script(speculate(), kPrompt, scenario());
+  EXPECT_THAT(o.plans[0].logits, ElementsAre(2, 3, 4, 5)) << "four masks: no look ahead";
+  EXPECT_THAT(o.plans[1].logits, ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(o.plans[1].rows, ElementsAre(2, 3, 4, 5, 6, 7, 8, 9)) << "the block's rows and the drafts'";
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(4, 1), Pair(5, 1))) << "drafts stay off the canvas";
+  // Drafts: 6 -> 2, 7 -> 4, 9 -> 2 (all 0.7); 8 at 0.6 is not above. Afresh: 6 comes too unsure, 9 another
+  // token, 7 the same: committed at 0.7, where the rule itself would have taken the best alone.
+  EXPECT_EQ(o.stats.counters.drafts_proposed, 3);
+  EXPECT_EQ(o.stats.counters.drafts_accepted, 1);
+  EXPECT_THAT(o.trace.at(2), ElementsAre(Pair(7, 4)));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 0, 0, 1, 1, 6, 4, 6, 6));
+  EXPECT_EQ(o.stats.nfe, 4);
+}
+
+TEST(Speculation, AnotherTokenIsNoConfirmation) {
+  const Outcome o = run_script(speculate(), kPrompt, scenario(5));
+  EXPECT_EQ(o.stats.counters.drafts_accepted, 0);
+  EXPECT_THAT(o.trace.at(2), ElementsAre(Pair(7, 4))) << "the best one, by the rule";
+}
+
+TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
+  DecodeOptions options = speculate();
+  options.mbsd_drafts = DraftInput::visible;
+  options.mbsd_trigger = 5;  // looks ahead in every step
+  const auto inputs = [](const StepPlan& plan) {
+    std::map<int32_t, int32_t> fed;
+    for (size_t i = 0; i < plan.rows.size(); ++i) fed[plan.rows[i]] = plan.inputs[i];
+    return fed;
+  };
+  const Script steady = [](const StepPlan&, int64_t forward, int32_t p) {
+    return Prediction{
+        .position = p, .token = p % 7, .probability = p < 6 ? (p < 3 + forward ? 0.95 : 0.2) : p < 8 ? 0.8 : 0.5};
+  };
+  const Outcome o = run_script(options, kPrompt, steady);
+  // Step 0 drafts 6 and 7; steps 1 and on see them and draft the rest only.
+  EXPECT_EQ(inputs(o.plans[1]).at(6), 6);
+  EXPECT_EQ(inputs(o.plans[1]).at(7), 0);
+  EXPECT_THAT(o.plans[1].logits, ElementsAre(3, 4, 5, 8, 9));
+  const StepPlan& second = *std::ranges::find(o.plans, 6, &StepPlan::block_begin);
+  EXPECT_EQ(inputs(second).at(6), kMask) << "verified from the mask";
+  EXPECT_EQ(inputs(second).at(7), kMask);
+
+  options.mbsd_drafts = DraftInput::hidden;
+  for (const StepPlan& plan : run_script(options, kPrompt, steady).plans)
+    for (const auto& [row, token] : inputs(plan)) {
+      if (row >= plan.block_end) EXPECT_EQ(token, kMask);
+    }
+}
+
+TEST(Speculation, FreeRowsFillTheBucket) {
+  const std::vector<LatencyPoint> table = {{8, 1}, {16, 1.01}, {32, 2}, {64, 2.03}};
+  EXPECT_EQ(free_rows(table, 0.02, 3), 16);
+  EXPECT_EQ(free_rows(table, 0, 3), 8);
+  EXPECT_EQ(free_rows(table, 0.02, 8), 16);
+  EXPECT_EQ(free_rows(table, 0.02, 9), 16);
+  EXPECT_EQ(free_rows(table, 0.02, 17), 64);
+  EXPECT_EQ(free_rows(table, 0.02, 64), 64);
+  EXPECT_EQ(free_rows(table, 0.02, 65), 65) << "the table does not say";
+  EXPECT_EQ(free_rows({}, 0.02, 5), 5);
+}
+
+TEST(Speculation, BudgetsBoundTheLookAhead) {
+  const Canvas canvas = lay_generation(std::vector<int32_t>(4, 1), 96, test_ids());
+  const Block block = {4, 36, 32};
+  std::vector<int32_t> rows(32);
+  std::iota(rows.begin(), rows.end(), 4);
+  const auto ahead = [&](DecodeOptions o, int64_t masks = 3, int64_t keys = 100) {
+    o.mbsd = true;
+    const auto positions = Speculation(o, test_ids()).lookahead(canvas, block, keys, masks, rows);
+    if (!positions.empty()) EXPECT_EQ(positions.front(), 36);
+    return positions.size();
+  };
+  EXPECT_EQ(ahead({}), 32u);
+  EXPECT_EQ(ahead({}, 4), 0u) << "strictly fewer masks than the trigger";
+  EXPECT_EQ(ahead({.mbsd_lookahead = 1000}), 64u) << "the canvas ends";
+  EXPECT_EQ(ahead({}, 3, 40), 4u) << "attention ends";
+  EXPECT_EQ(ahead({.mbsd_max_rows = 40}), 8u);
+  EXPECT_EQ(ahead({.mbsd_max_rows = 20}), 0u);
+  EXPECT_EQ(ahead({.latency_table = {{32, 1}, {48, 1.01}, {64, 3}}}), 16u);
+  EXPECT_EQ(ahead({.latency_table = {{32, 1}, {48, 2}}}), 0u) << "nothing is free";
+  // Rows that are computed anyway cost nothing.
+  rows.resize(96);
+  std::iota(rows.begin(), rows.end(), 4);
+  EXPECT_EQ(ahead({.mbsd_max_rows = 20}), 32u);
+}
+
+TEST(Speculation, NotBehindADecidedEnd) {
+  const Outcome o = run_script(speculate(), kPrompt, [](const StepPlan&, int64_t forward, int32_t p) {
+    return Prediction{.position = p,
+                      .token = p == 3 ? kEot : 2,
+                      .probability = p < 4 ? 0.95 : p < 6 ? (forward == 0 ? 0.3 : 0.95) : 0.8};
+  });
+  EXPECT_THAT(o.plans[1].logits, ElementsAre(4, 5));
+  EXPECT_EQ(o.stats.counters.drafts_proposed, 0);
+}
+
+}  // namespace
+}  // namespace llada::decode

@@ -1,0 +1,245 @@
+// Whole evaluations on the shipped model: results do not depend on workers or on what was cached, the
+// reference agrees with itself, likelihoods are those of single forwards.
+#include "eval/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace llada::eval {
+namespace {
+
+std::shared_ptr<const Model> shipped_model() {
+  static const auto model = [] {
+    const char* isa = std::getenv("LLADA_ISA");
+    auto loaded =
+        Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.isa = isa != nullptr ? isa : "", .threads = 1});
+    if (!loaded) throw std::runtime_error(loaded.error().message);
+    return *loaded;
+  }();
+  return model;
+}
+
+// Short answers, so that a canvas of 16 masks does.
+std::vector<Example> some_examples() {
+  return {{"sort", "Sort the numbers from smallest to largest: 38 41 6 51 3", "3 6 38 41 51", "3 6 38 41 51"},
+          {"sort", "Sort the numbers from largest to smallest: 9 8 20 31", "31 20 9 8", "31 20 9 8"},
+          {"other", "Sort the numbers from smallest to largest: 38 41 6 51 3", "x", "x"}};
+}
+
+// Needs intermediate results, so deciding everything at once goes wrong.
+std::vector<Example> a_hard_example() {
+  return {{"gsm-mini", "Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?",
+           "", "40"}};
+}
+
+decode::DecodeOptions short_options() {
+  decode::DecodeOptions options;
+  options.gen_length = 16;
+  return options;
+}
+
+StrategyUnderTest threshold(double value) {
+  StrategyUnderTest strategy{"t", "--threshold", short_options()};
+  strategy.options.acceptance = decode::Acceptance::threshold;
+  strategy.options.threshold = value;
+  return strategy;
+}
+
+EvaluateOptions compared(int workers) {
+  EvaluateOptions options;
+  options.workers = workers;
+  options.reference = reference_options(short_options());
+  options.likelihood = true;
+  return options;
+}
+
+Evaluation run(const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
+  auto evaluation = evaluate(shipped_model(), some_examples(), strategies, std::move(options));
+  if (!evaluation) throw std::runtime_error(evaluation.error().message);
+  return std::move(*evaluation);
+}
+
+void expect_same_but_time(const Score& a, const Score& b) {
+  EXPECT_EQ(a.right, b.right);
+  EXPECT_EQ(a.nfe, b.nfe);
+  EXPECT_EQ(a.rows, b.rows);
+  EXPECT_EQ(a.agreed, b.agreed);
+  EXPECT_EQ(a.edit_distance, b.edit_distance);
+  EXPECT_EQ(a.likelihood.log_probability, b.likelihood.log_probability);  // to the last bit
+  EXPECT_EQ(a.likelihood.tokens, b.likelihood.tokens);
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& name)
+      : path_((std::filesystem::temp_directory_path() /
+               (name + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                std::to_string(reinterpret_cast<uintptr_t>(this))))
+                  .string()) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(Evaluate, WorkersChangeNothing) {
+  std::vector<std::string> recorded[2];
+  std::vector<Evaluation> runs;
+  for (const int workers : {1, 3}) {
+    EvaluateOptions options = compared(workers);
+    options.record = [&](const RecordedRun& run) {
+      recorded[workers > 1].push_back(recording_lines(run));
+      return Status();
+    };
+    runs.push_back(run({threshold(0.9), threshold(0.3)}, std::move(options)));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    expect_same_but_time(runs[0].results[i].total, runs[1].results[i].total);
+    EXPECT_EQ(runs[0].results[i].tasks.size(), 2u);
+  }
+  EXPECT_EQ(recorded[0], recorded[1]);
+  EXPECT_EQ(recorded[0].size(), 6u);
+}
+
+TEST(Evaluate, TheReferenceAgreesWithItself) {
+  const Evaluation evaluation = run({{"same", "", short_options()}}, compared(2));
+  ASSERT_TRUE(evaluation.reference);
+  const Score& reference = evaluation.reference->total;
+  const Score& same = evaluation.results[0].total;
+  EXPECT_EQ(reference.agreed, 3);
+  EXPECT_EQ(reference.edit_distance, 0);
+  EXPECT_EQ(reference.right, 2);  // the third asks for an answer that nobody gives
+  expect_same_but_time(reference, same);
+}
+
+TEST(Evaluate, AHastyStrategyIsFarther) {
+  EvaluateOptions options = compared(2);
+  options.reference->gen_length = 40;
+  std::vector<StrategyUnderTest> strategies = {threshold(0.9), threshold(0.01)};
+  for (auto& strategy : strategies) strategy.options.gen_length = 40;
+  const auto evaluation = evaluate(shipped_model(), a_hard_example(), strategies, std::move(options));
+  ASSERT_TRUE(evaluation) << evaluation.error().message;
+  const Score &careful = evaluation->results[0].total, &hasty = evaluation->results[1].total;
+  EXPECT_LT(hasty.nfe, careful.nfe);
+  EXPECT_EQ(hasty.agreed, 0);
+  EXPECT_GT(hasty.edit_distance, careful.edit_distance);
+  EXPECT_LT(hasty.likelihood.per_token(), careful.likelihood.per_token());
+}
+
+TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
+  const TemporaryFile file("llada_reference_test");
+  EvaluateOptions first = compared(2);
+  first.reference_path = file.path();
+  const Evaluation computed = run({threshold(0.5)}, std::move(first));
+  EvaluateOptions second = compared(2);
+  second.reference_path = file.path();
+  second.progress = [](int64_t, int64_t, const std::string& what) { EXPECT_NE(what, "reference"); };
+  const Evaluation kept = run({threshold(0.5)}, std::move(second));
+  expect_same_but_time(computed.reference->total, kept.reference->total);
+  EXPECT_EQ(computed.reference->total.seconds, kept.reference->total.seconds);
+  expect_same_but_time(computed.results[0].total, kept.results[0].total);
+
+  EvaluateOptions other = compared(1);
+  other.reference_path = file.path();
+  other.reference->gen_length = 24;
+  const auto refused = Evaluator::create(shipped_model(), some_examples(), std::move(other));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::invalid_input);
+  EXPECT_NE(refused.error().message.find("made with options '--gen-length 16"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(Likelihood, IsThatOfSingleForwards) {
+  const auto model = shipped_model();
+  auto session = Session::create(model, {.threads = 1, .trace = nullptr});
+  ASSERT_TRUE(session);
+  const ChatMessage message{"user", some_examples()[0].prompt};
+  const auto prompt = model->chat_ids({&message, 1});
+  ASSERT_TRUE(prompt);
+  const std::vector<int32_t> response = model->tokenizer().encode("3 6 38");
+  double by_hand = 0, in_pairs = 0;
+  const size_t half = (response.size() + 1) / 2;
+  for (size_t i = 0; i < response.size(); ++i) {
+    std::vector<int32_t> canvas = *prompt;
+    canvas.insert(canvas.end(), response.begin(), response.end());
+    const auto position = static_cast<int32_t>(prompt->size() + i);
+    canvas[static_cast<size_t>(position)] = model->special_ids().mask;
+    by_hand += log_probability(*(*session)->logits(canvas, {{position}}), response[i]);
+    for (size_t j = i % half; j < response.size(); j += half)
+      canvas[prompt->size() + j] = model->special_ids().mask;
+    in_pairs += log_probability(*(*session)->logits(canvas, {{position}}), response[i]);
+  }
+  const auto alone = pseudo_log_likelihood(**session, *model, *prompt, response, 0);
+  const auto grouped =
+      pseudo_log_likelihood(**session, *model, *prompt, response, static_cast<int64_t>(half));
+  ASSERT_TRUE(alone && grouped);
+  EXPECT_DOUBLE_EQ(alone->log_probability, by_hand);
+  EXPECT_DOUBLE_EQ(grouped->log_probability, in_pairs);
+  EXPECT_NE(by_hand, in_pairs);
+  EXPECT_EQ(alone->tokens, static_cast<int64_t>(response.size()));
+  const auto nothing = pseudo_log_likelihood(**session, *model, *prompt, {}, 0);
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->tokens, 0);
+}
+
+TEST(Reference, TextComesBack) {
+  const ReferenceStore::Key key{"m", "d", "o"};
+  ReferenceStore store = ReferenceStore::in_memory(key);
+  Answer answer{.tokens = {5, 1004}, .likelihood_groups = 0, .score = {.n = 1, .nfe = 7, .rows = 90}};
+  answer.score.likelihood = {-0.125, 2};
+  answer.score.seconds = 0.1;
+  store.put(0xfedcba9876543210, answer);
+  const auto back = ReferenceStore::parse(store.text(), "f", key);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->text(), store.text());
+  ASSERT_NE(back->find(0xfedcba9876543210), nullptr);
+  EXPECT_EQ(back->find(0xfedcba9876543210)->tokens, answer.tokens);
+  EXPECT_EQ(back->find(1), nullptr);
+}
+
+TEST(Reference, HostileTextIsRefusedInOneLine) {
+  const std::string head =
+      R"({"format":"llada-reference","version":1,"model":"m","device":"d","options":"o"})"
+      "\n";
+  const std::string row =
+      R"({"prompt":"00000000000000aa","tokens":[1],"nfe":1,"rows":1,"committed":1,"content_tokens":1,"seconds":0,"likelihood_groups":0,"log_probability":-1,"scored_tokens":1})"
+      "\n";
+  ASSERT_TRUE(ReferenceStore::parse(head + row, "f", {"m", "d", "o"}));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = head + row;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "f: empty"},
+      {row, "f:1: field 'format' is missing"},
+      {head + "{\n", "f:2: not valid JSON"},
+      {head + row + row, "f:3: the prompt is there twice"},
+      {with("llada-reference", "gguf"), "field 'format': found 'gguf'"},
+      {with("\"version\":1", "\"version\":2"), "field 'version': found 2"},
+      {with("\"m\"", "\"n\""), "made with model 'n'"},
+      {with("[1]", "[-1]"), "f:2: field 'tokens': found -1"},
+      {with("[1]", "[99999999999999999999]"), "field 'tokens'"},
+      {with("\"seconds\":0", "\"seconds\":1e999"), "not valid JSON"},
+      {with("\"seconds\":0", "\"seconds\":-1"), "field 'seconds': found -1"},
+      {with("00000000000000aa", "zz"), "field 'prompt': needed 16 hexadecimal digits"},
+      {with("\"rows\":1,", ""), "field 'rows' is missing"},
+      {with("\"rows\"", "\"more\":1,\"rows\""), "field 'more' is not known"},
+  };
+  for (const auto& [text, says] : cases) {
+    const auto store = ReferenceStore::parse(text, "f", {"m", "d", "o"});
+    ASSERT_FALSE(store) << says;
+    EXPECT_EQ(store.error().kind, ErrorKind::invalid_input);
+    EXPECT_NE(store.error().message.find(says), std::string::npos) << store.error().message;
+    EXPECT_EQ(store.error().message.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace llada::eval

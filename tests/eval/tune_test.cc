@@ -1,0 +1,158 @@
+// The search over options, on made-up measurements with a known best answer.
+#include "eval/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace llada::eval {
+namespace {
+
+std::vector<Example> examples_of(std::initializer_list<std::pair<const char*, int>> tasks) {
+  std::vector<Example> examples;
+  for (const auto& [task, count] : tasks)
+    for (int i = 0; i < count; ++i) examples.push_back({task, std::to_string(i), "", ""});
+  return examples;
+}
+
+const std::vector<Axis> kAxes = {{"t", {"t=9", "t=8", "t=7", "t=6", "t=5", "t=4"}, 0},
+                                 {"k", {"", "k=1", "k=2"}, 0}};
+
+struct Setting {
+  int t = 0, k = 0;
+};
+
+Setting setting_of(const std::string& options) {
+  Setting s;
+  s.t = options[2] - '0';
+  if (options.size() > 4) s.k = options[6] - '0';
+  return s;
+}
+
+// Every example costs t (k=1: one less, k=2: half); of each 20 examples, t=7 loses 1 and t=6 or less loses 5;
+// k=2 loses 4 more.
+Score measure_one(const std::string& options, size_t example) {
+  const Setting s = setting_of(options);
+  Score score{.n = 1, .compared = 1};
+  score.nfe = s.k == 2 ? s.t * 5 : (s.k == 1 ? s.t * 10 - 10 : s.t * 10);
+  const size_t bad = (s.t >= 8 ? 0 : s.t == 7 ? 1 : 5) + (s.k == 2 ? 4 : 0);
+  score.lost = example % 20 < bad;
+  score.agreed = 1 - score.lost;
+  return score;
+}
+
+TuneRequest request(double max_loss) {
+  TuneRequest r;
+  r.max_loss = max_loss;
+  r.cost = [](const Score& s) { return s.mean(s.nfe); };
+  return r;
+}
+
+Result<TuneResult> run(double max_loss, std::map<std::string, int64_t>* asked = nullptr) {
+  const auto measure = [asked](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which) sum += measure_one(options, i);
+    if (asked != nullptr) (*asked)[options] += static_cast<int64_t>(which.size());
+    return Result<Score>(sum);
+  };
+  // k=1 and t=8 do not go together.
+  const auto accepts = [](const std::string& options) { return options != "t=8 k=1"; };
+  return tune(examples_of({{"a", 200}, {"b", 200}}), kAxes, accepts, measure, request(max_loss));
+}
+
+TEST(Tune, FindsTheCheapestWithinTheLoss) {
+  const auto strict = run(0);
+  ASSERT_TRUE(strict) << strict.error().message;
+  ASSERT_GE(strict->chosen, 0);
+  EXPECT_EQ(strict->frontier[static_cast<size_t>(strict->chosen)].options, "t=8");
+  const auto loose = run(5.5);
+  ASSERT_TRUE(loose);
+  ASSERT_GE(loose->chosen, 0);
+  EXPECT_EQ(loose->frontier[static_cast<size_t>(loose->chosen)].options, "t=7 k=1");
+  EXPECT_GT(loose->refused, 0);
+}
+
+TEST(Tune, TheFrontierIsSortedAndUndominated) {
+  const auto result = run(5.5);
+  ASSERT_TRUE(result);
+  for (size_t i = 1; i < result->frontier.size(); ++i) {
+    EXPECT_GE(result->frontier[i].cost, result->frontier[i - 1].cost);
+    EXPECT_LT(result->frontier[i].loss(), result->frontier[i - 1].loss());
+  }
+  EXPECT_NE(tune_table(*result).find("<- chosen"), std::string::npos);
+}
+
+TEST(Tune, MostCandidatesSeeFewExamples) {
+  std::map<std::string, int64_t> asked;
+  const auto result = run(0, &asked);
+  ASSERT_TRUE(result);
+  int64_t spent = 0, few = 0;
+  for (const auto& [options, examples] : asked) spent += examples, few += examples < 400;
+  EXPECT_LT(spent, static_cast<int64_t>(asked.size()) * 400);
+  EXPECT_EQ(asked.at("t=8"), 400);  // both halves, each once
+  EXPECT_GT(few, 0);
+}
+
+TEST(Tune, NothingIsChosenWhereNothingIsGoodEnough) {
+  const std::vector<Axis> axes = {{"t", {"t=7", "t=6"}, 0}};
+  const auto measure = [](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which) sum += measure_one(options, i);
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, measure, request(0.5));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->chosen, -1);
+}
+
+TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
+  // t=8 is perfect on the search half and always wrong on the other.
+  const auto examples = examples_of({{"a", 100}});
+  const Halves halves = split(examples);
+  const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
+  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which) {
+      const bool held_out = std::ranges::find(halves.validation, i) != halves.validation.end();
+      sum += Score{.n = 1, .nfe = setting_of(options).t, .compared = 1, .lost = options == "t=8" && held_out};
+    }
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples, axes, [](const std::string&) { return true; }, measure, request(1));
+  ASSERT_TRUE(result);
+  ASSERT_GE(result->chosen, 0);
+  EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "t=9");
+}
+
+TEST(Tune, HalvesAreBalancedAndDisjoint) {
+  const auto examples = examples_of({{"a", 10}, {"b", 4}, {"c", 5}});
+  const Halves halves = split(examples);
+  EXPECT_EQ(halves.search.size() + halves.validation.size(), examples.size());
+  std::map<std::string, int> search;
+  for (const size_t i : halves.search) {
+    ++search[examples[i].task];
+    EXPECT_EQ(std::ranges::count(halves.validation, i), 0);
+  }
+  EXPECT_EQ(search["a"], 5);
+  EXPECT_EQ(search["b"], 2);
+  EXPECT_EQ(search["c"], 3);
+  EXPECT_NE(examples[halves.search[0]].task, examples[halves.search[1]].task);
+}
+
+TEST(Tune, RefusesWhatItCannotSplit) {
+  const auto measure = [](const std::string&, const std::vector<size_t>&) { return Result<Score>(Score{}); };
+  const auto all = [](const std::string&) { return true; };
+  const auto one = tune(examples_of({{"a", 1}}), kAxes, all, measure, request(1));
+  ASSERT_FALSE(one);
+  EXPECT_NE(one.error().message.find("task 'a'"), std::string::npos);
+  const auto none = tune(
+      examples_of({{"a", 4}}), kAxes, [](const std::string&) { return false; }, measure, request(1));
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("cannot start from 't=9'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada::eval

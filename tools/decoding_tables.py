@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/decoding.md from the reports of `llada eval --json`; tools/decoding_docs.sh calls it.
+
+usage: decoding_tables.py FOLDER DOCUMENT
+
+FOLDER holds TASK.json (one report per task) and strategies.txt (lines "table|name|options"). In DOCUMENT, whatever stands
+between "<!-- table NAME -->" and "<!-- end -->" is replaced. Table names: a name of strategies.txt shows its strategies
+over the three tasks that the shipped model can do; NAME-tasks shows each task for itself.
+"""
+import json
+import math
+import pathlib
+import re
+import sys
+
+SOLVED = ["gsm-mini", "json", "sort"]
+Z = 1.959963984540054
+
+
+def wilson(right, n):
+    p = right / n
+    centre, half = (p + Z * Z / (2 * n)) / (1 + Z * Z / n), Z / (1 + Z * Z / n) * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    return max(0, centre - half), min(1, centre + half)
+
+
+def pooled(scores):
+    """Scores of several tasks as one: counts add up, log-probabilities are weighted by their tokens."""
+    n = sum(s["n"] for s in scores)
+
+    def mean(key):
+        return sum(s[key] * s["n"] for s in scores) / n
+
+    right, same = round(mean("accuracy") * n), round(mean("agreement") * n)
+    tokens = sum(s.get("scored_tokens", 0) for s in scores)
+    return {
+        "n": n, "accuracy": right / n, "ci": wilson(right, n), "agreement": same / n, "agreement_ci": wilson(same, n),
+        "edits": mean("edit_distance_mean"), "nfe": mean("nfe_mean"), "rows": mean("rows_mean"),
+        "seconds": mean("seconds_mean"), "difference": mean("accuracy_difference"),
+        "log_p": sum(s["log_probability_per_token"] * s["scored_tokens"] for s in scores if s.get("scored_tokens")) / tokens,
+    }
+
+
+def cells(s, base):
+    return (f"{100 * s['accuracy']:.1f} ({100 * s['ci'][0]:.1f} to {100 * s['ci'][1]:.1f}) | {100 * s['difference']:+.1f} | "
+            f"{100 * s['agreement']:.1f} ({100 * s['agreement_ci'][0]:.1f} to {100 * s['agreement_ci'][1]:.1f}) | "
+            f"{s['edits']:.2f} | {s['log_p']:.4f} | {s['nfe']:.2f} (1/{base['nfe'] / s['nfe']:.1f}) | "
+            f"{s['rows']:.0f} (1/{base['rows'] / s['rows']:.1f}) | {1000 * s['seconds']:.1f}")
+
+
+HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | rows | ms |\n",
+        "---|---|---|---|---|---|---|---|\n")
+
+
+def option_cell(options):
+    return f"`{options}`" if options else "(none)"
+
+
+def load(folder):
+    """-> {task: {strategy name: score}}, the reference under its name"""
+    out = {}
+    for path in sorted(folder.glob("*.json")):
+        report = json.loads(path.read_text())
+        for result in [report["reference"], *report["results"]]:
+            for task, score in result["tasks"].items():
+                out.setdefault(task, {})[result["name"]] = score
+    return out
+
+
+def summary(rows, scores):
+    tasks = [task for task in SOLVED if task in scores]
+    base = pooled([scores[task]["reference"] for task in tasks])
+    out = "| strategy | options | " + HEAD[0] + "|---|---|" + HEAD[1]
+    for name, options in rows:
+        if all(name in scores[task] for task in tasks):
+            out += f"| {name} | {option_cell(options)} | {cells(pooled([scores[task][name] for task in tasks]), base)} |\n"
+    return out
+
+
+def by_task(rows, scores):
+    out = "| task | strategy | " + HEAD[0] + "|---|---|" + HEAD[1]
+    for task in scores:
+        base = pooled([scores[task]["reference"]])
+        for name, _ in rows:
+            if name in scores[task]:
+                out += f"| {task} | {name} | {cells(pooled([scores[task][name]]), base)} |\n"
+    return out
+
+
+def main():
+    folder, document = map(pathlib.Path, sys.argv[1:])
+    scores, tables = load(folder), {}
+    for line in (folder / "strategies.txt").read_text().splitlines():
+        table, name, options = line.split("|")
+        tables.setdefault(table, []).append((name, options))
+    text = document.read_text()
+
+    def fill(match):
+        name = match.group(1)
+        rows = tables[name.removesuffix("-tasks")]
+        return f"<!-- table {name} -->\n{by_task(rows, scores) if name.endswith('-tasks') else summary(rows, scores)}<!-- end -->"
+
+    document.write_text(re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main()
