@@ -31,9 +31,9 @@ struct DecodeFlags {
   std::string revise_flag;    // what chose the way of revising
 };
 
-// --gen-length ... --remask-limit, straight into `flags`. A flag that only one rule reads chooses the rule. A wrong value ends the parse with CLI::ValidationError;
-// what only together makes no sense is left to decode::validate(). For infilling --gen-length is refused: the
-// gaps say it.
+// --gen-length ... --remask-limit, straight into `flags`. A flag that only one rule reads chooses the rule. A
+// wrong value ends the parse with CLI::ValidationError; what only together makes no sense is left to
+// decode::validate(). For infilling --gen-length is refused: the gaps say it.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
 // The same options from one string: words separated by white space, "--name value" or "--name=value".
