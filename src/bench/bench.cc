@@ -30,13 +30,13 @@ class Bench {
     say("machine");
     {
       ThreadPool single(1);
-      LLADA_TRY(report_.machine.one, measure_ceilings(single, o_.repeats));
+      LLADA_TRY(report_.machine.one, measure_ceilings(single, 4 * o_.stream_bytes, o_.repeats));
     }
-    LLADA_TRY(report_.machine.all, measure_ceilings(pool_, o_.repeats));
+    LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
     if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
     report_.peak_memory_bytes = peak_memory_bytes();
-    LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, o_.repeats));
+    LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     return std::move(report_);
   }
 
@@ -80,7 +80,8 @@ class Bench {
         if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
         for (const int64_t rows : o_.rows) {
           say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows));
-          LLADA_TRY(const auto result, measure_gemm(*table_, pool_, type, k, n, rows, o_.repeats));
+          LLADA_TRY(const auto result,
+                    measure_gemm(*table_, pool_, type, k, n, rows, o_.stream_bytes, o_.repeats));
           report_.gemm.push_back(result);
         }
       }
@@ -90,15 +91,8 @@ class Bench {
   Status load() {
     const double begin = now_s();
     if (preset_) {
-      LLADA_TRY(
-          model_,
-          synthesize_model(
-              {.preset = std::string(preset_->preset.name),
-               .type = std::string(traits(preset_->type).name),
-               .layers = o_.layers,
-               .threads = o_.load.threads,
-               .progress = [this](double, std::string_view what) { say(fmt::format("making {}", what)); }},
-              o_.load));
+      const auto made = [this](double, std::string_view what) { say(fmt::format("making {}", what)); };
+      LLADA_TRY(model_, synthesize_model({preset_->preset, preset_->type}, {.progress = made}, o_.load));
     } else {
       say("loading");
       LLADA_TRY(model_, Model::load(o_.model, o_.load));
@@ -112,7 +106,7 @@ class Bench {
       facts.parameters += tensor.view.shape.elements();
       facts.stored_bytes += tensor.view.bytes();
     }
-    facts.forward_bytes = work_of(*model_, table_->isa).weight_bytes;
+    facts.forward_bytes = work_of(*model_, table_->isa).weight_bytes;  // of a mixture: with every expert
     return {};
   }
 

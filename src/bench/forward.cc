@@ -1,6 +1,7 @@
 #include "bench/forward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -34,18 +35,30 @@ void fill(KvStore& kv, ThreadPool& pool) {
 
 }  // namespace
 
+double ForwardWork::bytes_read(int64_t rows) const {
+  const auto dense = static_cast<double>(weight_bytes - expert_bytes);
+  if (experts == 0) return dense;
+  const double missed = 1 - static_cast<double>(experts_used) / static_cast<double>(experts);
+  return dense + static_cast<double>(expert_bytes) * (1 - std::pow(missed, static_cast<double>(rows)));
+}
+
 ForwardWork work_of(const Model& model, std::string_view isa) {
-  ForwardWork work;
+  ForwardWork work{.experts = model.config().experts, .experts_used = model.config().experts_used};
   const auto table = kernels::select(isa);
-  const auto& weights = model.graph().weights;
-  for (const WeightInfo& w : weights) {
+  int64_t in_experts = 0;  // multiply-adds, were all experts used
+  for (const WeightInfo& w : model.graph().weights) {
     const bool picked_from = w.name == "token_embd.weight" && !model.config().tied_head;
     if (w.dims[1] == 1 || picked_from) continue;
-    work.multiply_adds_per_row += w.dims[0] * w.dims[1];
+    // An expert stands for the first one of its stack, stored in one piece or apart.
     const TensorView* view = model.file().find(w.name);
-    const int64_t packed = table ? (*table)->packed_bytes(view->type, w.dims[1], w.dims[0]) : 0;
-    work.weight_bytes += packed > 0 ? packed : view->bytes();
+    const DType type = view != nullptr ? view->type : model.file().tensors().back().view.type;
+    const int64_t packed = table ? (*table)->packed_bytes(type, w.dims[1], w.dims[0]) : 0;
+    const int64_t bytes = packed > 0 ? packed : row_bytes(type, w.dims[0]) * w.dims[1];
+    work.weight_bytes += bytes;
+    (w.expert >= 0 ? in_experts : work.multiply_adds_per_row) += w.dims[0] * w.dims[1];
+    if (w.expert >= 0) work.expert_bytes += bytes;
   }
+  if (work.experts > 0) work.multiply_adds_per_row += in_experts / work.experts * work.experts_used;
   return work;
 }
 
@@ -102,7 +115,7 @@ Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repea
   r.gop_per_s =
       2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
   r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
-  r.read_gb_per_s = static_cast<double>(work_.weight_bytes) / seconds / 1e9;
+  r.read_gb_per_s = work_.bytes_read(rows) / seconds / 1e9;
   for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);
   return r;
 }

@@ -13,8 +13,13 @@ namespace llada::bench {
 
 // What a forward costs at least, from the list of weights.
 struct ForwardWork {
-  int64_t multiply_adds_per_row = 0;  // of every matrix, head included
-  int64_t weight_bytes = 0;           // that one forward reads, in the kernels' layout, head included
+  int64_t multiply_adds_per_row = 0;  // of every matrix that a row passes, head included
+  int64_t weight_bytes = 0;           // of all matrices in the kernels' layout, head included
+  int64_t expert_bytes = 0;           // of them in experts, of which a row passes experts_used of `experts`
+  int64_t experts = 0, experts_used = 0;
+
+  // What a forward of so many rows reads; of a mixture the expectation, were all experts as likely.
+  double bytes_read(int64_t rows) const;
 };
 ForwardWork work_of(const Model& model, std::string_view isa);
 

@@ -26,16 +26,19 @@ struct GemmResult {
   double quantize_ms = 0;       // of the activations, on one thread
   double relative_error = 0;    // of the kernel, see below
   double activation_error = 0;  // of kernel and 8-bit activations together
+  double pack_gb_per_s = 0;     // stored bytes packed per second by every thread, memory warm
   double packed_ratio = 0;      // packed size / stored size
 };
 
-// Errors are root mean square differences to dequantize-then-float, in double, over that of the exact
-// results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so what is left is
-// the kernel's own; activation_error takes normal inputs.
+// stream_bytes: so much memory of equal matrices is gone through in turn; far beyond any cache, or the
+// weights come from there. Errors are root mean square differences to dequantize-then-float, in double, over
+// that of the exact results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so
+// what is left is the kernel's own; activation_error takes normal inputs.
 Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, DType type, int64_t k,
-                                int64_t n, int64_t rows, int repeats);
+                                int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
 
-// {inputs, outputs} of the matrices inside layers, each shape once, in the order of the list.
+// {inputs, outputs} of the matrices inside layers, each shape once, in the order of the list; routers, which
+// stay F32, are left out.
 std::vector<std::pair<int64_t, int64_t>> layer_shapes(std::span<const WeightInfo> weights);
 
 }  // namespace llada::bench

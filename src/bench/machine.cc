@@ -57,7 +57,7 @@ Result<ReadTest> ReadTest::create(ThreadPool& pool, int64_t bytes) {
 double ReadTest::gb_per_s(ThreadPool& pool, int repeats) const {
   // Parts of 1 MiB are handed out as threads come free, so that one slow core does not set the pace.
   constexpr int64_t kPart = int64_t{1} << 20;
-  const int64_t parts = bytes_ / kPart, run = parts / pool.size() / 8;
+  const int64_t parts = bytes_ / kPart, run = std::max<int64_t>(1, parts / pool.size() / 8);
   std::vector<double> rates;
   std::atomic<uint64_t> sink = 0;
   for (int i = 0; i < repeats; ++i) {
@@ -71,11 +71,11 @@ double ReadTest::gb_per_s(ThreadPool& pool, int repeats) const {
   return median(rates);
 }
 
-Result<Ceilings> measure_ceilings(ThreadPool& pool, int repeats) {
+Result<Ceilings> measure_ceilings(ThreadPool& pool, int64_t read_bytes, int repeats) {
   Ceilings c;
   c.int8_gop_per_s = int8_peak(pool, repeats);
   c.float_gflop_per_s = float_peak(pool, repeats);
-  LLADA_TRY(const ReadTest test, ReadTest::create(pool));
+  LLADA_TRY(const ReadTest test, ReadTest::create(pool, read_bytes));
   c.read_gb_per_s = test.gb_per_s(pool, repeats);
   return c;
 }

@@ -29,11 +29,10 @@ struct Machine {
 double int8_peak(ThreadPool& pool, int repeats);
 double float_peak(ThreadPool& pool, int repeats);
 
-// Memory that is read front to back, a part per thread; fails where there is none. 1 GiB is far beyond any
-// cache.
+// Memory that is read front to back, shared out among the threads.
 class ReadTest {
  public:
-  static Result<ReadTest> create(ThreadPool& pool, int64_t bytes = int64_t{1} << 30);
+  static Result<ReadTest> create(ThreadPool& pool, int64_t bytes);  // at least 1 MiB
   double gb_per_s(ThreadPool& pool, int repeats) const;
 
  private:
@@ -41,6 +40,7 @@ class ReadTest {
   int64_t bytes_ = 0;
 };
 
-Result<Ceilings> measure_ceilings(ThreadPool& pool, int repeats);
+// read_bytes: far beyond any cache, or the rate is the cache's.
+Result<Ceilings> measure_ceilings(ThreadPool& pool, int64_t read_bytes, int repeats);
 
 }  // namespace llada::bench

@@ -19,6 +19,7 @@ namespace {
 
 struct Options {
   bench::BenchOptions bench;
+  int64_t stream_mib = 256;
   bool json = false;
 };
 
@@ -97,6 +98,8 @@ Work setup_bench(CLI::App& app) {
   add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
                   [&b](const auto& words) { return read_types(words, b.types); });
   add_integer_option(app, "--repeats", b.repeats, 1, 1000, "of everything; medians are shown (5)");
+  add_integer_option(app, "--stream-mib", o->stream_mib, 1, 1 << 20,
+                     "MiB of weights that a product goes through; the read test takes four times it (256)");
   add_integer_option(app, "--tokens-per-step", b.tokens_per_step, 1, 4096,
                      "commits of a scripted step in the whole runs (5)");
   add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
@@ -119,6 +122,7 @@ Work setup_bench(CLI::App& app) {
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o]() -> Result<int> {
     bench::BenchOptions& options = o->bench;
+    options.stream_bytes = o->stream_mib << 20;
     options.load.isa = isa_from_environment();
     if (options.load.device != "cpu")
       return invalid("--device: found '{}', only cpu is measured", options.load.device);

@@ -72,6 +72,7 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
                {"quantize_ms", g.quantize_ms},
                {"relative_error", g.relative_error},
                {"relative_error_with_8_bit_activations", g.activation_error},
+               {"pack_gb_per_s", g.pack_gb_per_s},
                {"packed_ratio", g.packed_ratio}};
   if (is_float(g.type)) json["percent_of_float_peak"] = g.percent_of_peak;
   return json;

@@ -14,6 +14,8 @@ namespace llada::cli {
 Work setup_synth(CLI::App& app) {
   struct Options {
     std::string out;
+    std::string preset, type;
+    int64_t layers = 0;
     SynthOptions synth;
     bool json = false;
   };
@@ -21,15 +23,13 @@ Work setup_synth(CLI::App& app) {
   app.add_option("OUT", o->out,
                  "the GGUF file to write; an existing one is replaced when the new one is complete")
       ->required();
-  app.add_option("--preset", o->synth.preset,
-                 "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
+  app.add_option("--preset", o->preset, "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
       ->type_name("NAME")
       ->required();
-  app.add_option("--type", o->synth.type,
-                 "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
+  app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
       ->type_name("TYPE")
       ->required();
-  add_integer_option(app, "--layers", o->synth.layers, 1, 1024,
+  add_integer_option(app, "--layers", o->layers, 1, 1024,
                      "that many layers in place of the published number");
   add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
   add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "0: one per physical core (0)");
@@ -41,16 +41,17 @@ Work setup_synth(CLI::App& app) {
       "  llada synth --preset llada-8b --type q4_0 llada-8b-q4_0.gguf\n"
       "  llada synth --preset llada-8b --type q8_0 --layers 2 short.gguf");
   return [o]() -> Result<int> {
+    LLADA_TRY(const auto request, synth_request(o->preset, o->type, o->layers));
     SynthReport report;
     {
       Progress progress("synth");
       o->synth.progress = [&](double fraction, std::string_view what) { progress.update(fraction, what); };
-      LLADA_TRY(report, synthesize_file(o->out, o->synth));
+      LLADA_TRY(report, synthesize_file(o->out, request, o->synth));
     }
     if (o->json) {
       LLADA_TRY_STATUS(print(json_line({{"out", o->out},
-                                        {"preset", o->synth.preset},
-                                        {"type", o->synth.type},
+                                        {"preset", o->preset},
+                                        {"type", o->type},
                                         {"model", report.model},
                                         {"parameters", report.parameters},
                                         {"bytes_out", report.bytes},

@@ -10,7 +10,7 @@ namespace llada {
 namespace {
 
 Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file,
-                                            const ModelGraph& graph, const WeightHooks& hooks) {
+                                            const ModelGraph& graph, const MemoryHooks& hooks) {
   if (options.device != "cpu")
     return invalid("device '{}' is not available here; this build has: cpu", options.device);
   std::vector<TensorView> weights;
@@ -22,7 +22,12 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
                                           : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
-  return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights, hooks);
+  const auto forward_to = [&](const WeightHook& hook) -> std::function<void(size_t)> {
+    if (!hook) return {};
+    return [&graph, &weights, &hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
+  };
+  return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
+                         {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)});
 }
 
 }  // namespace
@@ -75,9 +80,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(model->graph_, build_model(model->config()));
-  const auto packed = [&](size_t i) {
-    model->file_.drop_pages(*model->file_.find(model->graph_.weights[i].name));
-  };
+  const auto packed = [&](std::string_view, const TensorView& view) { model->file_.drop_pages(view); };
   LLADA_TRY(model->device_,
             open_device(options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
   return model;
@@ -85,15 +88,12 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
 
 Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory,
                                                         const LoadOptions& options,
-                                                        const TensorHooks& hooks) {
+                                                        const MemoryHooks& hooks) {
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(model->graph_, build_model(model->config()));
-  const auto wanted = [&](size_t i) { hooks.wanted(model->graph_.weights[i].name); };
-  const auto packed = [&](size_t i) { hooks.packed(model->graph_.weights[i].name); };
-  LLADA_TRY(model->device_,
-            open_device(options, model->file_, model->graph_, {.wanted = wanted, .packed = packed}));
+  LLADA_TRY(model->device_, open_device(options, model->file_, model->graph_, hooks));
   return model;
 }
 

@@ -23,15 +23,16 @@ namespace llada {
 
 struct LoadOptions {
   std::string device = "cpu";
-  std::string isa;  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
+  std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   int threads = 0;  // 0: one per usable physical core
 };
 
-// Told of tensors by their canonical name while a model without a file is loaded: `wanted` before the first
-// byte of one is read, `packed` when its stored bytes are no longer needed. Both are set.
-using TensorHook = std::function<void(std::string_view name)>;
-struct TensorHooks {
-  TensorHook wanted, packed;
+// Told of stored weights while a model without a file is loaded: `wanted` before the first byte of one is
+// read, `packed` when its stored bytes are no longer needed. `tensor` is the canonical name; of a stack of
+// experts the view is one expert's part, and the experts come one by one. Both are set.
+using WeightHook = std::function<void(std::string_view tensor, const TensorView& view)>;
+struct MemoryHooks {
+  WeightHook wanted, packed;
 };
 
 class Model {
@@ -41,7 +42,7 @@ class Model {
   // A model whose tensors lie in `memory` (ModelFile::in_memory); it has no tokenizer.
   static Result<std::shared_ptr<const Model>> from_memory(ModelFile file, AlignedBytes memory,
                                                           const LoadOptions& options,
-                                                          const TensorHooks& hooks);
+                                                          const MemoryHooks& hooks);
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }

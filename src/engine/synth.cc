@@ -60,49 +60,28 @@ class WeightMaker {
   ThreadPool pool_;
 };
 
-struct Request {
-  Preset preset;
-  DType type;
-};
-
-Result<Request> read_request(const SynthOptions& options) {
-  LLADA_TRY(Preset preset, find_preset(options.preset));
-  if (options.layers != 0) {
-    LLADA_TRY(preset, with_layers(std::move(preset), options.layers));
-  }
-  const auto type = dtype_from_name(options.type);
-  if (!type) return invalid("type: found '{}', needed one such as q4_0, q8_0, q4_k or f16", options.type);
-  return Request{std::move(preset), *type};
-}
-
-// What LLaDA2's routing needs beside the keys of a plain mixture.
-void add_llada2_metadata(GgufWriter& out, const Preset& p) {
-  constexpr uint32_t kSigmoid = 2;
-  const auto u32 = [&](std::string_view key, int64_t value) {
-    out.add_u32(fmt::format("llada2.{}", key), static_cast<uint32_t>(value));
-  };
-  u32("expert_shared_count", p.shared_experts);
-  u32("expert_shared_feed_forward_length", p.shared_experts * p.config.expert_ffn_width);
-  u32("leading_dense_block_count", p.dense_layers);
-  u32("expert_group_count", p.expert_groups);
-  u32("expert_group_used_count", p.expert_groups_used);
-  u32("expert_gating_func", kSigmoid);
-  out.add_f32("llada2.expert_weights_scale", p.expert_scale);
-}
-
 void report(const SynthOptions& options, double fraction, std::string_view what) {
   if (options.progress) options.progress(fraction, what);
 }
 
 }  // namespace
 
-Result<SynthReport> synthesize_file(const std::string& out_path, const SynthOptions& options) {
-  LLADA_TRY(const Request request, read_request(options));
+Result<SynthRequest> synth_request(std::string_view preset, std::string_view type, int64_t layers) {
+  LLADA_TRY(Preset found, find_preset(preset));
+  if (layers != 0) {
+    LLADA_TRY(found, with_layers(std::move(found), layers));
+  }
+  const auto dtype = dtype_from_name(type);
+  if (!dtype) return invalid("type: found '{}', needed one such as q4_0, q8_0, q4_k or f16", type);
+  return SynthRequest{std::move(found), *dtype};
+}
+
+Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequest& request,
+                                    const SynthOptions& options) {
   const Preset& preset = request.preset;
   GgufWriter writer;
   const TokenizerSpec vocabulary = synthesize_vocabulary(preset);
   LLADA_TRY_STATUS(add_metadata(writer, preset.config, &vocabulary, request.type));
-  if (preset.config.architecture == Architecture::llada2) add_llada2_metadata(writer, preset);
   const auto tensors = tensors_of(preset);
   for (const PresetTensor& t : tensors) writer.add_tensor(t.name, stored_type(t, request.type), t.shape);
   const uint64_t bytes = writer.header().size() + writer.data_bytes();
@@ -127,63 +106,55 @@ Result<SynthReport> synthesize_file(const std::string& out_path, const SynthOpti
 
   SynthReport result{
       .bytes = bytes, .parameters = parameters_of(preset), .model = preset.config.name, .no_run = {}};
-  if (const auto read_back = inspect_model(out_path); !read_back) {
-    if (preset.config.architecture != Architecture::llada2)
-      return failed("the written file does not open: {}", read_back.error().message);
-    result.no_run = read_back.error().message;
-  } else if (const auto graph = build_model(read_back->config); !graph) {
-    result.no_run = graph.error().message;
-  }
+  const auto written = inspect_model(out_path);
+  if (!written) return failed("the written file does not open: {}", written.error().message);
+  if (const auto graph = build_model(written->config); !graph) result.no_run = graph.error().message;
   return result;
 }
 
-Result<std::shared_ptr<const Model>> synthesize_model(const SynthOptions& options, const LoadOptions& load) {
-  LLADA_TRY(const Request request, read_request(options));
+Result<std::shared_ptr<const Model>> synthesize_model(const SynthRequest& request,
+                                                      const SynthOptions& options, const LoadOptions& load) {
+  const std::string name = fmt::format("{}:{}", request.preset.name, traits(request.type).name);
   LLADA_TRY_STATUS(build_model(request.preset.config));  // refuses before any memory is asked for
-  struct Place {
-    PresetTensor tensor;
-    TensorView view;
-    int64_t offset;
-  };
-  std::vector<Place> places;
+  constexpr int64_t kHugePage = int64_t{2} << 20;  // tensors start on one: letting go gives all of it back
+  const auto tensors = tensors_of(request.preset);
   int64_t bytes = 0;
-  for (PresetTensor& t : tensors_of(request.preset)) {
+  std::vector<int64_t> offsets;
+  ModelRecord record{.format = "synthesised",
+                     .config = request.preset.config,
+                     .tensors = {},
+                     .by_name = {},
+                     .tokenizer = {}};
+  for (const PresetTensor& t : tensors) {
     const TensorView view{nullptr, stored_type(t, request.type), t.shape};
-    places.push_back({std::move(t), view, bytes});
-    // Huge pages do not straddle tensors: letting go of one gives back all of its memory.
-    bytes += (view.bytes() + (int64_t{2} << 20) - 1) >> 21 << 21;
+    record.tensors.push_back({t.name, t.name, view, 0});
+    offsets.push_back(bytes);
+    bytes += (view.bytes() + kHugePage - 1) / kHugePage * kHugePage;
   }
   AlignedBytes memory = allocate_aligned(bytes);
-  if (memory == nullptr) return failed("{}: {} bytes of memory could not be reserved", options.preset, bytes);
-
-  ModelRecord record;
-  record.format = "synthesised";
-  record.config = request.preset.config;
-  std::map<std::string, Place*, std::less<>> by_name;
-  for (Place& place : places) {
-    place.view.data = memory.get() + place.offset;
-    by_name[place.tensor.name] = &place;
-    record.tensors.push_back({place.tensor.name, place.tensor.name, place.view, 0});
+  if (memory == nullptr) return failed("{}: {} bytes of memory could not be reserved", name, bytes);
+  std::map<std::string_view, std::pair<const PresetTensor*, const std::byte*>> places;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    record.tensors[i].view.data = memory.get() + offsets[i];
+    places[tensors[i].name] = {&tensors[i], memory.get() + offsets[i]};
   }
-  const std::string name = fmt::format("{}:{}", options.preset, options.type);
   LLADA_TRY_STATUS(index_tensors(record, name));
 
   WeightMaker maker(options.seed, load.threads);
-  size_t done = 0;
-  const TensorHooks hooks{
-      .wanted =
-          [&](std::string_view wanted) {
-            const Place& p = *by_name.find(wanted)->second;
-            maker.make(p.tensor, p.view.type, 0, WeightMaker::groups(p.tensor, p.view.type),
-                       const_cast<std::byte*>(p.view.data));
-            report(options, static_cast<double>(++done) / static_cast<double>(places.size()), wanted);
-          },
-      .packed =
-          [&](std::string_view packed) {
-            const Place& p = *by_name.find(packed)->second;
-            release_pages(const_cast<std::byte*>(p.view.data), p.view.bytes());
-          }};
-  return Model::from_memory(ModelFile::in_memory(name, std::move(record)), std::move(memory), load, hooks);
+  int64_t made = 0;
+  const auto make = [&](std::string_view tensor, const TensorView& view) {
+    const auto& [source, begin] = places.find(tensor)->second;
+    const int64_t group_bytes = traits(view.type).bytes, first = (view.data - begin) / group_bytes;
+    maker.make(*source, view.type, first, first + view.bytes() / group_bytes,
+               const_cast<std::byte*>(view.data));
+    made += view.bytes();
+    report(options, static_cast<double>(made) / static_cast<double>(bytes), tensor);
+  };
+  const auto let_go = [](std::string_view, const TensorView& view) {
+    release_pages(const_cast<std::byte*>(view.data), view.bytes());
+  };
+  return Model::from_memory(ModelFile::in_memory(name, std::move(record)), std::move(memory), load,
+                            {.wanted = make, .packed = let_go});
 }
 
 }  // namespace llada

@@ -10,17 +10,22 @@
 
 #include "base/error.h"
 #include "engine/model.h"
+#include "models/presets.h"
 
 namespace llada {
 
 struct SynthOptions {
-  std::string preset;  // "llada-8b"
-  std::string type;    // "q4_0": every matrix; vectors and routers are f32
-  int64_t layers = 0;  // 0: as published
   uint64_t seed = 0;
-  int threads = 0;                                                       // 0: one per usable physical core
-  std::function<void(double fraction, std::string_view what)> progress;  // may be empty
+  int threads = 0;  // 0: one per usable physical core
+  std::function<void(double fraction, std::string_view what)> progress = {};
 };
+
+// What to make: "llada-8b", "q4_0", layers as published (0) or that many.
+struct SynthRequest {
+  Preset preset;
+  DType type;  // of every matrix; vectors and routers are F32
+};
+Result<SynthRequest> synth_request(std::string_view preset, std::string_view type, int64_t layers);
 
 struct SynthReport {
   uint64_t bytes = 0;
@@ -31,10 +36,12 @@ struct SynthReport {
 
 // Streams the file to out_path, tensor by tensor, never holding more than a piece of one. It appears whole or
 // not at all. Fails before writing where the file system has no room for it.
-Result<SynthReport> synthesize_file(const std::string& out_path, const SynthOptions& options);
+Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequest& request,
+                                    const SynthOptions& options);
 
 // The same model on a device. Weights are made, packed and let go of one by one, so memory peaks at the
 // packed size and one matrix. It has no tokenizer: token ids only.
-Result<std::shared_ptr<const Model>> synthesize_model(const SynthOptions& options, const LoadOptions& load);
+Result<std::shared_ptr<const Model>> synthesize_model(const SynthRequest& request,
+                                                      const SynthOptions& options, const LoadOptions& load);
 
 }  // namespace llada

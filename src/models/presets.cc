@@ -127,17 +127,19 @@ Preset llada2_mini() {
                      .experts_used = 8,
                      .expert_ffn_width = 512,
                      .norm_topk = true,
+                     .sigmoid_router = true,
+                     .expert_groups = 8,
+                     .expert_groups_used = 4,
+                     .expert_scale = 2.5f,
+                     .dense_layers = 1,
+                     .shared_expert_ffn_width = 512,
+                     .attention_block = 32,
                      .mask_id = 156895,
                      .eos_id = 156892,
                      .pad_id = 156892},
           .control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}},
           .pre_tokenizer = "bailingmoe2",
-          .chat_template = kRoleTags,
-          .dense_layers = 1,
-          .shared_experts = 1,
-          .expert_groups = 8,
-          .expert_groups_used = 4,
-          .expert_scale = 2.5f};
+          .chat_template = kRoleTags};
 }
 
 Preset tiny() {
@@ -163,44 +165,6 @@ std::vector<Preset> presets() {
           llada_moe_7b(),
           llada2_mini(),
           tiny()};
-}
-
-// LLaDA2 keeps q, k and v in one matrix, has leading dense layers, a shared expert and a routing bias.
-std::vector<PresetTensor> llada2_tensors(const Preset& p) {
-  const ModelConfig& c = p.config;
-  std::vector<PresetTensor> list;
-  const auto add = [&](int64_t layer, std::string_view leaf, std::array<int64_t, 4> dims, int rank) {
-    list.push_back({layer < 0 ? std::string(leaf) : fmt::format("blk.{}.{}", layer, leaf),
-                    {dims, rank},
-                    static_cast<int>(layer)});
-  };
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, inner = c.expert_ffn_width;
-  add(-1, "token_embd.weight", {c.width, c.vocab, 1, 1}, 2);
-  for (int64_t l = 0; l < c.layers; ++l) {
-    add(l, "attn_norm.weight", {c.width, 1, 1, 1}, 1);
-    add(l, "attn_qkv.weight", {c.width, q + 2 * kv, 1, 1}, 2);
-    add(l, "attn_q_norm.weight", {c.head_dim, 1, 1, 1}, 1);
-    add(l, "attn_k_norm.weight", {c.head_dim, 1, 1, 1}, 1);
-    add(l, "attn_output.weight", {q, c.width, 1, 1}, 2);
-    add(l, "ffn_norm.weight", {c.width, 1, 1, 1}, 1);
-    if (l < p.dense_layers) {
-      add(l, "ffn_gate.weight", {c.width, c.ffn_width, 1, 1}, 2);
-      add(l, "ffn_up.weight", {c.width, c.ffn_width, 1, 1}, 2);
-      add(l, "ffn_down.weight", {c.ffn_width, c.width, 1, 1}, 2);
-      continue;
-    }
-    add(l, "ffn_gate_inp.weight", {c.width, c.experts, 1, 1}, 2);
-    add(l, "exp_probs_b.bias", {c.experts, 1, 1, 1}, 1);
-    add(l, "ffn_gate_exps.weight", {c.width, inner, c.experts, 1}, 3);
-    add(l, "ffn_up_exps.weight", {c.width, inner, c.experts, 1}, 3);
-    add(l, "ffn_down_exps.weight", {inner, c.width, c.experts, 1}, 3);
-    add(l, "ffn_gate_shexp.weight", {c.width, inner * p.shared_experts, 1, 1}, 2);
-    add(l, "ffn_up_shexp.weight", {c.width, inner * p.shared_experts, 1, 1}, 2);
-    add(l, "ffn_down_shexp.weight", {inner * p.shared_experts, c.width, 1, 1}, 2);
-  }
-  add(-1, "output_norm.weight", {c.width, 1, 1, 1}, 1);
-  add(-1, "output.weight", {c.width, c.vocab, 1, 1}, 2);
-  return list;
 }
 
 }  // namespace
@@ -230,7 +194,6 @@ Result<Preset> with_layers(Preset preset, int64_t layers) {
 }
 
 std::vector<PresetTensor> tensors_of(const Preset& preset) {
-  if (preset.config.architecture == Architecture::llada2) return llada2_tensors(preset);
   std::vector<PresetTensor> list;
   for_each_expected(preset.config, false, [&](const ExpectedTensor& expected) {
     const bool in_layer = expected.name.starts_with("blk.");

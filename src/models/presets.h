@@ -1,8 +1,9 @@
 // The geometries of published models, so that weights can be synthesised and speed measured or simulated
 // where no checkpoint is at hand. One table: a preset is what the model's own configuration says, with the
 // special tokens at their published ids, and the list of its tensors under llama.cpp's GGUF names. "tiny" is
-// no published model; it is small enough for tests. Sources: the models' config.json files; for LLaDA2, whose
-// GGUF form is not in llama.cpp yet, the names of its bailingmoe2 architecture with `llada2` for the prefix.
+// no published model; it is small enough for tests. Sources: the models' config.json files. LLaDA2's GGUF
+// form is not in llama.cpp yet: its names are those of Bailing-MoE 2 there, with q, k and v in matrices of
+// their own.
 #pragma once
 #include <string>
 #include <string_view>
@@ -25,10 +26,6 @@ struct Preset {
   std::vector<PresetToken> control_tokens;
   std::string_view pre_tokenizer;  // as tokenizer.ggml.pre names it
   std::string_view chat_template;  // enough of it for the chat style to be recognised
-  int64_t dense_layers = 0;        // leading layers with a dense feed-forward in a mixture (LLaDA2)
-  int64_t shared_experts = 0;      // of expert_ffn_width each, seen by every token (LLaDA2)
-  int64_t expert_groups = 0, expert_groups_used = 0;
-  float expert_scale = 1;  // factor on the routed experts' weights
 };
 
 // One tensor of a model file: name and shape as GGUF has them ({in, out}; experts {in, out, experts}).

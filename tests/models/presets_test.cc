@@ -24,7 +24,7 @@ TEST(Presets, TensorCountsAreThePublishedOnes) {
   EXPECT_EQ(tensors_of(preset("llada-8b")).size(), 3 + 9 * 32u);
   EXPECT_EQ(tensors_of(preset("dream-7b")).size(), 3 + 12 * 28u);
   EXPECT_EQ(tensors_of(preset("llada-moe-7b")).size(), 3 + 12 * 16u);
-  EXPECT_EQ(tensors_of(preset("llada2-mini")).size(), 3 + 6 * 20 + 3 + 8 * 19u);
+  EXPECT_EQ(tensors_of(preset("llada2-mini")).size(), 3 + 8 * 20 + 3 + 8 * 19u);
 }
 
 TEST(Presets, TensorsAreNamedOnceAndKnowTheirLayer) {

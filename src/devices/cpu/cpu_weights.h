@@ -17,15 +17,18 @@ namespace llada {
 struct CpuWeight {
   TensorView stored;
   int64_t inputs = 0, outputs = 0;
-  AlignedBytes packed;  // null: the stored bytes are used in place
+  const std::byte* packed = nullptr;  // in the slab; null: the stored bytes are used in place
   std::vector<float> vector;  // 1-D weights (norms) as floats
 
-  const std::byte* bytes() const { return packed ? packed.get() : stored.data; }
+  const std::byte* bytes() const { return packed != nullptr ? packed : stored.data; }
 };
 
 struct CpuWeights {
   const kernels::KernelTable* kernels = nullptr;
   std::vector<CpuWeight> list;
+  // All packed matrices, in the list's order: one allocation, because huge pages do not fit the size of each
+  // matrix, and what a forward reads is one stretch.
+  AlignedBytes slab;
   int64_t packed_bytes = 0;
 };
 

@@ -1,0 +1,164 @@
+// synth and bench as programs: what their JSON holds, what they refuse, and that an interrupted synth leaves
+// nothing.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class BenchCli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("llada_bench_cli_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ / name; }
+  size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {})); }
+  fs::path folder_;
+};
+
+void expect_keys(const json& object, const std::set<std::string>& keys) {
+  for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key << " in " << object.dump();
+}
+
+const std::vector<std::string> kSmall = {
+    "bench",    "--preset",        "tiny:q4_0", "--rows",           "1,4", "--types",
+    "q4_0,f16", "--repeats",       "2",         "--attention-keys", "64",  "--attention-rows",
+    "4",        "--gen-length",    "12",        "--block-length",   "4",   "--tokens-per-step",
+    "3",        "--prompt-tokens", "5",         "--threads",        "2"};
+
+std::vector<std::string> small_bench(const std::vector<std::string>& more) {
+  std::vector<std::string> words = kSmall;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
+  const auto result = run_llada(small_bench({"--json"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json report = json::parse(result.out);
+  expect_keys(report, {"machine", "gemm", "forward", "attention", "end_to_end", "label", "repeats", "model"});
+  EXPECT_EQ(report["label"], "measured");
+  expect_keys(report["machine"],
+              {"cpu", "isa", "threads", "read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"});
+  EXPECT_EQ(report["machine"]["threads"], 2);
+  EXPECT_GT(report["machine"]["read_gb_per_s"], 0);
+  ASSERT_EQ(report["gemm"].size(), 4u);
+  for (const json& g : report["gemm"])
+    expect_keys(g, {"k", "n", "rows", "type", "gop_per_s", "percent_of_int8_peak", "relative_error"});
+  ASSERT_EQ(report["forward"].size(), 2u);
+  for (const json& f : report["forward"])
+    expect_keys(
+        f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "phases"});
+  EXPECT_GT(report["forward"][1]["phases"]["matmul"], 0);
+  ASSERT_EQ(report["end_to_end"].size(), 2u);
+  for (const json& e : report["end_to_end"]) {
+    expect_keys(e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh",
+                    "rows_policy", "seconds"});
+    EXPECT_EQ(e["prompt_tokens"], 5);
+    EXPECT_EQ(e["forwards"], 6);
+  }
+  EXPECT_EQ(report["end_to_end"][0]["refresh"], "block");
+  EXPECT_EQ(report["end_to_end"][1]["refresh"], "once");
+}
+
+TEST_F(BenchCli, OnlyTheAskedPartsRun) {
+  const auto result = run_llada(small_bench({"--only", "gemm,forward", "--json"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json report = json::parse(result.out);
+  EXPECT_FALSE(report["gemm"].empty());
+  EXPECT_FALSE(report["forward"].empty());
+  EXPECT_TRUE(report["attention"].empty());
+  EXPECT_TRUE(report["end_to_end"].empty());
+  const auto machine =
+      run_llada({"bench", "--only", "machine", "--threads", "1", "--repeats", "1", "--stream-mib", "1"});
+  ASSERT_EQ(machine.status, 0) << machine.err;
+  EXPECT_NE(machine.out.find("read GB/s"), std::string::npos) << machine.out;
+}
+
+TEST_F(BenchCli, AFileAndItsPresetDoTheSameForwards) {
+  const auto written = run_llada({"synth", "--preset", "tiny", "--type", "q8_0", path("m.gguf"), "--json"});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const json summary = json::parse(written.out);
+  expect_keys(summary, {"out", "preset", "type", "model", "parameters", "bytes_out", "runnable"});
+  EXPECT_EQ(summary["bytes_out"], fs::file_size(path("m.gguf")));
+  EXPECT_EQ(summary["runnable"], true);
+  const auto result = run_llada({"bench", "-m", path("m.gguf"), "--only", "forward", "--rows", "2",
+                                 "--repeats", "1", "--stream-mib", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json report = json::parse(result.out);
+  EXPECT_EQ(report["model"]["parameters"], summary["parameters"]);
+  EXPECT_EQ(report["forward"][0]["rows"], 2);
+}
+
+TEST_F(BenchCli, WrongRequestsAreOneLineAndStatusTwo) {
+  struct Wrong {
+    std::vector<std::string> words;
+    std::string says;
+  };
+  const std::vector<Wrong> calls = {
+      {{"bench"}, "needed one"},
+      {{"bench", "--preset", "tiny", "-m", "x"}, "needed one"},
+      {{"bench", "--preset", "huge:q4_0"}, "found 'huge'"},
+      {{"bench", "--preset", "tiny:q3"}, "'q3'"},
+      {{"bench", "--preset", "tiny", "--only", "kernels"}, "--only: found 'kernels'"},
+      {{"bench", "--preset", "tiny", "--rows", "1,,2"}, "--rows: found ''"},
+      {{"bench", "--preset", "tiny", "--rows", "0"}, "--rows: found 0"},
+      {{"bench", "--preset", "tiny", "--types", "q4"}, "--types: found 'q4'"},
+      {{"bench", "--preset", "tiny", "--repeats", "0"}, "--repeats: found 0"},
+      {{"bench", "--only", "machine", "--device", "abacus"}, "abacus"},
+      {{"bench", "-m", path("missing.gguf")}, "missing.gguf"},
+      {{"bench", "-m", path("missing.gguf"), "--layers", "3"}, "only a preset"},
+      {{"synth", "--preset", "tiny", path("o.gguf")}, "--type is required"},
+      {{"synth", "--preset", "huge", "--type", "q4_0", path("o.gguf")}, "found 'huge'"},
+      {{"synth", "--preset", "tiny", "--type", "q3", path("o.gguf")}, "found 'q3'"},
+      {{"synth", "--preset", "tiny", "--type", "q4_0", path("none/o.gguf")}, "none/o.gguf"},
+      {{"synth", "--preset", "tiny", "--type", "q4_0", "--layers", "0", path("o.gguf")}, "--layers: found 0"},
+  };
+  for (const Wrong& call : calls) {
+    const auto result = run_llada(call.words);
+    EXPECT_EQ(result.status, 2) << call.says << ": " << result.err;
+    EXPECT_EQ(result.out, "") << call.says;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(call.says), std::string::npos) << call.says << ": " << result.err;
+  }
+  EXPECT_EQ(files(), 0u);
+}
+
+// Killed while it writes: the data has no name yet where the file system can do without one, and a name that
+// ends in .tmp elsewhere; never the asked one.
+TEST_F(BenchCli, AKilledSynthLeavesNoModel) {
+  if (std::string(LLADA_EMULATOR) != "") GTEST_SKIP() << "the emulator would be killed in its place";
+  const std::string out = path("m.gguf");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::execl(LLADA_BINARY, "llada", "synth", "--preset", "llada-8b", "--layers", "1", "--type", "q4_0",
+            out.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));  // 700 MB take longer
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "it was done before it could be killed";
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace llada::test
