@@ -3,18 +3,13 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <fstream>
-#include <set>
-#include <string>
-#include <utility>
-
 #include "base/check.h"
+#include "base/processors.h"
 
 namespace llada {
 namespace {
 
-// About 20 us on a 4 GHz core: longer than the gap between two ops of one step, far shorter than a scheduler
-// tick.
+// Tens of microseconds: longer than the gap between two ops of one step, far shorter than a scheduler tick.
 constexpr int kSpins = 4000;
 
 inline void relax() {
@@ -25,39 +20,55 @@ inline void relax() {
 #endif
 }
 
-int read_int(const std::string& path, int fallback) {
-  std::ifstream file(path);
-  int value = fallback;
-  return file >> value ? value : fallback;
+// A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
+void bind(std::thread& thread, const int* cpus, int count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < count; ++i) CPU_SET(static_cast<size_t>(cpus[i]), &set);
+  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof set, &set));
 }
 
 }  // namespace
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  std::set<std::pair<int, int>> cores;  // (package, core): two hyper-threads of a core share one pair
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &set)) continue;
-    const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    cores.emplace(read_int(topology + "physical_package_id", 0), read_int(topology + "core_id", cpu));
-  }
-  return cores.empty() ? 1 : static_cast<int>(cores.size());
-}
+int usable_cores() { return usable_processors().threads; }
 
-struct alignas(64) ThreadPool::Shared {
-  std::atomic<uint32_t> generation{0};  // bumped once per loop; workers wait on it
-  alignas(64) std::atomic<int64_t> next{0};
+struct ThreadPool::Shared {
+  alignas(64) std::atomic<uint32_t> generation{0};  // bumped once per loop; workers wait on it
   alignas(64) std::atomic<int> busy{0};
-  int64_t count = 0;
-  const std::function<void(int64_t, int)>* body = nullptr;
+  alignas(64) const std::function<void(int64_t, int)>* body = nullptr;
+  int spins = kSpins;
   bool stop = false;
 };
 
+// Indices left to one thread: the first in the low half, the end in the high half, so that its owner (from the front)
+// and a helper (from the end) cannot take the same one.
+struct ThreadPool::Share {
+  alignas(64) std::atomic<uint64_t> range{0};
+
+  static uint64_t pack(int64_t begin, int64_t end) {
+    return static_cast<uint64_t>(end) << 32 | static_cast<uint64_t>(begin);
+  }
+  int64_t take(bool front) {
+    uint64_t now = range.load(std::memory_order_relaxed);
+    for (;;) {
+      const auto begin = static_cast<int64_t>(now & 0xffffffffu), end = static_cast<int64_t>(now >> 32);
+      if (begin >= end) return -1;
+      const uint64_t after = front ? pack(begin + 1, end) : pack(begin, end - 1);
+      if (range.compare_exchange_weak(now, after, std::memory_order_relaxed)) return front ? begin : end - 1;
+    }
+  }
+};
+
 ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
-  if (threads <= 0) threads = usable_cores();
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  const Processors processors = usable_processors();
+  if (threads <= 0) threads = processors.threads;
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(threads));
+  if (threads > static_cast<int>(processors.order.size())) shared_->spins = 0;  // a spin would keep others from working
+  for (int i = 1; i < threads; ++i) {
+    workers_.emplace_back([this, i] { work(i); });
+    if (threads == processors.preferred) bind(workers_.back(), &processors.order[static_cast<size_t>(i)], 1);
+    if (threads < processors.preferred) bind(workers_.back(), processors.order.data(), processors.preferred);
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -73,20 +84,30 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
     for (int64_t i = 0; i < count; ++i) body(i, 0);
     return;
   }
+  LLADA_CHECK(count < int64_t{1} << 31);
   Shared& s = *shared_;
   LLADA_CHECK(s.busy.load(std::memory_order_relaxed) == 0);
-  s.count = count;
   s.body = &body;
-  s.next.store(0, std::memory_order_relaxed);
+  for (int64_t i = 0; i < size(); ++i)
+    shares_[static_cast<size_t>(i)].range.store(Share::pack(count * i / size(), count * (i + 1) / size()),
+                                                std::memory_order_relaxed);
   s.busy.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
-  for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i, 0);
+  work_through(0);
   // Every worker must have seen this loop before `body` dies, so the wait is for workers, not for indices.
-  for (int spin = 0; spin < kSpins; ++spin, relax())
+  for (int spin = 0; spin < s.spins; ++spin, relax())
     if (s.busy.load(std::memory_order_acquire) == 0) return;
   for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;)
     s.busy.wait(left, std::memory_order_acquire);
+}
+
+void ThreadPool::work_through(int thread) {
+  const auto& body = *shared_->body;
+  for (int offset = 0; offset < size(); ++offset) {
+    Share& share = shares_[static_cast<size_t>((thread + offset) % size())];
+    for (int64_t i; (i = share.take(offset == 0)) >= 0;) body(i, thread);
+  }
 }
 
 void ThreadPool::work(int thread) {
@@ -94,7 +115,7 @@ void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = s.generation.load(std::memory_order_acquire);
-    for (int spin = 0; now == seen && spin < kSpins; ++spin, relax())
+    for (int spin = 0; now == seen && spin < s.spins; ++spin, relax())
       now = s.generation.load(std::memory_order_acquire);
     while (now == seen) {
       s.generation.wait(seen, std::memory_order_acquire);
@@ -102,9 +123,7 @@ void ThreadPool::work(int thread) {
     }
     seen = now;
     if (s.stop) return;
-    const int64_t count = s.count;
-    const auto& body = *s.body;
-    for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i, thread);
+    work_through(thread);
     if (s.busy.fetch_sub(1, std::memory_order_release) == 1) s.busy.notify_one();
   }
 }

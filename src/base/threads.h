@@ -1,6 +1,12 @@
-// A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a
-// loop body writes only what its index names. Workers spin for a few microseconds after a loop (the next op
-// follows at once) and then sleep in the kernel, so an idle engine costs no power.
+// A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a loop body
+// writes only what its index names. Every thread begins with its own contiguous share of the indices, in ascending
+// order, so that it walks through memory once and forward; who is done first takes from the ends of the others' shares.
+// Workers spin for a few tens of microseconds after a loop (the next op follows at once) and then sleep in the kernel,
+// so an idle engine costs no power.
+//
+// Workers are bound to processors (processors.h): to one each when the pool is as large as the preferred set, to that
+// whole set when it is smaller (several small pools would otherwise meet on the same cores), to none when it is larger.
+// The caller's thread belongs to the caller and is left alone.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,7 +19,7 @@ namespace llada {
 
 class ThreadPool {
  public:
-  // threads <= 0: one per physical core that this process may use. The caller's thread works too and counts.
+  // threads <= 0: one per preferred core. The caller's thread works too and counts.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,17 +27,20 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs body(index, thread) for every index in [0, count), handed out in ascending order; returns when all
-  // are done. thread is in [0, size()). One loop at a time; called from one thread only (the pool's owner).
+  // Runs body(index, thread) for every index in [0, count), count < 2^31; returns when all are done. thread is in
+  // [0, size()). One loop at a time; called from one thread only (the pool's owner).
   void run(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
  private:
-  struct alignas(64) Shared;
+  struct Shared;
+  struct Share;
   void work(int thread);
+  void work_through(int thread);
   std::unique_ptr<Shared> shared_;
+  std::unique_ptr<Share[]> shares_;
   std::vector<std::thread> workers_;
 };
 
-int usable_cores();  // physical cores in this process's affinity mask, at least 1
+int usable_cores();  // preferred cores of this process (processors.h), at least 1
 
 }  // namespace llada

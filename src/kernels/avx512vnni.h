@@ -12,7 +12,9 @@
 //
 // Activations, per row tile and chunk: the same eight steps, each rows x (4 k of A, 4 k of B), so that one
 // 64-bit broadcast meets a whole weight vector; then rows x (A, B) of -8 * sum(q) as int32, what unsigned
-// 4-bit quants need to act as q - 8. One scale per row and block.
+// 4-bit quants need to act as q - 8. Per row tile and block four values per row: the scale; the shift (0..4)
+// that brings a group's sum with 8-bit weights into 16 bits; the scale times 2^shift; whether some 16
+// consecutive quants sum up to more than 1023 in magnitude (too much for 16 bits with 6-bit weights).
 #pragma once
 #include "kernels/kernels.h"
 
@@ -25,28 +27,33 @@ inline constexpr int kXColumn[8] = {0, 1, 4, 5, 8, 9, 12, 13};  // Y: the same +
 constexpr int64_t chunks_of(int64_t k) { return (k + kChunk - 1) / kChunk; }
 constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
-// Quantized activations: four areas, each [row tile][chunk or block][...][row of the tile][...].
+// Quantized activations: areas, each [row tile][chunk or block][...][row of the tile][...].
 struct ActivationLayout {
-  static constexpr int64_t kMain = 72;  // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
-  static constexpr int64_t kQuarters =
-      32;  // per row and chunk: 4 x int32 -32 * sum of 8 consecutive k of A, of B
-  static constexpr int64_t kPairs = 4;     // per row and chunk: int16 sum over A, over B
-  static constexpr int64_t kScale = 4;     // per row and block: float
-  int64_t scales, quarters, pairs, bytes;  // where the areas begin (the main one at 0), and the end
+  static constexpr int64_t kMain = 72;      // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
+  static constexpr int64_t kQuarters = 32;  // 4 x int32 -32 * sum of 8 consecutive k of A, of B
+  static constexpr int64_t kHalves = 16;    // 2 x int32 -32 * sum of 16 consecutive k of A, of B
+  static constexpr int64_t kWide = 8;       // int32 -128 * sum + half a unit of 2^shift, A and B
+  static constexpr int64_t kPairs = 4;      // int16 sum over A, over B
+  static constexpr int64_t kBlockValues = 4;  // per row and block: float scale, float scale * 2^shift, int32 shift,
+                                              // int32 steep
+  int64_t block_values, quarters, halves, wide, pairs, bytes;  // where the areas begin (the main one at 0); the end
 
   constexpr ActivationLayout(int64_t rows, int64_t k)
-      : scales(aligned(rows * chunks_of(k) * kMain)),
-        quarters(scales + aligned(rows * blocks_of(k) * kScale)),
-        pairs(quarters + aligned(rows * chunks_of(k) * kQuarters)),
+      : block_values(aligned(rows * chunks_of(k) * kMain)),
+        quarters(block_values + aligned(rows * blocks_of(k) * kBlockValues * 4)),
+        halves(quarters + aligned(rows * chunks_of(k) * kQuarters)),
+        wide(halves + aligned(rows * chunks_of(k) * kHalves)),
+        pairs(wide + aligned(rows * chunks_of(k) * kWide)),
         bytes(pairs + aligned(rows * chunks_of(k) * kPairs)) {}
   static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
 };
 
 // Packed bytes of one column tile.
 //   Q4_0: block = 16 float super-scales, then chunks of 512 B of nibbles (X low, Y high) and 64 B of scales.
-//   Q8_0: chunks of 1024 B (w + 128) and 32 B + 32 B of F16 scales in the lane order of X and Y.
+//   Q8_0: block = 16 float super-scales, then chunks of 1024 B (w + 128) and 64 B of scales.
 //   Q4_K: block = 16 F16 d, 16 F16 dmin, then chunks of 512 B of nibbles, 32 B of scales and 32 B of mins.
-//   Q6_K: block = 16 float d, then chunks of 512 B of low nibbles, 256 B of high bits, 2 x 32 B of scales.
+//   Q6_K: block = 16 float d, then chunks of 4 x 192 B and 2 x 32 B of scales. 192 B are two steps: X, Y, X in the
+//   low six bits of three vectors, the second Y in their upper two, lowest bits first.
 int64_t packed_tile_bytes(DType type, int64_t k);
 
 bool packs(DType type);

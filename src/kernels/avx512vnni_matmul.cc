@@ -1,6 +1,7 @@
-// The loops around the tile kernels. Rows in blocks of 128; within one, column tile by column tile, 1024 k at
-// a time for all row tiles, so that a piece of weights (about 9 KiB at 4 bits) is read from memory once and
-// stays in L1 while the activations pass by from L2. The next piece is prefetched meanwhile. Long rows of
+// The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in blocks of 128; within one, two
+// column tiles at a time, 512 k at a time for all row tiles, so that a piece of weights (2 x 4.6 KiB at 4 bits, 2 x 8.6 at
+// 8) is read from memory once and stays in L1 while the activations pass by from L2. The next piece is prefetched
+// meanwhile (without that compute and memory time add up: 54 % of the int8 peak at 32 rows instead of 81 %). Long rows of
 // many activations go in spans of k such that the span's activations fit L2. A result is one running float
 // sum over blocks of 256 k in ascending order, whatever the spans are.
 #include <immintrin.h>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t kRowBlock = 128;
 constexpr int64_t kColumnPair = 2;              // column tiles that meet the same activations in L1
-constexpr int64_t kPiece = 16;                  // chunks of weights that stay in L1
+constexpr int64_t kPiece = 8;                   // chunks of weights that stay in L1 beside the next ones
 constexpr int64_t kActivationSpan = 600 << 10;  // bytes of activations that stay in L2
 
 TileKernel kernel_of(DType type, int64_t rows) {
@@ -55,11 +56,13 @@ void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
   const int64_t chunks = chunks_of(s.args.k), blocks = blocks_of(s.args.k),
                 height = lesser(kRowTile, s.args.rows - r);
   tile.main = base + (r * chunks + from * height) * ActivationLayout::kMain;
-  tile.scales =
-      reinterpret_cast<const float*>(base + s.layout.scales) + r * blocks + from / kBlockChunks * height;
-  tile.quarters =
-      reinterpret_cast<const int32_t*>(base + s.layout.quarters) + (r * chunks + from * height) * 8;
-  tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + (r * chunks + from * height) * 2;
+  const int64_t chunk = r * chunks + from * height, block = r * blocks + from / kBlockChunks * height;
+  tile.block_values = reinterpret_cast<const float*>(base + s.layout.block_values) +
+                      block * ActivationLayout::kBlockValues;
+  tile.quarters = reinterpret_cast<const int32_t*>(base + s.layout.quarters) + chunk * 8;
+  tile.halves = reinterpret_cast<const int32_t*>(base + s.layout.halves) + chunk * 4;
+  tile.wide = reinterpret_cast<const int32_t*>(base + s.layout.wide) + chunk * 2;
+  tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + chunk * 2;
 }
 
 // Adds chunks [from, to) of `columns` (1 or 2) column tiles. weights: the first tile's chunk `from`; next:
@@ -68,38 +71,57 @@ void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
 // second prefetch the next row tile.
 void multiply_piece(const Span& s, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
                     const uint8_t* next) {
-  constexpr int64_t kLines = 576;  // bytes prefetched per chunk
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
   const int64_t bytes =
       packs(s.args.type) ? packed_offset(s.args.type, to) - packed_offset(s.args.type, from) : 0;
+  const int64_t share = columns * bytes / row_tiles;  // of the following pieces, for each row tile to prefetch
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;
     const TileKernel kernel = kernel_of(s.args.type, lesser(kRowTile, s.args.rows - r));
     Tile tile;
     fill_row_tile(s, r, from, tile);
     tile.chunks = chunks;
+    tile.skip = 0;
     for (int64_t c = 0; c < columns; ++c) {
       tile.weights = weights + c * s.tile_bytes;
       tile.sums = s.sums + (c * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
-      tile.rest = nullptr;
-      if (row_tiles == 1) {
-        tile.next = next + c * s.tile_bytes;
-        tile.step = kLines;
-        tile.rest = tile.next + chunks * kLines;
-      } else if (c == 0) {
-        const int64_t at =
-            i * columns * bytes / row_tiles;  // in the pieces of both column tiles, one after the other
+      if (c == 0) {
+        const int64_t at = i * share;  // in the pieces of both column tiles, one after the other
         tile.next = at < bytes ? next + at : next + s.tile_bytes + (at - bytes);
-        tile.step = lesser(kLines, columns * bytes / row_tiles / chunks);
+        tile.step = share / chunks;
       } else {
         const bool more = i + 1 < row_tiles;
         Tile after;
         fill_row_tile(s, more ? r + kRowTile : s.r0, more ? from : to, after);
         tile.next = after.main;
-        tile.step = kLines;
+        tile.step = kPrefetched;
       }
       kernel(tile);
     }
+  }
+}
+
+// One row tile: every weight is used once, so column tile after column tile in one stream per thread, prefetched at a
+// fixed distance. (Two column tiles side by side, as below, share the activations but made two streams.)
+void stream(const MatmulArgs& a) {
+  constexpr int64_t kAhead = 8192;  // bytes; half of it and less lost up to a fifth at 8 rows, twice it a little at 1
+  alignas(64) float sums[kRowTile * kColumnTile];
+  const int64_t chunks = chunks_of(a.k), tile_bytes = packed_tile_bytes(a.type, a.k);
+  const Span span{a, ActivationLayout(a.rows, a.k), 0, a.rows, 0, chunks, tile_bytes, sums};
+  const TileKernel kernel = kernel_of(a.type, a.rows);
+  Tile tile;
+  fill_row_tile(span, 0, 0, tile);
+  tile.chunks = chunks;
+  tile.sums = sums;
+  tile.step = packed_offset(a.type, kBlockChunks) / kBlockChunks / 64 * 64;
+  tile.skip = packed_offset(a.type, kBlockChunks) - kBlockChunks * tile.step;
+  for (int64_t c = a.n0; c < a.n1; c += kColumnTile) {
+    for (int64_t r = 0; r < a.rows; ++r) _mm512_store_ps(sums + r * kColumnTile, _mm512_setzero_ps());
+    tile.weights = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * tile_bytes;
+    tile.next = tile.weights + kAhead;
+    kernel(tile);
+    for (int64_t r = 0; r < a.rows; ++r)
+      _mm512_mask_storeu_ps(a.y + r * a.y_stride + c, column_mask(a, c), _mm512_load_ps(sums + r * kColumnTile));
   }
 }
 
@@ -144,6 +166,10 @@ void multiply_columns(const Span& s, int64_t c, int64_t columns) {
 int64_t column_tile(DType) { return kColumnTile; }
 
 void matmul(const MatmulArgs& a) {
+  if (a.rows <= kRowTile && packs(a.type)) {
+    stream(a);
+    return;
+  }
   alignas(64) float sums[kColumnPair * kRowBlock * kColumnTile];
   const ActivationLayout layout(a.rows, a.k);
   const int64_t chunks = chunks_of(a.k);

@@ -171,45 +171,69 @@ void lanes(const T (&a)[16], const T (&b)[16], T* out) {
     }
 }
 
-uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
-  alignas(64) uint16_t d[8][16];
+// The scales of a block's groups, of Q4_0 and Q8_0: 14-bit integers relative to a float per column, or marked as exact.
+struct BlockScales {
+  alignas(64) uint16_t half[8][16];
+  alignas(64) int32_t integer[8][16];
+  alignas(64) float super[16];
+  bool exact;
+};
+
+void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b) {
   __m512 largest = _mm512_setzero_ps();
   for (int64_t g = 0; g < 2 * chunks; ++g) {
-    scales_of(s, 2 * chunk + g, d[g]);
-    largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_cvtph_ps(load256(d[g]))));
+    scales_of(s, 2 * chunk + g, b.half[g]);
+    largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_cvtph_ps(load256(b.half[g]))));
   }
-  const __m512 super = _mm512_div_ps(largest, _mm512_set1_ps(kScaleRange));
+  _mm512_store_ps(b.super, _mm512_div_ps(largest, _mm512_set1_ps(kScaleRange)));
   const __m512 inverse = _mm512_maskz_div_ps(_mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ),
                                              _mm512_set1_ps(kScaleRange), largest);
-  alignas(64) int32_t integers[8][16];
-  bool exact = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(65504.0f), _CMP_NLE_UQ) != 0;  // infinity or NaN
+  b.exact = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(65504.0f), _CMP_NLE_UQ) != 0;  // infinity or NaN
   for (int64_t g = 0; g < 2 * chunks; ++g) {
-    const __m512 scale = _mm512_cvtph_ps(load256(d[g]));
+    const __m512 scale = _mm512_cvtph_ps(load256(b.half[g]));
     const __m512 scaled = _mm512_mul_ps(scale, inverse);
     const __mmask16 present = _mm512_cmp_ps_mask(scale, _mm512_setzero_ps(), _CMP_NEQ_UQ);
     if (_mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(kScaleLeast), _CMP_NGE_UQ) !=
         0)
-      exact = true;
-    _mm512_store_si512(integers[g], _mm512_cvtps_epi32(scaled));
+      b.exact = true;
+    _mm512_store_si512(b.integer[g], _mm512_cvtps_epi32(scaled));
   }
-  _mm512_store_ps(out, exact ? _mm512_set1_ps(-1.0f) : super);
+}
+
+// What stands before a block: the super-scales, or the mark.
+void store_header(const BlockScales& b, uint8_t* out) {
+  _mm512_store_ps(out, b.exact ? _mm512_set1_ps(-1.0f) : _mm512_load_ps(b.super));
+}
+
+// The 64 B of scales of chunk c of the block.
+void store_scales(const BlockScales& b, int64_t c, uint8_t* out) {
+  if (b.exact) {
+    lanes(b.half[2 * c], b.half[2 * c + 1], reinterpret_cast<uint16_t*>(out));
+    return;
+  }
+  const __m512i low = _mm512_and_si512(_mm512_load_si512(b.integer[2 * c]), _mm512_set1_epi32(0xffff));
+  _mm512_store_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(_mm512_load_si512(b.integer[2 * c + 1]), 16)));
+}
+
+uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
+  BlockScales scales;
+  load_scales(s, chunk, chunks, scales);
+  store_header(scales, out);
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 576) {
     ChunkVectors v;
     load_chunk(s, chunk + c, v);
     store_nibbles(v, out);
-    if (exact) {
-      lanes(d[2 * c], d[2 * c + 1], reinterpret_cast<uint16_t*>(out + 512));
-    } else {
-      const __m512i a = _mm512_load_si512(integers[2 * c]), b = _mm512_load_si512(integers[2 * c + 1]);
-      _mm512_store_si512(out + 512, _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi32(0xffff)),
-                                                    _mm512_slli_epi32(b, 16)));
-    }
+    store_scales(scales, c, out + 512);
   }
   return out;
 }
 
 uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
+  BlockScales scales;
+  load_scales(s, chunk, chunks, scales);
+  store_header(scales, out);
+  out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 1088) {
     ChunkVectors v;
     load_chunk(s, chunk + c, v);
@@ -217,10 +241,7 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
       _mm512_store_si512(out + 128 * q, v.x[q]);
       _mm512_store_si512(out + 128 * q + 64, v.y[q]);
     }
-    uint16_t a[16], b[16];
-    scales_of(s, 2 * (chunk + c), a);
-    scales_of(s, 2 * (chunk + c) + 1, b);
-    lanes(a, b, reinterpret_cast<uint16_t*>(out + 1024));
+    store_scales(scales, c, out + 1024);
   }
   return out;
 }
@@ -260,18 +281,16 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   }
   _mm512_store_ps(out, _mm512_cvtph_ps(load256(d)));
   out += 64;
-  const __m512i low2 = _mm512_set1_epi8(3);
   for (int64_t c = 0; c < chunks; ++c, out += 832) {
     ChunkVectors v;
     load_chunk(s, chunk + c, v);
-    store_nibbles(v, out);
     for (int p = 0; p < 4; ++p) {
-      const __m512i parts[4] = {v.x[2 * p], v.y[2 * p], v.x[2 * p + 1], v.y[2 * p + 1]};
-      __m512i high = _mm512_setzero_si512();
-      for (unsigned i = 0; i < 4; ++i)
-        high = _mm512_or_si512(
-            high, _mm512_slli_epi16(_mm512_and_si512(_mm512_srli_epi16(parts[i], 4), low2), 2 * i));
-      _mm512_store_si512(out + 512 + 64 * p, high);
+      const __m512i three[3] = {v.x[2 * p], v.y[2 * p], v.x[2 * p + 1]};
+      for (unsigned i = 0; i < 3; ++i) {  // bits 2i, 2i + 1 of the fourth to the top
+        const __m512i two = _mm512_slli_epi16(_mm512_srli_epi16(v.y[2 * p + 1], 2 * i), 6);
+        _mm512_store_si512(out + 192 * p + 64 * i,
+                           _mm512_or_si512(three[i], _mm512_and_si512(two, _mm512_set1_epi8(-64))));
+      }
     }
     for (int64_t half = 0; half < 2; ++half)
       for (int64_t column = 0; column < kColumnTile; ++column)
@@ -318,7 +337,7 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
     case DType::Q4_K:
       return blocks_of(k) * 64 + chunks_of(k) * 576;
     case DType::Q8_0:
-      return chunks_of(k) * 1088;
+      return blocks_of(k) * 64 + chunks_of(k) * 1088;
     case DType::Q6_K:
       return blocks_of(k) * 64 + chunks_of(k) * 832;
     default:

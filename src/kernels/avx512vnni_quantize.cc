@@ -8,19 +8,114 @@
 namespace llada::kernels::avx512vnni {
 namespace {
 
-// The quants of one chunk: [0] k 0..15 of A, [1] k 16..31 of A, [2] and [3] the same of B.
-struct Quants {
-  __m128i q[4];
+void store64(void* p, __m128i v) { _mm_storel_epi64(static_cast<__m128i*>(p), v); }
+__m128i high64(__m128i v) { return _mm_unpackhi_epi64(v, v); }
+
+// Sums of eight consecutive quants of a chunk as A B A B A B A B; `zero_point` has been added to each quant.
+__m256i eights(__m512i unsigned_quants, int zero_point) {
+  const __m256i sums = _mm512_cvtepi64_epi32(_mm512_sad_epu8(unsigned_quants, _mm512_setzero_si512()));
+  return _mm256_sub_epi32(_mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)),
+                          _mm256_set1_epi32(8 * zero_point));
+}
+
+// (A, B) of both halves of a chunk: k 0..15 in the low, 16..31 in the high 128 bits; each pair twice.
+__m256i sixteens(__m256i eight) { return _mm256_add_epi32(eight, _mm256_shuffle_epi32(eight, 0x4e)); }
+
+// (A, B) of the chunk.
+__m128i whole(__m256i sixteen) {
+  return _mm_add_epi32(_mm256_castsi256_si128(sixteen), _mm256_extracti128_si256(sixteen, 1));
+}
+
+int greatest(__m256i v) {
+  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+  return _mm_cvtsi128_si32(m);
+}
+
+// The smallest shift after which 128 * sum, rounded, fits 16 bits.
+int shift_of(int sum) {
+  int shift = 0;
+  while (((128 * sum + (1 << shift >> 1)) >> shift) > 32767) ++shift;
+  return shift;
+}
+
+// Where a row's values lie within its row tile.
+struct RowPlace {
+  std::byte* main;
+  float* values;
+  int32_t *quarters, *halves, *wide;
+  int16_t* pairs;
+  int64_t height, in_tile;
 };
 
-// Sums of the low and the high eight of 16 int8.
-struct Sums {
-  int low, high;
-};
-Sums sums_of(__m128i q) {
-  const __m128i sad =
-      _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(static_cast<char>(0x80))), _mm_setzero_si128());
-  return {_mm_cvtsi128_si32(sad) - 8 * 128, _mm_extract_epi32(sad, 2) - 8 * 128};
+// Block b of a row from its first `vectors` x 16 floats.
+void quantize_block(const float* v, int64_t vectors, int64_t b, const RowPlace& p) {
+  const int64_t height = p.height, chunks = (vectors + 3) / 4;
+  __m512 largest = _mm512_setzero_ps();
+  for (int64_t i = 0; i < vectors; ++i)
+    largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(v + 16 * i)));
+  const float max = _mm512_reduce_max_ps(largest);
+  const bool zero = !(max > 0x1p-120f);
+  const float scale = zero ? 0.0f : max / 127.0f;
+  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / max);
+  __m128i sums[kBlockChunks];
+  __m256i most16 = _mm256_setzero_si256(), most32 = _mm256_setzero_si256();
+  for (int64_t c = 0; c < chunks; ++c) {
+    __m128i q[4];  // k 0..15 and 16..31 of A, the same of B
+    for (int64_t i = 0; i < 4; ++i) {
+      q[i] = _mm_setzero_si128();
+      if (4 * c + i < vectors)
+        q[i] = _mm512_cvtsepi32_epi8(
+            _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(v + 16 * (4 * c + i)), inverse)));
+    }
+    const int64_t index = b * kBlockChunks + c;
+    std::byte* out = p.main + index * height * ActivationLayout::kMain;
+    for (int half = 0; half < 2; ++half) {
+      const __m128i low = _mm_unpacklo_epi32(q[half], q[half + 2]);
+      const __m128i high = _mm_unpackhi_epi32(q[half], q[half + 2]);
+      std::byte* at = out + (half * 4 * height + p.in_tile) * 8;
+      store64(at, low);
+      store64(at + height * 8, high64(low));
+      store64(at + height * 16, high);
+      store64(at + height * 24, high64(high));
+    }
+    __m512i all = _mm512_castsi128_si512(q[0]);
+    all = _mm512_inserti32x4(all, q[1], 1);
+    all = _mm512_inserti32x4(all, q[2], 2);
+    all = _mm512_inserti32x4(all, q[3], 3);
+
+    const __m256i magnitude16 = sixteens(eights(_mm512_abs_epi8(all), 0));
+    most16 = _mm256_max_epi32(most16, magnitude16);
+    most32 = _mm256_max_epi32(most32, _mm256_castsi128_si256(whole(magnitude16)));
+
+    const __m256i eight = eights(_mm512_xor_si512(all, _mm512_set1_epi8(-128)), 128), sixteen = sixteens(eight);
+    const __m128i sum = sums[c] = whole(sixteen);
+    const __m256i zero256 = _mm256_setzero_si256();
+    const __m256i quarter = _mm256_sub_epi32(zero256, _mm256_slli_epi32(eight, 5));
+    const __m256i half = _mm256_sub_epi32(zero256, _mm256_slli_epi32(sixteen, 5));
+    int32_t* quarters = p.quarters + (index * 4 * height + p.in_tile) * 2;
+    store64(quarters, _mm256_castsi256_si128(quarter));
+    store64(quarters + 2 * height, high64(_mm256_castsi256_si128(quarter)));
+    store64(quarters + 4 * height, _mm256_extracti128_si256(quarter, 1));
+    store64(quarters + 6 * height, high64(_mm256_extracti128_si256(quarter, 1)));
+    int32_t* halves = p.halves + (index * 2 * height + p.in_tile) * 2;
+    store64(halves, _mm256_castsi256_si128(half));
+    store64(halves + 2 * height, _mm256_extracti128_si256(half, 1));
+    store64(out + height * kChunk + p.in_tile * 8, _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32(sum, 3)));
+    const int pair = _mm_cvtsi128_si32(_mm_packs_epi32(sum, sum));
+    __builtin_memcpy(p.pairs + (index * height + p.in_tile) * 2, &pair, 4);
+  }
+  const int shift = shift_of(greatest(most32));
+  const int32_t steep = greatest(most16) > 1023;
+  float* values = p.values + b * height * ActivationLayout::kBlockValues + p.in_tile;
+  values[0] = scale;
+  values[height] = scale * static_cast<float>(1 << shift);
+  __builtin_memcpy(values + 2 * height, &shift, 4);
+  __builtin_memcpy(values + 3 * height, &steep, 4);
+  for (int64_t c = 0; c < chunks; ++c)
+    store64(p.wide + ((b * kBlockChunks + c) * height + p.in_tile) * 2,
+            _mm_sub_epi32(_mm_set1_epi32(1 << shift >> 1), _mm_slli_epi32(sums[c], 7)));
 }
 
 }  // namespace
@@ -31,61 +126,19 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
   const ActivationLayout layout(rows, k);
   const int64_t chunks = chunks_of(k), blocks = blocks_of(k);
   for (int64_t r = r0; r < r1; ++r) {
-    const int64_t tile = r / kRowTile, in_tile = r % kRowTile;
-    const int64_t height = rows - tile * kRowTile < kRowTile ? rows - tile * kRowTile : kRowTile;
-    std::byte* main = activations + tile * kRowTile * chunks * ActivationLayout::kMain;
-    auto* scales = reinterpret_cast<float*>(activations + layout.scales) + tile * kRowTile * blocks;
-    auto* quarters = reinterpret_cast<int32_t*>(activations + layout.quarters) + tile * kRowTile * chunks * 8;
-    auto* pairs = reinterpret_cast<int16_t*>(activations + layout.pairs) + tile * kRowTile * chunks * 2;
-    const float* row = x + r * k;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const float* v = row + b * kBlock;
-      const int64_t vectors = (k - b * kBlock < kBlock ? k - b * kBlock : kBlock) / 16;
-      __m512 largest = _mm512_setzero_ps();
-      for (int64_t i = 0; i < vectors; ++i)
-        largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(v + 16 * i)));
-      const float max = _mm512_reduce_max_ps(largest);
-      const bool zero = !(max > 0x1p-120f);
-      scales[b * height + in_tile] = zero ? 0.0f : max / 127.0f;
-      const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / max);
-      for (int64_t c = 0; c < (vectors + 3) / 4; ++c) {
-        Quants chunk;
-        for (int64_t i = 0; i < 4; ++i) {
-          chunk.q[i] = _mm_setzero_si128();
-          if (4 * c + i < vectors)
-            chunk.q[i] = _mm512_cvtsepi32_epi8(
-                _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(v + 16 * (4 * c + i)), inverse)));
-        }
-        const int64_t index = b * kBlockChunks + c;
-        std::byte* out = main + index * height * ActivationLayout::kMain;
-        for (int half = 0; half < 2; ++half) {
-          const __m128i low = _mm_unpacklo_epi32(chunk.q[half], chunk.q[half + 2]);
-          const __m128i high = _mm_unpackhi_epi32(chunk.q[half], chunk.q[half + 2]);
-          std::byte* at = out + (half * 4 * height + in_tile) * 8;
-          _mm_storel_epi64(reinterpret_cast<__m128i*>(at), low);
-          _mm_storel_epi64(reinterpret_cast<__m128i*>(at + height * 8), _mm_unpackhi_epi64(low, low));
-          _mm_storel_epi64(reinterpret_cast<__m128i*>(at + height * 16), high);
-          _mm_storel_epi64(reinterpret_cast<__m128i*>(at + height * 24), _mm_unpackhi_epi64(high, high));
-        }
-        const Sums part[4] = {sums_of(chunk.q[0]), sums_of(chunk.q[1]), sums_of(chunk.q[2]),
-                              sums_of(chunk.q[3])};
-        const int sum_a = part[0].low + part[0].high + part[1].low + part[1].high;
-        const int sum_b = part[2].low + part[2].high + part[3].low + part[3].high;
-        auto* sums = reinterpret_cast<int32_t*>(out + height * kChunk) + in_tile * 2;
-        sums[0] = -8 * sum_a;
-        sums[1] = -8 * sum_b;
-        int32_t* quarter = quarters + (index * 4 * height + in_tile) * 2;
-        for (int half = 0; half < 2; ++half, quarter += 4 * height) {
-          quarter[0] = -32 * part[half].low;
-          quarter[1] = -32 * part[half + 2].low;
-          quarter[2 * height] = -32 * part[half].high;
-          quarter[2 * height + 1] = -32 * part[half + 2].high;
-        }
-        int16_t* pair = pairs + (index * height + in_tile) * 2;
-        pair[0] = static_cast<int16_t>(sum_a);
-        pair[1] = static_cast<int16_t>(sum_b);
-      }
-    }
+    const int64_t first = r / kRowTile * kRowTile, height = rows - first < kRowTile ? rows - first : kRowTile;
+    const RowPlace place{
+        activations + first * chunks * ActivationLayout::kMain,
+        reinterpret_cast<float*>(activations + layout.block_values) +
+            first * blocks * ActivationLayout::kBlockValues,
+        reinterpret_cast<int32_t*>(activations + layout.quarters) + first * chunks * 8,
+        reinterpret_cast<int32_t*>(activations + layout.halves) + first * chunks * 4,
+        reinterpret_cast<int32_t*>(activations + layout.wide) + first * chunks * 2,
+        reinterpret_cast<int16_t*>(activations + layout.pairs) + first * chunks * 2,
+        height,
+        r - first};
+    for (int64_t b = 0; b < blocks; ++b)
+      quantize_block(x + r * k + b * kBlock, (k - b * kBlock < kBlock ? k - b * kBlock : kBlock) / 16, b, place);
   }
 }
 

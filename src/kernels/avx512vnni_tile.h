@@ -7,16 +7,19 @@
 
 namespace llada::kernels::avx512vnni {
 
+inline constexpr int64_t kPrefetched = 576;
+
 struct Tile {
   const uint8_t* weights;  // packed
-  // What to prefetch meanwhile: 9 lines per chunk from `next`, which moves on by `step` bytes per chunk; and,
-  // where `rest` is not null, the lines that a chunk of weights has beyond 9.
+  // What to prefetch meanwhile, from `next`, which moves on by `step` bytes per chunk and `skip` bytes per block: 9 lines
+  // per chunk, all lines of a chunk of weights where step > kPrefetched, and one line per block behind its chunks.
   const uint8_t* next;
-  int64_t step;
-  const uint8_t* rest;
+  int64_t step, skip;
   const uint8_t* main;  // areas of the activations
-  const float* scales;
+  const float* block_values;
   const int32_t* quarters;
+  const int32_t* halves;
+  const int32_t* wide;
   const int16_t* pairs;
   int64_t chunks;
   float* sums;  // rows x 16, added to

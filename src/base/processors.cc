@@ -1,0 +1,75 @@
+#include "base/processors.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace llada {
+namespace {
+
+constexpr int kFullCapacity = 1024;
+
+int read_int(const std::filesystem::path& path, int fallback) {
+  std::ifstream file(path);
+  int value = fallback;
+  return file >> value ? value : fallback;
+}
+
+// Processors' worth of time per period, rounded up; 0: unlimited. Version 2: "max 100000" or "150000 100000".
+int quota(const std::filesystem::path& cgroup) {
+  std::ifstream limit(cgroup / "cpu.max");
+  int64_t time = 0, period = 0;
+  if (!(limit >> time >> period)) {
+    std::ifstream time1(cgroup / "cpu/cpu.cfs_quota_us"), period1(cgroup / "cpu/cpu.cfs_period_us");  // version 1
+    if (!(time1 >> time) || !(period1 >> period)) return 0;
+  }
+  if (time <= 0 || period <= 0) return 0;
+  return static_cast<int>(std::min<int64_t>((time - 1) / period + 1, CPU_SETSIZE));
+}
+
+}  // namespace
+
+Processors find_processors(const std::filesystem::path& sys, const std::vector<int>& allowed) {
+  struct Candidate {
+    int sibling;  // 0: the first hardware thread of its core that is allowed
+    int capacity, cpu;
+  };
+  std::map<std::pair<int, int>, int> seen;  // (package, core): hardware threads so far
+  std::vector<Candidate> candidates;
+  int greatest = 0;
+  for (const int cpu : allowed) {
+    const auto base = sys / "devices/system/cpu" / ("cpu" + std::to_string(cpu));
+    const std::pair core(read_int(base / "topology/physical_package_id", 0), read_int(base / "topology/core_id", cpu));
+    const int capacity = read_int(base / "cpu_capacity", kFullCapacity);
+    candidates.push_back({seen[core]++, capacity, cpu});
+    greatest = std::max(greatest, capacity);
+  }
+  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return std::tuple(a.sibling, -a.capacity, a.cpu) < std::tuple(b.sibling, -b.capacity, b.cpu);
+  });
+  Processors found;
+  for (const Candidate& c : candidates) {
+    found.order.push_back(c.cpu);
+    if (c.sibling == 0 && 2 * c.capacity >= greatest) ++found.preferred;
+  }
+  const int limit = quota(sys / "fs/cgroup");
+  found.threads = std::max(1, limit > 0 ? std::min(limit, found.preferred) : found.preferred);
+  return found;
+}
+
+Processors usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> allowed;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &set)) allowed.push_back(cpu);
+  return find_processors("/sys", allowed);
+}
+
+}  // namespace llada

@@ -1,0 +1,27 @@
+// Which processors of a machine a compute thread should use, as the kernel describes them below /sys: one hardware
+// thread of every physical core before any second one, fast cores before slow ones (arm64 publishes a capacity per
+// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than a control group's quota pays
+// for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology, cpu_capacity), cgroup-v2.rst (cpu.max).
+#pragma once
+#include <filesystem>
+#include <vector>
+
+namespace llada {
+
+struct Processors {
+  // Every allowed processor, best first. The first `preferred` are one hardware thread each of the cores that have at
+  // least half of the greatest capacity: a slow core in a loop would make the fast ones wait for its last piece.
+  std::vector<int> order;
+  int preferred = 0;
+  // Threads for an unspecified request: preferred, or less under a quota; at least 1.
+  int threads = 1;
+};
+
+// sys: the root of the tree ("/sys"). allowed: the affinity mask, ascending. What a tree lacks counts as: every
+// processor a core of its own, all of the same capacity, no quota.
+Processors find_processors(const std::filesystem::path& sys, const std::vector<int>& allowed);
+
+// Of this process now.
+Processors usable_processors();
+
+}  // namespace llada

@@ -1,0 +1,128 @@
+// Q6_K. The quants are q + 32, 6 bits, so a sub-group of 16 sums up to at most 32 * sum |a|: 16 bits where sum |a| is at
+// most 1023, as in nearly every block of real activations (127 only for the largest of 256). Such blocks take the way of
+// the 4-bit types (avx512vnni_int16.cc) with sub-groups of 16. A row tile with a steeper row takes halves of sub-groups,
+// |sum of eight| <= 8 * 32 * 127 = 32512. Both ways are exact integers within the block, so which one a row takes does
+// not show in its result.
+#include "kernels/avx512vnni_tile.h"
+#include "kernels/avx512vnni_vector-inl.h"
+
+namespace llada::kernels::avx512vnni {
+namespace {
+
+constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 192;
+
+template <int R>
+inline __attribute__((always_inline)) void step(const uint8_t* a, __m512i wx, __m512i wy, __m512i (&x)[R],
+                                                __m512i (&y)[R]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512i act = broadcast64(a + 8 * r);
+    x[r] = _mm512_dpbusd_epi32(x[r], wx, act);
+    y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
+  }
+}
+
+// Two steps of a chunk from their 192 bytes.
+template <int R>
+inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uint8_t* a, __m512i (&x)[R],
+                                                     __m512i (&y)[R]) {
+  constexpr int kChoose = 0xca;  // bits of b where a is set, of c elsewhere
+  const __m512i six = _mm512_set1_epi8(63);
+  step<R>(a, _mm512_and_si512(_mm512_load_si512(w), six), _mm512_and_si512(_mm512_load_si512(w + 64), six), x, y);
+  const __m512i third = _mm512_load_si512(w + 128);
+  const __m512i low = _mm512_ternarylogic_epi32(_mm512_set1_epi8(3), _mm512_srli_epi32(_mm512_load_si512(w), 6),
+                                                _mm512_srli_epi32(_mm512_load_si512(w + 64), 4), kChoose);
+  const __m512i all =
+      _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), low, _mm512_srli_epi32(third, 2), kChoose);
+  step<R>(a + 8 * R, _mm512_and_si512(third, six), _mm512_and_si512(all, six), x, y);
+}
+
+template <int R>
+inline __attribute__((always_inline)) void add_pairs(const uint8_t* scales, const __m512i (&x)[R],
+                                                     const __m512i (&y)[R], __m512i (&total)[R]) {
+  const __m512i scale = _mm512_cvtepi8_epi16(load256(scales));
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+    total[r] = _mm512_dpwssd_epi32(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
+}
+
+template <int R>
+__attribute__((noinline)) void steep_block(const uint8_t* w, const uint8_t* a, const int32_t* quarters,
+                                           const float* scales, float* sums) {
+  const __m512 d = _mm512_load_ps(w);
+  w += kHeader;
+  __m512i total[R];
+  for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
+  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, a += ActivationLayout::kMain * R)
+    for (int quarter = 0; quarter < 4; ++quarter, quarters += 2 * R) {
+      __m512i x[R], y[R];
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(quarters + 2 * r);
+      step_pair<R>(w + kPairBytes * quarter, a + 16 * R * quarter, x, y);
+      add_pairs<R>(w + kScales + 32 * (quarter / 2), x, y, total);
+    }
+  for (int r = 0; r < R; ++r) add_scaled(sums + 16 * r, total[r], d, scales[r]);
+}
+
+template <int R>
+void q6_k(const Tile& t) {
+  const uint8_t* w = t.weights;
+  const uint8_t* next = t.next;
+  const uint8_t* a = t.main;
+  const int32_t* quarters = t.quarters;
+  const int32_t* halves = t.halves;
+  const float* values = t.block_values;
+  for (int64_t left = t.chunks; left > 0;
+       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, quarters += 8 * kBlockChunks * R) {
+    prefetch(next + kBlockChunks * kChunkBytes);
+    int32_t steep = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      int32_t row;
+      __builtin_memcpy(&row, values + 3 * R + r, 4);
+      steep |= row;
+    }
+    if (__builtin_expect(steep != 0, 0)) {
+      steep_block<R>(w, a, quarters, values, t.sums);
+      w += kHeader + kBlockChunks * kChunkBytes;
+      next += kBlockChunks * t.step + t.skip;
+      a += kBlockChunks * ActivationLayout::kMain * R;
+      halves += 4 * kBlockChunks * R;
+      continue;
+    }
+    const __m512 d = _mm512_load_ps(w);
+    w += kHeader;
+    __m512i total[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
+    for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half, halves += 2 * R) {
+        __m512i x[R], y[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(halves + 2 * r);
+#pragma GCC unroll 4
+        for (int line = 0; line < 4; ++line) prefetch(next + 64 * (4 * half + line));
+        step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y);
+        step_pair<R>(w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x, y);
+        add_pairs<R>(w + kScales + 32 * half, x, y, total);
+      }
+      prefetch(next + 512);
+      if (t.step > kPrefetched) {
+#pragma GCC unroll 4
+        for (int line = 0; line < 4; ++line) prefetch(next + kPrefetched + 64 * line);
+      }
+    }
+    next += t.skip;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], d, values[r]);
+  }
+}
+
+constexpr TileKernel kQ6_K[] = {q6_k<1>, q6_k<2>, q6_k<3>, q6_k<4>, q6_k<5>, q6_k<6>, q6_k<7>, q6_k<8>};
+
+}  // namespace
+
+TileKernel q6_k_kernel(int64_t rows) { return kQ6_K[rows - 1]; }
+
+}  // namespace llada::kernels::avx512vnni

@@ -1,0 +1,38 @@
+// Small words shared by the AVX-512 VNNI product kernels. Everything is local to the including file, so that no code for
+// newer processors can replace a shared function when the program is linked.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace llada::kernels::avx512vnni {
+namespace {
+
+inline __m512i broadcast64(const void* p) {
+  long long v;
+  __builtin_memcpy(&v, p, 8);
+  return _mm512_set1_epi64(v);
+}
+inline __m512i broadcast32(const void* p) {
+  int v;
+  __builtin_memcpy(&v, p, 4);
+  return _mm512_set1_epi32(v);
+}
+// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls.
+inline void prefetch(const uint8_t* p) { asm volatile("prefetcht0 %0" : : "m"(*p)); }
+inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// sums += total * scale (per column) * row_scale.
+inline void add_scaled(float* sums, __m512i total, __m512 scale, float row_scale) {
+  const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
+  _mm512_storeu_ps(sums, _mm512_fmadd_ps(scaled, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
+}
+
+// Columns' float sums of A and B (lanes as in avx512vnni.h) into natural order, times the row's scale.
+inline void add_lanes(float* sums, __m512 x, __m512 y, float row_scale) {
+  const __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd));
+  _mm512_storeu_ps(sums, _mm512_fmadd_ps(sum, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
+}
+
+}  // namespace
+}  // namespace llada::kernels::avx512vnni

@@ -1,0 +1,172 @@
+// The choice of processors on scripted /sys trees: hardware threads, fast and slow cores, masks, quotas, empty trees.
+#include "base/processors.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "base/threads.h"
+
+namespace llada {
+namespace {
+
+class ProcessorTree : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ("sys-" + std::to_string(::getpid()) + "-" +
+             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void put(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+  }
+  void cpu(int number, int package, int core, int capacity = 0) {
+    const std::string base = "devices/system/cpu/cpu" + std::to_string(number);
+    put(base + "/topology/physical_package_id", std::to_string(package));
+    put(base + "/topology/core_id", std::to_string(core));
+    if (capacity > 0) put(base + "/cpu_capacity", std::to_string(capacity));
+  }
+  Processors find(const std::vector<int>& allowed) const { return find_processors(root_, allowed); }
+  static std::vector<int> first(int n) {
+    std::vector<int> all(static_cast<size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST_F(ProcessorTree, OneThreadOfEveryCoreBeforeASecondOne) {
+  // Two packages of two cores; siblings are (0, 4), (1, 5) ... as Linux numbers them.
+  for (int i = 0; i < 8; ++i) cpu(i, i / 2 % 2, i % 2);
+  const Processors p = find(first(8));
+  EXPECT_EQ(p.order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(p.preferred, 4);
+  EXPECT_EQ(p.threads, 4);
+}
+
+TEST_F(ProcessorTree, SiblingsWithNeighbouringNumbers) {
+  for (int i = 0; i < 6; ++i) cpu(i, 0, i / 2);
+  const Processors p = find(first(6));
+  EXPECT_EQ(p.order, (std::vector<int>{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(p.preferred, 3);
+}
+
+TEST_F(ProcessorTree, FastCoresFirstAndSlowOnesNotByDefault) {
+  // A phone: four small, three big, one largest core.
+  const int capacities[] = {325, 325, 325, 325, 830, 830, 830, 1024};
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i, capacities[i]);
+  const Processors p = find(first(8));
+  EXPECT_EQ(p.order, (std::vector<int>{7, 4, 5, 6, 0, 1, 2, 3}));
+  EXPECT_EQ(p.preferred, 4);
+  EXPECT_EQ(p.threads, 4);
+}
+
+TEST_F(ProcessorTree, OnlySlowCoresAllowed) {  // what a background app gets
+  const int capacities[] = {325, 325, 325, 325, 1024, 1024};
+  for (int i = 0; i < 6; ++i) cpu(i, 0, i, capacities[i]);
+  const Processors p = find({1, 2, 3});
+  EXPECT_EQ(p.order, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(p.threads, 3);
+}
+
+TEST_F(ProcessorTree, TheMaskDecides) {
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i % 4);
+  const Processors p = find({2, 5, 6});  // 2 and 6 are one core
+  EXPECT_EQ(p.order, (std::vector<int>{2, 5, 6}));
+  EXPECT_EQ(p.preferred, 2);
+}
+
+TEST_F(ProcessorTree, AQuotaLimitsThreadsRoundedUp) {
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i);
+  put("fs/cgroup/cpu.max", "250000 100000");
+  EXPECT_EQ(find(first(8)).threads, 3);
+  EXPECT_EQ(find(first(8)).preferred, 8);
+  put("fs/cgroup/cpu.max", "max 100000");
+  EXPECT_EQ(find(first(8)).threads, 8);
+  put("fs/cgroup/cpu.max", "1000 100000");
+  EXPECT_EQ(find(first(8)).threads, 1);
+  put("fs/cgroup/cpu.max", "9223372036854775807 2");  // nonsense limits nothing
+  EXPECT_EQ(find(first(8)).threads, 8);
+}
+
+TEST_F(ProcessorTree, AQuotaOfControlGroupsVersion1) {
+  for (int i = 0; i < 4; ++i) cpu(i, 0, i);
+  put("fs/cgroup/cpu/cpu.cfs_quota_us", "200000");
+  put("fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(find(first(4)).threads, 2);
+  put("fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  EXPECT_EQ(find(first(4)).threads, 4);
+}
+
+TEST_F(ProcessorTree, AnEmptyTreeAndAnEmptyMask) {
+  EXPECT_EQ(find(first(3)).order, first(3));
+  EXPECT_EQ(find(first(3)).threads, 3);
+  EXPECT_TRUE(find({}).order.empty());
+  EXPECT_EQ(find({}).threads, 1);
+}
+
+TEST(UsableProcessors, StayWithinTheMaskOfThisProcess) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(static_cast<size_t>(cpu), &before)) ++cpu;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(cpu), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const Processors p = usable_processors();
+  const int cores = usable_cores();
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(p.order, std::vector<int>{cpu});
+  EXPECT_EQ(cores, 1);
+}
+
+// A worker of a pool that fills the machine may run on one processor, of a smaller one on preferred ones only; the
+// caller keeps its own mask.
+TEST(ThreadPool, WorkersAreBound) {
+  const Processors p = usable_processors();
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  for (const int threads : {2, p.preferred}) {
+    if (threads < 2 || threads > p.preferred) continue;
+    ThreadPool pool(threads);
+    std::mutex mutex;
+    std::set<int> workers;
+    // Until every worker has had an index: a fast thread may take them all.
+    for (int round = 0; round < 200 && static_cast<int>(workers.size()) < threads - 1; ++round)
+      pool.run(threads, [&](int64_t, int thread) {
+        ::usleep(1000);
+        if (thread == 0) return;
+        cpu_set_t mask;
+        CPU_ZERO(&mask);
+        const bool known = pthread_getaffinity_np(pthread_self(), sizeof mask, &mask) == 0;
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(known);
+        workers.insert(thread);
+        if (threads == p.preferred) {
+          EXPECT_EQ(CPU_COUNT(&mask), 1);
+          EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(p.order[static_cast<size_t>(thread)]), &mask));
+        } else {
+          EXPECT_EQ(CPU_COUNT(&mask), p.preferred);
+        }
+      });
+    EXPECT_EQ(static_cast<int>(workers.size()), threads - 1);
+  }
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+}  // namespace
+}  // namespace llada
