@@ -9,10 +9,8 @@
 namespace llada {
 namespace {
 
-Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file,
-                                            const ModelGraph& graph, const WeightHooks& hooks) {
-  if (options.device != "cpu")
-    return invalid("device '{}' is not available here; this build has: cpu", options.device);
+Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
+                             const ModelGraph& graph, const WeightHooks& hooks) {
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
@@ -22,7 +20,8 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
                                           : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
-  return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights, hooks);
+  LLADA_TRY(auto cpu, make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights, hooks));
+  return open_device(spec, graph, weights, std::move(cpu), options.threads);
 }
 
 }  // namespace
@@ -58,6 +57,7 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
@@ -78,13 +78,14 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     model->file_.drop_pages(*model->file_.find(model->graph_.weights[i].name));
   };
   LLADA_TRY(model->device_,
-            open_device(options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
+            open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
   return model;
 }
 
 Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory,
                                                         const LoadOptions& options,
                                                         const TensorHooks& hooks) {
+  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
@@ -92,7 +93,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   const auto wanted = [&](size_t i) { hooks.wanted(model->graph_.weights[i].name); };
   const auto packed = [&](size_t i) { hooks.packed(model->graph_.weights[i].name); };
   LLADA_TRY(model->device_,
-            open_device(options, model->file_, model->graph_, {.wanted = wanted, .packed = packed}));
+            open_on(where, options, model->file_, model->graph_, {.wanted = wanted, .packed = packed}));
   return model;
 }
 

@@ -23,7 +23,8 @@ class ModelRunner final : public decode::StepRunner {
  public:
   // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.
   static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
-                                                     bool guided, decode::HeadRule rule, Trace* trace);
+                                                     bool guided, decode::HeadRule rule, Trace* trace,
+                                                     ExecutorOptions executor = {});
 
   Result<std::vector<decode::Prediction>> run(const decode::StepPlan& plan, int64_t forward_number) override;
 
@@ -33,7 +34,7 @@ class ModelRunner final : public decode::StepRunner {
   int64_t kv_bytes() const { return kv_.bytes(); }
 
  private:
-  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace);
+  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor);
   Status bind(const decode::StepPlan& plan, int64_t forward_number);
 
   KvStore kv_;
