@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -46,12 +47,15 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
   LLADA_TRY(workspace->session_,
-            Session::create(workspace->model_, {.threads = 0, .trace = workspace->trace()}));
+            Session::create(workspace->model_,
+                            {.threads = 0, .trace = workspace->trace(), .warn = [](const std::string& line) {
+                               note(fmt::format("llada: warning: {}\n", one_line(line)));
+                             }}));
   return workspace;
 }
 
 Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work,
-                                    bool infill, int64_t block_length) const {
+                                    bool infill, int64_t block_length) {
   std::optional<LiveView> live;
   if (show_.live && can_repaint(STDOUT_FILENO)) {
     live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
@@ -61,7 +65,12 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
                                       .block_length = block_length});
   }
   Status shown;
+  final_tokens_.clear();
   const auto on_step = [&](const decode::StepEvent& event) {
+    const auto begin = std::ranges::find_if(event.canvas.states, [](auto s) { return s != decode::TokenState::fixed; }) -
+                       event.canvas.states.begin();
+    const auto first = event.canvas.tokens.begin() + begin;
+    if (!infill) final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.size() - begin));
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };

@@ -20,12 +20,13 @@ Executor::Build build_with(const ModelGraph& graph) {
   };
 }
 
-ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace)
-    : kv_(std::move(kv)), executor_(device, build_with(model.graph())), trace_(trace) {}
+ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor)
+    : kv_(std::move(kv)), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Device& device,
                                                          int64_t positions, bool guided,
-                                                         decode::HeadRule rule, Trace* trace) {
+                                                         decode::HeadRule rule, Trace* trace,
+                                                         ExecutorOptions executor) {
   const ModelGraph& graph = model.graph();
   LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
                                       .sequences = guided ? 2 : 1,
@@ -33,7 +34,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Dev
                                       .head_dim = graph.head_dim,
                                       .positions = positions,
                                       .type = kv_type(model)}));
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace));
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace, std::move(executor)));
   runner->inputs_.sampling = {.temperature = rule.temperature,
                               .seed = rule.seed,
                               .forward_number = 0,
@@ -90,12 +91,12 @@ Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t
   return {};
 }
 
-Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
+Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number, bool beside,
                             std::vector<decode::Prediction>& predictions,
                             std::vector<decode::Prediction>& trials) {
   LLADA_TRY_STATUS(bind(part, plan, forward_number));
   const auto begin = std::chrono::steady_clock::now();
-  LLADA_TRY_STATUS(executor_.run(inputs_, kv_, outputs_));
+  LLADA_TRY_STATUS(beside ? executor_.run_beside(inputs_, kv_, outputs_) : executor_.run(inputs_, kv_, outputs_));
   device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const size_t wanted = part.logits.size() + part.trials.size();
   for (size_t i = 0; i < wanted; ++i) {
@@ -158,13 +159,13 @@ Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_
   if (!plan.sparse.empty()) {
     const KvStore::Saved before = kv_.save(plan.sparse.rows);
     const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
-    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, none, result.sparse));
+    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, true, none, result.sparse));
     refreshed = kv_.save(plan.sparse.rows);
     kv_.put_back(before);
   }
   const std::vector<float> before = probe_values(plan.probes);
   const Part dense{plan.rows, plan.inputs, plan.unconditional, plan.logits, plan.trials};
-  LLADA_TRY_STATUS(forward(dense, plan, forward_number, result.predictions, result.trials));
+  LLADA_TRY_STATUS(forward(dense, plan, forward_number, false, result.predictions, result.trials));
   if (!plan.probes.empty()) result.drift = drift(before, probe_values(plan.probes));
   kv_.put_back(refreshed);
   return result;
