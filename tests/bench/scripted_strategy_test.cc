@@ -15,7 +15,6 @@ namespace llada::bench {
 namespace {
 
 using decode::Canvas;
-using decode::Prediction;
 using decode::StepPlan;
 using testing::ElementsAre;
 
@@ -29,10 +28,10 @@ Canvas canvas_of(int64_t prompt, int64_t masks) {
 // Certain of high positions: probabilities rise with the position.
 class Script1 final : public decode::StepRunner {
  public:
-  Result<std::vector<Prediction>> run(const StepPlan& plan, int64_t) override {
+  Result<decode::StepResult> run(const StepPlan& plan, int64_t) override {
     plans.push_back(plan);
-    std::vector<Prediction> out;
-    for (const int32_t p : plan.logits) out.push_back({.position = p, .token = 7, .probability = 0.001 * p});
+    decode::StepResult out;
+    for (const int32_t p : plan.logits) out.predictions.push_back({.position = p, .token = 7, .probability = 0.001 * p});
     return out;
   }
   std::vector<StepPlan> plans;
