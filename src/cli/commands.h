@@ -27,5 +27,6 @@ Work setup_convert(CLI::App& app);
 Work setup_devices(CLI::App& app);
 Work setup_synth(CLI::App& app);
 Work setup_bench(CLI::App& app);
+Work setup_simulate(CLI::App& app);
 
 }  // namespace llada::cli

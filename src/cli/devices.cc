@@ -23,16 +23,16 @@ Work setup_devices(CLI::App& app) {
     std::string out;
     if (*json) {
       auto list = nlohmann::ordered_json::array();
-      for (const DeviceSummary& d : devices)
-        list.push_back({{"name", d.name},
-                        {"description", d.description},
-                        {"threads", d.threads},
-                        {"instruction_sets", d.instruction_sets}});
+      for (const DeviceSummary& d : devices) {
+        list.push_back({{"name", d.name}, {"description", d.description}, {"threads", d.threads}});
+        if (!d.instruction_sets.empty()) list.back()["instruction_sets"] = d.instruction_sets;
+      }
       out = json_line({{"devices", std::move(list)}});
     } else {
       for (const DeviceSummary& d : devices)
-        out += fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description,
-                           fmt::join(d.instruction_sets, ", "));
+        out += d.instruction_sets.empty() ? fmt::format("{}: {}\n", d.name, d.description)
+                                          : fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description,
+                                                        fmt::join(d.instruction_sets, ", "));
     }
     LLADA_TRY_STATUS(print(out));
     return 0;

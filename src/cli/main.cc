@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"devices", "list where models can run", setup_devices},
     {"synth", "write a model file with random weights", setup_synth},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},
+    {"simulate", "price a run on a phone that is not here", setup_simulate},
 };
 
 std::string general_help() {

@@ -25,6 +25,9 @@ std::string stats_line(const GenerationStats& s) {
       "memory {}",
       s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
       s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
+  if (s.emulated)
+    line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
+                        s.emulated->joules);
   return line;
 }
 
@@ -32,7 +35,7 @@ Json stats_json(const GenerationStats& s) {
   Json phases = Json::object();
   for (size_t i = 0; i < s.phase_ms.size(); ++i)
     if (s.phase_ms[i] > 0) phases[std::string(name(static_cast<OpKind>(i)))] = s.phase_ms[i];
-  return {{"label", "measured"},
+  Json json = {{"label", "measured"},
           {"device", s.device},
           {"nfe", s.decode.nfe},
           {"steps", s.decode.steps},
@@ -58,6 +61,17 @@ Json stats_json(const GenerationStats& s) {
           {"canvas_hash", fmt::format("{:016x}", s.canvas_hash)},
           {"stopped_early", s.decode.stopped_early},
           {"cancelled", s.decode.cancelled}};
+  if (const auto& e = s.emulated)
+    json["modelled"] = {{"profile", e->profile},
+                        {"seconds", e->seconds},
+                        {"joules", e->joules},
+                        {"mapped_bytes", e->mapped_bytes},
+                        {"maps", e->maps},
+                        {"exposed_map_seconds", e->exposed_map_s},
+                        {"map_seconds", e->map_s + e->dma_s},
+                        {"npu_seconds", e->npu_s},
+                        {"cpu_seconds", e->cpu_s}};
+  return json;
 }
 
 Json types_json(const std::vector<TypeTotal>& types) {

@@ -46,7 +46,10 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
   LLADA_TRY(workspace->session_,
-            Session::create(workspace->model_, {.threads = 0, .trace = workspace->trace()}));
+            Session::create(workspace->model_,
+                            {.threads = 0, .trace = workspace->trace(), .warn = [](const std::string& line) {
+                               note(fmt::format("llada: warning: {}\n", one_line(line)));
+                             }}));
   return workspace;
 }
 

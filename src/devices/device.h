@@ -1,8 +1,12 @@
 // What the engine asks of anything that can compute: load weights once, run stretches of a program against a
-// K/V store. A run is consecutive ops on one device. Devices never see models, strategies or text.
+// K/V store. A run is consecutive ops on one unit of a device. Devices never see models, strategies or text.
+//
+// Words: unit = a processor of a device (a phone's SoC has two, its NPU and its CPU; a plain device has one);
+// slab, window = weights that are mapped together, and how many of them a unit can address at once (memory/).
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,12 +29,41 @@ struct DeviceInfo {
 // Milliseconds by kind of op, summed since the last reset; measured wall clock of the whole device.
 using PhaseTimes = std::array<double, kOpKindCount>;
 
+enum class Unit : uint8_t { accelerator, host };  // a device with one unit takes both for it
+
+// What an accelerator can address. Where weight_bytes is unlimited nothing needs to be mapped.
+struct DeviceWindow {
+  int64_t weight_bytes = -1;  // of one session, beside what activations, K/V and code take; -1: unlimited
+  int sessions = 1;           // windows that can be open at once
+};
+
+struct DeviceSlab {
+  std::vector<WeightId> weights;  // a weight that two slabs name needs both
+  int64_t bytes = 0;
+  int session = 0;
+};
+
+enum class MapMode : uint8_t {
+  remap,  // the slab's pages become addressable
+  copy,   // its bytes are copied into memory that stays mapped
+};
+
+// Emulated time and what it was spent on, since the last reset. Modelled, from `profile`; never wall clock.
+struct EmulatedStats {
+  std::string profile;
+  double seconds = 0, joules = 0;
+  double npu_s = 0, cpu_s = 0, map_s = 0, dma_s = 0;  // each lane's working time
+  double exposed_map_s = 0;                            // work waited for a mapping and for nothing else
+  int64_t mapped_bytes = 0, maps = 0;
+};
+
 struct Run {
   std::shared_ptr<const Program> program;
   size_t first = 0, last = 0;  // ops [first, last)
   const StepInputs* inputs = nullptr;
   KvStore* kv = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
+  Unit unit = Unit::accelerator;
 };
 
 using Ticket = int64_t;
@@ -49,6 +82,24 @@ class Device {
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
+
+  // The unit on which an op belongs: the accelerator where it can run it.
+  virtual Unit place(const Op&) const { return Unit::accelerator; }
+
+  // ---- Memory that must be mapped before the accelerator uses it. The defaults are a device that sees all.
+  virtual DeviceWindow window() const { return {}; }
+  virtual std::vector<int64_t> weight_sizes() const { return {}; }  // stored bytes; asked where there is a window
+  // Replaces the slabs; nothing is mapped afterwards. An op on a weight in a slab that is not mapped, or in
+  // none, is an error of submit().
+  virtual Status define_slabs(std::vector<DeviceSlab>) { return {}; }
+  // Both return at once; a run that needs the slab waits for it, and unmapping waits for runs that use it.
+  // Mapping more than the window holds is an error.
+  virtual Status map(int, MapMode) { return {}; }
+  virtual Status unmap(int) { return {}; }
+
+  // Null for a device that lives in real time.
+  virtual std::optional<EmulatedStats> emulated() { return std::nullopt; }
+  virtual void reset_emulated() {}
 
   virtual PhaseTimes take_phase_times() = 0;
   virtual int64_t memory_bytes() const = 0;  // allocated by the device: packed weights and scratch

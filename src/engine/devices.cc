@@ -1,6 +1,7 @@
 #include "engine/devices.h"
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/sim/profile.h"
 #include "kernels/kernels.h"
 
 namespace llada {
@@ -11,7 +12,13 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
       .name = info.name, .description = info.description, .threads = info.threads, .instruction_sets = {}};
   for (const kernels::KernelTable* table : kernels::available())
     cpu.instruction_sets.emplace_back(table->isa);
-  return std::vector{cpu};
+  std::vector<DeviceSummary> list{cpu};
+  for (const Profile& profile : builtin_profiles())
+    list.push_back({.name = "sim:" + profile.name,
+                    .description = profile.description + " (modelled time, numerics of the cpu)",
+                    .threads = info.threads,
+                    .instruction_sets = {}});
+  return list;
 }
 
 }  // namespace llada

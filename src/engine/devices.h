@@ -12,7 +12,7 @@ struct DeviceSummary {
   std::string name;                           // as --device takes it
   std::string description;                    // processor, instruction set in use, threads
   int threads = 0;                            // that a run would use
-  std::vector<std::string> instruction_sets;  // kernel tables that run here, best first
+  std::vector<std::string> instruction_sets;  // kernel tables that run here, best first; of cpu only
 };
 
 // isa: as in LoadOptions. The error lists what there is.

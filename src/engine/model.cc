@@ -9,10 +9,8 @@
 namespace llada {
 namespace {
 
-Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const ModelFile& file,
-                                            const ModelGraph& graph, const MemoryHooks& hooks) {
-  if (options.device != "cpu")
-    return invalid("device '{}' is not available here; this build has: cpu", options.device);
+Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
+                             const ModelGraph& graph, const MemoryHooks& hooks) {
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
@@ -26,8 +24,10 @@ Result<std::unique_ptr<Device>> open_device(const LoadOptions& options, const Mo
     if (!hook) return {};
     return [&graph, &weights, &hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
   };
-  return make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
-                         {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)});
+  LLADA_TRY(auto cpu,
+            make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
+                         {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)}));
+  return open_device(spec, graph, weights, std::move(cpu), options.threads);
 }
 
 }  // namespace
@@ -64,6 +64,7 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
@@ -82,18 +83,19 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   LLADA_TRY(model->graph_, build_model(model->config()));
   const auto packed = [&](std::string_view, const TensorView& view) { model->file_.drop_pages(view); };
   LLADA_TRY(model->device_,
-            open_device(options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
+            open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
   return model;
 }
 
 Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory,
                                                         const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
+  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(model->graph_, build_model(model->config()));
-  LLADA_TRY(model->device_, open_device(options, model->file_, model->graph_, hooks));
+  LLADA_TRY(model->device_, open_on(where, options, model->file_, model->graph_, hooks));
   return model;
 }
 

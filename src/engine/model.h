@@ -13,6 +13,7 @@
 #include "base/pages.h"
 #include "decode/options.h"
 #include "devices/device.h"
+#include "engine/device_spec.h"
 #include "engine/latency.h"
 #include "formats/model_file.h"
 #include "models/model_graph.h"
@@ -22,7 +23,7 @@
 namespace llada {
 
 struct LoadOptions {
-  std::string device = "cpu";
+  std::string device = "cpu";   // device_spec.h
   std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   int threads = 0;  // 0: one per usable physical core
 };
@@ -51,7 +52,9 @@ class Model {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   ChatStyle chat_style() const { return chat_style_; }
   const decode::SpecialIds& special_ids() const { return ids_; }
-  Device& device() const { return *device_; }
+  Device& device() const { return *device_.device; }
+  Device* fallback() const { return device_.fallback.get(); }  // null: none
+  const MemoryOptions& memory() const { return device_.memory; }
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
   // the model wants one.
@@ -70,7 +73,7 @@ class Model {
   std::optional<Tokenizer> tokenizer_;
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
-  std::unique_ptr<Device> device_;
+  OpenedDevice device_;
   mutable std::mutex latency_mutex_;  // guards latency_, the only part that changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
 };

@@ -20,12 +20,13 @@ Executor::Build build_with(const ModelGraph& graph) {
   };
 }
 
-ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace)
-    : kv_(std::move(kv)), executor_(device, build_with(model.graph())), trace_(trace) {}
+ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor)
+    : kv_(std::move(kv)), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Device& device,
                                                          int64_t positions, bool guided,
-                                                         decode::HeadRule rule, Trace* trace) {
+                                                         decode::HeadRule rule, Trace* trace,
+                                                         ExecutorOptions executor) {
   const ModelGraph& graph = model.graph();
   LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
                                       .sequences = guided ? 2 : 1,
@@ -33,7 +34,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Dev
                                       .head_dim = graph.head_dim,
                                       .positions = positions,
                                       .type = kv_type(model)}));
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace));
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace, std::move(executor)));
   runner->inputs_.sampling = {.temperature = rule.temperature,
                               .seed = rule.seed,
                               .forward_number = 0,

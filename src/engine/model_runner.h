@@ -24,7 +24,8 @@ class ModelRunner final : public decode::StepRunner {
  public:
   // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.
   static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
-                                                     bool guided, decode::HeadRule rule, Trace* trace);
+                                                     bool guided, decode::HeadRule rule, Trace* trace,
+                                                     ExecutorOptions executor = {});
 
   Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
 
@@ -34,7 +35,7 @@ class ModelRunner final : public decode::StepRunner {
   int64_t kv_bytes() const { return kv_.bytes(); }
 
  private:
-  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace);
+  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor);
 
   // What one forward computes of a plan.
   struct Part {

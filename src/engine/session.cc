@@ -12,11 +12,14 @@ namespace llada {
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
                                                  const SessionOptions& options) {
-  std::unique_ptr<Device> own;
+  std::unique_ptr<Device> own, fallback;
   if (options.threads > 0) {
     LLADA_TRY(own, model->device().share(options.threads));
+    if (model->fallback() != nullptr) {
+      LLADA_TRY(fallback, model->fallback()->share(options.threads));
+    }
   }
-  std::unique_ptr<Session> session(new Session(std::move(model), std::move(own), options.trace));
+  std::unique_ptr<Session> session(new Session(std::move(model), std::move(own), std::move(fallback), options));
   session->device().set_trace(options.trace);
   return session;
 }
@@ -58,6 +61,10 @@ Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<co
   return result;
 }
 
+ExecutorOptions Session::executor_options() const {
+  return {.memory = model_->memory(), .fallback = own_device_ ? own_fallback_.get() : model_->fallback(), .warn = warn_};
+}
+
 Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
                                     const StepCallback& on_step) {
   const decode::SpecialIds& ids = model_->special_ids();
@@ -66,8 +73,9 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
       return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
   LLADA_TRY(auto strategy, decode::make_strategy(options, ids, canvas));
   LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
-                                             decode::head_rule(options, ids, infill), trace_));
+                                             decode::head_rule(options, ids, infill), trace_, executor_options()));
   device().take_phase_times();
+  device().reset_emulated();
 
   Generation result;
   const auto begin = std::chrono::steady_clock::now();
@@ -80,13 +88,15 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   result.stats.kv_bytes = runner->kv_bytes();
   result.stats.canvas_hash = decode::canvas_hash(canvas);
   result.stats.device = device().info().description;
+  result.stats.emulated = device().emulated();
   return result;
 }
 
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
                                            std::span<const int32_t> positions) {
   LLADA_TRY(auto runner,
-            ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_));
+            ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_,
+                                             executor_options()));
   decode::StepPlan plan;
   plan.rows.resize(tokens.size());
   std::iota(plan.rows.begin(), plan.rows.end(), 0);

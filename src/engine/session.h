@@ -12,6 +12,7 @@
 #include "decode/loop.h"
 #include "decode/options.h"
 #include "engine/model.h"
+#include "sched/executor.h"
 
 namespace llada {
 
@@ -28,6 +29,7 @@ struct GenerationStats {
   int64_t kv_bytes = 0;
   uint64_t canvas_hash = 0;
   std::string device;
+  std::optional<EmulatedStats> emulated;  // of a device that lives in emulated time; modelled, not measured
 
   double content_tokens_per_s() const {
     return seconds > 0 ? static_cast<double>(content_tokens) / seconds : 0;
@@ -47,6 +49,7 @@ struct Generation {
 struct SessionOptions {
   int threads = 0;         // 0: use the model's device itself; otherwise a share with that many threads
   Trace* trace = nullptr;  // may be null
+  std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
 };
 
 class Session {
@@ -67,15 +70,22 @@ class Session {
   Result<std::vector<float>> logits(std::span<const int32_t> tokens, std::span<const int32_t> positions);
 
  private:
-  Session(std::shared_ptr<const Model> model, std::unique_ptr<Device> own, Trace* trace)
-      : model_(std::move(model)), own_device_(std::move(own)), trace_(trace) {}
+  Session(std::shared_ptr<const Model> model, std::unique_ptr<Device> own, std::unique_ptr<Device> fallback,
+          const SessionOptions& options)
+      : model_(std::move(model)),
+        own_device_(std::move(own)),
+        own_fallback_(std::move(fallback)),
+        trace_(options.trace),
+        warn_(options.warn) {}
+  ExecutorOptions executor_options() const;
   Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
   Result<Generation> denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
                              const StepCallback& on_step);
 
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<Device> own_device_;  // null: the model's own
+  std::unique_ptr<Device> own_device_, own_fallback_;  // null: the model's own
   Trace* trace_;
+  std::function<void(const std::string&)> warn_;
 };
 
 }  // namespace llada

@@ -76,6 +76,13 @@ struct Op {
   int16_t experts = 0, experts_used = 0;  // route, experts
   float parameter = 0;  // rms_norm, head_norm: epsilon; rope: theta; route: scale of the gates
 };
+// Calls visit(id) for every weight that the op may read; of experts that is each expert's three.
+template <class Visit>
+void for_each_weight(const Op& op, Visit visit) {
+  const int stack = op.kind == OpKind::experts ? op.experts : 1;
+  for (const WeightId first : op.weight)
+    for (int e = 0; first != kNoWeight && e < stack; ++e) visit(first + e);
+}
 static_assert(sizeof(Op) <= 64, "an op fits a cache line; the batch that an NPU reads stays small");
 
 struct WeightInfo {

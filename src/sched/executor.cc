@@ -7,34 +7,76 @@ namespace {
 // block.
 constexpr size_t kRecent = 48;
 
+// A device without a window runs a program in one piece per unit.
+std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Program& program) {
+  std::vector<MemoryRuntime::Stretch> out;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Unit unit = device.place(program.ops[i]);
+    if (out.empty() || out.back().unit != unit) out.push_back({i, i, unit, {}, {}});
+    out.back().last = i + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Program>> Executor::program(StepShape shape) {
+Status Executor::prepare() {
+  if (prepared_) return {};
+  if (device_->window().weight_bytes != kUnlimitedWindow) {
+    // One wanted row, so that every weight is there.
+    LLADA_TRY(const auto built, build_({.rows = 1, .wanted = 1, .guided = false}));
+    LLADA_TRY(memory_, MemoryRuntime::create(*device_, *built, options_.memory));
+  }
+  prepared_ = true;
+  return {};
+}
+
+Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepShape shape) {
   for (auto it = recent_.begin(); it != recent_.end(); ++it) {
-    if ((*it)->shape != shape) continue;
+    if (it->program->shape != shape) continue;
     recent_.splice(recent_.begin(), recent_, it);
     return recent_.front();
   }
   LLADA_TRY(auto built, build_(shape));
-  recent_.push_front(std::move(built));
+  auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
+  recent_.push_front({std::move(built), std::move(stretches)});
   if (recent_.size() > kRecent) recent_.pop_back();
   return recent_.front();
+}
+
+Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
+  LLADA_TRY_STATUS(prepare());
+  LLADA_TRY(const Prepared& prepared, program(shape));
+  outputs.predictions.clear();
+  outputs.logits.clear();
+  Ticket ticket = 0;
+  for (const MemoryRuntime::Stretch& stretch : prepared.stretches) {
+    if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
+    const Run run{prepared.program, stretch.first, stretch.last, &inputs, &kv, &outputs, stretch.unit};
+    LLADA_TRY(ticket, device_->submit(run));
+    if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
+  }
+  return device_->wait(ticket);
 }
 
 Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
   const StepShape shape{static_cast<int32_t>(inputs.tokens.size()),
                         static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
-  LLADA_TRY(auto built, program(shape));
-  outputs.predictions.clear();
-  outputs.logits.clear();
-  const Run whole{built, 0, built->ops.size(), &inputs, &kv, &outputs};
-  LLADA_TRY(const Ticket ticket, device_.submit(whole));
-  LLADA_TRY_STATUS(device_.wait(ticket));
-  for (const RowSpan& span : inputs.spans) {
-    if (span.trial) continue;
+  Status status = run_once(inputs, kv, outputs, shape);
+  if (!status && status.error().kind == ErrorKind::failed && options_.fallback != nullptr && !fell_back_) {
+    if (options_.warn)
+      options_.warn(fmt::format("{}; this step and all later ones run on {}", status.error().message,
+                                options_.fallback->info().name));
+    fell_back_ = true;
+    device_ = options_.fallback;
+    memory_.reset();
+    recent_.clear();
+    status = run_once(inputs, kv, outputs, shape);
+  }
+  LLADA_TRY_STATUS(status);
+  for (const RowSpan& span : inputs.spans)
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
       kv.set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], inputs.sampling.forward_number);
-  }
   return {};
 }
 

@@ -1,30 +1,59 @@
-// From a step shape to results: builds (or finds) the program, cuts it into runs by placement, submits them
-// in order. With one device there is one run; the cut is where more devices join.
+// From a step shape to results: builds (or finds) the program, cuts it into runs by placement and by the slabs
+// that have to be mapped, submits them in order. When the device fails and there is a fallback, the step is
+// run again from its beginning on that one: a step's K/V is written before it is read, so what the failed
+// device left behind does not show.
 #pragma once
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "devices/device.h"
 #include "graph/program.h"
+#include "sched/memory_runtime.h"
 
 namespace llada {
+
+struct ExecutorOptions {
+  MemoryOptions memory = {};                     // for a device with a window
+  Device* fallback = nullptr;                    // over the same weights; used from the first failure on
+  std::function<void(const std::string&)> warn = {};  // one line, once, when the fallback takes over; may be empty
+};
 
 class Executor {
  public:
   using Build = std::function<Result<std::shared_ptr<const Program>>(StepShape)>;
 
-  Executor(Device& device, Build build) : device_(device), build_(std::move(build)) {}
+  Executor(Device& device, Build build) : Executor(device, std::move(build), ExecutorOptions{}) {}
+  Executor(Device& device, Build build, ExecutorOptions options)
+      : device_(&device), build_(std::move(build)), options_(std::move(options)) {}
 
   // One forward over `kv`. inputs.wanted may be empty: then only K/V is refreshed.
   Status run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
 
- private:
-  Result<std::shared_ptr<const Program>> program(StepShape shape);
+  // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
+  Status prepare();
 
-  Device& device_;
+  // Null before the first step and on devices that need no mapping.
+  const ResidencyPlan* plan() const { return memory_ ? &memory_->plan() : nullptr; }
+  bool fell_back() const { return fell_back_; }
+
+ private:
+  struct Prepared {
+    std::shared_ptr<const Program> program;
+    std::vector<MemoryRuntime::Stretch> stretches;
+  };
+  Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
+  Status run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+
+  Device* device_;
   Build build_;
-  std::list<std::shared_ptr<const Program>> recent_;  // most recent first
+  ExecutorOptions options_;
+  std::optional<MemoryRuntime> memory_;
+  bool prepared_ = false, fell_back_ = false;
+  std::list<Prepared> recent_;  // most recent first
 };
 
 }  // namespace llada

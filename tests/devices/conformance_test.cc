@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -20,13 +21,32 @@ struct DeviceUnderTest {
 };
 void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
 
-// One per instruction set of the cpu device; a new device adds its line here.
+// A sim device in front of the cpu device, its window half of the layers, so that they stream.
+Result<std::unique_ptr<Device>> open_sim(const char* profile, const SmallModel& m) {
+  LLADA_TRY(auto numerics, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
+  std::vector<WeightSize> sizes;
+  for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
+  int64_t layers = 0;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (m.graph.weights[i].layer >= 0) layers += sizes[i].bytes;
+  LLADA_TRY(const Profile p, load_profile(profile));
+  SimOptions options;
+  if (p.window_gib) options.window_bytes = std::max<int64_t>(layers / 2, 32 << 10);
+  LLADA_TRY(auto device, make_sim_device(p, options, m.graph.weights, sizes, std::move(numerics)));
+  return device;
+}
+
+// One per instruction set of the cpu device, and sim devices; a new device adds its line here.
 std::vector<DeviceUnderTest> all_devices() {
   std::vector<DeviceUnderTest> devices;
   for (const auto* table : kernels::available())
     devices.push_back({"cpu_" + std::string(table->isa), [table](const SmallModel& m) {
                          return make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views,
                                                 {});
+                       }});
+  for (const char* profile : {"sm8750-paper", "v81-8elite-gen5"})
+    devices.push_back({"sim_" + std::string(profile, 0, 3), [profile](const SmallModel& m) {
+                         return open_sim(profile, m);
                        }});
   return devices;
 }

@@ -26,7 +26,7 @@ const std::vector<Layer> kTable = {
     {"models", {"base", "tensor", "formats", "graph"}},
     {"devices", {"base", "tensor", "graph", "memory"}},
     {"devices/cpu", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
-    {"devices/sim", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
+    {"devices/sim", {"base", "tensor", "graph", "memory", "formats", "devices"}},
     {"sched", {"base", "tensor", "graph", "memory", "devices"}},
     {"engine",
      {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices",

@@ -1,0 +1,279 @@
+// llada simulate: what a phone would take, from a profile. Everything it prints is modelled.
+#include "engine/simulate.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/trace.h"
+#include "cli/commands.h"
+#include "cli/lanes_svg.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  SimulateOptions simulate;
+  std::string ablation = "paper", sweep, replay, trace, svg;
+  std::string line = "somr";  // of --trace and --svg
+  bool compare = false, json = false;
+};
+
+std::string gib(double bytes) { return fmt::format("{:.2f}", bytes / 0x1p30); }
+
+Json line_json(const SimulatedLine& l) {
+  return {{"name", l.name},
+          {"seconds", l.seconds},
+          {"passes", l.passes},
+          {"tokens_per_pass", l.tokens_per_pass()},
+          {"joules", l.joules},
+          {"bytes_mapped_per_pass", l.bytes_mapped_per_pass},
+          {"exposed_map_seconds", l.exposed_map_seconds},
+          {"lower_bound_bytes_per_pass", l.lower_bound_bytes},
+          {"maps_per_pass", l.maps_per_pass},
+          {"map_seconds", l.map_seconds},
+          {"npu_seconds", l.npu_seconds},
+          {"cpu_seconds", l.cpu_seconds}};
+}
+
+Json simulation_json(const Simulation& s) {
+  Json json = {{"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
+  for (const SimulatedLine& line : s.ladder) json["ladder"].push_back(line_json(line));
+  json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
+  json["weight_bytes"] = s.weight_bytes;
+  json["window_bytes"] = s.window_bytes < 0 ? Json(nullptr) : Json(s.window_bytes);
+  if (s.rival_seconds > 0) json["autoregressive_rival"] = {{"name", s.rival}, {"seconds", s.rival_seconds}};
+  json["sensitivity"] = Json::array();
+  for (const SensitivityRow& row : s.sensitivity)
+    json["sensitivity"].push_back({{"number", row.path},
+                                   {"unit", row.unit},
+                                   {"trust", std::string(1, row.trust)},
+                                   {"value", row.value},
+                                   {"low", row.low},
+                                   {"high", row.high},
+                                   {"seconds_at_low", row.seconds_low},
+                                   {"seconds_at_high", row.seconds_high},
+                                   {"source", row.source}});
+  return json;
+}
+
+std::string simulation_text(const Simulation& s, const SimulateOptions& o) {
+  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n", s.preset,
+                                s.profile, o.prompt, o.gen, s.description);
+  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes", "tokens/pass", "joules",
+                     "mapped GiB/pass", "exposed map s");
+  for (const SimulatedLine& l : s.ladder)
+    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds, l.passes,
+                       l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
+  out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s, s.step128_npu_s);
+  if (s.window_bytes < 0) {
+    out += "the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip\n";
+  } else {
+    const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
+    out += fmt::format("weights {} GiB through a window of {} GiB, lower bound {} GiB per pass; SOMR saves {:.1f} %\n",
+                       gib(s.weight_bytes), gib(s.window_bytes), gib(with.lower_bound_bytes),
+                       100 * (1 - with.seconds / without.seconds));
+  }
+  if (s.rival_seconds > 0)
+    out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
+  out += "\nleast certain numbers, and the last line at their ends:\n";
+  for (const SensitivityRow& row : s.sensitivity)
+    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path, row.value,
+                       row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high, row.source);
+  return out;
+}
+
+std::string sweep_text(const std::vector<SweepRow>& rows) {
+  std::string out = "window GiB  lower bound";
+  if (!rows.empty())
+    for (const auto& [name, bytes] : rows.back().policy_bytes) out += fmt::format("  {:>8}", name);
+  out += "   seconds  exposed map s   (GiB mapped per pass; modelled)\n";
+  for (const SweepRow& row : rows) {
+    if (!row.error.empty()) {
+      out += fmt::format("{:>10.2f}  {}\n", row.window_gib, row.error);
+      continue;
+    }
+    out += fmt::format("{:>10.2f}  {:>11}", row.window_gib, gib(row.lower_bound_bytes));
+    for (const auto& [name, bytes] : row.policy_bytes) out += fmt::format("  {:>8}", gib(bytes));
+    out += fmt::format("  {:>8.1f}  {:>13.2f}\n", row.line.seconds, row.line.exposed_map_seconds);
+  }
+  return out;
+}
+
+Json sweep_json(const std::vector<SweepRow>& rows) {
+  Json list = Json::array();
+  for (const SweepRow& row : rows) {
+    Json entry = {{"window_gib", row.window_gib}};
+    if (!row.error.empty()) {
+      entry["error"] = row.error;
+    } else {
+      entry["lower_bound_bytes_per_pass"] = row.lower_bound_bytes;
+      entry["policy_bytes_mapped_per_pass"] = Json::object();
+      for (const auto& [name, bytes] : row.policy_bytes) entry["policy_bytes_mapped_per_pass"][name] = bytes;
+      entry["seconds"] = row.line.seconds;
+      entry["exposed_map_seconds"] = row.line.exposed_map_seconds;
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+struct Range {
+  double from = 0, to = 0, step = 0;
+};
+
+// "window=1.0:4.0:0.25"
+Result<Range> parse_range(std::string_view text) {
+  constexpr std::string_view kKey = "window=";
+  Range range;
+  if (text.starts_with(kKey)) {
+    const char* at = text.data() + kKey.size();
+    const char* const end = text.data() + text.size();
+    int read = 0;
+    for (double* value : {&range.from, &range.to, &range.step}) {
+      const auto [next, error] = std::from_chars(at, end, *value);
+      if (error != std::errc() || !std::isfinite(*value)) break;
+      ++read;
+      if (read == 3 ? next != end : (next == end || *next != ':')) break;
+      if (read == 3) return range;
+      at = next + 1;
+    }
+  }
+  return invalid("--sweep: found '{}', needed window=FROM:TO:STEP in GiB", text);
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  LLADA_TRY(auto file, AtomicFile::create(path));
+  LLADA_TRY_STATUS(file.write(text.data(), text.size()));
+  return file.commit();
+}
+
+constexpr std::array kLineNames = {"cpu", "prefix-kv", "npu", "somr", "mbsd", "revision"};
+
+Status write_pictures(const Request& r) {
+  if (r.trace.empty() && r.svg.empty()) return {};
+  const auto index = static_cast<size_t>(std::ranges::find(kLineNames, r.line) - kLineNames.begin());
+  LLADA_TRY(const auto spans, simulate_spans(r.simulate, index));
+  if (!r.trace.empty()) {
+    Trace trace;
+    for (const SimulatedSpan& span : spans)
+      trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
+    LLADA_TRY_STATUS(trace.write(r.trace));
+  }
+  if (!r.svg.empty())
+    LLADA_TRY_STATUS(write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
+                                                                    r.simulate.preset, r.simulate.profile, r.line))));
+  return {};
+}
+
+Result<int> run(Request r) {
+  if (!r.replay.empty()) {
+    if (r.simulate.tokens_per_pass) return invalid("--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
+    LLADA_TRY(auto trace, read_replay(r.replay));
+    r.simulate.replay = std::move(trace.passes);
+    r.simulate.replay_tokens = trace.tokens;
+  }
+  std::vector<std::string> profiles = {r.simulate.profile};
+  if (r.compare) {
+    if (!r.simulate.profile.empty()) return invalid("--compare-profiles: runs every built-in profile, so not with --profile");
+    if (!r.trace.empty() || !r.svg.empty() || !r.sweep.empty() || !r.simulate.map_variant.empty())
+      return invalid("--compare-profiles: not with --sweep, --trace, --svg or --map");
+    profiles = profile_names();
+  } else if (r.simulate.profile.empty()) {
+    return invalid("--profile: needed one of {}, or a .json file", fmt::join(profile_names(), ", "));
+  }
+  std::string text;
+  Json json = Json::array();
+  for (const std::string& profile : profiles) {
+    SimulateOptions options = r.simulate;
+    options.profile = profile;
+    if (!r.sweep.empty()) {
+      LLADA_TRY(const Range range, parse_range(r.sweep));
+      LLADA_TRY(const auto rows, sweep_window(options, range.from, range.to, range.step));
+      json = {{"profile", profile}, {"preset", options.preset}, {"label", "modelled"}, {"sweep", sweep_json(rows)}};
+      text = sweep_text(rows);
+    } else {
+      LLADA_TRY(const Simulation simulation, simulate_ladder(options));
+      text += (text.empty() ? "" : "\n") + simulation_text(simulation, options);
+      if (r.compare) {
+        json.push_back(simulation_json(simulation));
+      } else {
+        json = simulation_json(simulation);
+      }
+    }
+  }
+  LLADA_TRY_STATUS(write_pictures(r));
+  if (r.compare) json = {{"label", "modelled"}, {"profiles", std::move(json)}};
+  LLADA_TRY_STATUS(print(r.json ? json_line(json) : text));
+  return 0;
+}
+
+}  // namespace
+
+Work setup_simulate(CLI::App& app) {
+  auto r = std::make_shared<Request>();
+  SimulateOptions& o = r->simulate;
+  const auto count = [&app](const char* name, int64_t& value, const char* help) {
+    app.add_option_function<std::string>(
+           name,
+           [name, &value](const std::string& text) {
+             const auto parsed = parse_integer(text, 0, 1 << 20);
+             if (!parsed) throw CLI::ValidationError(name, parsed.error().message);
+             value = *parsed;
+           },
+           help)
+        ->type_name("N");
+  };
+  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
+    app.add_option_function<std::string>(
+           name,
+           [name, &value](const std::string& text) {
+             double parsed = 0;
+             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+             if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
+               throw CLI::ValidationError(name, fmt::format("found '{}', needed a number", text));
+             value = parsed;
+           },
+           help)
+        ->type_name(unit);
+  };
+  app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")->type_name("NAME");
+  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE");
+  count("--prompt", o.prompt, "prompt tokens (78)");
+  count("--gen", o.gen, "tokens to generate (128)");
+  count("--block", o.block, "tokens per block (32)");
+  app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")->check(CLI::IsMember({"paper"}))->type_name("NAME");
+  real("--tokens-per-pass", o.tokens_per_pass, "X", "of the last line, instead of what the paper's table implies");
+  app.add_option("--replay", r->replay, "the last line's passes from a recorded run, one JSON object per line")->type_name("FILE");
+  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")->type_name("RANGE");
+  app.add_flag("--compare-profiles", r->compare, "every built-in profile");
+  real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");
+  app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
+  app.add_option("--memory", o.memory, "plan, copy, lru, fifo, drop-all, belady or sessions for the lines from SOMR on (plan)")
+      ->type_name("POLICY");
+  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")->type_name("GRAIN");
+  app.add_option("--head", o.head, "where the LM head runs: npu or cpu (the profile's)")->type_name("UNIT");
+  app.add_option("--logits", o.logits, "all rows or only wanted ones (the profile's)")->type_name("ROWS");
+  app.add_option("--line", r->line, "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
+      ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())))
+      ->type_name("LINE");
+  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
+  app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
+  app.add_flag("--json", r->json, "one JSON object on stdout");
+  app.footer(
+      "Examples:\n"
+      "  llada simulate --profile sm8750-paper --ablation paper\n"
+      "  llada simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
+      "  llada simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
+      "  llada simulate --compare-profiles");
+  return [r] { return run(*r); };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,97 @@
+#include "devices/faulty/faulty_device.h"
+
+#include <charconv>
+
+namespace llada {
+namespace {
+
+class FaultyDevice final : public Device {
+ public:
+  FaultyDevice(std::unique_ptr<Device> device, FaultPlan plan) : device_(std::move(device)), plan_(plan) {}
+
+  DeviceInfo info() const override { return device_->info(); }
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
+    LLADA_TRY(auto other, device_->share(threads));
+    return std::make_unique<FaultyDevice>(std::move(other), plan_);
+  }
+
+  Result<Ticket> submit(const Run& run) override {
+    LLADA_TRY_STATUS(alive());
+    if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
+    const auto ops = static_cast<int64_t>(run.last - run.first);
+    const bool hit = (plan_.fault == Fault::submit || plan_.fault == Fault::gone) && ops_ + ops > plan_.at;
+    if (hit && plan_.fault == Fault::gone && ops_ < plan_.at) {
+      // Half of the run is done: K/V of some layers is new, of others old.
+      Run part = run;
+      part.last = run.first + static_cast<size_t>(plan_.at - ops_);
+      LLADA_TRY(const Ticket ticket, device_->submit(part));
+      LLADA_TRY_STATUS(device_->wait(ticket));
+    }
+    if (hit) {
+      gone_ = plan_.fault == Fault::gone;
+      return failed("{}: {} at op {} (injected)", info().name, gone_ ? "the device is gone" : "submit failed", plan_.at);
+    }
+    ops_ += ops;
+    return device_->submit(run);
+  }
+  Status wait(Ticket ticket) override {
+    LLADA_TRY_STATUS(alive());
+    return device_->wait(ticket);
+  }
+
+  Unit place(const Op& op) const override { return device_->place(op); }
+  DeviceWindow window() const override { return device_->window(); }
+  std::vector<int64_t> weight_sizes() const override { return device_->weight_sizes(); }
+  Status define_slabs(std::vector<DeviceSlab> slabs) override {
+    LLADA_TRY_STATUS(alive());
+    if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
+    return device_->define_slabs(std::move(slabs));
+  }
+  Status map(int slab, MapMode mode) override {
+    LLADA_TRY_STATUS(alive());
+    if (plan_.fault == Fault::map && maps_++ >= plan_.at)
+      return failed("{}: mapping slab {} refused (injected)", info().name, slab);
+    return device_->map(slab, mode);
+  }
+  Status unmap(int slab) override {
+    LLADA_TRY_STATUS(alive());
+    return device_->unmap(slab);
+  }
+  std::optional<EmulatedStats> emulated() override { return device_->emulated(); }
+  void reset_emulated() override { device_->reset_emulated(); }
+  PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
+  int64_t memory_bytes() const override { return device_->memory_bytes(); }
+  void set_trace(Trace* trace) override { device_->set_trace(trace); }
+
+ private:
+  Status alive() const {
+    if (gone_) return failed("{}: the device is gone (injected)", info().name);
+    return {};
+  }
+
+  std::unique_ptr<Device> device_;
+  FaultPlan plan_;
+  int64_t ops_ = 0, maps_ = 0;
+  bool gone_ = false;
+};
+
+}  // namespace
+
+Result<FaultPlan> parse_fault(std::string_view text) {
+  if (text == "allocate") return FaultPlan{Fault::allocate, 0};
+  for (const auto& [word, fault] : {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}}) {
+    if (!text.starts_with(word)) continue;
+    const std::string_view number = text.substr(std::string_view(word).size());
+    int64_t at = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), at);
+    if (error == std::errc() && end == number.data() + number.size() && at >= 0) return FaultPlan{fault, at};
+  }
+  return invalid("fail: found '{}', needed allocate, map:N, submit:N or gone:N", text);
+}
+
+std::unique_ptr<Device> make_faulty_device(std::unique_ptr<Device> device, FaultPlan plan) {
+  return std::make_unique<FaultyDevice>(std::move(device), plan);
+}
+
+}  // namespace llada

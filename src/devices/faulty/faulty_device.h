@@ -1,0 +1,29 @@
+// A device that fails on purpose, in front of any other: what an engine must survive when a driver runs out of
+// memory, refuses a mapping, rejects work, or disappears in the middle of a pass.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "devices/device.h"
+
+namespace llada {
+
+enum class Fault {
+  none,
+  allocate,  // share(), define_slabs() and the first submit(), which needs an arena, fail
+  map,       // the n-th map() fails, and all later ones
+  submit,    // the run with the n-th op fails before any of its work is done, and all later ones
+  gone,      // the same, but the ops before the n-th are done; nothing works afterwards
+};
+
+struct FaultPlan {
+  Fault fault = Fault::none;
+  int64_t at = 0;  // maps or ops counted from 0 over the device's life
+};
+
+// "allocate", "map:N", "submit:N" or "gone:N".
+Result<FaultPlan> parse_fault(std::string_view text);
+
+std::unique_ptr<Device> make_faulty_device(std::unique_ptr<Device> device, FaultPlan plan);
+
+}  // namespace llada

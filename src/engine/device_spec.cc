@@ -1,0 +1,113 @@
+#include "engine/device_spec.h"
+
+#include <charconv>
+#include <cmath>
+#include <set>
+
+namespace llada {
+namespace {
+
+// A number that fills the text up to `unit`.
+std::optional<double> number_before(std::string_view text, std::string_view unit) {
+  if (!text.ends_with(unit)) return std::nullopt;
+  text.remove_suffix(unit.size());
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+Status set_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
+  if (key == "fail") {
+    LLADA_TRY(spec.fault, parse_fault(value));
+    return {};
+  }
+  if (key == "fallback") {
+    if (value != "cpu" && value != "none") return invalid("fallback: found '{}', needed cpu or none", value);
+    spec.fallback = value == "cpu";
+    return {};
+  }
+  if (!spec.profile) return invalid("'{}': only for sim", key);
+  if (key == "window") {
+    const auto percent = number_before(value, "%"), gib = number_before(value, "GiB");
+    if (value != "unlimited" && !(percent && *percent > 0 && *percent <= 100) && !(gib && *gib > 0 && *gib <= 1024))
+      return invalid("window: found '{}', needed such as 40%, 2.5GiB or unlimited", value);
+    spec.window = value;
+  } else if (key == "map") {
+    if (spec.profile->map(value).name != value) return invalid("map: found '{}', which {} does not have", value, spec.profile->name);
+    spec.sim.map_variant = value;
+  } else if (key == "memory") {
+    LLADA_TRY(spec.memory.policy, memory_policy_from_name(value));
+  } else if (key == "grain") {
+    for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op})
+      if (name(grain) == value) spec.memory.grain = grain;
+    if (!spec.memory.grain) return invalid("grain: found '{}', needed layer, half-layer or op", value);
+  } else if (key == "head") {
+    if (value != "npu" && value != "cpu") return invalid("head: found '{}', needed npu or cpu", value);
+    spec.sim.head_on_npu = value == "npu";
+  } else {
+    return invalid("'{}': needed one of window, map, memory, grain, head, fallback, fail", key);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DeviceSpec> parse_device_spec(const std::string& text) {
+  DeviceSpec spec;
+  std::string_view rest = text;
+  const std::string_view kind = rest.substr(0, rest.find(','));
+  rest.remove_prefix(std::min(kind.size() + 1, rest.size()));
+  constexpr std::string_view kSim = "sim:";
+  if (kind.starts_with(kSim)) {
+    LLADA_TRY(spec.profile, load_profile(std::string(kind.substr(kSim.size()))));
+    spec.fallback = true;
+  } else if (kind != "cpu") {
+    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE", kind);
+  }
+  std::set<std::string_view> seen;
+  while (!rest.empty()) {
+    const std::string_view option = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(option.size() + 1, rest.size()));
+    const size_t equals = option.find('=');
+    const std::string_view key = option.substr(0, equals);
+    if (equals == std::string_view::npos) return invalid("device '{}': '{}' needs a value, as in {}=...", kind, key, key);
+    if (!seen.insert(key).second) return invalid("device '{}': {} is given twice", kind, key);
+    const Status status = set_option(spec, key, std::string(option.substr(equals + 1)));
+    if (!status) return invalid("device '{}': {}", kind, status.error().message);
+  }
+  return spec;
+}
+
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph, std::span<const TensorView> weights,
+                                 std::unique_ptr<Device> cpu, int threads) {
+  OpenedDevice opened{.device = nullptr, .fallback = nullptr, .memory = spec.memory};
+  if (spec.fallback) {
+    LLADA_TRY(opened.fallback, cpu->share(threads));
+  }
+  opened.device = std::move(cpu);
+  if (spec.profile) {
+    std::vector<WeightSize> sizes;
+    for (const TensorView& view : weights) sizes.push_back({view.bytes(), view.type, view.shape.rank > 1});
+    SimOptions options = spec.sim;
+    if (const auto percent = number_before(spec.window, "%")) {
+      LLADA_TRY(const auto probe, make_sim_device(*spec.profile, options, graph.weights, sizes, nullptr));
+      const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+      const auto total = total_bytes(group_slabs(weight_uses(program, *probe), SlabGrain::op));
+      options.window_bytes = static_cast<int64_t>(static_cast<double>(total) * *percent / 100);
+    } else if (const auto gib = number_before(spec.window, "GiB")) {
+      const double net = *gib - spec.profile->reserve_gib.value;
+      if (net <= 0)
+        return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib, spec.profile->reserve_gib.value);
+      options.window_bytes = static_cast<int64_t>(net * 0x1p30);
+    } else if (spec.window == "unlimited") {
+      options.window_bytes = -1;
+    }
+    LLADA_TRY(opened.device,
+              make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(opened.device)));
+  }
+  if (spec.fault.fault != Fault::none) opened.device = make_faulty_device(std::move(opened.device), spec.fault);
+  return opened;
+}
+
+}  // namespace llada

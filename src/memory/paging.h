@@ -1,0 +1,56 @@
+// What the plan of residency.h is measured against: slabs mapped when they are needed, and a rule for what has
+// to go. Belady's rule (what is used farthest in the future goes) is the best that any demand paging can do.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada {
+
+enum class PagingRule {
+  lru,       // the slab whose last use is longest ago goes
+  fifo,      // the slab that was mapped first goes
+  drop_all,  // on overflow everything goes
+  belady,    // the slab whose next use in the cycle is farthest goes
+};
+std::string_view name(PagingRule rule);
+
+// The mapped set under one rule. Slabs 0..n-1 are touched in a cycle (Belady's rule relies on it).
+class Pager {
+ public:
+  struct Touch {
+    bool map = false;            // the slab was not there
+    std::vector<int32_t> evict;  // what goes first
+  };
+
+  // Every slab must fit the window alone (invalid input otherwise); a window < 0 is unlimited.
+  static Result<Pager> create(PagingRule rule, std::vector<int64_t> slab_bytes, int64_t window_bytes);
+
+  Touch touch(int32_t slab);
+
+ private:
+  Pager(PagingRule rule, std::vector<int64_t> bytes, int64_t window)
+      : rule_(rule), bytes_(std::move(bytes)), window_(window), mapped_(bytes_.size(), false) {}
+  int32_t victim(int32_t now) const;
+
+  PagingRule rule_;
+  std::vector<int64_t> bytes_;
+  int64_t window_, used_ = 0;
+  std::vector<bool> mapped_;
+  std::deque<int32_t> order_;  // lru: by last use, fifo and drop_all: by mapping; oldest first
+};
+
+struct PagingCost {
+  double bytes_per_pass = 0, maps_per_pass = 0;
+};
+
+// Averages over `passes` passes after two that fill the window. Belady's rule settles into a pattern of several
+// passes; with n slabs, n - 1 passes average it exactly where the slabs are equal.
+Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> slab_bytes, int64_t window_bytes,
+                                   int passes);
+
+}  // namespace llada

@@ -1,0 +1,198 @@
+#include "sched/memory_runtime.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+
+namespace llada {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNames = {"plan", "copy", "lru", "fifo", "drop-all", "belady", "sessions"};
+
+std::optional<PagingRule> paging_rule(MemoryPolicy policy) {
+  switch (policy) {
+    case MemoryPolicy::lru:
+      return PagingRule::lru;
+    case MemoryPolicy::fifo:
+      return PagingRule::fifo;
+    case MemoryPolicy::drop_all:
+      return PagingRule::drop_all;
+    case MemoryPolicy::belady:
+      return PagingRule::belady;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The coarsest slabs that the window can work with: fewest calls first.
+Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, int64_t window,
+                                   const std::optional<SlabGrain>& grain) {
+  Result<ResidencyPlan> last = invalid("window: no weights");
+  for (const int slots : {2, 1})
+    for (const SlabGrain g : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op}) {
+      if (grain && *grain != g) continue;
+      last = plan_residency(group_slabs(uses, g), window, {.slots = slots});
+      if (last) return last;
+    }
+  return last;
+}
+
+}  // namespace
+
+std::string_view name(MemoryPolicy policy) { return kNames[static_cast<size_t>(policy)]; }
+
+Result<MemoryPolicy> memory_policy_from_name(std::string_view text) {
+  for (const MemoryPolicy policy : kMemoryPolicies)
+    if (name(policy) == text) return policy;
+  return invalid("memory policy: found '{}', needed one of {}", text, fmt::join(kNames, ", "));
+}
+
+std::vector<WeightUse> weight_uses(const Program& program, const Device& device) {
+  std::vector<WeightUse> uses;
+  const std::vector<int64_t> bytes = device.weight_sizes();
+  std::vector<bool> seen(bytes.size(), false);
+  int layer = -2, half = 0;
+  for (const Op& op : program.ops) {
+    // The first residual addition of a layer ends its attention half.
+    if (op.layer >= 0 && op.layer != layer) layer = op.layer, half = 0;
+    if (op.kind == OpKind::add) half = 1;
+    if (device.place(op) == Unit::host) continue;
+    for_each_weight(op, [&](WeightId w) {
+      if (seen[static_cast<size_t>(w)]) return;
+      seen[static_cast<size_t>(w)] = true;
+      uses.push_back({.weight = w,
+                      .bytes = bytes[static_cast<size_t>(w)],
+                      .layer = op.layer,
+                      .half = op.layer < 0 ? 0 : half,
+                      .op = static_cast<int32_t>(&op - program.ops.data())});
+    });
+  }
+  return uses;
+}
+
+Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program, const MemoryOptions& options) {
+  MemoryRuntime runtime;
+  runtime.options_ = options;
+  const DeviceWindow window = device.window();
+  const auto uses = weight_uses(program, device);
+  runtime.of_weight_.resize(device.weight_sizes().size());
+  const auto rule = paging_rule(options.policy);
+  std::vector<int32_t> session;
+  if (rule || options.policy == MemoryPolicy::sessions) {
+    const SlabGrain grain = options.grain.value_or(SlabGrain::layer);
+    LLADA_TRY(runtime.plan_, plan_residency(group_slabs(uses, grain), kUnlimitedWindow));
+    runtime.plan_.window_bytes = window.weight_bytes;
+  } else {
+    LLADA_TRY(runtime.plan_, fitting_plan(uses, window.weight_bytes, options.grain));
+  }
+  ResidencyPlan& plan = runtime.plan_;
+  session.assign(plan.slabs.size(), 0);
+  if (options.policy == MemoryPolicy::sessions) {
+    LLADA_TRY(session, split_sessions(plan.slabs, window.weight_bytes, window.sessions));
+  }
+  if (rule && window.weight_bytes != kUnlimitedWindow && plan.weight_bytes > window.weight_bytes) {
+    std::vector<int64_t> sizes;
+    for (const Slab& slab : plan.slabs) sizes.push_back(slab.bytes);
+    LLADA_TRY(runtime.pager_, Pager::create(*rule, std::move(sizes), window.weight_bytes));
+    plan.pinned.assign(plan.slabs.size(), false);
+    plan.pinned_bytes = 0;
+  }
+
+  std::vector<DeviceSlab> slabs;
+  for (size_t i = 0; i < plan.slabs.size(); ++i) {
+    slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, session[i]});
+    for (const int32_t w : plan.slabs[i].weights) runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
+  }
+  LLADA_TRY_STATUS(device.define_slabs(std::move(slabs)));
+  for (size_t i = 0; i < plan.slabs.size(); ++i)
+    if (plan.pinned[i]) LLADA_TRY_STATUS(device.map(static_cast<int>(i), MapMode::remap));
+  if (!runtime.pager_) {
+    runtime.slot_.assign(static_cast<size_t>(plan.slots), -1);
+    for (size_t i = 0; i < runtime.slot_.size() && i < plan.streamed.size(); ++i)
+      LLADA_TRY_STATUS(runtime.stream(device, plan.streamed[i], false));
+  }
+  return runtime;
+}
+
+std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, const Program& program) const {
+  std::vector<size_t> last_use(plan_.slabs.size(), 0);
+  std::vector<std::vector<int>> needs(program.ops.size());
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    if (device.place(op) == Unit::host) continue;
+    for_each_weight(op, [&](WeightId w) {
+      for (const int slab : of_weight_[static_cast<size_t>(w)]) {
+        if (plan_.pinned[static_cast<size_t>(slab)] || std::ranges::count(needs[i], slab) > 0) continue;
+        needs[i].push_back(slab);
+        last_use[static_cast<size_t>(slab)] = i;
+      }
+    });
+  }
+  std::vector<Stretch> out;
+  bool close = true;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Unit unit = device.place(program.ops[i]);
+    if (!close && (out.back().unit != unit ||
+                   (!needs[i].empty() && !std::ranges::includes(out.back().slabs, needs[i]))))
+      close = true;
+    if (close) out.push_back({i, i, unit, needs[i], {}});
+    std::ranges::sort(out.back().slabs);
+    out.back().last = i + 1;
+    close = false;
+    for (const int slab : needs[i])
+      if (last_use[static_cast<size_t>(slab)] == i) out.back().releases.push_back(slab), close = true;
+  }
+  return out;
+}
+
+// Puts a streamed slab into a free slot; when it is demanded and none is free, the slot of the slab that the
+// cycle needs last gives way.
+Status MemoryRuntime::stream(Device& device, int slab, bool demanded) {
+  auto slot = std::ranges::find(slot_, -1);
+  if (slot == slot_.end()) {
+    if (!demanded) return {};
+    const auto n = static_cast<int>(plan_.slabs.size());
+    slot = std::ranges::max_element(slot_, {}, [&](int held) { return (held - slab + n) % n; });
+    LLADA_TRY_STATUS(device.unmap(*slot));
+  }
+  *slot = slab;
+  return device.map(slab, options_.policy == MemoryPolicy::copy ? MapMode::copy : MapMode::remap);
+}
+
+Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket previous) {
+  for (const int slab : stretch.slabs) {
+    if (pager_) {
+      const Pager::Touch touch = pager_->touch(slab);
+      if (!touch.map) continue;
+      // Nobody looked ahead: the host learns of the need when the work before is done.
+      if (previous > 0) LLADA_TRY_STATUS(device.wait(previous));
+      for (const int32_t out : touch.evict) LLADA_TRY_STATUS(device.unmap(out));
+      LLADA_TRY_STATUS(device.map(slab, MapMode::remap));
+    } else if (std::ranges::count(slot_, slab) == 0) {
+      LLADA_TRY_STATUS(stream(device, slab, true));
+    }
+  }
+  return {};
+}
+
+Status MemoryRuntime::after(Device& device, const Stretch& stretch) {
+  if (pager_) return {};
+  for (const int slab : stretch.releases) {
+    const auto slot = std::ranges::find(slot_, slab);
+    LLADA_CHECK(slot != slot_.end());
+    // The next one in the cycle that is in no slot yet.
+    const auto at = static_cast<size_t>(std::ranges::find(plan_.streamed, slab) - plan_.streamed.begin());
+    for (size_t step = 1; step < plan_.streamed.size(); ++step) {
+      const int next = plan_.streamed[(at + step) % plan_.streamed.size()];
+      if (std::ranges::count(slot_, next) > 0) continue;
+      LLADA_TRY_STATUS(device.unmap(slab));
+      *slot = -1;
+      LLADA_TRY_STATUS(stream(device, next, false));
+      break;
+    }
+  }
+  return {};
+}
+
+}  // namespace llada

@@ -1,0 +1,73 @@
+// Keeps the slabs mapped that the next ops need: the residency plan (pin and stream, one slab ahead), or a
+// paging rule that maps on demand, or one window per session. Made once from any program of a model; steps of
+// every row count use it. A device whose window is unlimited, or holds everything, gives it nothing to do
+// after the first mapping.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "devices/device.h"
+#include "memory/paging.h"
+#include "memory/residency.h"
+
+namespace llada {
+
+enum class MemoryPolicy {
+  plan,      // pin and stream by remapping (residency.h)
+  copy,      // the same plan, streamed slabs copied into slots that stay mapped
+  lru,       // demand paging, see paging.h
+  fifo,
+  drop_all,
+  belady,
+  sessions,  // no plan: as many windows as the device has
+};
+inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan, MemoryPolicy::copy,     MemoryPolicy::lru,
+                                                   MemoryPolicy::fifo, MemoryPolicy::drop_all, MemoryPolicy::belady,
+                                                   MemoryPolicy::sessions};
+std::string_view name(MemoryPolicy policy);
+Result<MemoryPolicy> memory_policy_from_name(std::string_view text);
+
+struct MemoryOptions {
+  MemoryPolicy policy = MemoryPolicy::plan;
+  // Absent: whole layers, or where those do not fit half layers, then single ops, then one slot.
+  std::optional<SlabGrain> grain = {};
+};
+
+// The weights that the device's accelerator reads, in first-use order, with their layer and half.
+std::vector<WeightUse> weight_uses(const Program& program, const Device& device);
+
+class MemoryRuntime {
+ public:
+  // Defines the device's slabs and maps what stays. The program must read every weight that later ones read
+  // (a step with wanted rows does).
+  static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
+
+  // A stretch of a program that can be submitted once `slabs` are mapped.
+  struct Stretch {
+    size_t first = 0, last = 0;  // ops [first, last)
+    Unit unit = Unit::accelerator;
+    std::vector<int> slabs;     // that are not pinned
+    std::vector<int> releases;  // of them those that no later op of the program reads
+  };
+  std::vector<Stretch> cut(const Device& device, const Program& program) const;
+
+  // Before a stretch is submitted; `previous` is the ticket of the work before it, or 0. After it was.
+  Status before(Device& device, const Stretch& stretch, Ticket previous);
+  Status after(Device& device, const Stretch& stretch);
+
+  const ResidencyPlan& plan() const { return plan_; }
+
+ private:
+  MemoryRuntime() = default;
+  Status stream(Device& device, int slab, bool demanded);
+
+  MemoryOptions options_;
+  ResidencyPlan plan_;  // of a paging rule: only slabs and sizes
+  std::vector<std::vector<int>> of_weight_;
+  std::vector<int> slot_;  // streamed slab in each slot, -1: free
+  std::optional<Pager> pager_;
+};
+
+}  // namespace llada
