@@ -37,6 +37,14 @@ Status show_answer(const Generation& generation, bool json) {
   return {};
 }
 
+// A device failed and nothing took over: what was final by then is still an answer's beginning.
+Status show_unfinished(const Workspace& workspace, bool json) {
+  const auto& tokens = workspace.final_tokens();
+  const std::string text = workspace.model().has_tokenizer() ? workspace.model().tokenizer().decode(tokens) : "";
+  if (!json) return tokens.empty() ? Status() : print(printable_text(text, is_terminal(STDOUT_FILENO)) + '\n');
+  return print(json_line({{"text", printable_text(text, false)}, {"tokens", tokens}, {"finish_reason", "failed"}}));
+}
+
 Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const std::string& prompt) {
   std::vector<int32_t> ids;
   {
@@ -78,7 +86,12 @@ Result<int> run(const RunOptions& o) {
     const auto show = [&](const Generation& generation) { return show_answer(generation, o.show.json); };
     LLADA_TRY(status, chat(*workspace, {.system = o.system, .decode = o.decode.options, .show = show}));
   } else {
-    LLADA_TRY(const Generation generation, answer_once(*workspace, o, prompt));
+    auto answer = answer_once(*workspace, o, prompt);
+    if (!answer) {
+      if (answer.error().kind == ErrorKind::failed) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
+      return std::unexpected(answer.error());
+    }
+    const Generation generation = std::move(*answer);
     LLADA_TRY_STATUS(show_answer(generation, o.show.json));
     status = status_of(generation);
   }

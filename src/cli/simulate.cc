@@ -23,6 +23,7 @@ struct Request {
   SimulateOptions simulate;
   std::string ablation = "paper", sweep, replay, trace, svg;
   std::string line = "somr";  // of --trace and --svg
+  int64_t replay_run = 0;
   bool compare = false, json = false;
 };
 
@@ -49,6 +50,7 @@ Json simulation_json(const Simulation& s) {
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
   json["weight_bytes"] = s.weight_bytes;
   json["window_bytes"] = s.window_bytes < 0 ? Json(nullptr) : Json(s.window_bytes);
+  if (s.somr_saving_low) json["somr_saving"] = {{"low", *s.somr_saving_low}, {"high", *s.somr_saving_high}};
   if (s.rival_seconds > 0) json["autoregressive_rival"] = {{"name", s.rival}, {"seconds", s.rival_seconds}};
   json["sensitivity"] = Json::array();
   for (const SensitivityRow& row : s.sensitivity)
@@ -77,9 +79,13 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o) {
     out += "the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip\n";
   } else {
     const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
-    out += fmt::format("weights {} GiB through a window of {} GiB, lower bound {} GiB per pass; SOMR saves {:.1f} %\n",
+    out += fmt::format("weights {} GiB through a window of {} GiB, lower bound {} GiB per pass; SOMR saves {:.0f} %",
                        gib(s.weight_bytes), gib(s.window_bytes), gib(with.lower_bound_bytes),
                        100 * (1 - with.seconds / without.seconds));
+    if (s.somr_saving_low)
+      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,
+                         100 * *s.somr_saving_high);
+    out += '\n';
   }
   if (s.rival_seconds > 0)
     out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
@@ -176,7 +182,7 @@ Status write_pictures(const Request& r) {
 Result<int> run(Request r) {
   if (!r.replay.empty()) {
     if (r.simulate.tokens_per_pass) return invalid("--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
-    LLADA_TRY(auto trace, read_replay(r.replay));
+    LLADA_TRY(auto trace, read_replay(r.replay, r.replay_run));
     r.simulate.replay = std::move(trace.passes);
     r.simulate.replay_tokens = trace.tokens;
   }
@@ -251,7 +257,19 @@ Work setup_simulate(CLI::App& app) {
   count("--block", o.block, "tokens per block (32)");
   app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")->check(CLI::IsMember({"paper"}))->type_name("NAME");
   real("--tokens-per-pass", o.tokens_per_pass, "X", "of the last line, instead of what the paper's table implies");
-  app.add_option("--replay", r->replay, "the last line's passes from a recorded run, one JSON object per line")->type_name("FILE");
+  app.add_option("--replay", r->replay, "the last line's passes from a recording of llada eval --record")->type_name("FILE");
+  app.add_option_function<std::string>(
+         "--sparse-rows",
+         [&o](const std::string& text) {
+           const auto value = parse_integer(text, 0, 1 << 20);
+           if (!value) throw CLI::ValidationError("--sparse-rows", value.error().message);
+           o.sparse_rows = static_cast<int32_t>(*value);
+         },
+         "of the last line: rows that the CPU revises beside every pass (0)")
+      ->type_name("N");
+  app.add_option("--replay-run", r->replay_run, "which run of the recording, from 0 (0)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->type_name("N");
   app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")->type_name("RANGE");
   app.add_flag("--compare-profiles", r->compare, "every built-in profile");
   real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");

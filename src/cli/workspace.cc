@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -54,7 +55,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
 }
 
 Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work,
-                                    bool infill, int64_t block_length) const {
+                                    bool infill, int64_t block_length) {
   std::optional<LiveView> live;
   if (show_.live && can_repaint(STDOUT_FILENO)) {
     live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
@@ -64,7 +65,12 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
                                       .block_length = block_length});
   }
   Status shown;
+  final_tokens_.clear();
   const auto on_step = [&](const decode::StepEvent& event) {
+    const auto begin = std::ranges::find_if(event.canvas.states, [](auto s) { return s != decode::TokenState::fixed; }) -
+                       event.canvas.states.begin();
+    const auto first = event.canvas.tokens.begin() + begin;
+    if (!infill) final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.size() - begin));
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };

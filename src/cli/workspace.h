@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/options.h"
 #include "engine/session.h"
@@ -34,7 +35,10 @@ class Workspace {
   // gone afterwards, and the time it took is not in the stats. An error of stdout ends the run and is
   // returned.
   Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                           int64_t block_length) const;
+                           int64_t block_length);
+
+  // Final tokens of the answer that watch() has seen so far: what is left when a run fails half-way.
+  const std::vector<int32_t>& final_tokens() const { return final_tokens_; }
 
   // Writes the trace, if one was asked for.
   Status close() const;
@@ -45,6 +49,7 @@ class Workspace {
   std::optional<Trace> trace_;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Session> session_;
+  std::vector<int32_t> final_tokens_;
 };
 
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.

@@ -64,6 +64,7 @@ struct Run {
   KvStore* kv = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
   Unit unit = Unit::accelerator;
+  bool beside = false;  // a pass of its own that runs beside the step's other runs where the device has two units
 };
 
 using Ticket = int64_t;

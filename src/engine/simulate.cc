@@ -66,6 +66,8 @@ Result<Setup> set_up(const SimulateOptions& o) {
     const DType type = stored_type(tensor, s.spec.type);
     s.sizes.push_back({row_bytes(type, w.dims[0]) * w.dims[1], type, matrix});
   }
+  if (o.sparse_rows < 0 || o.sparse_rows > o.block)
+    return invalid("sparse rows: found {}, needed 0 to the block's {}", o.sparse_rows, o.block);
   if (!o.memory.empty()) {
     LLADA_TRY(s.memory.policy, memory_policy_from_name(o.memory));
   }
@@ -135,16 +137,16 @@ class Bench {
   }
 
   Status pass(const SimulatedPass& p) {
-    StepInputs inputs;
-    inputs.tokens.assign(static_cast<size_t>(p.rows), 0);
-    inputs.positions.resize(static_cast<size_t>(p.rows));
-    std::iota(inputs.positions.begin(), inputs.positions.end(), 0);
-    inputs.spans = {{0, p.rows, 0, p.keys}};
-    inputs.wanted.resize(static_cast<size_t>(p.wanted));
-    std::iota(inputs.wanted.begin(), inputs.wanted.end(), 0);
-    LLADA_TRY(auto kv, KvStore::create({.layers = 0, .kv_heads = 1, .head_dim = 1, .positions = std::max(p.rows, p.keys)}));
+    // A store that only knows versions: nothing is computed.
+    LLADA_TRY(auto kv, KvStore::create({.layers = 0,
+                                        .sequences = 1,
+                                        .kv_heads = 1,
+                                        .head_dim = 1,
+                                        .positions = std::max({p.rows, p.sparse, p.keys}),
+                                        .type = DType::F16}));
     StepOutputs outputs;
-    return executor_->run(inputs, kv, outputs);
+    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), kv, outputs));
+    return executor_->run(step(p.rows, p.wanted, p.keys), kv, outputs);
   }
 
   SimDevice& device() { return *device_; }
@@ -152,6 +154,16 @@ class Bench {
 
  private:
   Bench() = default;
+  static StepInputs step(int32_t rows, int32_t wanted, int32_t keys) {
+    StepInputs inputs;
+    inputs.tokens.assign(static_cast<size_t>(rows), 0);
+    inputs.positions.resize(static_cast<size_t>(rows));
+    std::iota(inputs.positions.begin(), inputs.positions.end(), 0);
+    inputs.spans = {{0, rows, 0, keys}};
+    inputs.wanted.resize(static_cast<size_t>(wanted));
+    std::iota(inputs.wanted.begin(), inputs.wanted.end(), 0);
+    return inputs;
+  }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
 };
@@ -183,7 +195,11 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, siz
   const LineSpec& spec = kLines[index];
   if (index == kLast && !o.replay.empty()) return run_line(setup, spec, o.replay, o.replay_tokens);
   const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
-  return run_line(setup, spec, schedule(o, spec.prefix_kv, setup.logits_all, tokens), o.gen);
+  auto passes = schedule(o, spec.prefix_kv, setup.logits_all, tokens);
+  if (index == kLast && o.sparse_rows > 0)
+    for (SimulatedPass& p : passes)
+      if (p.rows <= o.block) p.sparse = p.sparse_wanted = o.sparse_rows;
+  return run_line(setup, spec, passes, o.gen);
 }
 
 // One pass in steady state.
@@ -220,6 +236,16 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   out.rival = setup.profile.rival;
   if (!out.rival.empty()) out.rival_seconds = static_cast<double>(o.gen) / setup.profile.rival_tokens_per_s.value;
   const Profile profile = setup.profile;
+  const std::string price = "map.variants." + profile.map(o.map_variant).name + ".us_per_mb";
+  const Number& per_mb = profile.map(o.map_variant).us_per_mb;
+  if (out.window_bytes >= 0 && per_mb.low) {
+    for (const auto& [value, saving] : {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
+      setup.profile = with_number(profile, price, value);
+      LLADA_TRY(const auto without, run_line(setup, o, kSomr - 1));
+      LLADA_TRY(const auto with, run_line(setup, o, kSomr));
+      *saving = 1 - with.seconds / without.seconds;
+    }
+  }
   for (const NamedNumber& named : numbers(profile)) {
     if (std::ranges::count(profile.uncertain, named.path) == 0) continue;
     SensitivityRow row;

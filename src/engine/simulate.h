@@ -36,6 +36,7 @@ struct SimulateOptions {
   std::string head;                      // "npu" or "cpu"; empty: the profile's
   std::string logits;                    // "all" or "wanted"; empty: the profile's
   std::optional<double> tokens_per_pass; // of the last line
+  int32_t sparse_rows = 0;               // of the last line: revised by the CPU beside every pass after a block's first
   std::vector<SimulatedPass> replay;     // passes of the last line, from a trace; empty: from tokens_per_pass
   int64_t replay_tokens = 0;             // that those passes committed
 };
@@ -73,6 +74,9 @@ struct Simulation {
   std::string rival;
   double rival_seconds = 0;                     // 0: none known
   std::vector<SensitivityRow> sensitivity;
+  // Share of the third line's time that the fourth saves, where mapping costs the least and the most that the
+  // profile thinks possible; absent where nothing is mapped.
+  std::optional<double> somr_saving_low, somr_saving_high;
 };
 
 // The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four

@@ -69,14 +69,22 @@ Result<ResidencyPlan> plan_residency(std::span<const Slab> slabs, int64_t window
                    plan.window_bytes, needed, options.slots, options.slots == 1 ? "" : "s");
   }
 
+  // Slabs far below the slot's size (a final norm without its head) are pinned: streaming them saves nothing,
+  // and they would take a place in the even spread.
+  const auto tiny = [&](const Slab& slab) { return slab.bytes <= choice.slot / 16; };
+  int64_t tiny_bytes = 0;
+  for (const Slab& slab : slabs)
+    if (tiny(slab)) tiny_bytes += slab.bytes;
+  const bool pin_tiny = tiny_bytes <= choice.room;
+  const int64_t free = choice.room - (pin_tiny ? tiny_bytes : 0);
   std::vector<size_t> small;
   for (size_t i = 0; i < slabs.size(); ++i)
-    if (slabs[i].bytes <= choice.slot) small.push_back(i);
+    if (slabs[i].bytes <= choice.slot && !(pin_tiny && tiny(slabs[i]))) small.push_back(i);
   std::vector<bool> streams;
   int64_t room = 0;
   for (size_t k = 1; k <= small.size(); ++k) {
     streams = spread(small.size(), k);
-    room = choice.room;
+    room = free;
     for (size_t i = 0; i < small.size(); ++i)
       if (!streams[i]) room -= slabs[small[i]].bytes;
     if (room >= 0) break;

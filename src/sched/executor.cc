@@ -1,5 +1,7 @@
 #include "sched/executor.h"
 
+#include <utility>
+
 namespace llada {
 namespace {
 
@@ -56,27 +58,63 @@ Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& ou
     LLADA_TRY(ticket, device_->submit(run));
     if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
   }
-  return device_->wait(ticket);
+  LLADA_TRY_STATUS(device_->wait(ticket));
+  if (beside_before_ > 0) LLADA_TRY_STATUS(device_->wait(beside_before_));
+  beside_before_ = std::exchange(beside_, 0);
+  return {};
 }
 
-Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
-  const StepShape shape{static_cast<int32_t>(inputs.tokens.size()),
-                        static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
-  Status status = run_once(inputs, kv, outputs, shape);
-  if (!status && status.error().kind == ErrorKind::failed && options_.fallback != nullptr && !fell_back_) {
-    if (options_.warn)
-      options_.warn(fmt::format("{}; this step and all later ones run on {}", status.error().message,
-                                options_.fallback->info().name));
-    fell_back_ = true;
-    device_ = options_.fallback;
-    memory_.reset();
-    recent_.clear();
-    status = run_once(inputs, kv, outputs, shape);
-  }
-  LLADA_TRY_STATUS(status);
+Status Executor::submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
+  LLADA_TRY_STATUS(prepare());
+  LLADA_TRY(const Prepared& prepared, program(shape));
+  outputs.predictions.clear();
+  outputs.logits.clear();
+  Run run{prepared.program, 0, prepared.program->ops.size(), &inputs, &kv, &outputs};
+  run.unit = Unit::host;
+  run.beside = true;
+  LLADA_TRY(beside_, device_->submit(run));
+  return {};
+}
+
+// Runs `work`; when the device fails, once more on the fallback.
+Status Executor::guarded(const std::function<Status()>& work) {
+  Status status = work();
+  if (status || status.error().kind != ErrorKind::failed || options_.fallback == nullptr || fell_back_) return status;
+  if (options_.warn)
+    options_.warn(fmt::format("{}; this step and all later ones run on {}", status.error().message,
+                              options_.fallback->info().name));
+  fell_back_ = true;
+  device_ = options_.fallback;
+  memory_.reset();
+  recent_.clear();
+  beside_ = beside_before_ = 0;
+  prepared_ = false;
+  return work();
+}
+
+namespace {
+
+StepShape shape_of(const StepInputs& inputs) {
+  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
+}
+
+void mark_computed(const StepInputs& inputs, KvStore& kv) {
   for (const RowSpan& span : inputs.spans)
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
       kv.set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], inputs.sampling.forward_number);
+}
+
+}  // namespace
+
+Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
+  LLADA_TRY_STATUS(guarded([&] { return run_once(inputs, kv, outputs, shape_of(inputs)); }));
+  mark_computed(inputs, kv);
+  return {};
+}
+
+Status Executor::run_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
+  LLADA_TRY_STATUS(guarded([&] { return submit_beside(inputs, kv, outputs, shape_of(inputs)); }));
+  mark_computed(inputs, kv);
   return {};
 }
 

@@ -33,6 +33,11 @@ class Executor {
   // One forward over `kv`. inputs.wanted may be empty: then only K/V is refreshed.
   Status run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
 
+  // The sparse path: a forward on the host that runs beside the following run() and must be done at the end of
+  // the one after it, when its results are merged. Its numbers are there on return. On a device with one unit
+  // it simply runs first.
+  Status run_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
+
   // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
 
@@ -47,11 +52,14 @@ class Executor {
   };
   Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
   Status run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+  Status submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+  Status guarded(const std::function<Status()>& work);
 
   Device* device_;
   Build build_;
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
+  Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   std::list<Prepared> recent_;  // most recent first
 };

@@ -81,7 +81,7 @@ TEST(Cost, FollowsTheShape) {
   unit.matmul_gflops.value = 1000;
   unit.attention_gflops.value = 100;
   unit.elementwise_gb_per_s.value = 10;
-  SmallModel m = make_small_model(DType::Q4_0, RopePairing::half_split);
+  SmallModel m = make_small_model(DType::Q4_0, small_config(RopePairing::half_split, 4));
   std::vector<WeightSize> sizes;
   for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
   const Program program = m.graph.forward({.rows = 33, .wanted = 5, .guided = false});

@@ -37,7 +37,7 @@ int64_t weight_total(const SmallModel& m, const Device& device, SlabGrain grain)
 
 class SimDeviceTest : public testing::Test {
  protected:
-  SimDeviceTest() : model_(make_small_model(DType::Q8_0, RopePairing::half_split)) {
+  SimDeviceTest() : model_(make_small_model(DType::Q8_0, small_config(RopePairing::half_split, 4))) {
     profile_ = *load_profile("v79-8elite");
     cpu_ = *make_cpu_device({.threads = 1, .isa = ""}, model_.graph.weights, model_.views, {});
     for (uint64_t p = 0; p < 19; ++p) tokens_.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 1500));

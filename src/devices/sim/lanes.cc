@@ -24,7 +24,9 @@ TaskId Lanes::add(LaneTask task) {
   LLADA_CHECK(task.after < id && task.maps[0] < id && task.maps[1] < id);
   LLADA_CHECK(task.bytes <= 0 || task.bytes_per_s > 0);
   ends_.push_back(-1);
-  queues_[static_cast<size_t>(task.lane)].push_back({std::move(task), id, now_});
+  auto& queues = task.background ? background_ : queues_;
+  auto& queue = queues[static_cast<size_t>(task.lane)];
+  queue.push_back({std::move(task), id, now_});
   return id;
 }
 
@@ -46,9 +48,14 @@ void Lanes::finish_all() {
 
 void Lanes::start_ready() {
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
-    if (busy_now_[lane] || queues_[lane].empty()) continue;
-    const Queued& front = queues_[lane].front();
-    if (!done(front.task.after) || !std::ranges::all_of(front.task.maps, [&](TaskId id) { return done(id); })) continue;
+    if (busy_now_[lane]) continue;
+    const auto ready_at = [&](const std::deque<Queued>& queue) {
+      return !queue.empty() && done(queue.front().task.after) &&
+             std::ranges::all_of(queue.front().task.maps, [&](TaskId id) { return done(id); });
+    };
+    auto* queue = ready_at(queues_[lane]) ? &queues_[lane] : ready_at(background_[lane]) ? &background_[lane] : nullptr;
+    if (queue == nullptr) continue;
+    const Queued& front = queue->front();
     double ready = std::max(lane_free_[lane], front.not_before), mapped = 0;
     if (front.task.after != kNoTask) ready = std::max(ready, end_of(front.task.after));
     for (const TaskId map : front.task.maps)
@@ -56,7 +63,7 @@ void Lanes::start_ready() {
     exposed_ += std::max(0.0, mapped - ready);
     Active& a = active_[lane];
     a = {front, now_, front.task.fixed_s, front.task.compute_s, front.task.bytes, 0};
-    queues_[lane].pop_front();
+    queue->pop_front();
     busy_now_[lane] = true;
   }
 }

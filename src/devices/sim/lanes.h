@@ -1,4 +1,5 @@
-// Emulated time: tasks on four lanes (npu, cpu, map, dma), first in first out on each, with dependencies
+// Emulated time: tasks on four lanes (npu, cpu, map, dma), first in first out on each (background tasks in a
+// queue of their own that yields between tasks, not within one), with dependencies
 // between them and one DRAM that they share. A task first takes its fixed time, then computes and streams its
 // bytes at once, and ends when both are done. Streams run at their own rate until together they ask for more
 // than the DRAM gives; then they share it evenly, none getting more than it asked for. Time is simulated from
@@ -25,6 +26,7 @@ struct LaneTask {
   double bytes = 0, bytes_per_s = 0;       // from or to DRAM; rate > 0 where bytes > 0
   TaskId after = kNoTask;                  // work that this one continues
   std::array<TaskId, 2> maps = {kNoTask, kNoTask};  // mappings that it waits for
+  bool background = false;                 // runs where the lane's other tasks are not ready
   std::string label = {};                  // for traces; empty: not recorded
 };
 
@@ -71,7 +73,7 @@ class Lanes {
   void advance();  // to the next event
 
   double ddr_, now_ = 0, exposed_ = 0;
-  std::array<std::deque<Queued>, kLaneCount> queues_;
+  std::array<std::deque<Queued>, kLaneCount> queues_, background_;
   std::array<bool, kLaneCount> busy_now_{};
   std::array<Active, kLaneCount> active_{};
   std::array<double, kLaneCount> lane_free_{}, busy_{};

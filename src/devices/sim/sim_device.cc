@@ -40,11 +40,11 @@ class Sim final : public SimDevice {
   }
 
   DeviceInfo info() const override {
-    const int threads = numerics_ ? numerics_->info().threads : 1;
+    const DeviceInfo behind = numerics_ ? numerics_->info() : DeviceInfo{};
     return {"sim:" + chip_->profile.name,
             fmt::format("{} (modelled)", chip_->profile.description) +
-                (numerics_ ? "; numerics on " + numerics_->info().description : std::string()),
-            threads};
+                (numerics_ ? "; numerics on " + behind.description : std::string()),
+            behind.threads, behind.processor};
   }
 
   Result<std::unique_ptr<Device>> share(int threads) const override {
@@ -137,10 +137,11 @@ class Sim final : public SimDevice {
     int64_t keys = 0;
     if (run.inputs != nullptr)
       for (const RowSpan& span : run.inputs->spans) keys = std::max<int64_t>(keys, span.keys);
-    if (run.first == 0) last_ = kNoTask;  // a new step: the host has waited for the one before
+    TaskId& last = run.beside ? last_beside_ : last_;
+    if (run.first == 0) last = kNoTask;  // a new step: the host has waited for the one before
     int in_batch = 0;
-    for (size_t i = run.first; i < run.last; ++i) add(run, run.program->ops[i], keys, npu, in_batch);
-    return last_;
+    for (size_t i = run.first; i < run.last; ++i) add(run, run.program->ops[i], keys, npu, in_batch, last);
+    return last;
   }
 
   Status wait(Ticket ticket) override {
@@ -219,7 +220,7 @@ class Sim final : public SimDevice {
     return status;
   }
 
-  void add(const Run& run, const Op& op, int64_t keys, bool npu, int& in_batch) {
+  void add(const Run& run, const Op& op, int64_t keys, bool npu, int& in_batch, TaskId& last) {
     const UnitProfile& unit = npu ? chip_->profile.npu : chip_->profile.cpu;
     const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, keys);
     LaneTask task;
@@ -230,7 +231,8 @@ class Sim final : public SimDevice {
     (unit.overlap ? task.compute_s : task.fixed_s) += cost.compute_s;
     task.bytes = cost.stream_bytes;
     task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
-    task.after = last_;
+    task.after = last;
+    task.background = run.beside;
     std::vector<int> needed;
     if (npu && window_ >= 0) {
       for_each_weight(op, [&](WeightId w) {
@@ -250,8 +252,9 @@ class Sim final : public SimDevice {
     if (chip_->options.record_spans)
       task.label = op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer)
                                  : std::string(llada::name(op.kind));
-    last_ = lanes_.add(std::move(task));
-    for (const int slab : needed) slabs_[static_cast<size_t>(slab)].used = last_;
+    if (run.beside && !task.label.empty()) task.label = "sparse " + task.label;
+    last = lanes_.add(std::move(task));
+    for (const int slab : needed) slabs_[static_cast<size_t>(slab)].used = last;
   }
 
   std::shared_ptr<const Chip> chip_;
@@ -261,7 +264,7 @@ class Sim final : public SimDevice {
   std::vector<std::vector<int>> of_weight_;  // the slabs that hold a weight
   std::vector<MappedSlab> slabs_;
   std::vector<int64_t> used_;  // bytes mapped per session
-  TaskId last_ = kNoTask, unmapped_after_ = kNoTask;
+  TaskId last_ = kNoTask, last_beside_ = kNoTask, unmapped_after_ = kNoTask;
   int session_ = -1;
   EmulatedStats stats_, begin_;
 };

@@ -1,0 +1,158 @@
+// llada simulate, and llada run on simulated and failing devices, from outside.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/lanes_svg.h"
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+std::string temporary(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / ("llada_simulate_" + std::to_string(::getpid()) + name)).string();
+}
+
+std::string read_and_remove(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  std::filesystem::remove(path);
+  return text.str();
+}
+
+TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
+  const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0", "--prompt", "78", "--gen",
+                                 "128", "--ablation", "paper", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["profile"], "sm8750-paper");
+  EXPECT_EQ(json["preset"], "llada-8b:q4_0");
+  EXPECT_EQ(json["label"], "modelled");
+  ASSERT_EQ(json["ladder"].size(), 6u);
+  for (const Json& line : json["ladder"])
+    for (const char* key : {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass", "exposed_map_seconds"})
+      EXPECT_TRUE(line.contains(key)) << key;
+  EXPECT_EQ(json["ladder"][0]["name"], "CPU");
+  EXPECT_EQ(json["ladder"][5]["name"], "+ revision");
+  EXPECT_EQ(json["sensitivity"].size(), 3u);
+}
+
+TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
+  const auto v81 = run_llada({"simulate", "--profile", "v81-8elite-gen5"});
+  ASSERT_EQ(v81.status, 0) << v81.err;
+  EXPECT_NE(v81.out.find("All numbers are modelled."), std::string::npos);
+  EXPECT_NE(v81.out.find("SOMR contributes nothing on this chip"), std::string::npos);
+  EXPECT_NE(v81.out.find("npu.matmul_gflops = 5200 GFLOP/s [M]"), std::string::npos);
+  const auto all = run_llada({"simulate", "--compare-profiles", "--json"});
+  ASSERT_EQ(all.status, 0) << all.err;
+  EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 4u);
+}
+
+TEST(Simulate, SweepTraceAndPicture) {
+  const std::string trace = temporary(".json"), svg = temporary(".svg");
+  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5", "--json", "--trace",
+                                trace, "--svg", svg});
+  ASSERT_EQ(sweep.status, 0) << sweep.err;
+  const Json rows = Json::parse(sweep.out)["sweep"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1]["window_gib"], 3.5);
+  EXPECT_GT(rows[0]["policy_bytes_mapped_per_pass"]["lru"], rows[0]["policy_bytes_mapped_per_pass"]["plan"]);
+  const Json events = Json::parse(read_and_remove(trace));
+  EXPECT_GT(events["traceEvents"].size(), 1000u);
+  const std::string picture = read_and_remove(svg);
+  EXPECT_TRUE(picture.starts_with("<svg ")) << picture.substr(0, 40);
+  EXPECT_TRUE(picture.ends_with("</svg>\n"));
+  for (const char* lane : {">npu<", ">cpu<", ">map<"}) EXPECT_NE(picture.find(lane), std::string::npos) << lane;
+}
+
+TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
+  const std::pair<Words, std::string> calls[] = {
+      {{}, "--profile: needed one of sm8750-paper"},
+      {{"--profile", "v80"}, "profile: found 'v80'"},
+      {{"--profile", "v79-8elite", "--gen", "many"}, "--gen"},
+      {{"--profile", "v79-8elite", "--ablation", "mine"}, "--ablation"},
+      {{"--profile", "v79-8elite", "--tokens-per-pass", "x"}, "needed a number"},
+      {{"--profile", "v79-8elite", "--tokens-per-pass", "99"}, "tokens per pass: found 99"},
+      {{"--profile", "v79-8elite", "--sweep", "window=1:2"}, "needed window=FROM:TO:STEP"},
+      {{"--profile", "v79-8elite", "--sweep", "window=2:1:0.5"}, "sweep: found window=2:1:0.5"},
+      {{"--profile", "v79-8elite", "--compare-profiles"}, "--compare-profiles"},
+      {{"--profile", "v79-8elite", "--replay", "no-such-file"}, "no-such-file"},
+      {{"--profile", "v79-8elite", "--preset", "dream-8b"}, "preset: found 'dream-8b'"},
+  };
+  for (const auto& [words, says] : calls) {
+    Words all = {"simulate"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto result = run_llada(all);
+    EXPECT_EQ(result.status, 2) << says;
+    EXPECT_EQ(result.out, "") << says;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  }
+}
+
+Words run_on(const std::string& device) {
+  return {"run", "-m", tiny_model(), "-p", "Sort the numbers from smallest to largest: 38 41 6 51 3", "--gen-length", "24",
+          "--threshold", "0.9", "--json", "--device", device};
+}
+
+TEST(RunOnSim, TheAnswerIsTheCpusAndItsTimeIsLabelledModelled) {
+  const auto cpu = run_llada(run_on("cpu")), sim = run_llada(run_on("sim:v79-8elite,window=30%"));
+  ASSERT_EQ(cpu.status, 0) << cpu.err;
+  ASSERT_EQ(sim.status, 0) << sim.err;
+  const Json a = Json::parse(cpu.out), b = Json::parse(sim.out);
+  EXPECT_EQ(a["tokens"], b["tokens"]);
+  EXPECT_EQ(a["stats"]["canvas_hash"], b["stats"]["canvas_hash"]);
+  EXPECT_FALSE(a["stats"].contains("modelled"));
+  EXPECT_EQ(b["stats"]["modelled"]["profile"], "v79-8elite");
+  EXPECT_GT(b["stats"]["modelled"]["seconds"], 0);
+}
+
+TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
+  const auto cpu = run_llada(run_on("cpu")), failing = run_llada(run_on("sim:v79-8elite,fail=gone:100"));
+  ASSERT_EQ(failing.status, 0) << failing.err;
+  EXPECT_EQ(Json::parse(cpu.out)["tokens"], Json::parse(failing.out)["tokens"]);
+  EXPECT_EQ(std::ranges::count(failing.err, '\n'), 1) << failing.err;
+  EXPECT_NE(failing.err.find("llada: warning: sim:v79-8elite: the device is gone at op 100 (injected)"), std::string::npos)
+      << failing.err;
+}
+
+TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
+  const Json whole = Json::parse(run_llada(run_on("cpu")).out);
+  const auto failing = run_llada(run_on("cpu,fail=gone:200"));
+  EXPECT_EQ(failing.status, 1);
+  EXPECT_NE(failing.err.find("cpu: the device is gone at op 200 (injected)"), std::string::npos) << failing.err;
+  const Json part = Json::parse(failing.out);
+  EXPECT_EQ(part["finish_reason"], "failed");
+  ASSERT_GT(part["tokens"].size(), 0u);
+  ASSERT_LT(part["tokens"].size(), whole["tokens"].size());
+  for (size_t i = 0; i < part["tokens"].size(); ++i) EXPECT_EQ(part["tokens"][i], whole["tokens"][i]);
+}
+
+TEST(Devices, ProfilesAreListed) {
+  const auto text = run_llada({"devices"});
+  for (const char* name : {"cpu: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: "})
+    EXPECT_NE(text.out.find(name), std::string::npos) << name;
+  EXPECT_EQ(std::ranges::count(text.out, '\n'), 5);
+}
+
+TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {
+  const std::vector<SimulatedSpan> spans = {
+      {"npu", "matmul 0", 0, 1}, {"npu", "matmul 1", 1, 2}, {"npu", "attention 1", 2, 3}, {"map", "slab 3", 0, 1}, {"map", "slab 4", 1, 2}};
+  const std::string svg = cli::lanes_svg(spans, "a < b & c");
+  size_t rects = 0;
+  for (size_t at = 0; (at = svg.find("<rect x", at)) != std::string::npos; ++at) ++rects;
+  EXPECT_EQ(rects, 2 + 2 + 5u) << "two on npu, two on map (each mapping is seen), five in the legend";
+  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada::test

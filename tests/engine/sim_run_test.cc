@@ -1,0 +1,127 @@
+// Whole generations on sim devices: the same answer as on the cpu device, whatever the window and the strategy,
+// and whatever fails on the way.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/convert.h"
+#include "golden.h"
+
+namespace llada {
+namespace {
+
+class SimRun : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
+    const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
+    if (!report) throw std::runtime_error(report.error().message);
+    items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
+  }
+  static void TearDownTestSuite() { std::filesystem::remove(path_); }
+
+  struct Answer {
+    std::vector<int32_t> tokens;
+    GenerationStats stats;
+    std::vector<std::string> warnings;
+  };
+  static Result<Answer> answer(const std::string& device, const decode::DecodeOptions& options) {
+    LLADA_TRY(const auto model, Model::load(path_, {.device = device, .isa = "", .threads = 2}));
+    Answer a;
+    LLADA_TRY(const auto session, Session::create(model, {.threads = 0, .trace = nullptr, .warn = [&](const std::string& line) {
+                                                            a.warnings.push_back(line);
+                                                          }}));
+    const GoldenItem& item = items_.back();
+    LLADA_TRY(auto generation,
+              session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
+    a.tokens = std::move(generation.tokens);
+    a.stats = std::move(generation.stats);
+    return a;
+  }
+  static decode::DecodeOptions strategy(decode::KvChoice kv) {
+    decode::DecodeOptions options;
+    options.gen_length = 32;
+    options.block_length = 16;
+    options.acceptance = decode::Acceptance::threshold;
+    options.kv = kv;
+    return options;
+  }
+
+  static std::string path_;
+  static std::vector<GoldenItem> items_;
+};
+std::string SimRun::path_;
+std::vector<GoldenItem> SimRun::items_;
+
+TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
+  std::vector<decode::DecodeOptions> strategies;
+  for (const auto kv : {decode::KvChoice::none, decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block})
+    strategies.push_back(strategy(kv));
+  strategies.push_back(strategy(decode::KvChoice::dual));
+  strategies.back().temperature = 0.7;
+  strategies.back().cfg_scale = 0.5;
+  const std::vector<int> windows = quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
+  for (size_t s = 0; s < strategies.size(); ++s) {
+    const auto expected = answer("cpu", strategies[s]);
+    ASSERT_TRUE(expected) << expected.error().message;
+    EXPECT_FALSE(expected->stats.emulated);
+    for (const int window : windows) {
+      const auto got = answer(fmt::format("sim:v79-8elite,window={}%,fallback=none", window), strategies[s]);
+      ASSERT_TRUE(got) << window << ": " << got.error().message;
+      EXPECT_EQ(got->tokens, expected->tokens) << "strategy " << s << ", window " << window;
+      EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash);
+      ASSERT_TRUE(got->stats.emulated);
+      EXPECT_GT(got->stats.emulated->seconds, 0);
+      EXPECT_GT(got->stats.emulated->npu_s, 0);
+    }
+  }
+}
+
+TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
+  const auto options = strategy(decode::KvChoice::prefix);
+  const auto expected = answer("cpu", options);
+  ASSERT_TRUE(expected);
+  for (const char* device :
+       {"sim:v79-8elite,window=50%,fail=allocate", "sim:v79-8elite,window=50%,fail=map:2", "sim:v79-8elite,window=50%,fail=map:7",
+        "sim:v79-8elite,window=50%,fail=submit:90", "sim:v81-8elite-gen5,fail=gone:120", "cpu,fallback=cpu,fail=gone:97",
+        "cpu,fallback=cpu,fail=submit:0"}) {
+    const auto got = answer(device, options);
+    ASSERT_TRUE(got) << device << ": " << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << device;
+    EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash) << device;
+    EXPECT_EQ(got->warnings.size(), 1u) << device;
+  }
+  const auto none = answer("sim:v79-8elite,window=50%,fail=gone:100,fallback=none", options);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(exit_status(none.error()), 1);
+}
+
+TEST_F(SimRun, DeviceTextsAreReadStrictly) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE"},
+      {"sim:", "profile: found ''"},
+      {"sim:v99", "profile: found 'v99'"},
+      {"cpu,window=40%", "device 'cpu': 'window': only for sim"},
+      {"sim:v79-8elite,window", "device 'sim:v79-8elite': 'window' needs a value"},
+      {"sim:v79-8elite,window=0%", "window: found '0%', needed such as 40%, 2.5GiB or unlimited"},
+      {"sim:v79-8elite,window=1e999GiB", "window: found '1e999GiB'"},
+      {"sim:v79-8elite,window=0.2GiB", "window: found 0.2 GiB, needed more than the reserve of 0.3 GiB"},
+      {"sim:v79-8elite,map=slow", "map: found 'slow'"},
+      {"sim:v79-8elite,memory=mru", "memory policy: found 'mru'"},
+      {"sim:v79-8elite,grain=page", "grain: found 'page'"},
+      {"sim:v79-8elite,head=gpu", "head: found 'gpu'"},
+      {"sim:v79-8elite,head=npu,head=cpu", "head is given twice"},
+      {"sim:v79-8elite,colour=red", "'colour': needed one of"},
+      {"cpu,fail=often", "fail: found 'often'"},
+      {"cpu,fallback=npu", "fallback: found 'npu'"},
+  };
+  for (const auto& [device, says] : cases) {
+    const auto got = answer(device, strategy(decode::KvChoice::none));
+    ASSERT_FALSE(got) << device;
+    EXPECT_EQ(exit_status(got.error()), 2) << device;
+    EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace llada
