@@ -23,6 +23,7 @@ struct Request {
   SimulateOptions simulate;
   std::string ablation = "paper", sweep, replay, trace, svg;
   std::string line = "somr";  // of --trace and --svg
+  std::vector<int32_t> latency;
   int64_t replay_run = 0;
   bool compare = false, json = false;
 };
@@ -45,10 +46,12 @@ Json line_json(const SimulatedLine& l) {
 }
 
 Json simulation_json(const Simulation& s) {
-  Json json = {{"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
+  Json json = {
+      {"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
   for (const SimulatedLine& line : s.ladder) json["ladder"].push_back(line_json(line));
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
   json["weight_bytes"] = s.weight_bytes;
+  json["arena_bytes"] = s.arena_bytes;
   json["window_bytes"] = s.window_bytes < 0 ? Json(nullptr) : Json(s.window_bytes);
   if (s.somr_saving_low) json["somr_saving"] = {{"low", *s.somr_saving_low}, {"high", *s.somr_saving_high}};
   if (s.rival_seconds > 0) json["autoregressive_rival"] = {{"name", s.rival}, {"seconds", s.rival_seconds}};
@@ -67,32 +70,37 @@ Json simulation_json(const Simulation& s) {
 }
 
 std::string simulation_text(const Simulation& s, const SimulateOptions& o) {
-  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n", s.preset,
-                                s.profile, o.prompt, o.gen, s.description);
-  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes", "tokens/pass", "joules",
-                     "mapped GiB/pass", "exposed map s");
+  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n",
+                                s.preset, s.profile, o.prompt, o.gen, s.description);
+  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes",
+                     "tokens/pass", "joules", "mapped GiB/pass", "exposed map s");
   for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds, l.passes,
-                       l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
-  out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s, s.step128_npu_s);
+    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds,
+                       l.passes, l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass),
+                       l.exposed_map_seconds);
+  out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s,
+                     s.step128_npu_s);
   if (s.window_bytes < 0) {
     out += "the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip\n";
   } else {
     const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
-    out += fmt::format("weights {} GiB through a window of {} GiB, lower bound {} GiB per pass; SOMR saves {:.0f} %",
-                       gib(s.weight_bytes), gib(s.window_bytes), gib(with.lower_bound_bytes),
-                       100 * (1 - with.seconds / without.seconds));
+    out += fmt::format(
+        "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB "
+        "per pass; SOMR saves {:.0f} %",
+        gib(s.weight_bytes), gib(s.window_bytes), gib(s.arena_bytes), gib(with.lower_bound_bytes),
+        100 * (1 - with.seconds / without.seconds));
     if (s.somr_saving_low)
-      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,
-                         100 * *s.somr_saving_high);
+      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)",
+                         100 * *s.somr_saving_low, 100 * *s.somr_saving_high);
     out += '\n';
   }
   if (s.rival_seconds > 0)
     out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
   out += "\nleast certain numbers, and the last line at their ends:\n";
   for (const SensitivityRow& row : s.sensitivity)
-    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path, row.value,
-                       row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high, row.source);
+    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path,
+                       row.value, row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high,
+                       row.source);
   return out;
 }
 
@@ -174,26 +182,46 @@ Status write_pictures(const Request& r) {
     LLADA_TRY_STATUS(trace.write(r.trace));
   }
   if (!r.svg.empty())
-    LLADA_TRY_STATUS(write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
-                                                                    r.simulate.preset, r.simulate.profile, r.line))));
+    LLADA_TRY_STATUS(
+        write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
+                                                       r.simulate.preset, r.simulate.profile, r.line))));
   return {};
 }
 
 Result<int> run(Request r) {
   if (!r.replay.empty()) {
-    if (r.simulate.tokens_per_pass) return invalid("--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
+    if (r.simulate.tokens_per_pass)
+      return invalid(
+          "--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
     LLADA_TRY(auto trace, read_replay(r.replay, r.replay_run));
     r.simulate.replay = std::move(trace.passes);
     r.simulate.replay_tokens = trace.tokens;
   }
   std::vector<std::string> profiles = {r.simulate.profile};
   if (r.compare) {
-    if (!r.simulate.profile.empty()) return invalid("--compare-profiles: runs every built-in profile, so not with --profile");
+    if (!r.simulate.profile.empty())
+      return invalid("--compare-profiles: runs every built-in profile, so not with --profile");
     if (!r.trace.empty() || !r.svg.empty() || !r.sweep.empty() || !r.simulate.map_variant.empty())
       return invalid("--compare-profiles: not with --sweep, --trace, --svg or --map");
     profiles = profile_names();
   } else if (r.simulate.profile.empty()) {
     return invalid("--profile: needed one of {}, or a .json file", fmt::join(profile_names(), ", "));
+  }
+  if (!r.latency.empty()) {
+    if (r.compare || !r.sweep.empty()) return invalid("--latency: not with --compare-profiles or --sweep");
+    LLADA_TRY(const auto seconds, simulate_latency(r.simulate, r.latency));
+    std::vector<std::string> points;
+    Json list = Json::array();
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      points.push_back(fmt::format("{}:{:.4g}", r.latency[i], seconds[i] * 1e3));
+      list.push_back({{"rows", r.latency[i]}, {"ms", seconds[i] * 1e3}});
+    }
+    LLADA_TRY_STATUS(print(r.json ? json_line({{"profile", r.simulate.profile},
+                                               {"preset", r.simulate.preset},
+                                               {"label", "modelled"},
+                                               {"latency", std::move(list)}})
+                                  : fmt::format("{}\n", fmt::join(points, ","))));
+    return 0;
   }
   std::string text;
   Json json = Json::array();
@@ -203,7 +231,10 @@ Result<int> run(Request r) {
     if (!r.sweep.empty()) {
       LLADA_TRY(const Range range, parse_range(r.sweep));
       LLADA_TRY(const auto rows, sweep_window(options, range.from, range.to, range.step));
-      json = {{"profile", profile}, {"preset", options.preset}, {"label", "modelled"}, {"sweep", sweep_json(rows)}};
+      json = {{"profile", profile},
+              {"preset", options.preset},
+              {"label", "modelled"},
+              {"sweep", sweep_json(rows)}};
       text = sweep_text(rows);
     } else {
       LLADA_TRY(const Simulation simulation, simulate_ladder(options));
@@ -237,7 +268,8 @@ Work setup_simulate(CLI::App& app) {
            help)
         ->type_name("N");
   };
-  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
+  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit,
+                           const char* help) {
     app.add_option_function<std::string>(
            name,
            [name, &value](const std::string& text) {
@@ -250,14 +282,20 @@ Work setup_simulate(CLI::App& app) {
            help)
         ->type_name(unit);
   };
-  app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")->type_name("NAME");
-  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE");
+  app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
+      ->type_name("NAME");
+  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")
+      ->type_name("NAME:TYPE");
   count("--prompt", o.prompt, "prompt tokens (78)");
   count("--gen", o.gen, "tokens to generate (128)");
   count("--block", o.block, "tokens per block (32)");
-  app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")->check(CLI::IsMember({"paper"}))->type_name("NAME");
-  real("--tokens-per-pass", o.tokens_per_pass, "X", "of the last line, instead of what the paper's table implies");
-  app.add_option("--replay", r->replay, "the last line's passes from a recording of llada eval --record")->type_name("FILE");
+  app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")
+      ->check(CLI::IsMember({"paper"}))
+      ->type_name("NAME");
+  real("--tokens-per-pass", o.tokens_per_pass, "X",
+       "of the last line, instead of what the paper's table implies");
+  app.add_option("--replay", r->replay, "the last line's passes from a recording of llada eval --record")
+      ->type_name("FILE");
   app.add_option_function<std::string>(
          "--sparse-rows",
          [&o](const std::string& text) {
@@ -270,19 +308,27 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--replay-run", r->replay_run, "which run of the recording, from 0 (0)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->type_name("N");
-  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")->type_name("RANGE");
+  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")
+      ->type_name("RANGE");
+  app.add_option("--latency", r->latency, "milliseconds of a pass of each number of rows, as ROWS:MS,...")
+      ->delimiter(',')
+      ->type_name("ROWS,...");
   app.add_flag("--compare-profiles", r->compare, "every built-in profile");
   real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
-  app.add_option("--memory", o.memory, "plan, copy, lru, fifo, drop-all, belady or sessions for the lines from SOMR on (plan)")
+  app.add_option("--memory", o.memory,
+                 "plan, copy, lru, fifo, drop-all, belady or sessions for the lines from SOMR on (plan)")
       ->type_name("POLICY");
-  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")->type_name("GRAIN");
+  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")
+      ->type_name("GRAIN");
   app.add_option("--head", o.head, "where the LM head runs: npu or cpu (the profile's)")->type_name("UNIT");
   app.add_option("--logits", o.logits, "all rows or only wanted ones (the profile's)")->type_name("ROWS");
-  app.add_option("--line", r->line, "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
+  app.add_option("--line", r->line,
+                 "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
       ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())))
       ->type_name("LINE");
-  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
+  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")
+      ->type_name("FILE");
   app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
   app.footer(

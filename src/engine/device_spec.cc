@@ -30,11 +30,13 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
   if (!spec.profile) return invalid("'{}': only for sim", key);
   if (key == "window") {
     const auto percent = number_before(value, "%"), gib = number_before(value, "GiB");
-    if (value != "unlimited" && !(percent && *percent > 0 && *percent <= 100) && !(gib && *gib > 0 && *gib <= 1024))
+    if (value != "unlimited" && !(percent && *percent > 0 && *percent <= 100) &&
+        !(gib && *gib > 0 && *gib <= 1024))
       return invalid("window: found '{}', needed such as 40%, 2.5GiB or unlimited", value);
     spec.window = value;
   } else if (key == "map") {
-    if (spec.profile->map(value).name != value) return invalid("map: found '{}', which {} does not have", value, spec.profile->name);
+    if (spec.profile->map(value).name != value)
+      return invalid("map: found '{}', which {} does not have", value, spec.profile->name);
     spec.sim.map_variant = value;
   } else if (key == "memory") {
     LLADA_TRY(spec.memory.policy, memory_policy_from_name(value));
@@ -71,7 +73,8 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
     rest.remove_prefix(std::min(option.size() + 1, rest.size()));
     const size_t equals = option.find('=');
     const std::string_view key = option.substr(0, equals);
-    if (equals == std::string_view::npos) return invalid("device '{}': '{}' needs a value, as in {}=...", kind, key, key);
+    if (equals == std::string_view::npos)
+      return invalid("device '{}': '{}' needs a value, as in {}=...", kind, key, key);
     if (!seen.insert(key).second) return invalid("device '{}': {} is given twice", kind, key);
     const Status status = set_option(spec, key, std::string(option.substr(equals + 1)));
     if (!status) return invalid("device '{}': {}", kind, status.error().message);
@@ -79,8 +82,9 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
   return spec;
 }
 
-Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph, std::span<const TensorView> weights,
-                                 std::unique_ptr<Device> cpu, int threads) {
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
+                                 std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
+                                 int threads) {
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .memory = spec.memory};
   if (spec.fallback) {
     LLADA_TRY(opened.fallback, cpu->share(threads));
@@ -98,7 +102,8 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
     } else if (const auto gib = number_before(spec.window, "GiB")) {
       const double net = *gib - spec.profile->reserve_gib.value;
       if (net <= 0)
-        return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib, spec.profile->reserve_gib.value);
+        return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib,
+                       spec.profile->reserve_gib.value);
       options.window_bytes = static_cast<int64_t>(net * 0x1p30);
     } else if (spec.window == "unlimited") {
       options.window_bytes = -1;
@@ -106,7 +111,8 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
     LLADA_TRY(opened.device,
               make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(opened.device)));
   }
-  if (spec.fault.fault != Fault::none) opened.device = make_faulty_device(std::move(opened.device), spec.fault);
+  if (spec.fault.fault != Fault::none)
+    opened.device = make_faulty_device(std::move(opened.device), spec.fault);
   return opened;
 }
 

@@ -1,11 +1,10 @@
 // The text of --device: "cpu", or "sim:PROFILE", with options after commas:
-//   window=SIZE    of the NPU: "40%" of its weights, "2.5GiB" with the profile's reserve in it, or "unlimited"
-//   map=NAME       which of the profile's prices of mapping
-//   memory=POLICY  plan, copy, lru, fifo, drop-all, belady or sessions (plan)
-//   grain=GRAIN    slabs of a layer, half-layer or op (the coarsest that fits)
-//   head=UNIT      npu or cpu (the profile's)
-//   fallback=UNIT  cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
-//   fail=FAULT     allocate, map:N, submit:N or gone:N: the device fails on purpose (devices/faulty)
+//   window=SIZE    of the NPU: "40%" of its weights, "2.5GiB" with the profile's reserve in it, or
+//   "unlimited" map=NAME       which of the profile's prices of mapping memory=POLICY  plan, copy, lru, fifo,
+//   drop-all, belady or sessions (plan) grain=GRAIN    slabs of a layer, half-layer or op (the coarsest that
+//   fits) head=UNIT      npu or cpu (the profile's) fallback=UNIT  cpu or none: what takes over when the
+//   device fails (cpu; none for the device "cpu") fail=FAULT     allocate, map:N, submit:N or gone:N: the
+//   device fails on purpose (devices/faulty)
 #pragma once
 #include <memory>
 #include <optional>
@@ -37,7 +36,8 @@ struct OpenedDevice {
   std::unique_ptr<Device> device, fallback;
   MemoryOptions memory;
 };
-Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph, std::span<const TensorView> weights,
-                                 std::unique_ptr<Device> cpu, int threads);
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
+                                 std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
+                                 int threads);
 
 }  // namespace llada

@@ -43,20 +43,39 @@ struct Setup {
   MemoryOptions memory;
   SimOptions device;
   bool logits_all = false;
+  int64_t arena_bytes = 0;
 
-  Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
+  Setup(Profile p, PresetSpec s, ModelGraph g)
+      : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
 };
+
+// The window for weights, from the options or the profile, without what else must be mapped.
+Status apply_window(Setup& s, const SimulateOptions& o) {
+  if (!o.window_gib && !s.profile.window_gib) return {};
+  const double gross = o.window_gib ? *o.window_gib : s.profile.window_gib->value;
+  const double reserve = std::max(s.profile.reserve_gib.value, static_cast<double>(s.arena_bytes) / kGiB);
+  if (!(gross > reserve && gross <= 1024))
+    return invalid(
+        "window: found {} GiB, needed more than the {:.2f} GiB of the reserve, activations and K/V, at most "
+        "1024",
+        gross, reserve);
+  s.device.window_bytes = static_cast<int64_t>((gross - reserve) * kGiB);
+  return {};
+}
 
 Result<Setup> set_up(const SimulateOptions& o) {
   LLADA_TRY(auto profile, load_profile(o.profile));
   LLADA_TRY(auto spec, parse_preset(o.preset));
   LLADA_TRY(auto graph, build_model(spec.preset.config));
-  constexpr int64_t kMost = 1 << 20;
-  if (o.prompt < 0 || o.prompt > kMost) return invalid("prompt: found {} tokens, needed 0 to {}", o.prompt, kMost);
+  constexpr int64_t kMost = 1 << 14;  // tokens; a pass is priced op by op
+  if (o.prompt < 0 || o.prompt > kMost)
+    return invalid("prompt: found {} tokens, needed 0 to {}", o.prompt, kMost);
   if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
-  if (o.block < 1 || o.block > o.gen) return invalid("block: found {} tokens, needed 1 to gen ({})", o.block, o.gen);
+  if (o.block < 1 || o.block > o.gen)
+    return invalid("block: found {} tokens, needed 1 to gen ({})", o.block, o.gen);
   if (o.tokens_per_pass && !(*o.tokens_per_pass > 0 && *o.tokens_per_pass <= static_cast<double>(o.block)))
-    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass, o.block);
+    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass,
+                   o.block);
   Setup s(std::move(profile), std::move(spec), std::move(graph));
   for (const WeightInfo& w : s.graph.weights) {
     const bool matrix = w.dims[1] > 1;
@@ -76,13 +95,11 @@ Result<Setup> set_up(const SimulateOptions& o) {
   if (!o.grain.empty() && !s.memory.grain)
     return invalid("grain: found '{}', needed layer, half-layer or op", o.grain);
   s.device.map_variant = o.map_variant;
-  if (o.window_gib) {
-    const double net = *o.window_gib - s.profile.reserve_gib.value;
-    if (!(net > 0 && *o.window_gib <= 1024))
-      return invalid("window: found {} GiB, needed more than the profile's reserve of {} GiB, at most 1024",
-                     *o.window_gib, s.profile.reserve_gib.value);
-    s.device.window_bytes = static_cast<int64_t>(net * kGiB);
-  }
+  // Activations and K/V of a full pass may need more than the profile sets aside.
+  const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
+  const Program full = s.graph.forward({.rows = canvas, .wanted = canvas, .guided = false});
+  s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), canvas);
+  LLADA_TRY_STATUS(apply_window(s, o));
   if (!o.head.empty() && o.head != "npu" && o.head != "cpu")
     return invalid("head: found '{}', needed npu or cpu", o.head);
   if (!o.head.empty()) s.device.head_on_npu = o.head == "npu";
@@ -93,7 +110,8 @@ Result<Setup> set_up(const SimulateOptions& o) {
 }
 
 // Blocks left to right, each with its share of the passes; without prefix K/V every pass is a full one.
-std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bool logits_all, double tokens_per_pass) {
+std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bool logits_all,
+                                    double tokens_per_pass) {
   const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
   const int64_t blocks = (o.gen + o.block - 1) / o.block;
   const int64_t passes =
@@ -114,8 +132,8 @@ std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bo
 // A dry device with the executor in front of it.
 class Bench {
  public:
-  static Result<std::unique_ptr<Bench>> create(const Setup& setup, bool host_only, const MemoryOptions& memory,
-                                               bool record_spans = false) {
+  static Result<std::unique_ptr<Bench>> create(const Setup& setup, bool host_only,
+                                               const MemoryOptions& memory, bool record_spans = false) {
     std::unique_ptr<Bench> bench(new Bench);
     SimOptions options = setup.device;
     options.host_only = host_only;
@@ -145,7 +163,8 @@ class Bench {
                                         .positions = std::max({p.rows, p.sparse, p.keys}),
                                         .type = DType::F16}));
     StepOutputs outputs;
-    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), kv, outputs));
+    if (p.sparse > 0)
+      LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), kv, outputs));
     return executor_->run(step(p.rows, p.wanted, p.keys), kv, outputs);
   }
 
@@ -168,8 +187,8 @@ class Bench {
   std::unique_ptr<Executor> executor_;
 };
 
-Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const std::vector<SimulatedPass>& passes,
-                               int64_t tokens) {
+Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec,
+                               const std::vector<SimulatedPass>& passes, int64_t tokens) {
   MemoryOptions memory = setup.memory;
   if (!spec.planned) memory.policy = spec.memory;
   LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory));
@@ -183,7 +202,8 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   line.joules = s.joules;
   line.bytes_mapped_per_pass = static_cast<double>(s.mapped_bytes) / static_cast<double>(passes.size());
   line.maps_per_pass = static_cast<double>(s.maps) / static_cast<double>(passes.size());
-  if (const ResidencyPlan* plan = bench->plan()) line.lower_bound_bytes = static_cast<double>(plan->lower_bound());
+  if (const ResidencyPlan* plan = bench->plan())
+    line.lower_bound_bytes = static_cast<double>(plan->lower_bound());
   line.map_seconds = s.map_s + s.dma_s;
   line.exposed_map_seconds = s.exposed_map_s;
   line.npu_seconds = s.npu_s;
@@ -233,13 +253,16 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     for (const WeightUse& use : weight_uses(program, bench->device()))
       out.weight_bytes += static_cast<double>(use.bytes);
   }
+  out.arena_bytes = static_cast<double>(setup.arena_bytes);
   out.rival = setup.profile.rival;
-  if (!out.rival.empty()) out.rival_seconds = static_cast<double>(o.gen) / setup.profile.rival_tokens_per_s.value;
+  if (!out.rival.empty())
+    out.rival_seconds = static_cast<double>(o.gen) / setup.profile.rival_tokens_per_s.value;
   const Profile profile = setup.profile;
   const std::string price = "map.variants." + profile.map(o.map_variant).name + ".us_per_mb";
   const Number& per_mb = profile.map(o.map_variant).us_per_mb;
   if (out.window_bytes >= 0 && per_mb.low) {
-    for (const auto& [value, saving] : {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
+    for (const auto& [value, saving] :
+         {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
       setup.profile = with_number(profile, price, value);
       LLADA_TRY(const auto without, run_line(setup, o, kSomr - 1));
       LLADA_TRY(const auto with, run_line(setup, o, kSomr));
@@ -254,8 +277,10 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     row.source = named.number->source;
     row.trust = named.number->trust;
     row.value = named.number->value, row.low = *named.number->low, row.high = *named.number->high;
-    for (const auto& [value, seconds] : {std::pair{row.low, &row.seconds_low}, std::pair{row.high, &row.seconds_high}}) {
+    for (const auto& [value, seconds] :
+         {std::pair{row.low, &row.seconds_low}, std::pair{row.high, &row.seconds_high}}) {
       setup.profile = with_number(profile, named.path, value);
+      LLADA_TRY_STATUS(apply_window(setup, o));
       LLADA_TRY(const auto line, run_line(setup, o, kLast));
       *seconds = line.seconds;
     }
@@ -275,11 +300,23 @@ Result<SimulatedLine> simulate_last_line(const SimulateOptions& o) {
   return run_line(setup, o, kLast);
 }
 
+Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows) {
+  LLADA_TRY(const Setup setup, set_up(o));
+  std::vector<double> seconds;
+  for (const int32_t r : rows) {
+    constexpr int32_t kMost = 1 << 16;
+    if (r < 1 || r > kMost) return invalid("latency: found {} rows, needed 1 to {}", r, kMost);
+    LLADA_TRY(const double s, step_seconds(setup, false, r));
+    seconds.push_back(s);
+  }
+  return seconds;
+}
+
 Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from, double to, double step) {
   constexpr double kMostRows = 200;
   if (!(from > 0 && to >= from && step > 0 && (to - from) / step <= kMostRows))
-    return invalid("sweep: found window={}:{}:{}, needed FROM:TO:STEP in GiB with at most {} steps", from, to, step,
-                   kMostRows);
+    return invalid("sweep: found window={}:{}:{}, needed FROM:TO:STEP in GiB with at most {} steps", from, to,
+                   step, kMostRows);
   std::vector<SweepRow> rows;
   const auto count = static_cast<int>(std::floor((to - from) / step + 1e-9)) + 1;
   for (int i = 0; i < count; ++i) {
@@ -320,7 +357,8 @@ Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o, size
   if (!spec.planned) memory.policy = spec.memory;
   LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory, true));
   const auto block = static_cast<int32_t>(o.block);
-  const SimulatedPass pass{block, setup.logits_all ? block : std::max(1, block / 2), static_cast<int32_t>(o.prompt + o.gen)};
+  const SimulatedPass pass{block, setup.logits_all ? block : std::max(1, block / 2),
+                           static_cast<int32_t>(o.prompt + o.gen)};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   double origin = 0;
   bench->device().take_spans();

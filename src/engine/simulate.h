@@ -26,19 +26,19 @@ struct SimulatedPass {
 };
 
 struct SimulateOptions {
-  std::string profile;                   // name or file
+  std::string profile;  // name or file
   std::string preset = "llada-8b:q4_0";
   int64_t prompt = 78, gen = 128, block = 32;
-  std::string map_variant;               // empty: the profile's default
-  std::optional<double> window_gib;      // before the reserve; overrides the profile's
-  std::string memory;                    // policy of the lines with a planned memory; empty: "plan"
-  std::string grain;                     // "layer", "half-layer", "op"; empty: the coarsest that fits
-  std::string head;                      // "npu" or "cpu"; empty: the profile's
-  std::string logits;                    // "all" or "wanted"; empty: the profile's
-  std::optional<double> tokens_per_pass; // of the last line
-  int32_t sparse_rows = 0;               // of the last line: revised by the CPU beside every pass after a block's first
-  std::vector<SimulatedPass> replay;     // passes of the last line, from a trace; empty: from tokens_per_pass
-  int64_t replay_tokens = 0;             // that those passes committed
+  std::string map_variant;                // empty: the profile's default
+  std::optional<double> window_gib;       // before the reserve; overrides the profile's
+  std::string memory;                     // policy of the lines with a planned memory; empty: "plan"
+  std::string grain;                      // "layer", "half-layer", "op"; empty: the coarsest that fits
+  std::string head;                       // "npu" or "cpu"; empty: the profile's
+  std::string logits;                     // "all" or "wanted"; empty: the profile's
+  std::optional<double> tokens_per_pass;  // of the last line
+  int32_t sparse_rows = 0;  // of the last line: revised by the CPU beside every pass after a block's first
+  std::vector<SimulatedPass> replay;  // passes of the last line, from a trace; empty: from tokens_per_pass
+  int64_t replay_tokens = 0;          // that those passes committed
 };
 
 struct SimulatedLine {
@@ -50,7 +50,9 @@ struct SimulatedLine {
   double maps_per_pass = 0;
   double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and of it what nothing hid
   double npu_seconds = 0, cpu_seconds = 0;          // lanes at work
-  double tokens_per_pass() const { return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0; }
+  double tokens_per_pass() const {
+    return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
+  }
 };
 
 struct SimulatedSpan {
@@ -71,8 +73,9 @@ struct Simulation {
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
   double weight_bytes = 0;                      // that the NPU reads in a pass
   double window_bytes = -1;                     // for weights, -1: unlimited
+  double arena_bytes = 0;                       // activations and K/V of a full pass, always mapped
   std::string rival;
-  double rival_seconds = 0;                     // 0: none known
+  double rival_seconds = 0;  // 0: none known
   std::vector<SensitivityRow> sensitivity;
   // Share of the third line's time that the fourth saves, where mapping costs the least and the most that the
   // profile thinks possible; absent where nothing is mapped.
@@ -91,15 +94,20 @@ std::vector<std::string> profile_names();
 // The last line alone.
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& options);
 
+// Seconds of one pass of each number of rows in steady state, logits as in the ladder: what a strategy that
+// fills free rows of a step wants to know.
+Result<std::vector<double>> simulate_latency(const SimulateOptions& options, std::span<const int32_t> rows);
+
 // One row per window: the last line, and the bytes per pass of every memory policy.
 struct SweepRow {
   double window_gib = 0;
-  SimulatedLine line;                 // one token per pass, memory as asked for
+  SimulatedLine line;  // one token per pass, memory as asked for
   double lower_bound_bytes = 0;
   std::vector<std::pair<std::string, double>> policy_bytes;  // bytes per pass
-  std::string error;                  // the window is too small; then the rest is empty
+  std::string error;  // the window is too small; then the rest is empty
 };
-Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& options, double from, double to, double step);
+Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& options, double from, double to,
+                                           double step);
 
 // Spans of the lanes for three block passes of the line with that index (0 to 5), in steady state.
 Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& options, size_t line);

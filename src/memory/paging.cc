@@ -21,7 +21,8 @@ std::string_view name(PagingRule rule) {
 Result<Pager> Pager::create(PagingRule rule, std::vector<int64_t> slab_bytes, int64_t window_bytes) {
   for (const int64_t bytes : slab_bytes)
     if (window_bytes >= 0 && bytes > window_bytes)
-      return invalid("window: found {} bytes for weights, needed {} for the largest slab", window_bytes, bytes);
+      return invalid("window: found {} bytes for weights, needed {} for the largest slab", window_bytes,
+                     bytes);
   return Pager(rule, std::move(slab_bytes), window_bytes);
 }
 

@@ -1,5 +1,6 @@
-// What the plan of residency.h is measured against: slabs mapped when they are needed, and a rule for what has
-// to go. Belady's rule (what is used farthest in the future goes) is the best that any demand paging can do.
+// What the plan of residency.h is measured against: slabs mapped when they are needed, and a rule for what
+// has to go. Belady's rule (what is used farthest in the future goes) is the best that any demand paging can
+// do.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -48,8 +49,8 @@ struct PagingCost {
   double bytes_per_pass = 0, maps_per_pass = 0;
 };
 
-// Averages over `passes` passes after two that fill the window. Belady's rule settles into a pattern of several
-// passes; with n slabs, n - 1 passes average it exactly where the slabs are equal.
+// Averages over `passes` passes after two that fill the window. Belady's rule settles into a pattern of
+// several passes; with n slabs, n - 1 passes average it exactly where the slabs are equal.
 Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> slab_bytes, int64_t window_bytes,
                                    int passes);
 

@@ -4,11 +4,13 @@
 #include <array>
 
 #include "base/check.h"
+#include "memory/arena_plan.h"
 
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames = {"plan", "copy", "lru", "fifo", "drop-all", "belady", "sessions"};
+constexpr std::array<std::string_view, 7> kNames = {"plan",     "copy",   "lru",     "fifo",
+                                                    "drop-all", "belady", "sessions"};
 
 std::optional<PagingRule> paging_rule(MemoryPolicy policy) {
   switch (policy) {
@@ -71,7 +73,28 @@ std::vector<WeightUse> weight_uses(const Program& program, const Device& device)
   return uses;
 }
 
-Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program, const MemoryOptions& options) {
+int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys) {
+  std::vector<Lifetime> values(program.values.size(), {0, INT32_MAX, -1});
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i].bytes =
+        int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * bytes_per_value;
+  int64_t kv = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    if (op.kind == OpKind::store_kv) kv += 2 * 2 * keys * op.kv_heads * op.head_dim;
+    for (const auto& ids : {op.in, op.out})
+      for (const ValueId id : ids) {
+        if (id == kNoValue) continue;
+        Lifetime& l = values[static_cast<size_t>(id)];
+        l.first = std::min(l.first, static_cast<int32_t>(i));
+        l.last = std::max(l.last, static_cast<int32_t>(i));
+      }
+  }
+  return plan_arena(values).bytes + kv;
+}
+
+Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program,
+                                            const MemoryOptions& options) {
   MemoryRuntime runtime;
   runtime.options_ = options;
   const DeviceWindow window = device.window();
@@ -102,7 +125,8 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   std::vector<DeviceSlab> slabs;
   for (size_t i = 0; i < plan.slabs.size(); ++i) {
     slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, session[i]});
-    for (const int32_t w : plan.slabs[i].weights) runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
+    for (const int32_t w : plan.slabs[i].weights)
+      runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
   }
   LLADA_TRY_STATUS(device.define_slabs(std::move(slabs)));
   for (size_t i = 0; i < plan.slabs.size(); ++i)

@@ -15,17 +15,17 @@
 namespace llada {
 
 enum class MemoryPolicy {
-  plan,      // pin and stream by remapping (residency.h)
-  copy,      // the same plan, streamed slabs copied into slots that stay mapped
-  lru,       // demand paging, see paging.h
+  plan,  // pin and stream by remapping (residency.h)
+  copy,  // the same plan, streamed slabs copied into slots that stay mapped
+  lru,   // demand paging, see paging.h
   fifo,
   drop_all,
   belady,
   sessions,  // no plan: as many windows as the device has
 };
-inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan, MemoryPolicy::copy,     MemoryPolicy::lru,
-                                                   MemoryPolicy::fifo, MemoryPolicy::drop_all, MemoryPolicy::belady,
-                                                   MemoryPolicy::sessions};
+inline constexpr MemoryPolicy kMemoryPolicies[] = {
+    MemoryPolicy::plan,     MemoryPolicy::copy,   MemoryPolicy::lru,     MemoryPolicy::fifo,
+    MemoryPolicy::drop_all, MemoryPolicy::belady, MemoryPolicy::sessions};
 std::string_view name(MemoryPolicy policy);
 Result<MemoryPolicy> memory_policy_from_name(std::string_view text);
 
@@ -37,6 +37,10 @@ struct MemoryOptions {
 
 // The weights that the device's accelerator reads, in first-use order, with their layer and half.
 std::vector<WeightUse> weight_uses(const Program& program, const Device& device);
+
+// What must stay mapped beside the weights for a step of this program: activations in one arena, placed
+// greedily by size (memory/arena_plan.h), and K/V of `keys` positions in F16.
+int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys);
 
 class MemoryRuntime {
  public:

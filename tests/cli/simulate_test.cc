@@ -18,7 +18,8 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 std::string temporary(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("llada_simulate_" + std::to_string(::getpid()) + name)).string();
+  return (std::filesystem::temp_directory_path() / ("llada_simulate_" + std::to_string(::getpid()) + name))
+      .string();
 }
 
 std::string read_and_remove(const std::string& path) {
@@ -30,8 +31,8 @@ std::string read_and_remove(const std::string& path) {
 }
 
 TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
-  const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0", "--prompt", "78", "--gen",
-                                 "128", "--ablation", "paper", "--json"});
+  const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0",
+                                 "--prompt", "78", "--gen", "128", "--ablation", "paper", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["profile"], "sm8750-paper");
@@ -39,7 +40,8 @@ TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
   EXPECT_EQ(json["label"], "modelled");
   ASSERT_EQ(json["ladder"].size(), 6u);
   for (const Json& line : json["ladder"])
-    for (const char* key : {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass", "exposed_map_seconds"})
+    for (const char* key : {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass",
+                            "exposed_map_seconds"})
       EXPECT_TRUE(line.contains(key)) << key;
   EXPECT_EQ(json["ladder"][0]["name"], "CPU");
   EXPECT_EQ(json["ladder"][5]["name"], "+ revision");
@@ -59,8 +61,8 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
 
 TEST(Simulate, SweepTraceAndPicture) {
   const std::string trace = temporary(".json"), svg = temporary(".svg");
-  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5", "--json", "--trace",
-                                trace, "--svg", svg});
+  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5",
+                                "--json", "--trace", trace, "--svg", svg});
   ASSERT_EQ(sweep.status, 0) << sweep.err;
   const Json rows = Json::parse(sweep.out)["sweep"];
   ASSERT_EQ(rows.size(), 3u);
@@ -71,7 +73,19 @@ TEST(Simulate, SweepTraceAndPicture) {
   const std::string picture = read_and_remove(svg);
   EXPECT_TRUE(picture.starts_with("<svg ")) << picture.substr(0, 40);
   EXPECT_TRUE(picture.ends_with("</svg>\n"));
-  for (const char* lane : {">npu<", ">cpu<", ">map<"}) EXPECT_NE(picture.find(lane), std::string::npos) << lane;
+  for (const char* lane : {">npu<", ">cpu<", ">map<"})
+    EXPECT_NE(picture.find(lane), std::string::npos) << lane;
+}
+
+TEST(Simulate, LatencyHasSteps) {
+  const auto result =
+      run_llada({"simulate", "--profile", "v79-8elite", "--latency", "1,32,33,128", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json points = Json::parse(result.out)["latency"];
+  ASSERT_EQ(points.size(), 4u);
+  EXPECT_EQ(points[3]["rows"], 128);
+  EXPECT_LT(points[1]["ms"].get<double>(), 1.1 * points[0]["ms"].get<double>()) << "the tile holds 32 rows";
+  EXPECT_GT(points[2]["ms"].get<double>(), 1.3 * points[1]["ms"].get<double>());
 }
 
 TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
@@ -100,8 +114,16 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
 }
 
 Words run_on(const std::string& device) {
-  return {"run", "-m", tiny_model(), "-p", "Sort the numbers from smallest to largest: 38 41 6 51 3", "--gen-length", "24",
-          "--threshold", "0.9", "--json", "--device", device};
+  return {"run",
+          "-m",
+          tiny_model(),
+          "-p",
+          "Sort the numbers from smallest to largest: 38 41 6 51 3",
+          "--gen-length",
+          "24",
+          "--json",
+          "--device",
+          device};
 }
 
 TEST(RunOnSim, TheAnswerIsTheCpusAndItsTimeIsLabelledModelled) {
@@ -121,7 +143,8 @@ TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
   ASSERT_EQ(failing.status, 0) << failing.err;
   EXPECT_EQ(Json::parse(cpu.out)["tokens"], Json::parse(failing.out)["tokens"]);
   EXPECT_EQ(std::ranges::count(failing.err, '\n'), 1) << failing.err;
-  EXPECT_NE(failing.err.find("llada: warning: sim:v79-8elite: the device is gone at op 100 (injected)"), std::string::npos)
+  EXPECT_NE(failing.err.find("llada: warning: sim:v79-8elite: the device is gone at op 100 (injected)"),
+            std::string::npos)
       << failing.err;
 }
 
@@ -129,7 +152,8 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   const Json whole = Json::parse(run_llada(run_on("cpu")).out);
   const auto failing = run_llada(run_on("cpu,fail=gone:200"));
   EXPECT_EQ(failing.status, 1);
-  EXPECT_NE(failing.err.find("cpu: the device is gone at op 200 (injected)"), std::string::npos) << failing.err;
+  EXPECT_NE(failing.err.find("cpu: the device is gone at op 200 (injected)"), std::string::npos)
+      << failing.err;
   const Json part = Json::parse(failing.out);
   EXPECT_EQ(part["finish_reason"], "failed");
   ASSERT_GT(part["tokens"].size(), 0u);
@@ -139,14 +163,18 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
 
 TEST(Devices, ProfilesAreListed) {
   const auto text = run_llada({"devices"});
-  for (const char* name : {"cpu: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: "})
+  for (const char* name :
+       {"cpu: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: "})
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
   EXPECT_EQ(std::ranges::count(text.out, '\n'), 5);
 }
 
 TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {
-  const std::vector<SimulatedSpan> spans = {
-      {"npu", "matmul 0", 0, 1}, {"npu", "matmul 1", 1, 2}, {"npu", "attention 1", 2, 3}, {"map", "slab 3", 0, 1}, {"map", "slab 4", 1, 2}};
+  const std::vector<SimulatedSpan> spans = {{"npu", "matmul 0", 0, 1},
+                                            {"npu", "matmul 1", 1, 2},
+                                            {"npu", "attention 1", 2, 3},
+                                            {"map", "slab 3", 0, 1},
+                                            {"map", "slab 4", 1, 2}};
   const std::string svg = cli::lanes_svg(spans, "a < b & c");
   size_t rects = 0;
   for (size_t at = 0; (at = svg.find("<rect x", at)) != std::string::npos; ++at) ++rects;

@@ -27,7 +27,8 @@ TEST(Lanes, ALaneIsAQueueAndLanesRunTogether) {
 
 TEST(Lanes, ATaskComputesWhileItStreams) {
   Lanes lanes(100);
-  const TaskId a = lanes.add({.lane = Lane::npu, .fixed_s = 1, .compute_s = 2, .bytes = 50, .bytes_per_s = 10});
+  const TaskId a =
+      lanes.add({.lane = Lane::npu, .fixed_s = 1, .compute_s = 2, .bytes = 50, .bytes_per_s = 10});
   lanes.finish(a);
   EXPECT_EQ(lanes.now(), 6) << "1 + max(2, 50 / 10)";
 }

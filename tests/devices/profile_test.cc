@@ -1,5 +1,5 @@
-// Profiles: the built-in ones are complete and sourced; everything else is refused with one line; mutated texts
-// never crash and never yield a number out of range.
+// Profiles: the built-in ones are complete and sourced; everything else is refused with one line; mutated
+// texts never crash and never yield a number out of range.
 #include "devices/sim/profile.h"
 
 #include <gtest/gtest.h>
@@ -84,27 +84,34 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
       {"{\"name\": ", "p: not valid JSON"},
       {"{}", "p: name: missing"},
       {replaced(good, "\"head\": \"cpu\"", "\"heads\": \"cpu\""),
-       "p: heads: unknown field, needed one of name, description, npu, cpu, ddr, window, map, copy, power, head, logits, "
+       "p: heads: unknown field, needed one of name, description, npu, cpu, ddr, window, map, copy, power, "
+       "head, logits, "
        "rival, uncertain"},
       {replaced(good, "\"matmul_gflops\"", "\"matmul_tflops\""), "p: npu.matmul_tflops: unknown field"},
-      {replaced(good, "{\"value\": 60,", "{\"value\": \"60\","), "p: npu.stream_gb_per_s.value: needed a number in GB/s"},
+      {replaced(good, "{\"value\": 60,", "{\"value\": \"60\","),
+       "p: npu.stream_gb_per_s.value: needed a number in GB/s"},
       {replaced(good, "{\"value\": 60,", "{\"value\": -60,"),
        "p: npu.stream_gb_per_s.value: found -60, needed 1e-06 to 1000000000 GB/s"},
       {replaced(good, "{\"value\": 60,", "{\"value\": 1e300,"), "p: npu.stream_gb_per_s.value: found 1e+300"},
       {replaced(good, "\"trust\": \"H\"", "\"trust\": \"A\""), "trust: found 'A', needed H, M, L or I"},
       {replaced(good, "\"low\": 3.0", "\"low\": 3.6"), "p: window.gib: needed low <= value <= high"},
       {replaced(good, ", \"high\": 3.8", ""), "p: window.gib: needed both low and high, or neither"},
-      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"), "p: window.reserve_gib: needed less than window.gib"},
-      {replaced(good, "\"default\": \"fastrpc\"", "\"default\": \"fast\""), "p: map.default: needed the name of a variant"},
+      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"),
+       "p: window.reserve_gib: needed less than window.gib"},
+      {replaced(good, "\"default\": \"fastrpc\"", "\"default\": \"fast\""),
+       "p: map.default: needed the name of a variant"},
       {replaced(good, "\"head\": \"cpu\"", "\"head\": \"gpu\""), "p: head: found 'gpu', needed npu or cpu"},
       {replaced(good, "\"rope\"", "\"ropes\""), "p: npu.ops: found ropes, which is unknown or listed twice"},
-      {replaced(good, "\"rope\"", "\"matmul\""), "p: npu.ops: found matmul, which is unknown or listed twice"},
+      {replaced(good, "\"rope\"", "\"matmul\""),
+       "p: npu.ops: found matmul, which is unknown or listed twice"},
       {replaced(good, "\"q4_1\"", "\"q9\""), "p: npu.types: found q9, which is unknown or listed twice"},
-      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"), "p: uncertain: found 'window.mb', which is no number"},
+      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"),
+       "p: uncertain: found 'window.mb', which is no number"},
       {replaced(good, "\"window.gib\"]", "\"ddr.gb_per_s\"]"),
        "p: ddr.gb_per_s: needed low and high, because uncertain names it"},
       {replaced(good, "\"overlap\": false", "\"overlap\": 0"), "p: npu.overlap: needed true or false"},
-      {replaced(good, "\"name\": \"sm8750-paper\"", "\"name\": \"a b\""), "p: name: needed a name of lower-case letters"},
+      {replaced(good, "\"name\": \"sm8750-paper\"", "\"name\": \"a b\""),
+       "p: name: needed a name of lower-case letters"},
   };
   for (const Case& c : cases) {
     const auto profile = parse_profile(c.text, "p");
@@ -119,7 +126,8 @@ TEST(Profile, AnUnknownNameListsTheKnownOnes) {
   const auto profile = load_profile("v80");
   ASSERT_FALSE(profile);
   EXPECT_EQ(profile.error().message,
-            "profile: found 'v80', needed a .json file or one of sm8750-paper, v75-8gen3, v79-8elite, v81-8elite-gen5");
+            "profile: found 'v80', needed a .json file or one of sm8750-paper, v75-8gen3, v79-8elite, "
+            "v81-8elite-gen5");
   const auto file = load_profile("no/such.json");
   ASSERT_FALSE(file);
   EXPECT_EQ(exit_status(file.error()), 2);

@@ -1,6 +1,6 @@
 // The sim device: same numbers as the device behind it whatever the window, policies and slabs; loud failure
-// on what the chip could not do; emulated time that is the same every time and worked out by hand where that is
-// possible; and recovery from devices that fail.
+// on what the chip could not do; emulated time that is the same every time and worked out by hand where that
+// is possible; and recovery from devices that fail.
 #include "devices/sim/sim_device.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,6 @@ std::vector<WeightSize> sizes_of(const SmallModel& m) {
   for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
   return sizes;
 }
-
 
 Executor::Build build(const SmallModel& m) {
   return [&m](StepShape shape) -> Result<std::shared_ptr<const Program>> {
@@ -52,7 +51,8 @@ class SimDeviceTest : public testing::Test {
   }
   StepInputs inputs(int32_t first, int32_t last, bool wanted = true) const {
     StepInputs in;
-    for (int32_t p = first; p < last; ++p) in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
+    for (int32_t p = first; p < last; ++p)
+      in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
     in.spans = {{0, last - first, 0, 19}};
     if (wanted)
       for (int32_t r = 0; r < last - first; r += 2) in.wanted.push_back(r);
@@ -63,7 +63,8 @@ class SimDeviceTest : public testing::Test {
   Result<std::vector<float>> passes(Executor& executor) const {
     KvStore kv = store();
     std::vector<float> all;
-    for (const StepInputs& in : {inputs(0, 19), inputs(4, 12), inputs(4, 12), inputs(0, 19, false), inputs(12, 19)}) {
+    for (const StepInputs& in :
+         {inputs(0, 19), inputs(4, 12), inputs(4, 12), inputs(0, 19, false), inputs(12, 19)}) {
       StepOutputs out;
       LLADA_TRY_STATUS(executor.run(in, kv, out));
       all.insert(all.end(), out.logits.begin(), out.logits.end());
@@ -139,7 +140,8 @@ TEST_F(SimDeviceTest, EmulatedTimeIsDeterministicAndDryTimeIsTheSame) {
 
 TEST_F(SimDeviceTest, AnUnmappedSlabFailsLoudly) {
   const auto device = sim({.window_bytes = 1 << 20});
-  const auto program = std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
+  const auto program =
+      std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
   std::vector<DeviceSlab> slabs(2);
   for (const WeightUse& use : weight_uses(*program, *device))
     slabs[use.layer == 1 ? 1 : 0].weights.push_back(use.weight);
@@ -154,7 +156,8 @@ TEST_F(SimDeviceTest, AnUnmappedSlabFailsLoudly) {
   const auto ticket = device->submit({program, 1, program->ops.size(), &in, &kv, &out, Unit::accelerator});
   ASSERT_FALSE(ticket);
   EXPECT_EQ(exit_status(ticket.error()), 1);
-  EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"), std::string::npos)
+  EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"),
+            std::string::npos)
       << ticket.error().message;
   EXPECT_TRUE(out.predictions.empty()) << "refused before any work";
 }
@@ -178,7 +181,8 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
   std::erase(profile_.npu.ops, OpKind::rope);
   std::erase(profile_.npu.types, DType::Q8_0);
   const auto device = sim({.window_bytes = -1});
-  const auto program = std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
+  const auto program =
+      std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
   KvStore kv = store();
   const StepInputs in = inputs(0, 19);
   StepOutputs out;
@@ -189,7 +193,8 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
     if (!lacks) continue;
     const auto ticket = device->submit({program, i, i + 1, &in, &kv, &out, Unit::accelerator});
     ASSERT_FALSE(ticket);
-    EXPECT_NE(ticket.error().message.find(op.kind == OpKind::rope ? "no rope op" : "of type q8_0"), std::string::npos)
+    EXPECT_NE(ticket.error().message.find(op.kind == OpKind::rope ? "no rope op" : "of type q8_0"),
+              std::string::npos)
         << ticket.error().message;
   }
   Executor executor(*device, build(model_));
@@ -207,7 +212,9 @@ class ForgetfulDevice final : public Device {
   Unit place(const Op& op) const override { return device_.place(op); }
   DeviceWindow window() const override { return device_.window(); }
   std::vector<int64_t> weight_sizes() const override { return device_.weight_sizes(); }
-  Status define_slabs(std::vector<DeviceSlab> slabs) override { return device_.define_slabs(std::move(slabs)); }
+  Status define_slabs(std::vector<DeviceSlab> slabs) override {
+    return device_.define_slabs(std::move(slabs));
+  }
   Status map(int slab, MapMode mode) override {
     if (maps++ == forget_) return {};
     return device_.map(slab, mode);
@@ -261,8 +268,8 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
   Executor plain(*reference, build(model_));
   const auto expected = passes(plain);
   const int64_t window = weight_total(model_, *sim({.head_on_npu = false}), SlabGrain::op) / 2;
-  for (const char* fault : {"allocate", "map:0", "map:3", "map:9", "submit:0", "submit:17", "submit:60", "gone:0",
-                            "gone:11", "gone:25", "gone:100"})
+  for (const char* fault : {"allocate", "map:0", "map:3", "map:9", "submit:0", "submit:17", "submit:60",
+                            "gone:0", "gone:11", "gone:25", "gone:100"})
     for (const bool simulated : {true, false}) {
       if (!simulated && std::string_view(fault).starts_with("map")) continue;  // the cpu device maps nothing
       std::unique_ptr<Device> inner;
@@ -275,15 +282,16 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
       const auto fallback = cpu();
       std::vector<std::string> warnings;
       Executor executor(*device, build(model_),
-                        {.memory = {},
-                         .fallback = fallback.get(),
-                         .warn = [&](const std::string& line) { warnings.push_back(line); }});
+                        {.memory = {}, .fallback = fallback.get(), .warn = [&](const std::string& line) {
+                           warnings.push_back(line);
+                         }});
       const auto got = passes(executor);
       ASSERT_TRUE(got) << fault << ": " << got.error().message;
       EXPECT_EQ(*got, *expected) << fault;
       EXPECT_TRUE(executor.fell_back()) << fault;
       ASSERT_EQ(warnings.size(), 1u) << fault;
-      EXPECT_NE(warnings[0].find("(injected); this step and all later ones run on cpu"), std::string::npos) << warnings[0];
+      EXPECT_NE(warnings[0].find("(injected); this step and all later ones run on cpu"), std::string::npos)
+          << warnings[0];
       EXPECT_EQ(warnings[0].find('\n'), std::string::npos);
     }
 }
@@ -300,7 +308,8 @@ TEST_F(SimDeviceTest, WithoutAFallbackTheFailureIsTheResult) {
 TEST(Faults, AreReadStrictly) {
   EXPECT_EQ(parse_fault("submit:12")->at, 12);
   EXPECT_EQ(parse_fault("gone:0")->fault, Fault::gone);
-  for (const char* text : {"", "submit", "submit:", "submit:-1", "submit:1x", "map:99999999999999999999", "allocate:1"})
+  for (const char* text :
+       {"", "submit", "submit:", "submit:-1", "submit:1x", "map:99999999999999999999", "allocate:1"})
     EXPECT_FALSE(parse_fault(text)) << text;
 }
 

@@ -1,5 +1,5 @@
-// Whole generations on sim devices: the same answer as on the cpu device, whatever the window and the strategy,
-// and whatever fails on the way.
+// Whole generations on sim devices: the same answer as on the cpu device, whatever the window and the
+// strategy, and whatever fails on the way.
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,7 +13,8 @@ namespace {
 class SimRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
+    path_ =
+        (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
     const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
     if (!report) throw std::runtime_error(report.error().message);
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
@@ -28,12 +29,14 @@ class SimRun : public testing::Test {
   static Result<Answer> answer(const std::string& device, const decode::DecodeOptions& options) {
     LLADA_TRY(const auto model, Model::load(path_, {.device = device, .isa = "", .threads = 2}));
     Answer a;
-    LLADA_TRY(const auto session, Session::create(model, {.threads = 0, .trace = nullptr, .warn = [&](const std::string& line) {
-                                                            a.warnings.push_back(line);
-                                                          }}));
+    LLADA_TRY(const auto session,
+              Session::create(model, {.threads = 0, .trace = nullptr, .warn = [&](const std::string& line) {
+                                        a.warnings.push_back(line);
+                                      }}));
     const GoldenItem& item = items_.back();
     LLADA_TRY(auto generation,
-              session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
+              session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)),
+                                options, {}));
     a.tokens = std::move(generation.tokens);
     a.stats = std::move(generation.stats);
     return a;
@@ -55,12 +58,14 @@ std::vector<GoldenItem> SimRun::items_;
 
 TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
   std::vector<decode::DecodeOptions> strategies;
-  for (const auto kv : {decode::KvChoice::none, decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block})
+  for (const auto kv :
+       {decode::KvChoice::none, decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block})
     strategies.push_back(strategy(kv));
   strategies.push_back(strategy(decode::KvChoice::dual));
   strategies.back().temperature = 0.7;
   strategies.back().cfg_scale = 0.5;
-  const std::vector<int> windows = quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
+  const std::vector<int> windows =
+      quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
   for (size_t s = 0; s < strategies.size(); ++s) {
     const auto expected = answer("cpu", strategies[s]);
     ASSERT_TRUE(expected) << expected.error().message;
@@ -81,10 +86,10 @@ TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
   const auto options = strategy(decode::KvChoice::prefix);
   const auto expected = answer("cpu", options);
   ASSERT_TRUE(expected);
-  for (const char* device :
-       {"sim:v79-8elite,window=50%,fail=allocate", "sim:v79-8elite,window=50%,fail=map:2", "sim:v79-8elite,window=50%,fail=map:7",
-        "sim:v79-8elite,window=50%,fail=submit:90", "sim:v81-8elite-gen5,fail=gone:120", "cpu,fallback=cpu,fail=gone:97",
-        "cpu,fallback=cpu,fail=submit:0"}) {
+  for (const char* device : {"sim:v79-8elite,window=50%,fail=allocate",
+                             "sim:v79-8elite,window=50%,fail=map:2", "sim:v79-8elite,window=50%,fail=map:7",
+                             "sim:v79-8elite,window=50%,fail=submit:90", "sim:v81-8elite-gen5,fail=gone:120",
+                             "cpu,fallback=cpu,fail=gone:97", "cpu,fallback=cpu,fail=submit:0"}) {
     const auto got = answer(device, options);
     ASSERT_TRUE(got) << device << ": " << got.error().message;
     EXPECT_EQ(got->tokens, expected->tokens) << device;

@@ -52,7 +52,8 @@ TEST(PaperTable, SomrIsOnlyExposedMapTime) {
   EXPECT_LT(with.exposed_map_seconds, 0.01 * with.seconds);
   EXPECT_GT(with.map_seconds, 30) << "it is hidden, not absent";
   EXPECT_NEAR(without.npu_seconds, with.npu_seconds, 1e-9 * with.npu_seconds);
-  EXPECT_NEAR(without.bytes_mapped_per_pass / 0x1p30, 3.66, 0.0065) << "all the layers, the head is the CPU's";
+  EXPECT_NEAR(without.bytes_mapped_per_pass / 0x1p30, 3.66, 0.0065)
+      << "all the layers, the head is the CPU's";
   EXPECT_NEAR(with.bytes_mapped_per_pass / 0x1p30, 0.68, 0.0065);
   EXPECT_NEAR(with.lower_bound_bytes / 0x1p30, 0.46, 0.0065);
 }
@@ -100,8 +101,8 @@ TEST(NewerChips, BeatAutoregressiveDecodingAndSomrHasLittleToDo) {
   EXPECT_EQ(v81.window_bytes, -1);
   EXPECT_EQ(v81.ladder[2].seconds, v81.ladder[3].seconds) << "SOMR contributes nothing";
   for (const SimulatedLine& l : v81.ladder) EXPECT_EQ(l.bytes_mapped_per_pass, 0);
-  // The paper's chip had three quarters saved; cheap mapping, at the upper bound of its price, leaves less than
-  // a half, and at the lower one less than a quarter.
+  // The paper's chip had three quarters saved; cheap mapping, at the upper bound of its price, leaves less
+  // than a half, and at the lower one less than a quarter.
   EXPECT_GT(v79.ladder[3].seconds, 0.5 * v79.ladder[2].seconds);
   ASSERT_TRUE(v79.somr_saving_low && v79.somr_saving_high);
   EXPECT_LT(*v79.somr_saving_low, 0.25);
@@ -137,8 +138,8 @@ TEST(Simulate, MemoryPoliciesDifferInTimeAsTheyShould) {
     EXPECT_TRUE(line) << memory;
     return line ? line->seconds : 0;
   };
-  const double plan = seconds("plan"), lru = seconds("lru"), belady = seconds("belady"), sessions = seconds("sessions"),
-               copy = seconds("copy");
+  const double plan = seconds("plan"), lru = seconds("lru"), belady = seconds("belady"),
+               sessions = seconds("sessions"), copy = seconds("copy");
   EXPECT_LT(plan, belady) << "Belady's rule maps less but looks nothing up in advance";
   EXPECT_LT(belady, lru);
   EXPECT_NEAR(seconds("drop-all"), lru, 1e-9 * lru);
@@ -177,7 +178,7 @@ TEST(Simulate, WrongRequestsAreOneLine) {
       {[](auto& o) { o.block = 500; }, "block: found 500 tokens"},
       {[](auto& o) { o.prompt = -1; }, "prompt: found -1 tokens"},
       {[](auto& o) { o.tokens_per_pass = 0; }, "tokens per pass: found 0"},
-      {[](auto& o) { o.window_gib = 0.2; }, "window: found 0.2 GiB, needed more than the profile's reserve"},
+      {[](auto& o) { o.window_gib = 0.2; }, "window: found 0.2 GiB, needed more than the 0.30 GiB"},
       {[](auto& o) { o.map_variant = "fast"; }, "found no map variant 'fast'"},
       {[](auto& o) { o.memory = "mru"; }, "memory policy: found 'mru'"},
       {[](auto& o) { o.grain = "page"; }, "grain: found 'page'"},
@@ -192,8 +193,23 @@ TEST(Simulate, WrongRequestsAreOneLine) {
     EXPECT_EQ(exit_status(line.error()), 2);
     EXPECT_NE(line.error().message.find(c.says), std::string::npos) << line.error().message;
   }
-  for (const auto& [from, to, step] : {std::tuple{0.0, 1.0, 0.1}, {2.0, 1.0, 0.1}, {1.0, 2.0, 0.0}, {1.0, 9.0, 1e-5}})
+  for (const auto& [from, to, step] :
+       {std::tuple{0.0, 1.0, 0.1}, {2.0, 1.0, 0.1}, {1.0, 2.0, 0.0}, {1.0, 9.0, 1e-5}})
     EXPECT_FALSE(sweep_window(options("v79-8elite"), from, to, step));
+}
+
+// 2 x 32 layers x 4096 values x 2 bytes per position of K/V; activations of a row at their peak are about
+// three of 12,288 and three of 4,096 values, and q, k, v.
+TEST(Simulate, LongCanvasesTakeTheirPlaceInTheWindow) {
+  SimulateOptions o = options("v79-8elite");
+  const Simulation small = simulate(o);
+  EXPECT_GT(small.arena_bytes, 206.0 * 2 * 32 * 4096 * 2);
+  EXPECT_LT(small.arena_bytes, 206.0 * (2 * 32 * 4096 + 60000) * 2);
+  o.prompt = 2000;
+  const Simulation large = simulate(o);
+  EXPECT_NEAR(small.window_bytes, (3.5 - 0.3) * 0x1p30, 1);
+  EXPECT_NEAR(large.window_bytes, 3.5 * 0x1p30 - large.arena_bytes, 1);
+  EXPECT_GT(large.ladder[3].bytes_mapped_per_pass, small.ladder[3].bytes_mapped_per_pass);
 }
 
 TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
@@ -214,14 +230,15 @@ const std::string kHeader = "{\"format\":\"llada-recording\",\"version\":1,\"mod
 const std::string kRun = "{\"run\":{\"strategy\":\"fast\"}}\n";
 
 TEST(Replay, PassesComeFromTheRecording) {
-  const std::string text =
-      kHeader + kRun +
-      "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[[8,20]],\"committed\":3}}\n"
-      "{\"step\":{\"rows\":[[2,3],[8,16]],\"keys\":20,\"wanted\":[[8,12]],\"trials\":[[4,2,9,0.5]],\"committed\":-1}}\n"
-      "{\"end\":{\"steps\":2}}\n" +
-      kRun +
-      "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[],\"sparse_rows\":[[1,3]],\"sparse_trials\":[[5,1,9,0.5]],"
-      "\"committed\":5}}\n";
+  const std::string text = kHeader + kRun +
+                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[[8,20]],\"committed\":3}}\n"
+                           "{\"step\":{\"rows\":[[2,3],[8,16]],\"keys\":20,\"wanted\":[[8,12]],\"trials\":[["
+                           "4,2,9,0.5]],\"committed\":-1}}\n"
+                           "{\"end\":{\"steps\":2}}\n" +
+                           kRun +
+                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[],\"sparse_rows\":[[1,3]],"
+                           "\"sparse_trials\":[[5,1,9,0.5]],"
+                           "\"committed\":5}}\n";
   const auto first = parse_replay(text, "r", 0), second = parse_replay(text, "r", 1);
   ASSERT_TRUE(first && second) << (first ? second : first).error().message;
   ASSERT_EQ(first->passes.size(), 2u);
@@ -246,7 +263,9 @@ TEST(Replay, PassesComeFromTheRecording) {
 }
 
 TEST(Replay, DamagedRecordingsAreOneLine) {
-  const auto step = [](const std::string& fields) { return kHeader + kRun + "{\"step\":{" + fields + "}}\n"; };
+  const auto step = [](const std::string& fields) {
+    return kHeader + kRun + "{\"step\":{" + fields + "}}\n";
+  };
   const std::pair<std::string, std::string> cases[] = {
       {"", "r: found 0 runs, needed run 0 (from 0) with steps"},
       {"{}\n", "r:1: format: needed llada-recording, version 1"},
@@ -254,12 +273,17 @@ TEST(Replay, DamagedRecordingsAreOneLine) {
       {kHeader + "{\n", "r:2: not valid JSON"},
       {step("\"keys\":4"), "r:3: rows: needed a list of ranges"},
       {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":0,\"committed\":1"), "r:3: keys: needed 1 to"},
-      {step("\"rows\":[[4,0]],\"wanted\":[],\"keys\":4,\"committed\":1"), "r:3: rows: needed ascending ranges"},
-      {step("\"rows\":[[0,99999999999]],\"wanted\":[],\"keys\":4,\"committed\":1"), "r:3: rows: needed ascending ranges"},
+      {step("\"rows\":[[4,0]],\"wanted\":[],\"keys\":4,\"committed\":1"),
+       "r:3: rows: needed ascending ranges"},
+      {step("\"rows\":[[0,99999999999]],\"wanted\":[],\"keys\":4,\"committed\":1"),
+       "r:3: rows: needed ascending ranges"},
       {step("\"rows\":[],\"wanted\":[],\"keys\":4,\"committed\":1"), "r:3: rows: needed 1 to"},
-      {step("\"rows\":[[0,4]],\"wanted\":[[0,9]],\"keys\":4,\"committed\":1"), "r:3: wanted: needed no more than the rows"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"committed\":\"1\""), "r:3: committed: needed a count"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"trials\":[[1]],\"committed\":1"), "r:3: trials: needed trials"},
+      {step("\"rows\":[[0,4]],\"wanted\":[[0,9]],\"keys\":4,\"committed\":1"),
+       "r:3: wanted: needed no more than the rows"},
+      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"committed\":\"1\""),
+       "r:3: committed: needed a count"},
+      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"trials\":[[1]],\"committed\":1"),
+       "r:3: trials: needed trials"},
   };
   for (const auto& [text, says] : cases) {
     const auto trace = parse_replay(text, "r", 0);

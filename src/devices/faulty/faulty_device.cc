@@ -30,7 +30,8 @@ class FaultyDevice final : public Device {
     }
     if (hit) {
       gone_ = plan_.fault == Fault::gone;
-      return failed("{}: {} at op {} (injected)", info().name, gone_ ? "the device is gone" : "submit failed", plan_.at);
+      return failed("{}: {} at op {} (injected)", info().name, gone_ ? "the device is gone" : "submit failed",
+                    plan_.at);
     }
     ops_ += ops;
     return device_->submit(run);
@@ -80,7 +81,8 @@ class FaultyDevice final : public Device {
 
 Result<FaultPlan> parse_fault(std::string_view text) {
   if (text == "allocate") return FaultPlan{Fault::allocate, 0};
-  for (const auto& [word, fault] : {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}}) {
+  for (const auto& [word, fault] :
+       {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}}) {
     if (!text.starts_with(word)) continue;
     const std::string_view number = text.substr(std::string_view(word).size());
     int64_t at = -1;

@@ -1,5 +1,5 @@
-// A device that fails on purpose, in front of any other: what an engine must survive when a driver runs out of
-// memory, refuses a mapping, rejects work, or disappears in the middle of a pass.
+// A device that fails on purpose, in front of any other: what an engine must survive when a driver runs out
+// of memory, refuses a mapping, rejects work, or disappears in the middle of a pass.
 #pragma once
 #include <memory>
 #include <string_view>

@@ -4,8 +4,8 @@
 
 namespace llada {
 
-OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
-                std::span<const WeightSize> sizes, int64_t keys) {
+OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
+                std::span<const WeightInfo> infos, std::span<const WeightSize> sizes, int64_t keys) {
   OpCost cost;
   const double rows = program.shape.count(op.rows);
   const double padded = std::ceil(rows / unit.row_tile.value) * unit.row_tile.value;
@@ -24,22 +24,23 @@ OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, s
       return cost;
     }
     case OpKind::experts: {
-      // Every row goes to experts_used of them; of all experts those are read that some row chose, taken to be
-      // chosen evenly. Rows of one expert are few, so each expert's are padded.
+      // Every row goes to experts_used of them; of all experts those are read that some row chose, taken to
+      // be chosen evenly. Rows of one expert are few, so each expert's are padded.
       const double share = static_cast<double>(op.experts_used) / op.experts;
       const double touched = op.experts * (1 - std::pow(1 - share, rows));
       const double each = std::ceil(rows * share / unit.row_tile.value) * unit.row_tile.value;
       cost.kernels = 3 * static_cast<int>(std::ceil(touched));
       for (const WeightId id : op.weight) {
         const WeightInfo& w = infos[static_cast<size_t>(id)];
-        cost.compute_s += touched * each * 2 * static_cast<double>(w.dims[0]) * static_cast<double>(w.dims[1]) /
-                          (unit.matmul_gflops.value * 1e9);
+        cost.compute_s += touched * each * 2 * static_cast<double>(w.dims[0]) *
+                          static_cast<double>(w.dims[1]) / (unit.matmul_gflops.value * 1e9);
         cost.stream_bytes += touched * static_cast<double>(sizes[static_cast<size_t>(id)].bytes);
       }
       return cost;
     }
     case OpKind::attention:
-      cost.compute_s = 4 * rows * static_cast<double>(keys) * op.heads * op.head_dim / (unit.attention_gflops.value * 1e9);
+      cost.compute_s =
+          4 * rows * static_cast<double>(keys) * op.heads * op.head_dim / (unit.attention_gflops.value * 1e9);
       return cost;
     default: {
       double values = 0;

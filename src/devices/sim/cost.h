@@ -1,7 +1,8 @@
 // The price of one op on one unit of a profile, from its shape alone. A matrix product costs its weights'
 // bytes at the streaming rate and 2 x inputs x outputs x rows operations, rows padded to the unit's tile;
 // attention costs 4 x heads x head_dim x rows x keys operations; everything else the activations that it
-// reads and writes. Of a mixture, the experts that some row is expected to choose. Deliberately absent: caches, and bandwidth taken by activations.
+// reads and writes. Of a mixture, the experts that some row is expected to choose. Deliberately absent:
+// caches, and bandwidth taken by activations.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,13 +20,13 @@ struct WeightSize {
 };
 
 struct OpCost {
-  int kernels = 1;        // hand-overs to the unit
+  int kernels = 1;  // hand-overs to the unit
   double compute_s = 0;
   double stream_bytes = 0;  // from DRAM, at most at the unit's streaming rate
 };
 
 // keys: positions that a row of this step attends to.
-OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
-                std::span<const WeightSize> sizes, int64_t keys);
+OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
+                std::span<const WeightInfo> infos, std::span<const WeightSize> sizes, int64_t keys);
 
 }  // namespace llada

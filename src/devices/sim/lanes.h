@@ -17,17 +17,17 @@ enum class Lane : uint8_t { npu, cpu, map, dma };
 inline constexpr int kLaneCount = 4;
 const char* name(Lane lane);
 
-using TaskId = int64_t;  // from 1, ascending
+using TaskId = int64_t;               // from 1, ascending
 inline constexpr TaskId kNoTask = 0;  // counts as done long ago
 
 struct LaneTask {
   Lane lane = Lane::npu;
   double fixed_s = 0, compute_s = 0;
-  double bytes = 0, bytes_per_s = 0;       // from or to DRAM; rate > 0 where bytes > 0
-  TaskId after = kNoTask;                  // work that this one continues
+  double bytes = 0, bytes_per_s = 0;                // from or to DRAM; rate > 0 where bytes > 0
+  TaskId after = kNoTask;                           // work that this one continues
   std::array<TaskId, 2> maps = {kNoTask, kNoTask};  // mappings that it waits for
-  bool background = false;                 // runs where the lane's other tasks are not ready
-  std::string label = {};                  // for traces; empty: not recorded
+  bool background = false;                          // runs where the lane's other tasks are not ready
+  std::string label = {};                           // for traces; empty: not recorded
 };
 
 struct LaneSpan {
@@ -52,7 +52,9 @@ class Lanes {
   // Time that work waited for a mapping and for nothing else.
   double exposed_s() const { return exposed_; }
   // Time that mappings and copies took in all.
-  double transfer_s() const { return busy_[static_cast<size_t>(Lane::map)] + busy_[static_cast<size_t>(Lane::dma)]; }
+  double transfer_s() const {
+    return busy_[static_cast<size_t>(Lane::map)] + busy_[static_cast<size_t>(Lane::dma)];
+  }
 
   void record(bool on) { recording_ = on; }
   std::vector<LaneSpan> take_spans() { return std::move(spans_); }

@@ -2,8 +2,8 @@
 // carries its source and a trust mark, so that what is printed can say what it rests on; numbers that are
 // least certain also carry a range, and the results are given over it.
 //
-// Trust marks: H a primary source was read; M one measurement by someone; L a summary, a data sheet or memory;
-// I inference or arithmetic of this project.
+// Trust marks: H a primary source was read; M one measurement by someone; L a summary, a data sheet or
+// memory; I inference or arithmetic of this project.
 //
 // The text form is JSON (profiles/*.json, docs/npu.md); parsing is strict: nothing unknown, nothing missing,
 // nothing out of range.
@@ -28,19 +28,19 @@ struct Number {
 
 // One processor of the chip. The price of an op is in cost.h.
 struct UnitProfile {
-  Number matmul_gflops;          // sustained, weights unpacked on the fly
-  Number stream_gb_per_s;        // weights, from DRAM
+  Number matmul_gflops;    // sustained, weights unpacked on the fly
+  Number stream_gb_per_s;  // weights, from DRAM
   Number attention_gflops;
-  Number elementwise_gb_per_s;   // activations read and written by every op that is not a matrix product
-  Number activation_bytes;       // per value
-  Number row_tile;               // rows are padded to a multiple of this
-  Number op_us;                  // start of one kernel; a matmul op is one kernel per weight
-  Number batch_us;               // hand-over of one batch of kernels
-  Number batch_kernels;          // at most this many in a batch
-  Number watts;                  // while working
-  bool overlap = false;          // weights stream while the unit computes; otherwise one after the other
-  std::vector<OpKind> ops;       // what it can run
-  std::vector<DType> types;      // of matrices
+  Number elementwise_gb_per_s;  // activations read and written by every op that is not a matrix product
+  Number activation_bytes;      // per value
+  Number row_tile;              // rows are padded to a multiple of this
+  Number op_us;                 // start of one kernel; a matmul op is one kernel per weight
+  Number batch_us;              // hand-over of one batch of kernels
+  Number batch_kernels;         // at most this many in a batch
+  Number watts;                 // while working
+  bool overlap = false;         // weights stream while the unit computes; otherwise one after the other
+  std::vector<OpKind> ops;      // what it can run
+  std::vector<DType> types;     // of matrices
 };
 
 struct MapVariant {
@@ -51,17 +51,18 @@ struct MapVariant {
 struct Profile {
   std::string name, description;
   UnitProfile npu, cpu;
-  Number ddr_gb_per_s;                // shared by all lanes
-  std::optional<Number> window_gib;   // addressable weights and activations of one session; none: unlimited
-  Number reserve_gib;                 // of the window, for activations, K/V and code
-  Number sessions, session_hop_us;    // windows that can be open at once, and the price of going from one to another
+  Number ddr_gb_per_s;               // shared by all lanes
+  std::optional<Number> window_gib;  // addressable weights and activations of one session; none: unlimited
+  Number reserve_gib;                // of the window, for activations, K/V and code
+  Number sessions,
+      session_hop_us;  // windows that can be open at once, and the price of going from one to another
   std::vector<MapVariant> map_variants;
   std::string map_default;
-  Number copy_gb_per_s;               // copying weights into a slot that stays mapped, bytes written
+  Number copy_gb_per_s;  // copying weights into a slot that stays mapped, bytes written
   Number map_watts, dma_watts, idle_watts;
-  bool head_on_npu = false;           // where the LM head runs
-  bool logits_all_rows = false;       // logits of every computed row, not only of undecided ones
-  std::string rival;                  // an autoregressive model of the size on the same chip; empty: none
+  bool head_on_npu = false;      // where the LM head runs
+  bool logits_all_rows = false;  // logits of every computed row, not only of undecided ones
+  std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
   std::vector<std::string> uncertain;  // paths of the three least certain numbers: "npu.matmul_gflops"
 

@@ -28,7 +28,9 @@ constexpr double kMb = 1e6;
 class Sim final : public SimDevice {
  public:
   Sim(std::shared_ptr<const Chip> chip, std::unique_ptr<Device> numerics)
-      : chip_(std::move(chip)), numerics_(std::move(numerics)), lanes_(chip_->profile.ddr_gb_per_s.value * 1e9) {
+      : chip_(std::move(chip)),
+        numerics_(std::move(numerics)),
+        lanes_(chip_->profile.ddr_gb_per_s.value * 1e9) {
     lanes_.record(chip_->options.record_spans);
     of_weight_.resize(chip_->infos.size());
     const Profile& p = chip_->profile;
@@ -57,7 +59,8 @@ class Sim final : public SimDevice {
 
   Unit place(const Op& op) const override {
     if (chip_->options.host_only || op.kind == OpKind::embed) return Unit::host;
-    if (op.kind == OpKind::head && !chip_->options.head_on_npu.value_or(chip_->profile.head_on_npu)) return Unit::host;
+    if (op.kind == OpKind::head && !chip_->options.head_on_npu.value_or(chip_->profile.head_on_npu))
+      return Unit::host;
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
@@ -91,8 +94,8 @@ class Sim final : public SimDevice {
       return failed("sim: slab {} wants session {}, the profile has {}", index, s.slab.session, used_.size());
     int64_t& used = used_[static_cast<size_t>(s.slab.session)];
     if (window_ >= 0 && used + s.slab.bytes > window_)
-      return failed("sim: mapping slab {} of {} bytes needs a window of {} bytes, it has {}", index, s.slab.bytes,
-                    used + s.slab.bytes, window_);
+      return failed("sim: mapping slab {} of {} bytes needs a window of {} bytes, it has {}", index,
+                    s.slab.bytes, used + s.slab.bytes, window_);
     used += s.slab.bytes;
     s.mapped = true;
     const MapVariant& price = chip_->profile.map(chip_->options.map_variant);
@@ -189,7 +192,8 @@ class Sim final : public SimDevice {
  private:
   // Why `unit` cannot run the op; empty where it can.
   std::string refusal(const Op& op, const UnitProfile& unit) const {
-    if (std::ranges::find(unit.ops, op.kind) == unit.ops.end()) return fmt::format("no {} op", llada::name(op.kind));
+    if (std::ranges::find(unit.ops, op.kind) == unit.ops.end())
+      return fmt::format("no {} op", llada::name(op.kind));
     if (op.kind != OpKind::matmul && op.kind != OpKind::head && op.kind != OpKind::experts) return "";
     std::string reason;
     for_each_weight(op, [&](WeightId w) {
@@ -227,7 +231,8 @@ class Sim final : public SimDevice {
     task.lane = npu ? Lane::npu : Lane::cpu;
     task.fixed_s = cost.kernels * unit.op_us.value * 1e-6;
     for (int k = 0; k < cost.kernels; ++k)
-      if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0) task.fixed_s += unit.batch_us.value * 1e-6;
+      if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0)
+        task.fixed_s += unit.batch_us.value * 1e-6;
     (unit.overlap ? task.compute_s : task.fixed_s) += cost.compute_s;
     task.bytes = cost.stream_bytes;
     task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;

@@ -16,11 +16,11 @@
 namespace llada {
 
 struct SimOptions {
-  std::string map_variant = {};          // of the profile; empty: its default
+  std::string map_variant = {};              // of the profile; empty: its default
   std::optional<int64_t> window_bytes = {};  // for weights, overrides the profile's; -1: unlimited
   std::optional<bool> head_on_npu = {};      // overrides the profile's
-  bool host_only = false;                // nothing runs on the NPU
-  bool record_spans = false;             // keep every task for take_spans()
+  bool host_only = false;                    // nothing runs on the NPU
+  bool record_spans = false;                 // keep every task for take_spans()
 };
 
 class SimDevice : public Device {
