@@ -26,7 +26,7 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
   };
   LLADA_TRY(auto cpu,
             make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
-                            {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)}));
+                         {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)}));
   return open_device(spec, graph, weights, std::move(cpu), options.threads);
 }
 

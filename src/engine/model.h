@@ -23,7 +23,7 @@
 namespace llada {
 
 struct LoadOptions {
-  std::string device = "cpu";  // device_spec.h
+  std::string device = "cpu";   // device_spec.h
   std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   int threads = 0;  // 0: one per usable physical core
 };

@@ -93,7 +93,7 @@ Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t
 
 Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number, bool beside,
                             std::vector<decode::Prediction>& predictions,
-                            std::vector<decode::Prediction>& trials) {
+                            std::vector<decode::Prediction>& trials, bool beside) {
   LLADA_TRY_STATUS(bind(part, plan, forward_number));
   const auto begin = std::chrono::steady_clock::now();
   LLADA_TRY_STATUS(beside ? executor_.run_beside(inputs_, kv_, outputs_) : executor_.run(inputs_, kv_, outputs_));
@@ -159,13 +159,13 @@ Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_
   if (!plan.sparse.empty()) {
     const KvStore::Saved before = kv_.save(plan.sparse.rows);
     const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
-    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, true, none, result.sparse));
+    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, none, result.sparse, true));
     refreshed = kv_.save(plan.sparse.rows);
     kv_.put_back(before);
   }
   const std::vector<float> before = probe_values(plan.probes);
   const Part dense{plan.rows, plan.inputs, plan.unconditional, plan.logits, plan.trials};
-  LLADA_TRY_STATUS(forward(dense, plan, forward_number, false, result.predictions, result.trials));
+  LLADA_TRY_STATUS(forward(dense, plan, forward_number, result.predictions, result.trials, false));
   if (!plan.probes.empty()) result.drift = drift(before, probe_values(plan.probes));
   kv_.put_back(refreshed);
   return result;

@@ -1,6 +1,7 @@
 // The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
-// predictions. A sparse plan runs before the step's own rows, on the same device: in time it is charged, in
-// what it sees and changes it is as if it had run beside them.
+// predictions. A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it
+// had run beside them. In time it is charged where the device has one unit; where it has two it runs beside the
+// step on the host and is waited for one step later (Executor::run_beside).
 #pragma once
 #include <span>
 #include <vector>
@@ -31,6 +32,7 @@ class ModelRunner final : public decode::StepRunner {
 
   void keep_logits(bool keep) { inputs_.keep_logits = keep; }
   const std::vector<float>& logits() const { return outputs_.logits; }
+  bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
   double device_seconds() const { return device_seconds_; }
   int64_t kv_bytes() const { return kv_.bytes(); }
 
@@ -44,9 +46,8 @@ class ModelRunner final : public decode::StepRunner {
   };
   Status check_keys(const decode::StepPlan& plan) const;
   Status bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number);
-  // beside: on the host, in parallel to the step's other rows where the device can.
-  Status forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number, bool beside,
-                 std::vector<decode::Prediction>& predictions, std::vector<decode::Prediction>& trials);
+  Status forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
+                 std::vector<decode::Prediction>& predictions, std::vector<decode::Prediction>& trials, bool beside);
   std::vector<float> probe_values(std::span<const int32_t> probes);
   double drift(std::span<const float> before, std::span<const float> after) const;
 

@@ -88,7 +88,8 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   result.stats.kv_bytes = runner->kv_bytes();
   result.stats.canvas_hash = decode::canvas_hash(canvas);
   result.stats.device = device().info().description;
-  result.stats.emulated = device().emulated();
+  // A clock that stopped half-way would mislead.
+  if (!runner->fell_back()) result.stats.emulated = device().emulated();
   return result;
 }
 

@@ -99,11 +99,9 @@ StepShape shape_of(const StepInputs& inputs) {
 }
 
 void mark_computed(const StepInputs& inputs, KvStore& kv) {
-  for (const RowSpan& span : inputs.spans) {
-    if (span.trial) continue;
-    for (int32_t r = span.begin; r < span.begin + span.count; ++r)
+  for (const RowSpan& span : inputs.spans)  // a trial's rows are not stored
+    for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
       kv.set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], inputs.sampling.forward_number);
-  }
 }
 
 }  // namespace

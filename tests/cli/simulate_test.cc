@@ -121,6 +121,8 @@ Words run_on(const std::string& device) {
           "Sort the numbers from smallest to largest: 38 41 6 51 3",
           "--gen-length",
           "24",
+          "--block-length",
+          "4",
           "--json",
           "--device",
           device};
@@ -150,9 +152,9 @@ TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
 
 TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   const Json whole = Json::parse(run_llada(run_on("cpu")).out);
-  const auto failing = run_llada(run_on("cpu,fail=gone:200"));
+  const auto failing = run_llada(run_on("cpu,fail=gone:1000"));
   EXPECT_EQ(failing.status, 1);
-  EXPECT_NE(failing.err.find("cpu: the device is gone at op 200 (injected)"), std::string::npos)
+  EXPECT_NE(failing.err.find("cpu: the device is gone at op 1000 (injected)"), std::string::npos)
       << failing.err;
   const Json part = Json::parse(failing.out);
   EXPECT_EQ(part["finish_reason"], "failed");

@@ -64,6 +64,12 @@ TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
   strategies.push_back(strategy(decode::KvChoice::dual));
   strategies.back().temperature = 0.7;
   strategies.back().cfg_scale = 0.5;
+  // Drafts of the blocks ahead, and revision whose checks run beside the step.
+  strategies.push_back(strategy(decode::KvChoice::dual));
+  strategies.back().mbsd = true;
+  strategies.back().revision = decode::Revision::dual_path;
+  strategies.back().revise_path = decode::RevisePath::separate;
+  strategies.back().threshold = 0.7;
   const std::vector<int> windows =
       quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
   for (size_t s = 0; s < strategies.size(); ++s) {
