@@ -2,7 +2,8 @@
 """Writes the tables of docs/benchmarks.md from one run of `llada bench`.
 
     tools/bench_docs.py                                   # measures llada-8b:q4_0 for some minutes, writes the tables
-    tools/bench_docs.py --from report.json                # the same tables from a saved report
+    tools/bench_docs.py --from report.json                # the same tables from a saved report, or from several that
+                                                          # each hold a part; ceilings are the first one's
     tools/bench_docs.py --self-test
 
 Everything between the two markers of the document is replaced; what stands around them is kept. The peers' figures
@@ -142,6 +143,18 @@ def tables(report, command, day):
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
+def merged(reports):
+    """One report of several that each hold some parts."""
+    out = dict(reports[0])
+    for report in reports[1:]:
+        for part in ("gemm", "forward", "attention", "end_to_end"):
+            out[part] = out[part] + report[part]
+        out["model"] = out["model"] or report["model"]
+        out["peak_memory_bytes"] = max(out["peak_memory_bytes"], report["peak_memory_bytes"])
+        out["repeats"] = min(out["repeats"], report["repeats"])
+    return out
+
+
 def replace_tables(document, text):
     """The document with what is between the markers replaced."""
     if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
@@ -172,6 +185,8 @@ def self_test():
                      "not met: 10.3 s (autoregressive decoding by the best peer) wanted"):
         assert expected in text, (expected, text)
     assert text.count("16.00 s") == 1 and "phone" not in text
+    both = merged([report, dict(report, gemm=[], model={"name": "m"}, repeats=3)])
+    assert (len(both["gemm"]), len(both["forward"]), both["repeats"], both["model"]["name"]) == (3, 6, 3, "m"), both
     page = replace_tables(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new")
     assert page == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n", page
     try:
@@ -187,7 +202,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llada", default=str(ROOT / "build/release/bin/llada"))
     parser.add_argument("--preset", default="llada-8b:q4_0")
-    parser.add_argument("--from", dest="saved", help="a saved --json report instead of a run")
+    parser.add_argument("--from", dest="saved", action="append", metavar="FILE",
+                        help="a saved --json report instead of a run; may be repeated")
     parser.add_argument("--out", default=str(ROOT / "docs/benchmarks.md"))
     parser.add_argument("--self-test", action="store_true")
     options, more = parser.parse_known_args()
@@ -196,8 +212,9 @@ def main():
     words = ["bench", "--preset", options.preset, "--json", *more]
     command = "llada " + " ".join(words)
     if options.saved:
-        report = json.loads(pathlib.Path(options.saved).read_text())
-        command = "llada bench ... --json, saved" if not more else command
+        report = merged([json.loads(pathlib.Path(name).read_text()) for name in options.saved])
+        parts = " in parts" if len(options.saved) > 1 else ""
+        command = f"llada bench --preset {options.preset} --json{parts}, from saved reports"
     else:
         done = subprocess.run([options.llada, *words], stdout=subprocess.PIPE, check=False)
         if done.returncode != 0:

@@ -52,7 +52,7 @@ run_stage() {
       else
         # An emulator is a hundred times slower: bounds on time mean nothing, and whole
         # generations are left to the goldens, the command line to the native stages.
-        parts=(base tensor text formats kernels graph models memory devices decode engine)
+        parts=(base tensor text formats kernels graph models memory devices decode engine bench)
         LLADA_TEST_QUICK=1 TARGETS=${parts[*]/#/test_} tools/test_arm64.sh \
           -E '^(engine\.Invariance)|HostileCost|NotQuadratic|^test_(cli|eval|layering)_NOT_BUILT' | tee "$log" || status=failed
       fi ;;

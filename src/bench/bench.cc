@@ -33,6 +33,7 @@ class Bench {
       LLADA_TRY(report_.machine.one, measure_ceilings(single, 4 * o_.stream_bytes, o_.repeats));
     }
     LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
+    report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
     if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
     report_.peak_memory_bytes = peak_memory_bytes();

@@ -14,6 +14,7 @@
 
 namespace llada::bench {
 
+// What is measured beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
 };

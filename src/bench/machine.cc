@@ -11,16 +11,20 @@ namespace llada::bench {
 namespace {
 
 double peak(ThreadPool& pool, int repeats, double (*loop)(int64_t)) {
-  constexpr int64_t kRounds = 400'000;  // about 3 ms at 2 rounds of 16 instructions per 16 cycles
+  constexpr double kSeconds = 0.003;  // of one run: far above a barrier, far below a scheduler's patience
+  constexpr int64_t kProbe = 20'000, kMostRounds = 400'000;
+  int64_t rounds = kProbe;
   std::vector<double> rates;
-  for (int i = 0; i < repeats + 1; ++i) {  // the first one wakes the threads and the clock
+  for (int i = 0; i < repeats + 2;
+       ++i) {  // the first wakes the threads and the clock, the second sets the length
     std::vector<double> operations(static_cast<size_t>(pool.size()));
     const double begin = now_s();
-    pool.run(pool.size(),
-             [&](int64_t index, int) { operations[static_cast<size_t>(index)] = loop(kRounds); });
+    pool.run(pool.size(), [&](int64_t index, int) { operations[static_cast<size_t>(index)] = loop(rounds); });
     double sum = 0;
     for (const double o : operations) sum += o;
-    if (i > 0) rates.push_back(sum / (now_s() - begin) / 1e9);
+    const double taken = now_s() - begin;
+    if (i == 1) rounds = std::clamp(static_cast<int64_t>(kProbe * kSeconds / taken), int64_t{1}, kMostRounds);
+    if (i > 1) rates.push_back(sum / taken / 1e9);
   }
   return median(rates);
 }
@@ -39,6 +43,17 @@ double median(std::vector<double> values) {
 
 double int8_peak(ThreadPool& pool, int repeats) { return peak(pool, repeats, int8_loop); }
 double float_peak(ThreadPool& pool, int repeats) { return peak(pool, repeats, float_loop); }
+
+double barrier_us(ThreadPool& pool, int repeats) {
+  constexpr int kLoops = 1000;
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    const double begin = now_s();
+    for (int j = 0; j < kLoops; ++j) pool.run(pool.size(), [](int64_t, int) {});
+    times.push_back((now_s() - begin) / kLoops * 1e6);
+  }
+  return median(times);
+}
 
 Result<ReadTest> ReadTest::create(ThreadPool& pool, int64_t bytes) {
   ReadTest test;

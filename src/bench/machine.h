@@ -22,12 +22,15 @@ struct Machine {
   int threads = 0;
   std::string int8_instruction, float_instruction;
   Ceilings one = {}, all = {};  // one thread; every thread, before anything else ran
+  double barrier_us = 0;        // microseconds of a loop over the threads with nothing in it
   Ceilings all_after = {};      // every thread, after everything else: the drift of a shared machine
 };
 
-// Medians of `repeats` runs of about a millisecond on every thread of the pool.
+// Medians of `repeats` runs of about three milliseconds on every thread of the pool.
 double int8_peak(ThreadPool& pool, int repeats);
 double float_peak(ThreadPool& pool, int repeats);
+
+double barrier_us(ThreadPool& pool, int repeats);
 
 // Memory that is read front to back, shared out among the threads.
 class ReadTest {

@@ -56,8 +56,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
   return plan;
 }
 
-std::vector<decode::Edit> ScriptedStrategy::accept(const decode::Canvas&,
-                                                   const decode::StepResult& result) {
+std::vector<decode::Edit> ScriptedStrategy::accept(const decode::Canvas&, const decode::StepResult& result) {
   std::vector<decode::Candidate> candidates;
   for (const decode::Prediction& p : result.predictions)
     candidates.push_back({p.position, p.token, p.probability, p.probability, p.entropy});

