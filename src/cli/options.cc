@@ -40,10 +40,11 @@ struct Readers {
 
 std::span<const Readers> readers() {
   static const std::vector<Readers> kReaders = {
-      {"--threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::settled}},
-      {"--visible-threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::settled}},
+      {"--threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::anchored, Acceptance::settled}},
+      {"--visible-threshold", {Acceptance::threshold, Acceptance::llada2, Acceptance::anchored, Acceptance::settled}},
       {"--factor", {Acceptance::factor}},
       {"--entropy-bound", {Acceptance::entropy}},
+      {"--anchor-threshold", {Acceptance::anchored}},
       {"--settle-steps", {Acceptance::settled}},
       {"--settle-threshold", {Acceptance::settled}}};
   return kReaders;
@@ -59,9 +60,10 @@ Status choose(DecodeFlags& flags, std::string_view flag) {
   if (flags.accept_flag.empty()) {
     flags.options.acceptance = first;
   } else if (!reads(flags.options.acceptance)) {
-    // --settle-threshold makes a rule of --threshold's, so both orders are one.
-    const bool refines = !flags.accept_named && first == Acceptance::settled &&
-                         flags.options.acceptance == Acceptance::threshold;
+    // --settle-threshold and --anchor-threshold refine --threshold's rule, so both orders are one.
+    const bool refiner = first == Acceptance::settled || first == Acceptance::anchored;
+    const bool refines =
+        !flags.accept_named && refiner && flags.options.acceptance == Acceptance::threshold;
     if (!refines)
       return invalid("{} already chose how tokens are accepted: {}, which does not read it", flags.accept_flag,
                      name(flags.options.acceptance));
@@ -156,7 +158,7 @@ constexpr std::array kFlags = {
          [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.steps); }},
     Flag{"--accept", "RULE",
          "which predictions are kept: schedule, threshold, factor, entropy, llada2, dream-entropy, dream-margin, "
-         "dream-maskgit or settled (schedule)",
+         "dream-maskgit, anchored or settled (schedule)",
          accept_by_name},
     Flag{"--threshold", "T", "accept every token whose probability is above T",
          [](DecodeFlags& f, std::string_view v) { return read_threshold(f, "--threshold", v); }},
@@ -171,6 +173,12 @@ constexpr std::array kFlags = {
          [](DecodeFlags& f, std::string_view v) -> Status {
            LLADA_TRY_STATUS(choose(f, "--entropy-bound"));
            return read_real(v, f.options.entropy_bound);
+         }},
+    Flag{"--anchor-threshold", "T",
+         "beside --threshold, accept above T what stands left of the first token that is not accepted (0.9)",
+         [](DecodeFlags& f, std::string_view v) -> Status {
+           LLADA_TRY_STATUS(choose(f, "--anchor-threshold"));
+           return read_real(v, f.options.anchor_threshold);
          }},
     Flag{"--settle-threshold", "T",
          "beside --threshold, accept above T what the last forwards predicted alike (0.5)",
@@ -216,8 +224,11 @@ constexpr std::array kFlags = {
            return {};
          }},
     Flag{"--kv", "POLICY",
-         "which rows are not recomputed in every forward: none, prefix, dual, block or delayed (none)",
+         "which rows are not recomputed in every forward: none, prefix, suffix, dual, block or delayed "
+         "(none)",
          [](DecodeFlags& f, std::string_view v) { return read_name(decode::kv_from_name(v), f.options.kv); }},
+    Flag{"--warmup", "N", "forwards at the start of each block that recompute everything (1)",
+         [](DecodeFlags& f, std::string_view v) { return read_count(v, f.options.warmup); }},
     Flag{"--tail", "N", "masks behind the block that attention reads (all)",
          [](DecodeFlags& f, std::string_view v) -> Status {
            LLADA_TRY_STATUS(read_count(v, f.options.tail));
@@ -404,8 +415,8 @@ Status apply_preset(DecodeFlags& flags, std::string_view name, bool infill,
   if (!words) return invalid("{}: {}", name, words.error().message);
   for (const Word& word : *words) {
     if (word.flag == nullptr) return invalid("{}: a preset cannot name another one", name);
-    if (infill && word.name == "--gen-length")
-      return invalid("{}: has --gen-length, which infilling does not take", name);
+    // What a preset says of generation alone does not apply to gaps.
+    if (infill && (word.name == "--gen-length" || word.name == "--tail")) continue;
     if (given(word.name)) continue;
     if (const Status status = word.flag->set(flags, word.value); !status)
       return invalid("{}: {}: {}", name, word.name, status.error().message);
@@ -455,7 +466,9 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
            if (const Status status = apply_preset(flags, name, infill, given); !status)
              throw CLI::ValidationError(std::string(kPresetFlag), status.error().message);
          },
-         "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
+         infill ? "exact, balanced, fast, or a file of llada tune, less --gen-length and --tail; options beside "
+                  "it replace the preset's"
+                : "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
       ->type_name("NAME|FILE")
       ->group("Decoding");
   for (const Flag& flag : kFlags) {

@@ -59,6 +59,22 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   return first(order, n);
 }
 
+std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold,
+                                    double anchored) {
+  const auto order = ranked(candidates, higher_score);
+  std::vector<size_t> taken;
+  bool holds = true;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const double needed = holds ? std::min(anchored, threshold) : threshold;
+    if (i == order[0] || candidates[i].score > needed) {
+      taken.push_back(i);
+    } else {
+      holds = false;
+    }
+  }
+  return taken;
+}
+
 std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
                                    int64_t steps) {
   const auto order = ranked(candidates, higher_score);
@@ -107,6 +123,8 @@ std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candida
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
+    case Acceptance::anchored:
+      return accept_anchored(candidates, options.threshold, options.anchor_threshold);
     case Acceptance::settled:
       return accept_settled(candidates, options.threshold, options.settle_threshold, options.settle_steps);
   }

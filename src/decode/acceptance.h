@@ -36,6 +36,12 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // cost.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
+// Reads from the left: as long as every mask so far was taken, a score strictly above `anchored` suffices;
+// behind the first that was not, it takes one strictly above the threshold. And the highest, in any case.
+// Text hangs together mostly leftwards: what stands before a gap is known to hold still, what stands behind
+// it may move when the gap is filled.
+std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored);
+
 // Every score strictly above the threshold, every one strictly above `settled` whose token has been predicted
 // `steps` times in a row, and the highest. A token that survives a change of its surroundings has shown what
 // a single forward cannot: that it does not hang on what was undecided then.

@@ -68,7 +68,8 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
 
 int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
   const int64_t end = blocks_[current_].end;
-  return static_cast<int32_t>(options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail));
+  return static_cast<int32_t>(options_.tail < 0 ? canvas.size()
+                                                : std::min(canvas.size(), end + options_.tail));
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
@@ -121,7 +122,8 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
   plan.probes = kv_.add_probes(feed, block, plan.rows);
   if (asked_.separate) {
-    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
+    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows,
+                                std::back_inserter(plan.sparse.rows));
   }
 }
 
@@ -196,8 +198,8 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
 bool BlockStrategy::done(const Canvas& canvas) const {
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
   if (open == canvas.states.end()) {
-    return !reviser_ || (!reviser_->sweep_due(canvas) &&
-                         !(entered_ && reviser_->keeps_open(canvas, blocks_[current_])));
+    return !reviser_ ||
+           (!reviser_->sweep_due(canvas) && !(entered_ && reviser_->keeps_open(canvas, blocks_[current_])));
   }
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;
   if (options_.early_stop == EarlyStop::answer) return answer_is_final(canvas, ids_);
@@ -215,7 +217,8 @@ int64_t BlockStrategy::step_bound() const {
 
 StrategyCounters BlockStrategy::counters() const {
   StrategyCounters c;
-  if (speculation_) c.drafts_proposed = speculation_->proposed(), c.drafts_accepted = speculation_->accepted();
+  if (speculation_)
+    c.drafts_proposed = speculation_->proposed(), c.drafts_accepted = speculation_->accepted();
   if (reviser_) c.revisions_made = reviser_->made(), c.revisions_changed = reviser_->changed();
   return c;
 }

@@ -6,8 +6,9 @@
 //   revision    which committed tokens are looked at again, and what becomes of them
 //   K/V policy  which rows the forward computes
 //
-// A step is either of a block, or a sweep that decides nothing and only looks again. Predictions are asked and
-// answered by row; positions and rows differ by one for models with shifted logits, and only this class knows.
+// A step is either of a block, or a sweep that decides nothing and only looks again. Predictions are asked
+// and answered by row; positions and rows differ by one for models with shifted logits, and only this class
+// knows.
 #pragma once
 #include <memory>
 #include <optional>
@@ -43,7 +44,7 @@ class BlockStrategy final : public Strategy {
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
     Look look;
-    bool separate = false;           // trials are in the sparse plan
+    bool separate = false;  // trials are in the sparse plan
   };
   struct Settling {
     int32_t token = -1;

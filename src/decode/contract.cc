@@ -24,8 +24,7 @@ Status check_rows(std::string_view what, std::span<const int32_t> rows, size_t i
 
 Status check_trials(std::span<const Trial> trials, const StepPlan& plan) {
   for (const Trial& trial : trials) {
-    LLADA_TRY_STATUS(
-        check_rows("trial", trial.rows, trial.inputs.size(), trial.unconditional.size(), plan));
+    LLADA_TRY_STATUS(check_rows("trial", trial.rows, trial.inputs.size(), trial.unconditional.size(), plan));
     if (!std::ranges::binary_search(trial.rows, trial.logits))
       return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
   }
@@ -64,7 +63,8 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   if (plan.keys < 1 || plan.keys > canvas.size()) {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas.size());
   }
-  if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
+  if (plan.rows.empty() && plan.trials.empty())
+    return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan.rows, plan.inputs.size(), plan.unconditional.size(), plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits)) {
     return failed("plan: logits are not an ascending part of the rows");
@@ -94,7 +94,8 @@ Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult
     LLADA_TRY_STATUS(check_prediction(result.predictions[i], plan.logits[i], canvas));
   LLADA_TRY_STATUS(check_trial_results(plan.trials, canvas, result.trials));
   LLADA_TRY_STATUS(check_trial_results(plan.sparse.trials, canvas, result.sparse));
-  if (!std::isfinite(result.drift)) return failed("forward: found drift {}, needed a finite number", result.drift);
+  if (!std::isfinite(result.drift))
+    return failed("forward: found drift {}, needed a finite number", result.drift);
   return {};
 }
 

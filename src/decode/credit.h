@@ -3,8 +3,8 @@
 // to be committed, and one that just appeared needs more company.
 //   credit[t] <- 0.8 credit[t]; credit[best] += p(best)^0.2; logit[t] += 0.7 ln(1 + credit[t])
 // A forward tells the best and the second-best token of a row only, so the fused softmax is taken over three
-// parts: these two, and all other tokens together with no credit. What is lost is the credit of a third token,
-// whose probability is below both.
+// parts: these two, and all other tokens together with no credit. What is lost is the credit of a third
+// token, whose probability is below both.
 #pragma once
 #include <map>
 #include <vector>

@@ -1,12 +1,12 @@
-// Dual-Path Progressive Revision (llada.cpp paper, arXiv 2606.13740). A token is masked, then visible (written,
-// seen by all others, still revisable), then stable. The dense path decides masks; a few visible tokens per
-// step are predicted again with themselves masked, in trials: on the sparse path beside the step (`separate`),
-// or as extra rows of the step's own forward where nothing runs in parallel (`fused`).
+// Dual-Path Progressive Revision (llada.cpp paper, arXiv 2606.13740). A token is masked, then visible
+// (written, seen by all others, still revisable), then stable. The dense path decides masks; a few visible
+// tokens per step are predicted again with themselves masked, in trials: on the sparse path beside the step
+// (`separate`), or as extra rows of the step's own forward where nothing runs in parallel (`fused`).
 //
 // A token is stable at once when it was committed with stable_threshold or more, otherwise when a check
 // agrees with it that confidently, when stable_repeats predictions in a row (the commit included) agree, or
-// when it has been checked revise_limit times. Checks run in the step that is being computed and are merged at
-// its end, together with the dense path's edits: a result is one boundary later than the canvas it saw.
+// when it has been checked revise_limit times. Checks run in the step that is being computed and are merged
+// at its end, together with the dense path's edits: a result is one boundary later than the canvas it saw.
 //
 // Conflicts, in this order:
 //  1. The dense path edits masks only and the sparse path visible tokens only, so they never write one
@@ -40,7 +40,7 @@ class DualPath final : public Reviser {
 
  private:
   struct Memory {
-    int64_t looked = 0;      // step of the last look: the commit or a check
+    int64_t looked = 0;  // step of the last look: the commit or a check
     int64_t checks = 0;
     int64_t agreements = 1;  // predictions in a row for the present token
     double confidence = 0;   // of the last one

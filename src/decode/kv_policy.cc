@@ -25,6 +25,7 @@ std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t>
 KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size)
     : choice_(options.kv),
       refresh_(options.refresh),
+      warmup_(options.warmup),
       drift_limit_(options.refresh_drift),
       fed_(static_cast<size_t>(canvas_size), -1) {}
 
@@ -36,15 +37,19 @@ std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block&
                                      std::span<const int32_t> needed, bool stale_elsewhere) {
   const auto size = static_cast<int64_t>(feed.size());
   const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
-  if (full_is_due() || (starts && choice_ != KvChoice::delayed)) return range(0, size);
+  if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;
+  if (full_left_ > 0 || full_is_due()) {
+    full_left_ = std::max<int64_t>(full_left_ - 1, 0);
+    return range(0, size);
+  }
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
-    std::erase_if(rows, [&](int32_t row) {
-      return row < block.begin && !std::ranges::binary_search(needed, row);
-    });
+    std::erase_if(rows,
+                  [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
   if (choice_ == KvChoice::delayed) return rows;
-  return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
+  return merged(rows, range(choice_ == KvChoice::suffix ? 0 : block.begin,
+                            choice_ == KvChoice::prefix ? size : block.end));
 }
 
 std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {

@@ -4,6 +4,10 @@
 // - none: every row, every step. Exact.
 // - prefix: every row at a block's start (that forward also decodes), then [block begin, end of canvas): only
 //   what is before the block may be stale (Fast-dLLM, arXiv 2505.22618).
+// - suffix: every row at a block's start, then [0, block end): only the masks behind the block may be stale.
+// The
+//   mirror image of prefix, for models whose prompt must follow what is decided (a small model that sorts a
+//   list marks in the prompt what it has used): masks have little to say that could become stale.
 // - dual: every row at a block's start, then the block's rows: the masks behind it are stale as well (same).
 // - block: dual's rows, as the baseline of the llada.cpp paper (arXiv 2606.13740) names them; to be
 //   combined with a refresh interval.
@@ -12,14 +16,15 @@
 //   more (dKV-Cache-Decode, arXiv 2505.15781, with its window of masks being the current block). The fewest
 //   rows of all; what was computed early stays as the early canvas made it.
 //
-// On top of each: a refresh interval of N computes every row in each N-th forward (N = 1 is `none`, exactly),
-// and drift refresh computes every row after a forward whose probes moved more than a limit. A row whose token
-// changed since its K/V was computed (a revised token, a draft), or that was never computed, is always among
-// the rows.
+// On top of each: a warm-up of N makes the first N forwards of a block full (of the run, for delayed), as
+// most changes early; a refresh interval of N computes every row in each N-th forward (N = 1 is `none`,
+// exactly), and drift refresh computes every row after a forward whose probes moved more than a limit. A row
+// whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
+// always among the rows.
 //
-// Independent of the policy, `tail` bounds how many of the masks behind the block are read at all (DPad and others drop
-// far masks): with tail 0 the canvas seems to end with the block. Then
-// "every row" is every row up to there.
+// Independent of the policy, `tail` bounds how many of the masks behind the block are read at all (DPad and
+// others drop far masks): with tail 0 the canvas seems to end with the block. Then "every row" is every row
+// up to there.
 //
 // Drift is measured as Elastic-Cache (arXiv 2510.14973) has it in mind, but cheaper and on other evidence: it
 // follows the attention of the most attended token, which our devices do not report. Here the probes are the
@@ -44,11 +49,11 @@ class KvPlanner {
  public:
   KvPlanner(const DecodeOptions& options, int64_t canvas_size);
 
-  // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be fed,
-  // `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale are
-  // left to another path when `stale_elsewhere` holds.
-  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                            bool stale_elsewhere);
+  // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
+  // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
+  // are left to another path when `stale_elsewhere` holds.
+  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block,
+                            std::span<const int32_t> needed, bool stale_elsewhere);
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
   std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
@@ -70,11 +75,12 @@ class KvPlanner {
   bool full_is_due() const;
 
   const KvChoice choice_;
-  const int64_t refresh_;
+  const int64_t refresh_, warmup_;
   const double drift_limit_;
-  std::vector<int32_t> fed_;      // token that a position's stored K/V was computed from; -1: none
-  int64_t block_begin_ = -1;      // of the block that the last rows() was for
-  int64_t partial_ = -1;          // forwards since the last full one; -1: there was none
+  std::vector<int32_t> fed_;  // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;  // of the block that the last rows() was for
+  int64_t full_left_ = 0;     // full forwards that the block has still to make for its warm-up
+  int64_t partial_ = -1;      // forwards since the last full one; -1: there was none
   bool drifted_ = false;
 };
 

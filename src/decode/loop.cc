@@ -30,8 +30,8 @@ void count_forward(const StepPlan& plan, RunStats& stats) {
   stats.full_forwards += rows == plan.keys;
   stats.rows += streams * (rows + trial_rows + static_cast<int64_t>(plan.sparse.rows.size()));
   stats.trial_rows += streams * trial_rows;
-  stats.logit_rows += streams * static_cast<int64_t>(plan.logits.size() + plan.trials.size() +
-                                                     plan.sparse.trials.size());
+  stats.logit_rows +=
+      streams * static_cast<int64_t>(plan.logits.size() + plan.trials.size() + plan.sparse.trials.size());
 }
 
 }  // namespace
@@ -55,9 +55,8 @@ Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
     stats.counters = strategy.counters();
     committed += final_length(canvas, begin + committed);
     const int64_t step = stats.steps++;
-    if (on_step &&
-        !on_step({step, edits, result.predictions, canvas, committed, plan.block_begin, plan.block_end, plan,
-                  result})) {
+    if (on_step && !on_step({step, edits, result.predictions, canvas, committed, plan.block_begin,
+                             plan.block_end, plan, result})) {
       stats.cancelled = true;
       return stats;
     }

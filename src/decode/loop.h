@@ -15,8 +15,8 @@ struct StepEvent {
   int64_t step;  // from 0
   std::span<const Edit> edits;
   std::span<const Prediction> predictions;  // result.predictions
-  const Canvas& canvas;  // with the edits applied
-  int64_t committed;     // length of the final contiguous text after the prompt: it only grows
+  const Canvas& canvas;                     // with the edits applied
+  int64_t committed;  // length of the final contiguous text after the prompt: it only grows
   int64_t block_begin, block_end;
   const StepPlan& plan;
   const StepResult& result;
@@ -29,11 +29,11 @@ struct RunStats {
   int64_t full_forwards = 0;    // those that computed every position they read
   int64_t rows = 0;             // rows computed, over both streams of guidance, trials included
   int64_t trial_rows = 0;       // of them, rows of trials
-  int64_t logit_rows = 0;      // rows whose logits were computed, over both streams
-  int64_t edits = 0;           // changed positions
-  int64_t committed = 0;       // masks that became tokens, less tokens that became masks again
-  StrategyCounters counters;   // drafts and revisions
-  bool stopped_early = false;  // masks were left behind an end token: see canonical_tail()
+  int64_t logit_rows = 0;       // rows whose logits were computed, over both streams
+  int64_t edits = 0;            // changed positions
+  int64_t committed = 0;        // masks that became tokens, less tokens that became masks again
+  StrategyCounters counters;    // drafts and revisions
+  bool stopped_early = false;   // masks were left behind an end token: see canonical_tail()
   bool cancelled = false;
 
   double tokens_per_forward() const {

@@ -12,19 +12,23 @@ struct Named {
   std::string_view text;
 };
 
-constexpr std::array kAcceptances = {
-    Named{Acceptance::schedule, "schedule"},           Named{Acceptance::threshold, "threshold"},
-    Named{Acceptance::factor, "factor"},               Named{Acceptance::entropy, "entropy"},
-    Named{Acceptance::llada2, "llada2"},               Named{Acceptance::dream_entropy, "dream-entropy"},
-    Named{Acceptance::dream_margin, "dream-margin"},   Named{Acceptance::dream_maskgit, "dream-maskgit"},
-    Named{Acceptance::settled, "settled"}};
+constexpr std::array kAcceptances = {Named{Acceptance::schedule, "schedule"},
+                                     Named{Acceptance::threshold, "threshold"},
+                                     Named{Acceptance::factor, "factor"},
+                                     Named{Acceptance::entropy, "entropy"},
+                                     Named{Acceptance::llada2, "llada2"},
+                                     Named{Acceptance::dream_entropy, "dream-entropy"},
+                                     Named{Acceptance::dream_margin, "dream-margin"},
+                                     Named{Acceptance::dream_maskgit, "dream-maskgit"},
+                                     Named{Acceptance::anchored, "anchored"},
+                                     Named{Acceptance::settled, "settled"}};
 constexpr std::array kRemaskings = {Named{Remasking::low_confidence, "low_confidence"},
                                     Named{Remasking::random, "random"}};
 constexpr std::array kEarlyStops = {Named{EarlyStop::none, "none"}, Named{EarlyStop::block, "block"},
                                     Named{EarlyStop::answer, "answer"}};
-constexpr std::array kKvChoices = {Named{KvChoice::none, "none"}, Named{KvChoice::prefix, "prefix"},
-                                   Named{KvChoice::dual, "dual"}, Named{KvChoice::block, "block"},
-                                   Named{KvChoice::delayed, "delayed"}};
+constexpr std::array kKvChoices = {Named{KvChoice::none, "none"},     Named{KvChoice::prefix, "prefix"},
+                                   Named{KvChoice::suffix, "suffix"}, Named{KvChoice::dual, "dual"},
+                                   Named{KvChoice::block, "block"},   Named{KvChoice::delayed, "delayed"}};
 constexpr std::array kRevisions = {Named{Revision::none, "none"}, Named{Revision::dual_path, "dual-path"},
                                    Named{Revision::wino, "wino"}, Named{Revision::edit, "edit"},
                                    Named{Revision::remask, "remask"}};
@@ -33,7 +37,8 @@ constexpr std::array kRevisePolicies = {Named{RevisePolicy::oldest, "oldest"},
                                         Named{RevisePolicy::balanced, "balanced"}};
 constexpr std::array kRevisePaths = {Named{RevisePath::fused, "fused"},
                                      Named{RevisePath::separate, "separate"}};
-constexpr std::array kDraftInputs = {Named{DraftInput::hidden, "hidden"}, Named{DraftInput::visible, "visible"}};
+constexpr std::array kDraftInputs = {Named{DraftInput::hidden, "hidden"},
+                                     Named{DraftInput::visible, "visible"}};
 
 template <class T, size_t N>
 std::string_view name_in(const std::array<Named<T>, N>& table, T value) {

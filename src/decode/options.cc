@@ -36,6 +36,9 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
   if (!finite_from(o.entropy_bound, 0)) {
     return invalid("entropy_bound: found {}, needed 0 nats or more", o.entropy_bound);
   }
+  if (!within(o.anchor_threshold, 0, 1)) {
+    return invalid("anchor_threshold: found {}, needed 0 to 1", o.anchor_threshold);
+  }
   if (o.settle_steps < 2 || o.settle_steps > kMaxSteps) {
     return invalid("settle_steps: found {}, needed 2 or more", o.settle_steps);
   }
@@ -46,6 +49,9 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
     return invalid("temperature: found {}, needed 0 or more", o.temperature);
   if (!finite_from(o.cfg_scale, 0)) return invalid("cfg_scale: found {}, needed 0 or more", o.cfg_scale);
   if (o.refresh < 0) return invalid("refresh: found {}, needed 0 (block starts only) or more", o.refresh);
+  if (o.warmup < 1 || o.warmup > kMaxSteps) {
+    return invalid("warmup: found {}, needed 1 or more full forwards", o.warmup);
+  }
   if (o.tail < -1 || o.tail > kMaxGenLength) {
     return invalid("tail: found {}, needed 0 to {} positions, or -1 for all", o.tail, kMaxGenLength);
   }
@@ -76,12 +82,14 @@ Status validate_speculation(const DecodeOptions& o, bool infill) {
     const LatencyPoint& p = o.latency_table[i];
     const LatencyPoint before = i > 0 ? o.latency_table[i - 1] : LatencyPoint{};
     if (p.rows <= before.rows || !finite_from(p.ms, before.ms)) {
-      return invalid("latency_table: found {} rows in {} ms after {} in {}, needed both ascending from above 0",
-                     p.rows, p.ms, before.rows, before.ms);
+      return invalid(
+          "latency_table: found {} rows in {} ms after {} in {}, needed both ascending from above 0", p.rows,
+          p.ms, before.rows, before.ms);
     }
   }
   if (o.mbsd && o.tail == 0) {
-    return invalid("mbsd: found tail 0, which leaves no position behind the block to draft; needed 1 or more");
+    return invalid(
+        "mbsd: found tail 0, which leaves no position behind the block to draft; needed 1 or more");
   }
   if (o.mbsd && !infill && o.block_length >= o.gen_length) {
     return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
@@ -141,8 +149,8 @@ Status validate_pairs(const DecodeOptions& o) {
                    o.credit ? "credit" : "confidence_eos_eot_inf", name(o.acceptance));
   }
   if (random && (o.confidence_eos_eot_inf || o.credit || o.mbsd || o.revision != Revision::none)) {
-    const char* what = o.credit   ? "credit"
-                       : o.mbsd   ? "mbsd"
+    const char* what = o.credit                   ? "credit"
+                       : o.mbsd                   ? "mbsd"
                        : o.confidence_eos_eot_inf ? "confidence_eos_eot_inf"
                                                   : "revision";
     return invalid("{}: works on confidences, which remasking random does not read; needed low_confidence",
@@ -150,10 +158,18 @@ Status validate_pairs(const DecodeOptions& o) {
   }
   if (o.kv == KvChoice::none && (o.refresh > 0 || o.refresh_drift > 0)) {
     return invalid(
-        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, dual, block or "
+        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, "
+        "block or "
         "delayed",
         o.refresh > 0 ? "refresh" : "refresh_drift",
         o.refresh > 0 ? static_cast<double>(o.refresh) : o.refresh_drift);
+  }
+  if (o.kv == KvChoice::none && o.warmup > 1) {
+    return invalid(
+        "warmup: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, "
+        "dual, block or "
+        "delayed",
+        o.warmup);
   }
   if (o.temperature > 0 && (o.credit || o.revision != Revision::none)) {
     return invalid("{}: compares best tokens, which temperature {} does not take; needed temperature 0",
@@ -162,8 +178,9 @@ Status validate_pairs(const DecodeOptions& o) {
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(
-        "revision: wino and remask mask tokens again, which acceptance schedule, llada2 and dream-* do not plan "
-        "for; needed threshold, factor, entropy or settled");
+        "revision: wino and remask mask tokens again, which acceptance schedule, llada2 and dream-* do not "
+        "plan "
+        "for; needed threshold, factor, entropy, anchored or settled");
   }
   return {};
 }
@@ -171,12 +188,13 @@ Status validate_pairs(const DecodeOptions& o) {
 }  // namespace
 
 Status validate(const DecodeOptions& o, bool infill) {
-  for (const std::string_view word : {name(o.acceptance), name(o.remasking), name(o.early_stop), name(o.kv),
-                                      name(o.revision), name(o.revise_policy), name(o.revise_path),
-                                      name(o.mbsd_drafts)}) {
+  for (const std::string_view word :
+       {name(o.acceptance), name(o.remasking), name(o.early_stop), name(o.kv), name(o.revision),
+        name(o.revise_policy), name(o.revise_path), name(o.mbsd_drafts)}) {
     if (word.empty()) {
       return invalid(
-          "acceptance, remasking, early_stop, kv, revision or one of their policies: found a number without a "
+          "acceptance, remasking, early_stop, kv, revision or one of their policies: found a number without "
+          "a "
           "name, needed one of the named values");
     }
   }

@@ -18,13 +18,15 @@ enum class Acceptance {
   schedule,   // a fixed number per step, so that the block is done in its share of `steps`
   threshold,  // every confidence strictly above `threshold`, and always the best one
   factor,     // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
-  entropy,    // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
-  llada2,     // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
+  entropy,  // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  llada2,  // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
-  settled,        // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
-                  // than settle_threshold
+  anchored,  // from the left, everything above anchor_threshold up to the first that is not; to the right of
+             // it threshold's
+  settled,   // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
+             // than settle_threshold
 };
 
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
@@ -38,15 +40,15 @@ enum class EarlyStop {
 };
 
 // Which rows a step computes; what is not computed is read from the store (kv_policy.h).
-enum class KvChoice { none, prefix, dual, block, delayed };
+enum class KvChoice { none, prefix, suffix, dual, block, delayed };
 
 // Whether, and how, what was committed is looked at again (revision.h).
 enum class Revision {
-  none,      // a commit is final
-  dual_path, // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
-  wino,      // wide in, narrow out: low confidence commits, masked again when the rest does not support them
-  edit,      // LLaDA2.1: another token is written over a visible one when its probability is high enough
-  remask,    // the least confident commits of a block are masked again
+  none,       // a commit is final
+  dual_path,  // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
+  wino,       // wide in, narrow out: low confidence commits, masked again when the rest does not support them
+  edit,       // LLaDA2.1: another token is written over a visible one when its probability is high enough
+  remask,     // the least confident commits of a block are masked again
 };
 
 // Which visible tokens are looked at first.
@@ -69,12 +71,13 @@ struct DecodeOptions {
   int64_t block_length = 32;  // positions per block; the last block may be shorter
   int64_t steps = 0;  // forwards of the whole run, for the rules with a schedule; 0: one token per step
   Acceptance acceptance = Acceptance::schedule;
-  double threshold = 0.9;      // in (0, 1]; with revision dual_path, what makes a token visible
-  double factor = 1;           // > 0
-  double entropy_bound = 0.1;  // nats, >= 0
-  int64_t settle_steps = 2;        // >= 2
-  double settle_threshold = 0.5;   // in [0, 1]
-  bool credit = false;             // confidences are raised by how often a token was predicted before (credit.h)
+  double threshold = 0.9;         // in (0, 1]; with revision dual_path, what makes a token visible
+  double factor = 1;              // > 0
+  double entropy_bound = 0.1;     // nats, >= 0
+  double anchor_threshold = 0.9;  // in [0, 1]
+  int64_t settle_steps = 2;       // >= 2
+  double settle_threshold = 0.5;  // in [0, 1]
+  bool credit = false;  // confidences are raised by how often a token was predicted before (credit.h)
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
   uint64_t seed = 0;
@@ -85,6 +88,7 @@ struct DecodeOptions {
 
   KvChoice kv = KvChoice::none;
   int64_t tail = -1;         // positions behind the block that attention reads; -1: all
+  int64_t warmup = 1;        // >= 1: full forwards at the start of each block (delayed: of the run)
   int64_t refresh = 0;       // full forward every `refresh` forwards; 0: where the policy itself asks for one
   double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
 
@@ -104,10 +108,10 @@ struct DecodeOptions {
   int64_t stable_repeats = 2;     // so is a token that this many predictions agree on, its first included
   RevisePolicy revise_policy = RevisePolicy::balanced;
   RevisePath revise_path = RevisePath::fused;
-  int64_t revise_rows = 4;    // tokens checked per step
-  int64_t revise_limit = 4;   // checks per token, after which it is final
-  int64_t final_sweep = 32;   // tokens checked per step once no mask is left before the end; 0: no sweep
-  double wino_back = 0.9;     // in [0.5, 1]: a token is masked again when the others give it less
+  int64_t revise_rows = 4;      // tokens checked per step
+  int64_t revise_limit = 4;     // checks per token, after which it is final
+  int64_t final_sweep = 32;     // tokens checked per step once no mask is left before the end; 0: no sweep
+  double wino_back = 0.9;       // in [0.5, 1]: a token is masked again when the others give it less
   double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
   int64_t edit_steps = 16;      // forwards per block for edits alone
   double remask_share = 0.25;   // in (0, 1]: of the block's visible tokens, masked again per step

@@ -16,8 +16,8 @@ struct StrategyPair {
 std::vector<StrategyPair> strategy_pairs();
 
 // The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with
-// speculation. A cell names the K/V policies that go with it ("all" for every one) or the number of the refusal
-// below the table.
+// speculation. A cell names the K/V policies that go with it ("all" for every one) or the number of the
+// refusal below the table.
 std::string strategy_table();
 
 }  // namespace llada::decode

@@ -31,8 +31,8 @@ class Wino final : public Reviser {
   int64_t last_ = 1;  // commits of the block's last step
 };
 
-// LLaDA2.1's editing: a step also reads the predictions of the block's visible tokens in their own rows; where
-// another token has a probability above edit_threshold, it is written. When the block has no mask left,
+// LLaDA2.1's editing: a step also reads the predictions of the block's visible tokens in their own rows;
+// where another token has a probability above edit_threshold, it is written. When the block has no mask left,
 // further steps only edit, until one changes nothing, at most edit_steps. Meant for models trained to correct
 // unmasked tokens; others answer from rows that no loss ever looked at.
 class TokenEditing final : public Reviser {
@@ -73,8 +73,8 @@ class ConfidenceRemasking final : public Reviser {
  private:
   struct Memory {
     double confidence = 0;
-    int64_t times = 0;       // masked again
-    int32_t was = -1;        // the token that was masked away
+    int64_t times = 0;  // masked again
+    int32_t was = -1;   // the token that was masked away
   };
   const double share_, below_;
   const int64_t limit_;

@@ -26,8 +26,7 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
     return positions;
   auto rows = static_cast<int64_t>(computed.size());
   int64_t most = keys;
-  if (!options_.latency_table.empty())
-    most = free_rows(options_.latency_table, options_.latency_slack, rows);
+  if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, options_.latency_slack, rows);
   if (options_.mbsd_max_rows > 0) most = std::min(most, options_.mbsd_max_rows);
   int32_t last_row = -1;
   for (int32_t p = block.end; p < keys; ++p) {

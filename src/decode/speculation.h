@@ -1,15 +1,15 @@
-// Multi-Block Speculative Decoding (llada.cpp paper, arXiv 2606.13740): when few masks are left in the current
-// block, the step also predicts positions of the blocks behind it. These predictions are drafts: they never
-// enter the canvas. When their block becomes current, its first forward predicts the positions afresh from
-// masks, and a draft that comes out as the same token with enough confidence is committed, beside what the
-// acceptance rule takes by itself. So two forwards have agreed on it, from different surroundings, which is
-// why less confidence suffices than for a token that is new. All other drafts are dropped then; blocks still
-// complete left to right.
+// Multi-Block Speculative Decoding (llada.cpp paper, arXiv 2606.13740): when few masks are left in the
+// current block, the step also predicts positions of the blocks behind it. These predictions are drafts: they
+// never enter the canvas. When their block becomes current, its first forward predicts the positions afresh
+// from masks, and a draft that comes out as the same token with enough confidence is committed, beside what
+// the acceptance rule takes by itself. So two forwards have agreed on it, from different surroundings, which
+// is why less confidence suffices than for a token that is new. All other drafts are dropped then; blocks
+// still complete left to right.
 //
-// A draft is kept when its confidence is strictly above mbsd_threshold. Hidden drafts (the paper's separation)
-// leave every input as it was; they are renewed by each look ahead. Visible drafts are fed to later steps at
-// their positions until their block becomes current, so that drafts behind them see them; they are not
-// predicted again before.
+// A draft is kept when its confidence is strictly above mbsd_threshold. Hidden drafts (the paper's
+// separation) leave every input as it was; they are renewed by each look ahead. Visible drafts are fed to
+// later steps at their positions until their block becomes current, so that drafts behind them see them; they
+// are not predicted again before.
 //
 // How far a step looks: as many positions, masked, left to right, as mbsd_lookahead says, as memory allows
 // (mbsd_max_rows) and, with a latency table, as fit into the device's latency bucket that the step is in
@@ -26,16 +26,16 @@
 
 namespace llada::decode {
 
-// The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`: a step takes as
-// long as the first point of the table with at least its rows. `rows` itself beyond the table's end.
+// The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`: a step takes
+// as long as the first point of the table with at least its rows. `rows` itself beyond the table's end.
 int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t rows);
 
 class Speculation {
  public:
   Speculation(const DecodeOptions& options, const SpecialIds& ids);
 
-  // Positions before `keys` to draft in a step of `block` with `masks` masks left, ascending. `computed` are the rows of the
-  // step so far; a position's row is the one before it for models with shifted logits.
+  // Positions before `keys` to draft in a step of `block` with `masks` masks left, ascending. `computed` are
+  // the rows of the step so far; a position's row is the one before it for models with shifted logits.
   std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
 

@@ -60,6 +60,77 @@ TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
   EXPECT_EQ(entropy->entropy_bound, 0.25);
 }
 
+TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
+  const auto a = parse_decode_options(
+      "--threshold 0.8 --anchor-threshold 0.6 --kv delayed --warmup 2 --tail 16 --refresh-drift 0.25 "
+      "--mbsd-trigger 5 "
+      "--mbsd-lookahead 12 --mbsd-threshold 0.75 --mbsd-drafts visible --mbsd-max-rows 64 --latency-table "
+      "8:1,16:1.5 --latency-slack 0.1 --stable-threshold 0.95 --stable-repeats 3 --revise-policy oldest "
+      "--revise-path separate --revise-rows 7 --revise-limit 9 --final-sweep 0");
+  ASSERT_TRUE(a) << a.error().message;
+  EXPECT_EQ(a->acceptance, Acceptance::anchored);
+  EXPECT_EQ(a->threshold, 0.8);
+  EXPECT_EQ(a->anchor_threshold, 0.6);
+  EXPECT_EQ(a->kv, decode::KvChoice::delayed);
+  EXPECT_EQ(a->warmup, 2);
+  EXPECT_EQ(a->tail, 16);
+  EXPECT_EQ(a->refresh_drift, 0.25);
+  EXPECT_TRUE(a->mbsd);
+  EXPECT_EQ(a->mbsd_trigger, 5);
+  EXPECT_EQ(a->mbsd_lookahead, 12);
+  EXPECT_EQ(a->mbsd_threshold, 0.75);
+  EXPECT_EQ(a->mbsd_drafts, decode::DraftInput::visible);
+  EXPECT_EQ(a->mbsd_max_rows, 64);
+  ASSERT_EQ(a->latency_table.size(), 2u);
+  EXPECT_EQ(a->latency_table[1].rows, 16);
+  EXPECT_EQ(a->latency_table[1].ms, 1.5);
+  EXPECT_EQ(a->latency_slack, 0.1);
+  EXPECT_EQ(a->revision, decode::Revision::dual_path);
+  EXPECT_EQ(a->stable_threshold, 0.95);
+  EXPECT_EQ(a->stable_repeats, 3);
+  EXPECT_EQ(a->revise_policy, decode::RevisePolicy::oldest);
+  EXPECT_EQ(a->revise_path, decode::RevisePath::separate);
+  EXPECT_EQ(a->revise_rows, 7);
+  EXPECT_EQ(a->revise_limit, 9);
+  EXPECT_EQ(a->final_sweep, 0);
+
+  const auto wino = parse_decode_options("--wino-back 0.8 --credit");
+  ASSERT_TRUE(wino);
+  EXPECT_EQ(wino->revision, decode::Revision::wino);
+  EXPECT_EQ(wino->wino_back, 0.8);
+  EXPECT_TRUE(wino->credit);
+  const auto edit = parse_decode_options("--edit-threshold 0.4 --edit-steps 3");
+  ASSERT_TRUE(edit);
+  EXPECT_EQ(edit->revision, decode::Revision::edit);
+  EXPECT_EQ(edit->edit_threshold, 0.4);
+  EXPECT_EQ(edit->edit_steps, 3);
+  const auto remask = parse_decode_options("--remask-share 0.5 --remask-below 0.6 --remask-limit 2");
+  ASSERT_TRUE(remask);
+  EXPECT_EQ(remask->revision, decode::Revision::remask);
+  EXPECT_EQ(remask->remask_share, 0.5);
+  EXPECT_EQ(remask->remask_below, 0.6);
+  EXPECT_EQ(remask->remask_limit, 2);
+}
+
+TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"--revise --accept threshold", "--accept threshold --revise"},
+      {"--revise --threshold 0.8", "--threshold 0.8 --revise"},
+      {"--revise --factor 1", "--factor 1 --revise"},
+      {"--threshold 0.95 --accept llada2", "--accept llada2 --threshold 0.95"},
+      {"--settle-threshold 0.4 --threshold 0.95", "--threshold 0.95 --settle-threshold 0.4"}};
+  for (const auto& [first, second] : pairs) {
+    const auto a = parse_decode_options(first), b = parse_decode_options(second);
+    ASSERT_TRUE(a) << first << ": " << a.error().message;
+    ASSERT_TRUE(b) << second << ": " << b.error().message;
+    EXPECT_EQ(a->acceptance, b->acceptance) << first;
+    EXPECT_EQ(a->threshold, b->threshold) << first;
+    EXPECT_EQ(a->revision, b->revision) << first;
+  }
+  EXPECT_EQ(parse_decode_options("--revise")->threshold, 0.7) << "what its paper makes visible";
+  EXPECT_EQ(parse_decode_options("--wino")->threshold, 0.6);
+}
+
 TEST(ParseDecodeOptions, DecimalOnly) {
   const auto parsed = parse_decode_options("--gen-length 010");
   ASSERT_TRUE(parsed);
@@ -73,6 +144,15 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
   } cases[] = {
       {"--threshold 0.9 --factor 1", "--threshold already chose"},
       {"--entropy-bound 1 --threshold 0.9", "--entropy-bound already chose"},
+      {"--accept factor --threshold 0.9", "--accept already chose"},
+      {"--threshold 0.9 --accept factor", "--threshold already chose"},
+      {"--accept best", "found 'best', needed one of schedule"},
+      {"--threshold 0.9 --visible-threshold 0.8", "--threshold already set"},
+      {"--wino --revise", "--wino already chose wino revision"},
+      {"--wino --steps 4", "steps: found 4"},
+      {"--latency-table 8", "found '8', needed ROWS:MS"},
+      {"--latency-table 8:1,", "found '', needed ROWS:MS"},
+      {"--tail -1", "--tail: found '-1'"},
       {"--threshold 0.9 --threshold 0.8", "--threshold: given twice"},
       {"--gen-length", "--gen-length: needs a value"},
       {"--gen-length 12x", "--gen-length: found '12x'"},
@@ -83,7 +163,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--seed -1", "--seed: found '-1'"},
       {"--threshold nan", "threshold: found nan"},
       {"--temperature -1", "temperature: found -1"},
-      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, dual, block, delayed"},
+      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, suffix, dual, block, delayed"},
       {"--logits-eos-inf=1", "--logits-eos-inf: takes no value"},
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},

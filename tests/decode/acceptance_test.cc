@@ -91,7 +91,8 @@ TEST(Acceptance, SettledTakesWhatStayed) {
 }
 
 TEST(Acceptance, DreamsTimesteps) {
-  // t = 1, 0.75025, 0.5005, 0.25075, 0.001: of 8 masks 8 x (1 - 0.75025), then of 7 x (1 - 0.5005 / 0.75025) ...
+  // t = 1, 0.75025, 0.5005, 0.25075, 0.001: of 8 masks 8 x (1 - 0.75025), then of 7 x (1 - 0.5005 / 0.75025)
+  // ...
   EXPECT_EQ(dream_count(8, 4, 0), 1);
   EXPECT_EQ(dream_count(7, 4, 1), 2);
   EXPECT_EQ(dream_count(5, 4, 2), 2);
@@ -100,10 +101,9 @@ TEST(Acceptance, DreamsTimesteps) {
 }
 
 TEST(Acceptance, DreamsThreeOrders) {
-  const std::vector<Candidate> candidates = {
-      {.position = 0, .score = 0.5, .entropy = 0.9, .margin = 0.4},
-      {.position = 1, .score = 0.6, .entropy = 1.5, .margin = 0.1},
-      {.position = 2, .score = 0.4, .entropy = 0.2, .margin = 0.3}};
+  const std::vector<Candidate> candidates = {{.position = 0, .score = 0.5, .entropy = 0.9, .margin = 0.4},
+                                             {.position = 1, .score = 0.6, .entropy = 1.5, .margin = 0.1},
+                                             {.position = 2, .score = 0.4, .entropy = 0.2, .margin = 0.3}};
   DecodeOptions o;
   const auto best = [&](Acceptance rule) {
     o.acceptance = rule;
@@ -118,7 +118,8 @@ TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
   DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
-  EXPECT_THAT(choose(o, candidates, {.masks = 3, .steps = 3, .step = 0}), testing::ElementsAre(1)) << "strictly";
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .steps = 3, .step = 0}), testing::ElementsAre(1))
+      << "strictly";
   EXPECT_THAT(choose(o, candidates, {.masks = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1));
 }
 

@@ -41,6 +41,10 @@ TEST(KvPolicy, WorkedExample) {
   EXPECT_THAT(spans(prefix), ElementsAre(kAll, kTail, kTail, kTail, kAll, kSecond, kSecond, kSecond));
   EXPECT_EQ(prefix.stats.rows, 12 + 3 * 8 + 12 + 3 * 4);
 
+  const Span kHead = {0, 8};
+  EXPECT_THAT(spans(run_policy(KvChoice::suffix, 0)),
+              ElementsAre(kAll, kHead, kHead, kHead, kAll, kAll, kAll, kAll));
+
   const Outcome dual = run_policy(KvChoice::dual, 0);
   EXPECT_THAT(spans(dual), ElementsAre(kAll, kFirst, kFirst, kFirst, kAll, kSecond, kSecond, kSecond));
   EXPECT_EQ(dual.stats.rows, 2 * 12 + 6 * 4);
@@ -73,7 +77,8 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
     options.refresh = 1;
-    for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block, KvChoice::delayed}) {
+    for (const KvChoice kv :
+         {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::block, KvChoice::delayed}) {
       options.kv = kv;
       const Outcome refreshed = run_script(options, prompt, random_script(seed));
       ASSERT_EQ(refreshed.plans.size(), exact.plans.size());

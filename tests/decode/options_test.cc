@@ -55,6 +55,9 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
        [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
       {"refresh_drift: found 0.5 with kv none", [](auto& o) { o.refresh_drift = 0.5; }},
       {"refresh_drift", [](auto& o) { o.refresh_drift = 2.5, o.kv = KvChoice::dual; }},
+      {"warmup", [](auto& o) { o.warmup = 0; }},
+      {"warmup: found 2 with kv none", [](auto& o) { o.warmup = 2; }},
+      {"anchor_threshold", [](auto& o) { o.anchor_threshold = -0.1; }},
       {"tail", [](auto& o) { o.tail = -2; }},
       {"settle_steps", [](auto& o) { o.settle_steps = 1; }},
       {"settle_threshold", [](auto& o) { o.settle_threshold = kNan; }},
@@ -67,8 +70,14 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"mbsd: found one block", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
       {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
       {"mbsd: works on confidences", [](auto& o) { o.mbsd = true, o.remasking = Remasking::random; }},
-      {"latency_table: found 8 rows", [](auto& o) { o.latency_table = {{8, 1}, {8, 2}}; }},
-      {"latency_table: found 16 rows in 0.5 ms", [](auto& o) { o.latency_table = {{8, 1}, {16, 0.5}}; }},
+      {"latency_table: found 8 rows",
+       [](auto& o) {
+         o.latency_table = {{8, 1}, {8, 2}};
+       }},
+      {"latency_table: found 16 rows in 0.5 ms",
+       [](auto& o) {
+         o.latency_table = {{8, 1}, {16, 0.5}};
+       }},
       {"latency_slack", [](auto& o) { o.latency_slack = -1; }},
       {"revision: compares best tokens", [](auto& o) { o.revision = Revision::edit, o.temperature = 0.5; }},
       {"revision: wino and remask", [](auto& o) { o.revision = Revision::wino; }},
@@ -133,7 +142,7 @@ TEST(Options, StrategyRefusesWhatOnlyTheCanvasShows) {
 
 TEST(Options, NamesGoBothWays) {
   for (const auto v : all_acceptances()) EXPECT_EQ(acceptance_from_name(name(v)), v);
-  EXPECT_EQ(all_acceptances().size(), 9u);
+  EXPECT_EQ(all_acceptances().size(), 10u);
   for (const auto v : all_kv_choices()) EXPECT_EQ(kv_from_name(name(v)), v);
   for (auto v : {RevisePolicy::oldest, RevisePolicy::least_confident, RevisePolicy::balanced})
     EXPECT_EQ(revise_policy_from_name(name(v)), v);
@@ -143,7 +152,7 @@ TEST(Options, NamesGoBothWays) {
     EXPECT_EQ(early_stop_from_name(name(v)), v);
   for (auto v : {Remasking::low_confidence, Remasking::random}) EXPECT_EQ(remasking_from_name(name(v)), v);
   EXPECT_EQ(kv_from_name("duel").error().message,
-            "kv: found 'duel', needed one of none, prefix, dual, block, delayed");
+            "kv: found 'duel', needed one of none, prefix, suffix, dual, block, delayed");
 }
 
 }  // namespace

@@ -45,9 +45,8 @@ TEST(Pairs, TheDocumentedTableIsTheCodes) {
   std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_NE(text.str().find(strategy_table()), std::string::npos)
-      << "docs/strategies.md should contain:\n"
-      << strategy_table();
+  EXPECT_NE(text.str().find(strategy_table()), std::string::npos) << "docs/strategies.md should contain:\n"
+                                                                  << strategy_table();
 }
 
 }  // namespace

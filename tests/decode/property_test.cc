@@ -112,9 +112,11 @@ DecodeOptions random_options(Rng& rng) {
   o.kv = static_cast<KvChoice>(rng() % all_kv_choices().size());
   if (o.kv != KvChoice::none) {
     o.refresh = between(rng, 0, 4);
+    o.warmup = between(rng, 1, 3);
     if (rng() % 4 == 0) o.refresh_drift = 0.3;
   }
   if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
+  o.anchor_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.settle_steps = between(rng, 2, 3);
   o.settle_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.credit = rng() % 6 == 0;

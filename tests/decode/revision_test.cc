@@ -16,7 +16,8 @@ const std::vector<int32_t> kPrompt = {1, 1};
 
 // Answers by position, forward and whether it is a trial (its one row, or its last, is asked).
 using Answer = std::function<std::pair<int32_t, double>(int32_t position, int64_t forward, bool trial)>;
-Script script(Answer answer, std::function<int32_t()> runner_up = [] { return 6; }) {
+Script script(
+    Answer answer, std::function<int32_t()> runner_up = [] { return 6; }) {
   return [=](const StepPlan& plan, int64_t forward, int32_t position) {
     const bool trial = plan.rows.size() < static_cast<size_t>(plan.keys) && plan.block_end == 0;
     const auto [token, probability] = answer(position, forward, trial);
@@ -52,12 +53,12 @@ std::vector<std::vector<int32_t>> trials(const Outcome& outcome) {
 
 TEST(DualPath, StatesChecksAndSweep) {
   // 2: stable at once (0.95). 3: visible (0.8), a check disagrees firmly. 4: not accepted in the first step.
-  const Outcome o = run_script(dual(3), kPrompt,
-                               script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
-                                 if (p == 2) return {0, 0.95};
-                                 if (p == 3) return {trial ? 5 : 1, 0.8};
-                                 return {2, forward == 0 ? 0.5 : 0.75};
-                               }));
+  const Outcome o = run_script(
+      dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+        if (p == 2) return {0, 0.95};
+        if (p == 3) return {trial ? 5 : 1, 0.8};
+        return {2, forward == 0 ? 0.5 : 0.75};
+      }));
   // Step 2 decides 4 and checks 3, which becomes 5; then a sweep checks 3 (agrees: stable) and 4 (the same).
   EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(3), ElementsAre(3, 4)));
   EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 0), Pair(3, 1)), ElementsAre(Pair(3, 5), Pair(4, 2)),
@@ -100,7 +101,8 @@ TEST(DualPath, OfTwoNeighboursOnlyTheMoreProbableChanges) {
                                  if (!trial) return std::pair(3, 0.8);
                                  return std::pair(forward == 1 ? 4 : p == 3 ? 4 : 3, p == 3 ? 0.85 : 0.8);
                                }));
-  // All three checks of step 1 object; 3 is the most probable, 2 and 4 wait and then agree with what they are.
+  // All three checks of step 1 object; 3 is the most probable, 2 and 4 wait and then agree with what they
+  // are.
   EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(3, 4)));
   EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 4, 3));
 }
@@ -128,16 +130,16 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   EXPECT_THAT(o.plans[1].trials, IsEmpty());
   ASSERT_EQ(o.plans[1].sparse.trials.size(), 1u);
   EXPECT_EQ(o.plans[1].sparse.trials[0].logits, 2);
-  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3, 4)) << "just committed, before the block: refreshed there";
+  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3, 4))
+      << "just committed, before the block: refreshed there";
   EXPECT_EQ(o.stats.sparse_forwards, 1);
   EXPECT_EQ(o.stats.nfe, o.stats.steps + 1);
   EXPECT_EQ(o.canvas.tokens[2], 5);
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {
-  const Outcome o = run_script(dual(4), kPrompt, script([](int32_t p, int64_t, bool) {
-                                 return std::pair(p == 3 ? kEot : 2, 0.8);
-                               }));
+  const Outcome o = run_script(
+      dual(4), kPrompt, script([](int32_t p, int64_t, bool) { return std::pair(p == 3 ? kEot : 2, 0.8); }));
   EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(2, 3)));
 }
 
@@ -156,11 +158,12 @@ TEST(DualPath, PoliciesChooseWhoIsFirst) {
     options.revise_policy = policy;
     options.revise_rows = 1;
     // 2 and 3 are decided in step 0 (3 less surely), 4 in step 1, 5 in step 2 (least surely), 6 and 7 last.
-    const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) {
-                                   if (trial) return std::pair(3, 0.6);
-                                   const bool now = forward >= std::max(0, p - 3);
-                                   return std::pair(2, !now ? 0.1 + 0.01 * p : p == 5 ? 0.72 : p == 3 ? 0.75 : 0.85);
-                                 }));
+    const Outcome o =
+        run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) {
+                     if (trial) return std::pair(3, 0.6);
+                     const bool now = forward >= std::max(0, p - 3);
+                     return std::pair(2, !now ? 0.1 + 0.01 * p : p == 5 ? 0.72 : p == 3 ? 0.75 : 0.85);
+                   }));
     std::vector<int32_t> order;
     for (const auto& step : trials(o))
       if (step.size() == 1) order.push_back(step[0]);
@@ -180,17 +183,16 @@ DecodeOptions plain(Revision revision, int64_t length) {
 
 TEST(Wino, MasksAgainFewerThanTheStepBeforeCommitted) {
   DecodeOptions options = plain(Revision::wino, 6);
-  // Step 0 commits 2, 3, 4; step 1 commits 5 and 6 while the trials deny all three: two of them (the worst, by
-  // probability of the token that stands there) are masked again; then everything agrees.
-  const Outcome o = run_script(options, kPrompt,
-                               script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
-                                 if (trial && forward == 1) return {p == 4 ? 2 : 5, p == 4 ? 0.8 : 0.9};
-                                 if (trial) return {2, 0.95};
-                                 if (forward == 0) return {2, p < 5 ? 0.7 : 0.1};
-                                 return {p < 5 ? 4 : 2, p < 7 ? 0.7 : 0.2};
-                               }));
-  EXPECT_THAT(o.trace.at(1),
-              ElementsAre(Pair(2, kMask), Pair(3, kMask), Pair(5, 2), Pair(6, 2)));
+  // Step 0 commits 2, 3, 4; step 1 commits 5 and 6 while the trials deny all three: two of them (the worst,
+  // by probability of the token that stands there) are masked again; then everything agrees.
+  const Outcome o = run_script(
+      options, kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+        if (trial && forward == 1) return {p == 4 ? 2 : 5, p == 4 ? 0.8 : 0.9};
+        if (trial) return {2, 0.95};
+        if (forward == 0) return {2, p < 5 ? 0.7 : 0.1};
+        return {p < 5 ? 4 : 2, p < 7 ? 0.7 : 0.2};
+      }));
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(2, kMask), Pair(3, kMask), Pair(5, 2), Pair(6, 2)));
   EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 4, 4, 2, 2, 2, 2));
   EXPECT_EQ(o.stats.counters.revisions_changed, 2);
   EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 6);
@@ -208,7 +210,8 @@ TEST(Wino, CapsWhatOneStepCommits) {
 TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
   DecodeOptions options = plain(Revision::edit, 2);
   options.edit_threshold = 0.5;
-  // Position 2 is decided as 3, then its own row says 4 with 0.6 (above), then 4 for good; 3 hears 0.5 (not above).
+  // Position 2 is decided as 3, then its own row says 4 with 0.6 (above), then 4 for good; 3 hears 0.5 (not
+  // above).
   const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool) {
                                  if (forward == 0) return std::pair(3, 0.9);
                                  return p == 2 ? std::pair(4, 0.6) : std::pair(5, 0.5);
@@ -219,7 +222,8 @@ TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
   EXPECT_THAT(o.plans[1].logits, ElementsAre(2, 3));
 
   options.edit_steps = 0;
-  EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); })).stats.nfe,
+  EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); }))
+                .stats.nfe,
             1);
 }
 
@@ -227,7 +231,8 @@ TEST(ConfidenceRemasking, MasksTheLeastConfidentOnce) {
   DecodeOptions options = plain(Revision::remask, 4);
   options.remask_share = 0.5;
   options.remask_below = 0.8;
-  // Step 0 commits 2 (0.7), 3 (0.65), 4 (0.95); step 1 commits 5 and masks 3 and 2 (half of three, rounded up).
+  // Step 0 commits 2 (0.7), 3 (0.65), 4 (0.95); step 1 commits 5 and masks 3 and 2 (half of three, rounded
+  // up).
   const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool) {
                                  const double first[] = {0.7, 0.65, 0.95, 0.2};
                                  return std::pair(forward < 2 ? 1 : 2, forward == 0 ? first[p - 2] : 0.7);

@@ -76,8 +76,11 @@ TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
     return fed;
   };
   const Script steady = [](const StepPlan&, int64_t forward, int32_t p) {
-    return Prediction{
-        .position = p, .token = p % 7, .probability = p < 6 ? (p < 3 + forward ? 0.95 : 0.2) : p < 8 ? 0.8 : 0.5};
+    return Prediction{.position = p,
+                      .token = p % 7,
+                      .probability = p < 6   ? (p < 3 + forward ? 0.95 : 0.2)
+                                     : p < 8 ? 0.8
+                                             : 0.5};
   };
   const Outcome o = run_script(options, kPrompt, steady);
   // Step 0 drafts 6 and 7; steps 1 and on see them and draft the rest only.
@@ -91,7 +94,7 @@ TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
   options.mbsd_drafts = DraftInput::hidden;
   for (const StepPlan& plan : run_script(options, kPrompt, steady).plans)
     for (const auto& [row, token] : inputs(plan)) {
-      if (row >= plan.block_end) EXPECT_EQ(token, kMask);
+      EXPECT_TRUE(row < plan.block_end || token == kMask);
     }
 }
 
@@ -115,7 +118,7 @@ TEST(Speculation, BudgetsBoundTheLookAhead) {
   const auto ahead = [&](DecodeOptions o, int64_t masks = 3, int64_t keys = 100) {
     o.mbsd = true;
     const auto positions = Speculation(o, test_ids()).lookahead(canvas, block, keys, masks, rows);
-    if (!positions.empty()) EXPECT_EQ(positions.front(), 36);
+    EXPECT_TRUE(positions.empty() || positions.front() == 36);
     return positions.size();
   };
   EXPECT_EQ(ahead({}), 32u);
@@ -136,7 +139,9 @@ TEST(Speculation, NotBehindADecidedEnd) {
   const Outcome o = run_script(speculate(), kPrompt, [](const StepPlan&, int64_t forward, int32_t p) {
     return Prediction{.position = p,
                       .token = p == 3 ? kEot : 2,
-                      .probability = p < 4 ? 0.95 : p < 6 ? (forward == 0 ? 0.3 : 0.95) : 0.8};
+                      .probability = p < 4   ? 0.95
+                                     : p < 6 ? (forward == 0 ? 0.3 : 0.95)
+                                             : 0.8};
   });
   EXPECT_THAT(o.plans[1].logits, ElementsAre(4, 5));
   EXPECT_EQ(o.stats.counters.drafts_proposed, 0);

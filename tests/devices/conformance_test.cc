@@ -108,6 +108,53 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
   std::vector<int32_t> tokens_;
 };
 
+// A trial answers as if its inputs stood in the canvas and everything else were read from the store, for its own
+// rows only; afterwards the store is as it was.
+TEST_P(Conformance, TrialsAreForwardsThatLeaveNoTrace) {
+  for (const DType kv : {DType::F32, DType::F16}) {
+    open(DType::F32, RopePairing::half_split, 2, 1, kv);
+    run(inputs(every_row(), {}));
+    const auto stored = [&](const std::vector<int32_t>& positions) {
+      const auto saved = kv_->save(positions);
+      return std::pair(saved.data, saved.versions);
+    };
+    const auto n = static_cast<int32_t>(tokens_.size());
+    // One step: dense rows 3 and 4 with logits of 4; a trial at 7; a trial of 9 and 10 with logits of 9.
+    StepInputs in = inputs({3, 4}, {1});
+    in.spans.push_back({2, 1, 0, n, true});
+    in.spans.push_back({3, 2, 0, n, true});
+    in.tokens.insert(in.tokens.end(), {1400, tokens_[9], 1401});
+    in.positions.insert(in.positions.end(), {7, 9, 10});
+    in.wanted = {1, 2, 3};
+    in.sampling.forward_number = 5;
+    const StepOutputs together = run(in);
+    ASSERT_EQ(together.predictions.size(), 3u);
+    const auto logits = [](const StepOutputs& out, size_t row) {
+      return std::vector<float>(out.logits.begin() + static_cast<std::ptrdiff_t>(row * 1500),
+                                out.logits.begin() + static_cast<std::ptrdiff_t>((row + 1) * 1500));
+    };
+    EXPECT_EQ(kv_->version(0, 3), 5);
+    EXPECT_EQ(kv_->version(0, 7), 0) << "a trial stores nothing";
+    const auto after = stored(every_row());
+
+    // The same apart, by plain forwards over the store as the dense rows left it, put back each time.
+    const auto apart = [&](std::vector<int32_t> rows, std::vector<int32_t> tokens, int32_t wanted) {
+      const auto saved = kv_->save(rows);
+      StepInputs alone = inputs(rows, {wanted});
+      alone.tokens = std::move(tokens);
+      const StepOutputs out = run(alone);
+      kv_->put_back(saved);
+      return logits(out, 0);
+    };
+    EXPECT_EQ(logits(together, 1), apart({7}, {1400}, 0));
+    EXPECT_EQ(logits(together, 2), apart({9, 10}, {tokens_[9], 1401}, 0));
+    EXPECT_EQ(stored(every_row()), after) << "save and put_back lose nothing";
+    EXPECT_NE(logits(together, 1), apart({7}, {tokens_[7]}, 0)) << "the input matters";
+    // The dense rows do not see the trials: alone they come out the same.
+    EXPECT_EQ(logits(together, 0), logits(run(inputs({3, 4}, {1})), 0));
+  }
+}
+
 // Float weights: rounding only. Quantized weights multiply int8 activations, whose rounding (1/254 of a
 // group's maximum, random in sign) leaves an error that is small beside the spread of the logits but no
 // rounding error.

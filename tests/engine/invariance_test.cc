@@ -1,6 +1,7 @@
 // What must not change a result: threads, early stop, the K/V policy where it is exact, and who else runs.
 #include <thread>
 
+#include "engine/model_runner.h"
 #include "golden.h"
 
 namespace llada {
@@ -83,10 +84,68 @@ TEST_F(Invariance, EarlyStopKeepsTheAnswerAndSavesForwards) {
   }
 }
 
+TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
+  const auto one = open_session(model_, 1), three = open_session(model_, 3);
+  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+    decode::DecodeOptions options = threshold();
+    options.threshold = 0.6;
+    options.kv = decode::KvChoice::delayed;
+    options.refresh_drift = 0.05;
+    options.mbsd = true;
+    options.revision = decode::Revision::dual_path;
+    options.revise_path = path;
+    const Generation a = run(*one, 0, options), b = run(*three, 0, options);
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.stats.decode.rows, b.stats.decode.rows);
+    EXPECT_GT(a.stats.decode.counters.revisions_made, 0);
+    EXPECT_GT(a.stats.decode.counters.drafts_proposed, 0);
+    EXPECT_EQ(a.stats.decode.sparse_forwards > 0, path == decode::RevisePath::separate);
+  }
+}
+
+// What a sparse plan reads is the store before the step and what it writes shows in the next one, so it makes
+// no difference to the step itself.
+TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
+  const int64_t n = 40;
+  const auto tokens = std::span(items_[0].canvas).first(static_cast<size_t>(n));
+  auto bare = ModelRunner::create(*model_, model_->device(), n, false, {}, nullptr);
+  auto busy = ModelRunner::create(*model_, model_->device(), n, false, {}, nullptr);
+  ASSERT_TRUE(bare && busy);
+  decode::StepPlan full;
+  full.keys = static_cast<int32_t>(n);
+  for (int32_t p = 0; p < n; ++p) full.rows.push_back(p), full.inputs.push_back(model_->special_ids().mask);
+  decode::StepPlan step;
+  step.keys = full.keys;
+  for (int32_t p = 30; p < 40; ++p)
+    step.rows.push_back(p), step.inputs.push_back(tokens[static_cast<size_t>(p)]);
+  step.logits = {30, 39};
+  decode::StepPlan with_sparse = step;
+  for (int32_t p = 3; p < 9; ++p) {
+    with_sparse.sparse.rows.push_back(p);
+    with_sparse.sparse.inputs.push_back(tokens[static_cast<size_t>(p)]);
+  }
+  with_sparse.sparse.trials = {{.rows = {35}, .inputs = {7}, .unconditional = {}, .logits = 35}};
+  std::vector<decode::StepResult> plain, sparse;
+  for (const auto* plan : {&full, &step, &step}) {
+    auto result = (*bare)->run(*plan, 0);
+    ASSERT_TRUE(result) << result.error().message;
+    plain.push_back(*result);
+  }
+  for (const auto* plan : {&full, &with_sparse, &step}) {
+    auto result = (*busy)->run(*plan, 0);
+    ASSERT_TRUE(result) << result.error().message;
+    sparse.push_back(*result);
+  }
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(plain[1].predictions[i].logit, sparse[1].predictions[i].logit);
+  EXPECT_EQ(sparse[1].sparse.size(), 1u);
+  EXPECT_NE(plain[2].predictions[0].logit, sparse[2].predictions[0].logit) << "refreshed rows are seen now";
+}
+
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
   for (const decode::KvChoice kv :
-       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+       {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual, decode::KvChoice::block,
+        decode::KvChoice::delayed}) {
     for (size_t i = 0; i < items_.size(); ++i) {
       decode::DecodeOptions options = threshold();
       std::vector<decode::Prediction> seen[2];
@@ -114,7 +173,8 @@ TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
   const auto session = open_session(model_);
   const size_t doubtful = items_.size() - 2, certain = items_.size() - 1;
   for (const decode::KvChoice kv :
-       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block}) {
+       {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual, decode::KvChoice::block,
+        decode::KvChoice::delayed}) {
     decode::DecodeOptions options = threshold(), cached = threshold();
     cached.kv = kv;
     EXPECT_LT(run(*session, doubtful, cached).stats.decode.rows,
