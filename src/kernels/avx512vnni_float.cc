@@ -13,7 +13,7 @@ using Ints = __m512i;
 constexpr int kLanes = 16;
 // What fills the registers: rows x 2 vectors of sums in a matrix product (4 vectors for few rows), keys whose
 // scores are summed at once, rows x vectors of sums in the V product.
-constexpr int kMatmulRows = 12, kFewRows = 4, kAttentionKeys = 16, kMixRows = 6, kMixVectors = 4;
+constexpr int kMatmulRows = 12, kFewRows = 4, kAttentionKeys = 16, kMixRows = 8, kMixVectors = 2;
 
 inline Mask first_lanes(int64_t n) { return static_cast<Mask>((1u << n) - 1); }
 inline Vec zero() { return _mm512_setzero_ps(); }

@@ -193,6 +193,78 @@ TEST(Matmul, RowAloneEqualsRowInBatchBitForBit) {
       }
 }
 
+// Rows as different as a kernel may treat them: every quant at its extreme, one outlier per group of 32, one per 256,
+// nothing at all, usual ones. What neighbours need must not show in a row.
+std::vector<float> mixed_rows(int64_t rows, int64_t k, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> x(static_cast<size_t>(rows * k));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < k; ++i) {
+      const float sign = random.below(2) == 0 ? 1.0f : -1.0f, small = static_cast<float>(random.below(3) - 1);
+      float value = random.normal();
+      if (r % 5 == 1) value = 127 * sign;
+      if (r % 5 == 2) value = i % 32 == r % 32 ? 127 * sign : small;
+      if (r % 5 == 3) value = i % 256 == r % 256 ? 127 * sign : small;
+      if (r % 5 == 4) value = i < k / 2 ? 0 : value;
+      x[static_cast<size_t>(r * k + i)] = value;
+    }
+  return x;
+}
+
+TEST(Matmul, UnlikeRowsInABatchEqualTheSameRowsAlone) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const Fill fill : {Fill::random, Fill::high, Fill::wide}) {
+        const Problem p{type, 37, 768, 13};
+        const Bytes stored = make_weights(type, p.n, p.k, fill, 23);
+        const Weights weights(*table, type, stored, p.n, p.k);
+        const std::vector<float> x = mixed_rows(p.rows, p.k, 24);
+        const std::vector<float> batch = multiply(*table, p, weights.data(), x);
+        for (int64_t r = 0; r < p.rows; ++r) {
+          const std::vector<float> row(x.begin() + r * p.k, x.begin() + (r + 1) * p.k);
+          const std::vector<float> alone = multiply(*table, {type, p.n, p.k, 1}, weights.data(), row);
+          ASSERT_EQ(std::memcmp(alone.data(), batch.data() + r * p.n, alone.size() * 4), 0)
+              << name_of(*table, p) << " row " << r;
+        }
+      }
+}
+
+// What packing and integer sums lose, against the dequantized weights: over a matrix at most a thousandth of its norm.
+// Inputs that every quantizer keeps exactly: usual ones, all at the extremes, one outlier per group among small ones.
+TEST(Matmul, WithinAThousandthOfDequantizedWeights) {
+  for (const KernelTable* table : available())
+    for (const DType type : all_types())
+      for (const Fill fill : {Fill::random, Fill::wide})
+        for (const int kind : {0, 1, 2}) {
+          const Problem p{type, 48, 1024, 9};
+          Random random(25);
+          std::vector<float> x(static_cast<size_t>(p.rows * p.k));
+          for (size_t i = 0; i < x.size(); ++i) {
+            const float extreme = random.below(2) == 0 ? 127.0f : -127.0f;
+            const float usual = std::round(std::clamp(30 * random.normal(), -127.0f, 127.0f));
+            const auto small = static_cast<float>(random.below(3) - 1);
+            x[i] = kind == 1 || i % 32 == 5 ? extreme : kind == 0 ? usual : small;
+          }
+          const Bytes stored = make_weights(type, p.n, p.k, fill, 26);
+          const Weights weights(*table, type, stored, p.n, p.k);
+          const std::vector<float> got = multiply(*table, p, weights.data(), x);
+          std::vector<float> w(static_cast<size_t>(p.k));
+          double error2 = 0, norm2 = 0;
+          for (int64_t c = 0; c < p.n; ++c) {
+            dequantize_row(type, stored.data() + c * row_bytes(type, p.k), w.data(), p.k);
+            for (int64_t r = 0; r < p.rows; ++r) {
+              double want = 0;
+              for (int64_t i = 0; i < p.k; ++i)
+                want += static_cast<double>(w[static_cast<size_t>(i)]) * x[static_cast<size_t>(r * p.k + i)];
+              const double difference = got[static_cast<size_t>(r * p.n + c)] - want;
+              error2 += difference * difference;
+              norm2 += want * want;
+            }
+          }
+          EXPECT_LE(std::sqrt(error2 / norm2), 1e-3) << name_of(*table, p) << " inputs " << kind;
+        }
+}
+
 TEST(Matmul, AnySplitOfColumnsGivesTheSameBitsAndTouchesNothingElse) {
   for (const KernelTable* table : available())
     for (const DType type : all_types())
