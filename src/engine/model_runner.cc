@@ -91,7 +91,7 @@ Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t
   return {};
 }
 
-Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number, bool beside,
+Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
                             std::vector<decode::Prediction>& predictions,
                             std::vector<decode::Prediction>& trials, bool beside) {
   LLADA_TRY_STATUS(bind(part, plan, forward_number));
