@@ -8,13 +8,14 @@ namespace llada::cli {
 inline std::vector<eval::Axis> tune_axes() {
   return {
       {"acceptance",
-       {"--factor 0.1", "--factor 0.25", "--factor 0.5", "--factor 1", "--threshold 0.995",
+       {"--factor 0.1", "--factor 0.25", "--factor 0.5", "--factor 1", "--threshold 0.995 --anchor-threshold 0.95",
+        "--threshold 0.99 --anchor-threshold 0.95", "--threshold 0.99 --anchor-threshold 0.9", "--threshold 0.995",
         "--threshold 0.99", "--threshold 0.98", "--threshold 0.97", "--threshold 0.95", "--threshold 0.9",
         "--threshold 0.85", "--threshold 0.8", "--threshold 0.7", "--threshold 0.6", "--entropy-bound 0.2",
         "--entropy-bound 0.1", "--entropy-bound 0.05", "--entropy-bound 0.02"},
-       7},
+       10},
       {"tail", {"", "--tail 64", "--tail 32", "--tail 16", "--tail 8"}, 2},
-      {"rows", {"", "--kv prefix", "--kv dual", "--kv delayed"}, 0},
+      {"rows", {"", "--kv suffix", "--kv prefix", "--kv dual", "--kv delayed"}, 0},
       {"refresh", {"", "--refresh 8", "--refresh 4", "--refresh 3", "--refresh 2"}, 0},
       {"block", {"--block-length 8", "--block-length 16", "", "--block-length 64", "--block-length 128"}, 2},
       {"revision",
