@@ -3,9 +3,9 @@
 
 usage: decoding_tables.py FOLDER DOCUMENT
 
-FOLDER holds TASK.json (one report per task) and strategies.txt (lines "table|name|options"). In DOCUMENT, whatever stands
-between "<!-- table NAME -->" and "<!-- end -->" is replaced. Table names: a name of strategies.txt shows its strategies
-over the three tasks that the shipped model can do; NAME-tasks shows each task for itself.
+FOLDER holds TABLE/TASK.json (one report per table and task). In DOCUMENT, whatever stands between "<!-- table NAME -->"
+and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that the shipped model can do, TABLE-tasks by
+each task for itself.
 """
 import json
 import math
@@ -52,18 +52,21 @@ HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | r
 
 
 def option_cell(options):
-    return f"`{options}`" if options else "(none)"
+    return f"`{options}`" if options else ""
 
 
 def load(folder):
-    """-> {task: {strategy name: score}}, the reference under its name"""
-    out = {}
-    for path in sorted(folder.glob("*.json")):
+    """-> ([(name, options)], {task: {name: score}}), the reference first"""
+    names, scores = {}, {}
+    for task in SOLVED + ["bool", "choice"]:
+        path = folder / f"{task}.json"
+        if not path.exists():
+            continue
         report = json.loads(path.read_text())
         for result in [report["reference"], *report["results"]]:
-            for task, score in result["tasks"].items():
-                out.setdefault(task, {})[result["name"]] = score
-    return out
+            names[result["name"]] = "" if result is report["reference"] else result["options"]
+            scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
+    return list(names.items()), scores
 
 
 def summary(rows, scores):
@@ -88,17 +91,16 @@ def by_task(rows, scores):
 
 def main():
     folder, document = map(pathlib.Path, sys.argv[1:])
-    scores, tables = load(folder), {}
-    for line in (folder / "strategies.txt").read_text().splitlines():
-        table, name, options = line.split("|")
-        tables.setdefault(table, []).append((name, options))
-    text = document.read_text()
 
     def fill(match):
         name = match.group(1)
-        rows = tables[name.removesuffix("-tasks")]
-        return f"<!-- table {name} -->\n{by_task(rows, scores) if name.endswith('-tasks') else summary(rows, scores)}<!-- end -->"
+        rows, scores = load(folder / name.removesuffix("-tasks"))
+        if not scores:  # not measured: what stands there stays
+            return match.group(0)
+        table = by_task(rows, scores) if name.endswith("-tasks") else summary(rows, scores)
+        return f"<!-- table {name} -->\n{table}<!-- end -->"
 
+    text = document.read_text()
     document.write_text(re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL))
 
 
