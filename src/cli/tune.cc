@@ -18,7 +18,7 @@ namespace {
 struct TuneOptions {
   ModelOptions model;
   std::string tasks, out, reference_path, name = "tuned", common, minimize = "time";
-  int64_t limit = 0;
+  int64_t limit = 0, generations = 4, breadth = 3;
   double max_loss = 1;
   bool raw = false;
 };
@@ -79,6 +79,8 @@ Result<int> run(const TuneOptions& o) {
 
   eval::TuneRequest request;
   request.max_loss = o.max_loss;
+  request.generations = o.generations;
+  request.breadth = o.breadth;
   request.cost = cost_of(o.minimize);
   request.progress = [](const std::string& text) { note(text + '\n'); };
   const auto accepts = [&](const std::string& text) {
@@ -124,6 +126,12 @@ Work setup_tune(CLI::App& app) {
   app.add_option("--limit", o->limit, "use the first N examples of each task")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  app.add_option("--generations", o->generations, "rounds of the search (4)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--breadth", o->breadth, "candidates per round whose neighbours are tried (3)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--options", o->common, "decoding options that every candidate has, e.g. '--gen-length 256'")
       ->type_name("OPTIONS");
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");

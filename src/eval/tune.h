@@ -36,8 +36,8 @@ struct Trial {
 
 struct TuneRequest {
   double max_loss = 1;  // points of accuracy below the reference
-  int64_t generations = 8;
-  int64_t breadth = 6;                             // promising candidates whose neighbours are tried
+  int64_t generations = 4;
+  int64_t breadth = 3;                             // promising candidates whose neighbours are tried
   int64_t least_examples = 24;                     // of the first stage
   std::function<double(const Score& score)> cost;  // per example
   // One line for people whenever there is news.
