@@ -26,6 +26,34 @@ ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revise
 ladder|threshold, MBSD, revision|--revise --mbsd --mbsd-trigger 12
+presets|balanced|--tail 16 --threshold 0.96
+presets|fast|--tail 16 --threshold 0.93 --credit
+presets|(between)|--tail 16 --threshold 0.95 --credit
+presets|credit 0.97|--tail 16 --threshold 0.97 --credit
+presets|threshold 0.9|--threshold 0.9
+presets|threshold 0.7|--threshold 0.7
+repair|threshold 0.97|--tail 32 --threshold 0.97
+repair|threshold 0.9|--tail 32 --threshold 0.9
+repair|threshold 0.8|--tail 32 --threshold 0.8
+repair|dual-path revision of 0.97|--tail 32 --revise --visible-threshold 0.97 --stable-threshold 0.99
+repair|dual-path revision of 0.9|--tail 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
+repair|dual-path revision of 0.8|--tail 32 --revise --visible-threshold 0.8 --stable-threshold 0.97
+repair|the same on a separate path|--tail 32 --revise --visible-threshold 0.9 --stable-threshold 0.99 --revise-path separate
+repair|WINO|--tail 32 --wino
+repair|WINO, higher thresholds|--tail 32 --wino --threshold 0.8 --wino-back 0.8
+repair|token editing|--tail 32 --threshold 0.9 --edit-threshold 0.9
+repair|re-masking|--tail 32 --threshold 0.9 --remask-share 0.25 --remask-below 0.98
+repair|credit|--tail 32 --threshold 0.97 --credit
+repair|MBSD|--tail 32 --threshold 0.97 --mbsd --mbsd-trigger 12
+cache|all rows|--threshold 0.97
+cache|prefix|--threshold 0.97 --kv prefix
+cache|dual or block|--threshold 0.97 --kv block
+cache|delayed|--threshold 0.97 --kv delayed
+cache|delayed, every second forward full|--threshold 0.97 --kv delayed --refresh 2
+cache|all rows, tail 32|--threshold 0.97 --tail 32
+cache|all rows, tail 16|--threshold 0.97 --tail 16
+cache|all rows, tail 0|--threshold 0.97 --tail 0
+cache|delayed, every second full, tail 16|--threshold 0.97 --tail 16 --kv delayed --refresh 2
 LIST
 
 for table in "${tables[@]}"; do
