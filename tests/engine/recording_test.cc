@@ -1,6 +1,7 @@
 // Recordings come back as they were written, tell what the run did, and hostile ones are refused in one line.
 #include "engine/recording.h"
 
+#include "engine/simulate.h"
 #include "golden.h"
 
 namespace llada {
@@ -83,6 +84,23 @@ TEST(Recording, ComesBackToTheLastBit) {
     }
   }
   EXPECT_EQ(text_of(*back), text_of(recording));
+}
+
+TEST(Recording, TheSimulatorReplaysWhatWasRecorded) {
+  const Recording recording = recorded_golden();
+  for (size_t r = 0; r < recording.runs.size(); ++r) {
+    const auto replay = parse_replay(text_of(recording), "f", static_cast<int64_t>(r));
+    ASSERT_TRUE(replay) << replay.error().message;
+    const auto& steps = recording.runs[r].steps;
+    ASSERT_EQ(replay->passes.size(), steps.size());
+    int64_t committed = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_EQ(replay->passes[i].rows, steps[i].dense_row_count());
+      EXPECT_EQ(replay->passes[i].sparse, steps[i].sparse_row_count());
+      committed += steps[i].committed;
+    }
+    EXPECT_EQ(replay->tokens, committed);
+  }
 }
 
 TEST(Recording, RangesHoldTheirPositions) {
