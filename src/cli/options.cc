@@ -415,8 +415,8 @@ Status apply_preset(DecodeFlags& flags, std::string_view name, bool infill,
   if (!words) return invalid("{}: {}", name, words.error().message);
   for (const Word& word : *words) {
     if (word.flag == nullptr) return invalid("{}: a preset cannot name another one", name);
-    if (infill && word.name == "--gen-length")
-      return invalid("{}: has --gen-length, which infilling does not take", name);
+    // What a preset says of generation alone does not apply to gaps.
+    if (infill && (word.name == "--gen-length" || word.name == "--tail")) continue;
     if (given(word.name)) continue;
     if (const Status status = word.flag->set(flags, word.value); !status)
       return invalid("{}: {}: {}", name, word.name, status.error().message);
@@ -466,7 +466,9 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
            if (const Status status = apply_preset(flags, name, infill, given); !status)
              throw CLI::ValidationError(std::string(kPresetFlag), status.error().message);
          },
-         "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
+         infill ? "exact, balanced, fast, or a file of llada tune, less --gen-length and --tail; options beside "
+                  "it replace the preset's"
+                : "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
       ->type_name("NAME|FILE")
       ->group("Decoding");
   for (const Flag& flag : kFlags) {

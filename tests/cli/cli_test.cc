@@ -436,6 +436,28 @@ TEST(Tune, WritesAPresetThatRunTakes) {
   EXPECT_EQ(run["tokens"].size(), 16u);
 }
 
+TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
+  const Json fast = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode", "fast", "--json"});
+  EXPECT_EQ(fast["text"], "3 6 38 41 51");
+  EXPECT_LT(fast["stats"]["nfe"], 8);
+  // An option beside the preset replaces the preset's own, in either order.
+  for (const Words& more : {Words{"--preset-decode", "balanced", "--tail", "0"},
+                            Words{"--tail", "0", "--preset-decode", "balanced"}}) {
+    Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Json own = run_json(words);
+    words[6] == "--tail" ? words[7] = "16" : words[9] = "16";
+    EXPECT_LT(own["stats"]["rows"], run_json(words)["stats"]["rows"]);
+  }
+  const Json gaps = run_json({"infill", "-m", tiny_model(), "--text", "a <mask> b", "--preset-decode",
+                              "balanced", "--json"});
+  EXPECT_EQ(gaps["spans"].size(), 1u);
+  expect_refused({{"eval", "-m", tiny_model(), "--tasks", "x", "--compare",
+                   "b: --preset-decode balanced --threshold 2"},
+                  "threshold: found 2"},
+                 2);
+}
+
 TEST(Inspect, DescribesTheShippedModel) {
   const Json json = Json::parse(run_llada({"inspect", tiny_model(), "--tensors", "--json"}).out);
   EXPECT_EQ(json["format"], "safetensors");
