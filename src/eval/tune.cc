@@ -28,7 +28,8 @@ class Search {
     const auto all = static_cast<int64_t>(halves_.search.size());
     int64_t stage = std::min(all, std::max(request_.least_examples, all / 8));
     LLADA_TRY_STATUS(explore(stage));
-    for (size_t keep = 32; stage < all; keep = std::max<size_t>(keep / 2, 8)) {
+    for (size_t keep = tried_.size(); stage < all;) {
+      keep = std::max<size_t>(keep / 2, 4);
       stage = std::min(all, 2 * stage);
       const auto best = promising(keep);
       say(fmt::format("{} candidates on {} examples", best.size(), stage));
