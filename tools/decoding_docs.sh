@@ -26,9 +26,9 @@ ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revise
 ladder|threshold, MBSD, revision|--revise --mbsd --mbsd-trigger 12
-presets|balanced|--tail 16 --threshold 0.96
-presets|fast|--tail 16 --threshold 0.95
-presets|credit 0.97|--tail 16 --threshold 0.97 --credit
+presets|balanced|--tail 16 --threshold 0.98 --credit
+presets|fast|--tail 16 --threshold 0.97 --credit
+presets|tail, threshold 0.96|--tail 16 --threshold 0.96
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 repair|t32 .99|--tail 32 --threshold 0.99

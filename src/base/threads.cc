@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/processors.h"
 
@@ -64,11 +66,24 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   if (threads <= 0) threads = processors.threads;
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(threads));
   if (threads > static_cast<int>(processors.order.size())) shared_->spins = 0;  // a spin would keep others from working
+  if (threads > 1 && threads == processors.preferred)
+    bound_.assign(processors.order.begin(), processors.order.begin() + threads);
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { work(i); });
     if (threads == processors.preferred) bind(workers_.back(), &processors.order[static_cast<size_t>(i)], 1);
     if (threads < processors.preferred) bind(workers_.back(), processors.order.data(), processors.preferred);
   }
+}
+
+void ThreadPool::leave_workers_processor() const {
+  if (bound_.empty()) return;
+  const int here = sched_getcpu();
+  if (std::find(bound_.begin() + 1, bound_.end(), here) == bound_.end()) return;
+  cpu_set_t own, home;
+  if (sched_getaffinity(0, sizeof own, &own) != 0 || !CPU_ISSET(static_cast<size_t>(bound_[0]), &own)) return;
+  CPU_ZERO(&home);
+  CPU_SET(static_cast<size_t>(bound_[0]), &home);
+  if (sched_setaffinity(0, sizeof home, &home) == 0) static_cast<void>(sched_setaffinity(0, sizeof own, &own));
 }
 
 ThreadPool::~ThreadPool() {
@@ -85,6 +100,7 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
     return;
   }
   LLADA_CHECK(count < int64_t{1} << 31);
+  leave_workers_processor();
   Shared& s = *shared_;
   LLADA_CHECK(s.busy.load(std::memory_order_relaxed) == 0);
   s.body = &body;

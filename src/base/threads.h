@@ -6,7 +6,9 @@
 //
 // Workers are bound to processors (processors.h): to one each when the pool is as large as the preferred set, to that
 // whole set when it is smaller (several small pools would otherwise meet on the same cores), to none when it is larger.
-// The caller's thread belongs to the caller and is left alone.
+// The caller's thread belongs to the caller: its mask is left as it is. But where a loop begins and it shares a
+// processor with a bound worker, it is moved to the one that was left for it, since the scheduler may take a long time
+// to notice (seen: half the machine's rate for seconds).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,9 +38,11 @@ class ThreadPool {
   struct Share;
   void work(int thread);
   void work_through(int thread);
+  void leave_workers_processor() const;
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<Share[]> shares_;
   std::vector<std::thread> workers_;
+  std::vector<int> bound_;  // the caller's processor, then the workers', where every worker has its own; else empty
 };
 
 int usable_cores();  // preferred cores of this process (processors.h), at least 1

@@ -272,9 +272,12 @@ constexpr std::array kFlags = {
            return read_count(v, f.options.mbsd_max_rows);
          }},
     Flag{"--latency-table", "ROWS:MS,...",
-         "time of a forward by rows on this device: drafts only fill the bucket that a step is in anyway",
-         [](DecodeFlags& f, std::string_view v) {
+         "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); drafts only fill the "
+         "bucket that a step is in anyway",
+         [](DecodeFlags& f, std::string_view v) -> Status {
            f.options.mbsd = true;
+           f.options.device_latency = v == "device";
+           if (f.options.device_latency) return {};
            return read_table(v, f.options.latency_table);
          }},
     Flag{"--latency-slack", "S", "share by which a step may get slower for its drafts (0.02)",

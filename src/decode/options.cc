@@ -78,6 +78,9 @@ Status validate_speculation(const DecodeOptions& o, bool infill) {
   if (!finite_from(o.latency_slack, 0)) {
     return invalid("latency_slack: found {}, needed 0 or more", o.latency_slack);
   }
+  if (o.device_latency && !o.latency_table.empty())
+    return invalid("latency_table: found {} points beside the device's own table, needed one of the two",
+                   o.latency_table.size());
   for (size_t i = 0; i < o.latency_table.size(); ++i) {
     const LatencyPoint& p = o.latency_table[i];
     const LatencyPoint before = i > 0 ? o.latency_table[i - 1] : LatencyPoint{};

@@ -100,6 +100,7 @@ struct DecodeOptions {
   double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
   DraftInput mbsd_drafts = DraftInput::hidden;
   std::vector<LatencyPoint> latency_table = {};  // ascending in rows and ms; empty: mbsd_lookahead as it is
+  bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
   double latency_slack = 0.02;                   // a step may get slower by this share for its drafts
 
   // Revision. stable_threshold, revise_*, final_sweep: dual_path.

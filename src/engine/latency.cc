@@ -66,6 +66,15 @@ double LatencyTable::ms(int64_t rows) const {
   return through(static_cast<double>(low->rows), low->ms, static_cast<double>(high->rows), high->ms);
 }
 
+std::vector<LatencyPoint> LatencyTable::buckets() const {
+  std::vector<LatencyPoint> ascending;
+  for (const LatencyPoint& point : points) {
+    while (!ascending.empty() && ascending.back().ms >= point.ms) ascending.pop_back();
+    ascending.push_back(point);
+  }
+  return ascending;
+}
+
 Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& asked) {
   LatencyRequest request = asked;
   const int64_t context = model.config().context;

@@ -23,6 +23,10 @@ struct LatencyTable {
 
   // Linear between points; through the origin below the first, the last slope beyond the last.
   double ms(int64_t rows) const;
+
+  // The points that a strategy takes: where more rows were not slower, the smaller point says nothing and is left
+  // out, so that rows and times both ascend.
+  std::vector<LatencyPoint> buckets() const;
 };
 
 struct LatencyRequest {

@@ -71,7 +71,13 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   for (const int32_t token : canvas.tokens)
     if (token < 0 || token >= model_->config().vocab)
       return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
-  LLADA_TRY(auto strategy, decode::make_strategy(options, ids, canvas));
+  decode::DecodeOptions resolved = options;
+  if (resolved.device_latency) {
+    LLADA_TRY(const LatencyTable table, model_->latency(threads_));
+    resolved.latency_table = table.buckets();
+    resolved.device_latency = false;
+  }
+  LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas));
   LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
                                              decode::head_rule(options, ids, infill), trace_, executor_options()));
   device().take_phase_times();

@@ -75,6 +75,7 @@ class Session {
       : model_(std::move(model)),
         own_device_(std::move(own)),
         own_fallback_(std::move(fallback)),
+        threads_(options.threads),
         trace_(options.trace),
         warn_(options.warn) {}
   ExecutorOptions executor_options() const;
@@ -84,6 +85,7 @@ class Session {
 
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Device> own_device_, own_fallback_;  // null: the model's own
+  int threads_;
   Trace* trace_;
   std::function<void(const std::string&)> warn_;
 };

@@ -35,6 +35,47 @@ TEST(Latency, IsMeasuredOncePerModel) {
   for (size_t i = 0; i < table->points.size(); ++i) EXPECT_EQ(again->points[i].ms, table->points[i].ms);
 }
 
+TEST(Latency, BucketsAscendInRowsAndTime) {
+  const LatencyTable table{"d", 64, 32, {{1, 3}, {2, 2}, {4, 2}, {8, 5}, {16, 4}, {32, 9}}};
+  const auto buckets = table.buckets();
+  ASSERT_EQ(buckets.size(), 3u);  // 4 rows cost no more than 1 or 2, 16 no more than 8
+  EXPECT_EQ(buckets[0].rows, 4);
+  EXPECT_EQ(buckets[1].rows, 16);
+  EXPECT_EQ(buckets[2].rows, 32);
+}
+
+// An emulated device's table is modelled, so runs that take it repeat, and equal runs that are given it.
+TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
+  auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.device = "sim:v79-8elite", .threads = 1});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = open_session(*model);
+  decode::DecodeOptions options;
+  options.gen_length = 64;
+  options.acceptance = decode::Acceptance::threshold;
+  options.threshold = 0.9;
+  options.mbsd = true;
+  options.mbsd_trigger = 24;
+  options.device_latency = true;
+  const ChatMessage message{"user", "Sort the numbers from smallest to largest: 38 41 6 51 3"};
+  const auto prompt = (*model)->chat_ids({&message, 1});
+  ASSERT_TRUE(prompt);
+  const auto first = session->generate(*prompt, options, {});
+  ASSERT_TRUE(first) << first.error().message;
+  options.device_latency = false;
+  const auto table = (*model)->latency(0);
+  ASSERT_TRUE(table);
+  options.latency_table = table->buckets();
+  const auto second = session->generate(*prompt, options, {});
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(first->tokens, second->tokens);
+  EXPECT_EQ(first->stats.decode.rows, second->stats.decode.rows);
+  options.latency_table.clear();
+  options.mbsd_lookahead = 32;
+  const auto fixed = session->generate(*prompt, options, {});
+  ASSERT_TRUE(fixed);
+  EXPECT_NE(fixed->stats.decode.rows, first->stats.decode.rows) << "the table must have made a difference";
+}
+
 TEST(Latency, RefusesACanvasTheModelCannotTake) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
   const auto table = measure_latency(*model, {.keys = 4096});
