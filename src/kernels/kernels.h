@@ -73,15 +73,19 @@ struct Top2 {
 };
 
 // Meanings of the entries (shapes as above):
-//   rms_norm         y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float with a fixed
-//   order add              y += x swiglu           y = silu(gate) * up store_half       y = F16(x), round to
-//   nearest even integer_path     true when `type` multiplies with int8 activations column_tile      columns
-//   that matmul handles as a unit packed_bytes     size of the packed copy of an n x k matrix; 0: the stored
-//   bytes are used in place pack             columns [n0, n1) (multiples of column_tile, or n) of the matrix
-//   into its packed copy activation_bytes size of the quantized activations of `rows` rows of k values (k a
-//   multiple of 32) quantize_rows    rows [r0, r1): groups of 32 get scale = max|x|/127 and q =
-//   round-to-nearest-even(x/scale);
-//                    groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+//
+// - rms_norm: y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float in a fixed order
+// - add: y += x
+// - swiglu: y = silu(gate) * up
+// - store_half: y = F16(x), round to nearest even
+// - integer_path: true when `type` multiplies with int8 activations
+// - column_tile: columns that matmul handles as a unit
+// - packed_bytes: size of the packed copy of an n x k matrix; 0: the stored bytes are used in place
+// - pack: columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
+// - activation_bytes: size of the quantized activations of `rows` rows of k values (k a multiple of 32)
+// - quantize_rows: rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
+//   groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+//
 // Packed weights and activations start on 64-byte boundaries.
 struct KernelTable {
   std::string_view isa;
