@@ -45,7 +45,7 @@ run_stage() {
     tsan)
       # The parts with threads; the others have none to race. Bounds on time mean nothing under an instrumented clock.
       build tsan --target test_base test_text test_devices test_engine test_eval &&
-        LLADA_TEST_QUICK=1 ctest --preset tsan -j "$jobs" -R '^(base|text|devices|engine|eval)\.' -E 'NotQuadratic' | tee "$log" || status=failed ;;
+        LLADA_TEST_QUICK=1 ctest --preset tsan -j "$jobs" -R '^(base|text|devices|engine|eval)\.' -E 'NotQuadratic|OneTokenPerStep/tinylladamoe' | tee "$log" || status=failed ;;
     arm64)
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
@@ -54,7 +54,7 @@ run_stage() {
         # generations are left to the goldens, the command line to the native stages.
         parts=(base tensor text formats kernels graph models memory devices decode engine bench)
         LLADA_TEST_QUICK=1 TARGETS=${parts[*]/#/test_} tools/test_arm64.sh \
-          -E '^(engine\.Invariance)|HostileCost|NotQuadratic|^test_(cli|eval|layering)_NOT_BUILT' | tee "$log" || status=failed
+          -E '^(engine\.Invariance)|HostileCost|NotQuadratic|OneTokenPerStep/tinylladamoe|^test_(cli|eval|layering)_NOT_BUILT' | tee "$log" || status=failed
       fi ;;
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
