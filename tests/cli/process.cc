@@ -78,6 +78,10 @@ std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }
 ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input) {
   const auto words = command_line(arguments);
   Pipe in, out, err;
+  if (input.close_stdout) {  // before the program starts, so that it cannot be faster
+    ::close(out.read_end);
+    out.read_end = -1;
+  }
   const pid_t child = ::fork();
   check(child >= 0, "fork");
   if (child == 0) {
@@ -89,15 +93,10 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
     }
     ::dup2(in.read_end, STDIN_FILENO);
     ::dup2(err.write_end, STDERR_FILENO);
-    if (input.close_stdout) ::close(out.read_end);
     become(words, input.environment);
   }
   for (const int fd : {in.read_end, out.write_end, err.write_end}) ::close(fd);
   ProcessResult result;
-  if (input.close_stdout) {
-    ::close(out.read_end);
-    out.read_end = -1;
-  }
   ::signal(SIGPIPE, SIG_IGN);
   // Less than a pipe holds, so this never waits for a reader.
   check(input.stdin_text.size() < 60'000, "stdin text that fits the pipe");
