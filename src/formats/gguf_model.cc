@@ -7,8 +7,6 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kLlada2Block = 32;  // the published sampler's
-
 struct Dialect {
   Architecture architecture;
   bool diffuse = false;
@@ -26,7 +24,7 @@ class ModelReader {
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
-    if (is_mixture()) LLADA_TRY_STATUS(experts());
+    if (is_mixture(dialect_.architecture)) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
     LLADA_TRY_STATUS(check_config(record_.config, name_));
     if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
@@ -37,10 +35,6 @@ class ModelReader {
   }
 
  private:
-  bool is_mixture() const {
-    return dialect_.architecture == Architecture::llada_moe || dialect_.architecture == Architecture::llada2;
-  }
-
   Status dialect() {
     LLADA_TRY(const auto arch, fields_.string("general.architecture"));
     dialect_.prefix = arch + ".";
@@ -91,7 +85,7 @@ class ModelReader {
       LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
       LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), kLlada2Block));
     }
-    if (!is_mixture() || c.dense_layers > 0) {
+    if (!is_mixture(dialect_.architecture) || c.dense_layers > 0) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);

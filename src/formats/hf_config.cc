@@ -19,8 +19,6 @@ using Names = std::initializer_list<std::string_view>;
 constexpr int64_t kLladaMoeVocab = 157184;
 constexpr int32_t kLladaMoeMask =
     156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
-constexpr int64_t kLlada2Block = 32;  // the published sampler's; config.json does not say
-
 std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
@@ -41,23 +39,19 @@ class ConfigReader {
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     LLADA_TRY_STATUS(refusals());
-    if (is_mixture()) LLADA_TRY_STATUS(experts());
+    if (is_mixture(config_.architecture)) LLADA_TRY_STATUS(experts());
     LLADA_TRY(config_.mask_id, token("mask_token_id"));
     LLADA_TRY(config_.bos_id, token("bos_token_id"));
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
-    if (config_.mask_id < 0 && is_mixture() && config_.vocab == kLladaMoeVocab)
+    if (config_.mask_id < 0 && is_mixture(config_.architecture) && config_.vocab == kLladaMoeVocab)
       config_.mask_id = kLladaMoeMask;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
   }
 
  private:
-  bool is_mixture() const {
-    return config_.architecture == Architecture::llada_moe || config_.architecture == Architecture::llada2;
-  }
-
   // The first of the names that is there and not null.
   const json* find(Names names) const {
     for (const auto name : names)

@@ -8,6 +8,10 @@ namespace llada {
 
 enum class Architecture { llada, llada_moe, llada2, dream };
 
+constexpr bool is_mixture(Architecture a) { return a == Architecture::llada_moe || a == Architecture::llada2; }
+
+inline constexpr int64_t kLlada2Block = 32;  // the published sampler's, where a file does not say
+
 // Which two elements of a head rotate together: (2j, 2j+1) or (j, j + rotary/2).
 enum class RopePairing { adjacent, half_split };
 
