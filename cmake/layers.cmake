@@ -22,9 +22,19 @@ function(llada_pch name)  # llada_pch(name OPTIONS flags... HEADERS headers... L
                             <string_view> <vector> <fmt/format.h> <fmt/ranges.h> ${ARG_HEADERS})
 endfunction()
 
-# llada_layer(name DEPS other layers... LIBS system libraries...): one static library for every .cc below the folder.
+# Several files of a target in one translation unit: the headers of JSON, the command line and GoogleTest are most of a
+# small file's compile time. ALONE names files that cannot share one (two with a local of the same name).
+option(LLADA_UNITY "compile the files of a target together (continuous integration; not for release, as above)" OFF)
+function(llada_unity target)
+  if(LLADA_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
+# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... ALONE files...): one static library for every .cc below the folder.
 function(llada_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   foreach(excluded IN LISTS ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
@@ -32,6 +42,7 @@ function(llada_layer name)
   string(REPLACE "/" "_" target llada_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
+    llada_unity(${target} ${ARG_ALONE})
     set(scope PUBLIC)
   else()
     add_library(${target} INTERFACE)
@@ -50,14 +61,15 @@ function(llada_layer name)
   endif()
 endfunction()
 
-# llada_tests(name DEPS layers...): one GoogleTest program from every .cc of the folder; each test is a ctest entry.
+# llada_tests(name DEPS layers... ALONE files...): one GoogleTest program from every .cc of the folder; each test is a ctest entry.
 function(llada_tests name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(NOT sources)
     return()
   endif()
   add_executable(test_${name} ${sources})
+  llada_unity(test_${name} ${ARG_ALONE})
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(test_${name} PRIVATE llada_${dep})
   endforeach()

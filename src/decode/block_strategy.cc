@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "decode/answer.h"
 #include "decode/canvas.h"
+#include "decode/row_sets.h"
 
 namespace llada::decode {
 namespace {
@@ -16,12 +17,6 @@ std::vector<int32_t> masks_of(const Canvas& canvas, const Block& block) {
   for (int32_t p = block.begin; p < block.end; ++p)
     if (canvas.states[static_cast<size_t>(p)] == TokenState::masked) positions.push_back(p);
   return positions;
-}
-
-std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t> b) {
-  std::vector<int32_t> out;
-  std::ranges::set_union(a, b, std::back_inserter(out));
-  return out;
 }
 
 std::vector<int32_t> fed(std::span<const int32_t> rows, std::span<const int32_t> feed) {

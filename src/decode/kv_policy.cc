@@ -1,9 +1,10 @@
 #include "decode/kv_policy.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
+
+#include "decode/row_sets.h"
 
 namespace llada::decode {
 namespace {
@@ -12,12 +13,6 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
   std::vector<int32_t> rows(static_cast<size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), static_cast<int32_t>(begin));
   return rows;
-}
-
-std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t> b) {
-  std::vector<int32_t> out;
-  std::ranges::set_union(a, b, std::back_inserter(out));
-  return out;
 }
 
 }  // namespace

@@ -12,8 +12,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-const std::vector<int32_t> kPrompt = {1, 1};
-
 // Answers by position, forward and whether it is a trial (its one row, or its last, is asked).
 using Answer = std::function<std::pair<int32_t, double>(int32_t position, int64_t forward, bool trial)>;
 Script script(

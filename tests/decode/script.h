@@ -19,6 +19,8 @@ namespace llada::decode {
 inline constexpr int32_t kEos = 7, kEot = 8, kMask = 9;
 inline SpecialIds test_ids() { return {.mask = kMask, .eos = kEos, .eot = kEot, .end_ids = {kEos, kEot}}; }
 
+inline const std::vector<int32_t> kPrompt = {1, 1};
+
 using Script = std::function<Prediction(const StepPlan& plan, int64_t forward, int32_t position)>;
 
 class ScriptRunner : public StepRunner {

@@ -15,8 +15,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-const std::vector<int32_t> kPrompt = {1, 1};
-
 DecodeOptions speculate() {
   DecodeOptions o;
   o.gen_length = 8;

@@ -23,7 +23,6 @@ Script table(std::map<int32_t, std::pair<int32_t, double>> rows) {
   };
 }
 
-const std::vector<int32_t> kPrompt = {1, 1};
 // Blocks [2, 6) and [6, 9); the second would win every step if it were looked at.
 const Script kTable = table(
     {{2, {0, 0.5}}, {3, {1, 0.8}}, {4, {2, 0.8}}, {5, {3, 0.2}}, {6, {4, 1}}, {7, {5, 0.9}}, {8, {6, 0.95}}});

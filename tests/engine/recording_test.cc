@@ -112,7 +112,7 @@ TEST(Recording, RangesHoldTheirPositions) {
 
 const std::string kHead = R"({"format":"llada-recording","version":1,"model":"m"})"
                           "\n";
-const std::string kRun =
+const std::string kRunLine =
     R"({"run":{"strategy":"s","options":"","task":"t","example":0,"prompt_tokens":2,"positions":6,"streams":1}})"
     "\n";
 const std::string kStep =
@@ -122,7 +122,7 @@ const std::string kEnd = R"({"end":{"steps":1,"rows":7,"committed":1}})"
                          "\n";
 
 TEST(Recording, HostileTextIsRefusedInOneLine) {
-  const std::string good = kHead + kRun + kStep + kEnd;
+  const std::string good = kHead + kRunLine + kStep + kEnd;
   ASSERT_TRUE(parse_recording(good, "f"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
@@ -132,11 +132,11 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
   };
   const std::pair<std::string, std::string> cases[] = {
       {"", "f: empty"},
-      {kRun, "f:1: field 'format' is missing"},
+      {kRunLine, "f:1: field 'format' is missing"},
       {kHead + kStep, "f:2: a step outside a run"},
       {kHead + kEnd, "f:2: an end outside a run"},
-      {kHead + kRun + kRun, "f:3: a run begins before"},
-      {kHead + kRun + kStep, "f: the last run has no 'end'"},
+      {kHead + kRunLine + kRunLine, "f:3: a run begins before"},
+      {kHead + kRunLine + kStep, "f: the last run has no 'end'"},
       {good.substr(0, good.size() / 2), "not valid JSON"},
       {kHead + std::string(100'000, '['), "nested"},
       {with("\"positions\":6", "\"positions\":99999999999"), "field 'positions'"},
@@ -175,7 +175,7 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
 }
 
 TEST(Recording, AnyMutationIsReadOrRefused) {
-  const std::string good = kHead + kRun + kStep + kEnd;
+  const std::string good = kHead + kRunLine + kStep + kEnd;
   for (size_t at = 0; at < good.size(); ++at)
     for (const char c : {'9', '-', '"', ']', ',', '\0', 'e'}) {
       std::string text = good;

@@ -43,12 +43,6 @@ std::string write_folder(const TempFolder& folder, const ModelConfig& config) {
   return write_folder(folder, config, fake_tensors(config, true));
 }
 
-std::vector<float> values(const TensorView& view) {
-  std::vector<float> out(static_cast<size_t>(view.shape.elements()));
-  dequantize_row(view.type, view.data, out.data(), view.shape.elements());
-  return out;
-}
-
 // What q and k rows look like in arch llada's file, from Hugging Face's order.
 std::vector<float> permuted(const std::vector<float>& rows, int64_t columns, int64_t head_dim) {
   std::vector<float> out(rows.size());

@@ -17,12 +17,6 @@ namespace {
 using namespace testing_models;
 using testing::HasSubstr;
 
-std::vector<float> values(const TensorView& view) {
-  std::vector<float> out(static_cast<size_t>(view.shape.elements()));
-  dequantize_row(view.type, view.data, out.data(), view.shape.elements());
-  return out;
-}
-
 void expect_tensors(const ModelFile& model, const std::vector<FakeTensor>& expected) {
   EXPECT_EQ(model.tensors().size(), expected.size());
   for (const FakeTensor& tensor : expected) {

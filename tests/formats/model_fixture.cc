@@ -272,4 +272,10 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
   return out;
 }
 
+std::vector<float> values(const TensorView& view) {
+  std::vector<float> out(static_cast<size_t>(view.shape.elements()));
+  dequantize_row(view.type, view.data, out.data(), view.shape.elements());
+  return out;
+}
+
 }  // namespace llada::testing_models

@@ -25,6 +25,9 @@ std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_exper
 // 40 tokens: bytes' letters, two merges, <|mdm_mask|> 36, <|endoftext|> 37, <|eot_id|> 38; 39 unused.
 TokenizerSpec tiny_tokenizer();
 
+// What a tensor holds, dequantized.
+std::vector<float> values(const TensorView& view);
+
 struct GgufOptions {
   std::string arch = "llada";   // general.architecture and key prefix
   std::string model_type = {};  // diffuse.model_type

@@ -10,7 +10,6 @@ namespace {
 
 using namespace testing;
 
-constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const std::vector<int64_t> kLengths = {1,  2,  3,  7,  8,   9,   15,  16,   17,  31,
                                        32, 33, 63, 64, 100, 128, 255, 1000, 4096};

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -19,6 +20,8 @@
 #include "tensor/view.h"
 
 namespace llada::kernels::testing {
+
+inline constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 
 class Random {
  public:

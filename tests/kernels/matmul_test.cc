@@ -12,8 +12,6 @@ namespace {
 
 using namespace testing;
 
-constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-
 // What a product may lose relative to sum |w||x|. Float path: one rounding per step of the longest sum (k).
 // Integer path: int8 products are exact; each group's sum is scaled and added with at most four roundings,
 // and a packed form may keep a group's scale to one part in 2000 (half a unit in 11 bits).

@@ -13,14 +13,14 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const std::vector<Layer> kTable = {{"base", {}},
+const std::vector<Layer> kSmallTable = {{"base", {}},
                                    {"low", {"base"}},
                                    {"high", {"low", "base"}},
                                    {"high/special", {"low", "base", "high", "secret"}},
                                    {"secret", {}}};
 
 Findings includes(std::string path, std::string text) {
-  return forbidden_includes(std::vector<SourceFile>{{std::move(path), std::move(text)}}, kTable);
+  return forbidden_includes(std::vector<SourceFile>{{std::move(path), std::move(text)}}, kSmallTable);
 }
 
 TEST(ForbiddenIncludes, ReportsFileLineAndWhatIsAllowed) {
