@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets for SECONDS in all, shared evenly. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
+# Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_seeds -- --quiet || exit 1
@@ -8,22 +8,33 @@ mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fail=gone:3' >build/fuzz/seeds/profile/device
 targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile)
+jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-status=0
-for target in "${targets[@]}"; do
-  name=$(basename "$target")
-  mkdir -p "build/fuzz/corpus/$name"
-  dirs=("build/fuzz/corpus/$name")
+
+fuzz() {  # target
+  local name seeds dirs log status=0
+  name=$(basename "$1")
   seeds=build/fuzz/seeds/${name#fuzz_}
+  dirs=("build/fuzz/corpus/$name")
+  mkdir -p "${dirs[0]}"
   [ -d "$seeds" ] && dirs+=("$seeds")
-  if "$target" -max_total_time="$each" -timeout=5 -rss_limit_mb=2048 -print_final_stats=1 "${dirs[@]}" >"$log" 2>&1; then
+  log=$(mktemp)
+  if "$1" -max_total_time="$each" -timeout=5 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/$name-" "${dirs[@]}" >"$log" 2>&1; then
     echo "$name: $(sed -n 's/stat::number_of_executed_units: *//p' "$log") inputs in ${each}s, no finding"
   else
     status=1
     echo "$name: FAILED"
     tail -n 40 "$log"
   fi
+  rm -f "$log"
+  return $status
+}
+
+# Each target has one thread: as many at once as there are processors.
+status=0
+for target in "${targets[@]}"; do
+  [ "$(jobs -rp | wc -l)" -lt "$jobs" ] || wait -n || status=1
+  fuzz "$target" &
 done
+while [ -n "$(jobs -p)" ]; do wait -n || status=1; done
 exit $status
