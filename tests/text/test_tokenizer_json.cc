@@ -1,7 +1,7 @@
 // tokenizer.json: what is read, and what is refused with one line.
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <cstdlib>
 
 #include "text/support.h"
 #include "text/tokenizer_json.h"
@@ -207,13 +207,15 @@ bool survives(const std::string& tokenizer_json, const std::string& config_json,
   return true;
 }
 
+// Sanitizers are ten times slower, and the fuzzers go further than both.
+int rounds(int all) { return std::getenv("LLADA_TEST_QUICK") ? all / 5 : all; }
+
 TEST(TokenizerJson, DamagedFilesNeverBreakAnything) {
   std::mt19937 random(23);
-  const auto start = std::chrono::steady_clock::now();
   int refused = 0, accepted = 0;
   for (const char* name : {"gpt2", "qwen2", "sequence"}) {
     const std::string good = text_test::read_text(text_test::fixture_path(std::string(name) + ".json"));
-    for (int round = 0; round < 1200; ++round) {
+    for (int round = 0; round < rounds(1200); ++round) {
       std::string bad = good;
       for (auto edits = 1 + random() % 2; edits > 0; --edits) {
         // Half of the damage goes to the part that is not vocabulary.
@@ -244,9 +246,8 @@ TEST(TokenizerJson, DamagedFilesNeverBreakAnything) {
       ++(survives(bad, config, random) ? accepted : refused);
     }
   }
-  EXPECT_GT(refused, 500);
-  EXPECT_GT(accepted, 100);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(120));
+  EXPECT_GT(refused, rounds(500));
+  EXPECT_GT(accepted, rounds(100));
 }
 
 // The same for files that are valid JSON with a wrong value, or without one, somewhere.
@@ -276,7 +277,7 @@ TEST(TokenizerJson, WrongFieldsNeverBreakAnything) {
   int refused = 0, accepted = 0;
   for (const char* name : {"gpt2", "qwen2", "sequence"}) {
     const json good = text_test::read_json(text_test::fixture_path(std::string(name) + ".json"));
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < rounds(500); ++round) {
       json bad = good, config = good_config;
       json* at = round % 6 == 0 ? &config : &bad;
       while (at->is_structured() && !at->empty() && random() % 8 != 0) {
@@ -292,8 +293,8 @@ TEST(TokenizerJson, WrongFieldsNeverBreakAnything) {
       ++(survives(bad.dump(-1, ' ', true), config.dump(), random) ? accepted : refused);
     }
   }
-  EXPECT_GT(refused, 300);
-  EXPECT_GT(accepted, 100);
+  EXPECT_GT(refused, rounds(300));
+  EXPECT_GT(accepted, rounds(100));
 }
 
 }  // namespace
