@@ -35,7 +35,7 @@ def pooled(scores):
     return {
         "n": n, "accuracy": right / n, "ci": wilson(right, n), "agreement": same / n, "agreement_ci": wilson(same, n),
         "edits": mean("edit_distance_mean"), "nfe": mean("nfe_mean"), "rows": mean("rows_mean"),
-        "seconds": mean("seconds_mean"), "difference": mean("accuracy_difference"),
+        "seconds": mean("cpu_seconds_mean"), "difference": mean("accuracy_difference"),
         "log_p": sum(s["log_probability_per_token"] * s["scored_tokens"] for s in scores if s.get("scored_tokens")) / tokens,
     }
 
@@ -47,7 +47,7 @@ def cells(s, base):
             f"{s['rows']:.0f} (1/{base['rows'] / s['rows']:.1f}) | {1000 * s['seconds']:.1f}")
 
 
-HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | rows | ms |\n",
+HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | rows | CPU ms |\n",
         "---|---|---|---|---|---|---|---|\n")
 
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cpu_time.h"
 #include "base/threads.h"
 
 namespace llada::eval {
@@ -111,6 +112,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
     if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event.plan);
     return true;
   };
+  const double begin = thread_cpu_seconds();
   LLADA_TRY(Generation g, session.generate(prompts_[example], options, on_step));
   const auto& ends = model_->special_ids().end_ids;
   const auto end = std::ranges::find_first_of(g.tokens, ends);
@@ -122,6 +124,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
   score.committed = g.stats.decode.committed;
   score.content_tokens = g.stats.content_tokens;
   score.seconds = g.stats.seconds;
+  score.cpu_seconds = thread_cpu_seconds() - begin;
   return answer;
 }
 

@@ -46,6 +46,7 @@ Result<Answer> read_answer(JsonFields& fields) {
     LLADA_TRY(*target, fields.integer(name, 0, kMost));
   }
   LLADA_TRY(s.seconds, fields.real("seconds", 0, 1e12));
+  LLADA_TRY(s.cpu_seconds, fields.real("cpu_seconds", 0, 1e12));
   LLADA_TRY(answer.likelihood_groups, fields.integer("likelihood_groups", -1, kMost));
   LLADA_TRY(s.likelihood.log_probability, fields.real("log_probability", -1e15, 0));
   LLADA_TRY(s.likelihood.tokens, fields.integer("scored_tokens", 0, kMost));
@@ -162,6 +163,7 @@ std::string ReferenceStore::text() const {
                  {"committed", s.committed},
                  {"content_tokens", s.content_tokens},
                  {"seconds", s.seconds},
+                 {"cpu_seconds", s.cpu_seconds},
                  {"likelihood_groups", answer.likelihood_groups},
                  {"log_probability", s.likelihood.log_probability},
                  {"scored_tokens", s.likelihood.tokens}});

@@ -23,7 +23,8 @@ Json score_json(const Score& s) {
       {"tokens_per_forward", Score::ratio(s.committed, s.nfe)},
       {"content_tokens_mean", s.mean(s.content_tokens)},
       {"content_tokens_per_s", s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0},
-      {"seconds_mean", s.n ? s.seconds / static_cast<double>(s.n) : 0}};
+      {"seconds_mean", s.n ? s.seconds / static_cast<double>(s.n) : 0},
+      {"cpu_seconds_mean", s.n ? s.cpu_seconds / static_cast<double>(s.n) : 0}};
   if (s.compared > 0) {
     const auto [agree_low, agree_high] = wilson95(s.agreed, s.compared);
     const PairedDifference difference = paired95(s.won, s.lost, s.compared);
@@ -50,7 +51,7 @@ Json result_json(const StrategyResult& r) {
   const Json total = score_json(r.total);
   for (const char* key :
        {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s",
-        "seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
+        "seconds_mean", "cpu_seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
         "accuracy_difference_ci95", "log_probability_per_token", "scored_tokens"})
     if (total.contains(key)) entry[key] = total[key];
   entry["wall_seconds"] = r.wall_seconds;
@@ -87,7 +88,7 @@ std::string report_table(const Evaluation& evaluation) {
                                 "answer", "95 %", "whole");
   if (compared) out += fmt::format(" {:>7} {:>7} {:>6}", "diff", "same", "edits");
   if (scored) out += fmt::format(" {:>8}", "log p");
-  out += fmt::format(" {:>7} {:>8} {:>8} {:>9} {:>9}\n", "NFE", "rows", "tok/fwd", "tok/s", "ms");
+  out += fmt::format(" {:>7} {:>8} {:>8} {:>9} {:>9}\n", "NFE", "rows", "tok/fwd", "tok/s", "CPU ms");
   for (const StrategyResult* r : results) {
     const auto line = [&](std::string_view task, const Score& s) {
       const auto [low, high] = wilson95(s.right, s.n);
@@ -102,7 +103,7 @@ std::string report_table(const Evaluation& evaluation) {
       out += fmt::format(" {:>7.1f} {:>8.0f} {:>8.2f} {:>9.1f} {:>9.1f}\n", s.mean(s.nfe), s.mean(s.rows),
                          Score::ratio(s.committed, s.nfe),
                          s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0,
-                         s.n ? s.seconds / static_cast<double>(s.n) * 1e3 : 0);
+                         s.n ? s.cpu_seconds / static_cast<double>(s.n) * 1e3 : 0);
     };
     for (const auto& [task, score] : r->tasks) line(task, score);
     line("all", r->total);

@@ -21,6 +21,7 @@ void Score::operator+=(const Score& other) {
   committed += other.committed;
   content_tokens += other.content_tokens;
   seconds += other.seconds;
+  cpu_seconds += other.cpu_seconds;
   table_seconds += other.table_seconds;
   compared += other.compared;
   agreed += other.agreed;

@@ -12,7 +12,8 @@ namespace llada::eval {
 struct Score {
   int64_t n = 0, right = 0, whole_right = 0;
   int64_t nfe = 0, rows = 0, committed = 0, content_tokens = 0;
-  double seconds = 0;        // summed over examples, each on one thread; measured
+  double seconds = 0;        // wall clock summed over examples, each on one thread; measured
+  double cpu_seconds = 0;    // processor time of that thread: other programs on the machine hardly change it
   double table_seconds = 0;  // the same forwards by a latency table, where one was given: what they cost here
                              // without the noise of one run
 

@@ -127,6 +127,7 @@ TEST(Evaluate, AHastyStrategyIsFarther) {
   ASSERT_TRUE(evaluation) << evaluation.error().message;
   const Score &careful = evaluation->results[0].total, &hasty = evaluation->results[1].total;
   EXPECT_LT(hasty.nfe, careful.nfe);
+  EXPECT_LT(hasty.cpu_seconds, careful.cpu_seconds);
   EXPECT_EQ(hasty.agreed, 0);
   EXPECT_GT(hasty.edit_distance, careful.edit_distance);
   EXPECT_LT(hasty.likelihood.per_token(), careful.likelihood.per_token());
@@ -194,6 +195,7 @@ TEST(Reference, TextComesBack) {
   Answer answer{.tokens = {5, 1004}, .likelihood_groups = 0, .score = {.n = 1, .nfe = 7, .rows = 90}};
   answer.score.likelihood = {-0.125, 2};
   answer.score.seconds = 0.1;
+  answer.score.cpu_seconds = 0.07;
   store.put(0xfedcba9876543210, answer);
   const auto back = ReferenceStore::parse(store.text(), "f", key);
   ASSERT_TRUE(back) << back.error().message;
@@ -208,7 +210,7 @@ TEST(Reference, HostileTextIsRefusedInOneLine) {
       R"({"format":"llada-reference","version":1,"model":"m","device":"d","options":"o"})"
       "\n";
   const std::string row =
-      R"({"prompt":"00000000000000aa","tokens":[1],"nfe":1,"rows":1,"committed":1,"content_tokens":1,"seconds":0,"likelihood_groups":0,"log_probability":-1,"scored_tokens":1})"
+      R"({"prompt":"00000000000000aa","tokens":[1],"nfe":1,"rows":1,"committed":1,"content_tokens":1,"seconds":0,"cpu_seconds":0,"likelihood_groups":0,"log_probability":-1,"scored_tokens":1})"
       "\n";
   ASSERT_TRUE(ReferenceStore::parse(head + row, "f", {"m", "d", "o"}));
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -228,6 +230,7 @@ TEST(Reference, HostileTextIsRefusedInOneLine) {
       {with("[1]", "[99999999999999999999]"), "field 'tokens'"},
       {with("\"seconds\":0", "\"seconds\":1e999"), "not valid JSON"},
       {with("\"seconds\":0", "\"seconds\":-1"), "field 'seconds': found -1"},
+      {with("\"cpu_seconds\":0,", ""), "field 'cpu_seconds' is missing"},
       {with("00000000000000aa", "zz"), "field 'prompt': needed 16 hexadecimal digits"},
       {with("\"rows\":1,", ""), "field 'rows' is missing"},
       {with("\"rows\"", "\"more\":1,\"rows\""), "field 'more' is not known"},

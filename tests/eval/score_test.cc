@@ -60,13 +60,14 @@ TEST(LogProbability, OfASoftmax) {
 }
 
 TEST(Score, AddsUp) {
-  Score a{.n = 1, .right = 1, .nfe = 4, .seconds = 0.5, .compared = 1, .edit_distance = 3};
+  Score a{.n = 1, .right = 1, .nfe = 4, .seconds = 0.5, .cpu_seconds = 0.25, .compared = 1, .edit_distance = 3};
   a.likelihood = {-2, 4};
   Score sum = a;
   sum += a;
   EXPECT_EQ(sum.n, 2);
   EXPECT_EQ(sum.mean(sum.nfe), 4);
   EXPECT_EQ(sum.edit_distance, 6);
+  EXPECT_EQ(sum.cpu_seconds, 0.5);
   EXPECT_EQ(sum.likelihood.tokens, 8);
   EXPECT_EQ(sum.likelihood.per_token(), -0.5);
 }
