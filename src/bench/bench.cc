@@ -143,8 +143,16 @@ class Bench {
 
   Status end_to_end() {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
-    for (const auto& [refresh, rows] :
-         {std::pair{Refresh::block, RowsPolicy::block}, std::pair{Refresh::once, RowsPolicy::masked}}) {
+    script.attention_block = model_->config().attention_block;
+    std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
+                                                        {Refresh::once, RowsPolicy::masked}};
+    if (script.attention_block > 0) {
+      ways = {{Refresh::once, RowsPolicy::block}};
+      if (script.block_length > script.attention_block || script.attention_block % script.block_length != 0)
+        return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
+                       script.block_length, script.attention_block);
+    }
+    for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;
       script.rows = rows;
       say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
