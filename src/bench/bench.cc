@@ -35,6 +35,7 @@ class Bench {
     LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
+    if (o_.parts.moe) LLADA_TRY_STATUS(moe());
     if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
     report_.peak_memory_bytes = peak_memory_bytes();
     LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
@@ -47,7 +48,7 @@ class Bench {
   }
 
   bool needs_model() const {
-    return o_.parts.gemm || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
+    return o_.parts.gemm || o_.parts.moe || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
   }
 
   Status check() {
@@ -66,15 +67,42 @@ class Bench {
     return {};
   }
 
-  // Shapes come from the list of weights; no weight of the model is touched.
-  Status gemm() {
+  // The configuration, and of a mixture the type of its experts; no weight of the model is touched.
+  struct Geometry {
     ModelConfig config;
-    if (preset_) {
-      config = preset_->preset.config;
-    } else {
-      LLADA_TRY(const auto file, ModelFile::open(o_.model));
-      config = file.config();
+    DType experts = DType::F32;
+  };
+  Result<Geometry> geometry() const {
+    if (preset_) return Geometry{preset_->preset.config, preset_->type};
+    LLADA_TRY(const auto file, ModelFile::open(o_.model));
+    Geometry g{file.config()};
+    for (const ModelTensor& tensor : file.tensors())
+      if (tensor.name.find("_exps.") != std::string::npos) g.experts = tensor.view.type;
+    return g;
+  }
+
+  Status moe() {
+    LLADA_TRY(const Geometry g, geometry());
+    if (g.config.experts == 0) {
+      const Parts& p = o_.parts;
+      if (p.gemm || p.forward || p.attention || p.end_to_end) return {};
+      return invalid("moe: found a dense model, needed a mixture of experts");
     }
+    say("making experts");
+    LLADA_TRY(auto test, MoeTest::create(*table_, pool_, g.config, g.experts));
+    for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
+      for (const int64_t rows : o_.rows) {
+        say(fmt::format("experts {} {} rows", name(routing), rows));
+        LLADA_TRY(const auto result, test.measure(routing, rows, report_.machine.all.read_gb_per_s, o_.repeats));
+        report_.moe.push_back(result);
+      }
+    return {};
+  }
+
+  // Shapes come from the list of weights.
+  Status gemm() {
+    LLADA_TRY(const Geometry g, geometry());
+    const ModelConfig& config = g.config;
     LLADA_TRY(const auto graph, build_model(config));
     for (const DType type : o_.types)
       for (const auto& [k, n] : layer_shapes(graph.weights)) {

@@ -78,6 +78,24 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
   return json;
 }
 
+Json moe_json(const bench::MoeResult& m) {
+  return {{"routing", bench::name(m.routing)},
+          {"rows", m.rows},
+          {"experts", m.experts},
+          {"experts_used", m.used},
+          {"width", m.width},
+          {"expert_width", m.inner},
+          {"experts_touched", m.touched},
+          {"bytes", m.bytes},
+          {"floor_ms", m.floor_ms},
+          {"ms_median", m.ms},
+          {"ms_min", m.ms_min},
+          {"ms_max", m.ms_max},
+          {"percent_of_floor", m.percent_of_floor},
+          {"all_experts_ms", m.dense_ms},
+          {"all_experts_ratio", m.dense_ms / m.ms}};
+}
+
 Json end_to_end_json(const bench::EndToEndResult& e) {
   return {{"prompt_tokens", e.prompt_tokens},
           {"gen_tokens", e.gen_tokens},
@@ -133,11 +151,27 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
   return out + "logits for every row; peak: int8; GB/s: packed weights read per second\n";
 }
 
+std::string moe_text(const std::vector<bench::MoeResult>& results) {
+  const bench::MoeResult& first = results.front();
+  std::string out = fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n", first.used,
+                                first.experts, first.width, first.inner, first.width);
+  out += fmt::format("{:<8} {:>5} {:>8} {:>9} {:>9} {:>9} {:>8} {:>13} {:>7}\n", "routing", "rows", "touched", "MB",
+                     "floor ms", "ms", "% floor", "all experts", "ratio");
+  for (const bench::MoeResult& m : results)
+    out += fmt::format("{:<8} {:>5} {:>8} {:>9.1f} {:>9.3f} {:>9.3f} {:>8.1f} {:>10.2f} ms {:>6.1f}x\n",
+                       bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
+                       m.percent_of_floor, m.dense_ms, m.dense_ms / m.ms);
+  return out +
+         "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched experts; all experts: every row "
+         "through every expert\n";
+}
+
 }  // namespace
 
 std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
   std::string out = machine_text(r.machine);
   if (!r.gemm.empty()) out += gemm_text(r.gemm);
+  if (!r.moe.empty()) out += moe_text(r.moe);
   if (r.model.load_seconds > 0)
     out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
                        r.model.source, r.model.name, r.model.layers,
@@ -192,6 +226,8 @@ Json bench_json(const BenchReport& r) {
     one["percent_of_forward"] = a.percent_of_forward;
     json["attention"].push_back(std::move(one));
   }
+  json["moe"] = Json::array();
+  for (const auto& one : r.moe) json["moe"].push_back(moe_json(one));
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
   json["peak_memory_bytes"] = r.peak_memory_bytes;

@@ -15,6 +15,7 @@ namespace llada {
 inline ModelConfig tiny_llada2(int64_t block) {
   ModelConfig c = small_llada2();
   c.attention_block = block;
+  c.layers = 2;  // the first dense, the second of experts
   c.vocab = 1024;
   c.context = 96;
   c.rms_eps = 1e-5f;

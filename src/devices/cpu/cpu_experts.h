@@ -22,6 +22,7 @@ class CpuExperts {
     float* out;  // rows x width
   };
   Status run(const Job& job);
+  int64_t touched() const { return static_cast<int64_t>(groups_.size()); }  // experts with a row in the last run
   int64_t memory_bytes() const { return bytes_; }
 
  private:
