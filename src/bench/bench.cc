@@ -90,10 +90,11 @@ class Bench {
     }
     say("making experts");
     LLADA_TRY(auto test, MoeTest::create(*table_, pool_, g.config, g.experts));
+    LLADA_TRY(const ReadTest read, ReadTest::create(pool_, o_.stream_bytes));
     for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
       for (const int64_t rows : o_.rows) {
         say(fmt::format("experts {} {} rows", name(routing), rows));
-        LLADA_TRY(const auto result, test.measure(routing, rows, report_.machine.all.read_gb_per_s, o_.repeats));
+        LLADA_TRY(const auto result, test.measure(routing, rows, read, o_.repeats));
         report_.moe.push_back(result);
       }
     return {};

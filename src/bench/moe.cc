@@ -93,7 +93,7 @@ Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used)
   Op op{.kind = OpKind::experts};
   op.weight = {0, static_cast<WeightId>(experts_), static_cast<WeightId>(2 * experts_)};
   op.experts = static_cast<int16_t>(experts_), op.experts_used = used;
-  return run_.run({.kernels = table_,
+  return run_->run({.kernels = table_,
                    .pool = pool_,
                    .weights = weights_->list,
                    .op = &op,
@@ -103,28 +103,29 @@ Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used)
                    .out = out_.data()});
 }
 
-Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, double read_gb_per_s, int repeats) {
+Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats) {
   x_.resize(static_cast<size_t>(rows * width_));
   out_.resize(x_.size());
   for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(2 * uniform(1, 0, i, kInputDraw) - 1);
   MoeResult r{.routing = routing, .rows = rows, .experts = experts_, .used = used_, .width = width_, .inner = inner_};
-  std::vector<double> times;
-  double floor_ms = 0;
+  std::vector<double> times, floors, rates, percents;
   // Every repeat draws anew, so that none finds its experts in a cache because the last one used them.
   for (int i = 0; i <= repeats; ++i) {
     const auto gates = synthetic_gates(routing, rows, experts_, used_, static_cast<uint64_t>(i));
+    const double rate = read.gb_per_s(*pool_, 1);
     const double begin = now_s();
     LLADA_TRY_STATUS(run(gates, rows, static_cast<int16_t>(used_)));
     if (i == 0) continue;
     times.push_back((now_s() - begin) * 1e3);
-    r.touched += run_.touched();
+    rates.push_back(rate);
+    floors.push_back(static_cast<double>(run_->touched() * expert_bytes()) / rate / 1e6);
+    percents.push_back(100 * floors.back() / times.back());
+    r.touched += run_->touched();
   }
   r.touched /= repeats;
   r.bytes = r.touched * expert_bytes();
-  floor_ms = static_cast<double>(r.bytes) / read_gb_per_s / 1e6;
+  r.read_gb_per_s = median(rates), r.floor_ms = median(floors), r.percent_of_floor = median(percents);
   r.ms = median(times), r.ms_min = *std::ranges::min_element(times), r.ms_max = *std::ranges::max_element(times);
-  r.floor_ms = floor_ms;
-  r.percent_of_floor = 100 * floor_ms / r.ms;
 
   const std::vector<float> all(static_cast<size_t>(rows * experts_), 1.0f / static_cast<float>(experts_));
   times.clear();

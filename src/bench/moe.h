@@ -30,9 +30,10 @@ struct MoeResult {
   int64_t rows = 0, experts = 0, used = 0, width = 0, inner = 0;  // inner: of one expert
   int64_t touched = 0;   // experts with a row
   int64_t bytes = 0;     // of the touched experts, in the kernels' layout
-  double floor_ms = 0;   // to read them at the machine's rate
+  double read_gb_per_s = 0;  // of the machine, measured in turns with the runs; median
+  double floor_ms = 0;       // to read so many bytes at that rate
   double ms = 0, ms_min = 0, ms_max = 0;  // gather, products, activation, sum; median
-  double percent_of_floor = 0;            // 100 floor / ms
+  double percent_of_floor = 0;            // 100 floor / ms, each run with the reading just before it; median
   double dense_ms = 0;                    // every row through every expert
 };
 
@@ -42,7 +43,8 @@ class MoeTest {
   static Result<MoeTest> create(const kernels::KernelTable& table, ThreadPool& pool, const ModelConfig& config,
                                 DType type);
 
-  Result<MoeResult> measure(MoeRouting routing, int64_t rows, double read_gb_per_s, int repeats);
+  // `read` measures the machine's rate.
+  Result<MoeResult> measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats);
 
  private:
   Status run(const std::vector<float>& gates, int64_t rows, int16_t used);
@@ -52,7 +54,7 @@ class MoeTest {
   ThreadPool* pool_ = nullptr;
   std::shared_ptr<const CpuWeights> weights_;
   int64_t experts_ = 0, used_ = 0, width_ = 0, inner_ = 0;
-  CpuExperts run_;
+  std::unique_ptr<CpuExperts> run_ = std::make_unique<CpuExperts>();
   std::vector<float> x_, out_;
 };
 

@@ -87,6 +87,7 @@ Json moe_json(const bench::MoeResult& m) {
           {"expert_width", m.inner},
           {"experts_touched", m.touched},
           {"bytes", m.bytes},
+          {"read_gb_per_s", m.read_gb_per_s},
           {"floor_ms", m.floor_ms},
           {"ms_median", m.ms},
           {"ms_min", m.ms_min},
