@@ -44,7 +44,7 @@ Json ceilings_json(const bench::Ceilings& c) {
 }
 
 Json forward_json(const bench::ForwardResult& f) {
-  return {{"rows", f.rows},
+  Json json = {{"rows", f.rows},
           {"keys", f.keys},
           {"logits", f.logits},
           {"ms_median", f.ms},
@@ -54,6 +54,13 @@ Json forward_json(const bench::ForwardResult& f) {
           {"percent_of_int8_peak", f.percent_of_int8_peak},
           {"read_gb_per_s", f.read_gb_per_s},
           {"phases", phases_json(f.phase_ms)}};
+  if (f.experts_touched > 0) {
+    json["experts_touched_mean"] = f.experts_touched;
+    json["read_bytes"] = f.read_bytes;
+    json["floor_ms"] = f.floor_ms;
+    json["percent_of_floor"] = f.percent_of_floor;
+  }
+  return json;
 }
 
 bool is_float(DType type) { return !traits(type).quantized; }
@@ -149,7 +156,14 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
     out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms,
                        f.gop_per_s, f.percent_of_int8_peak, f.read_gb_per_s,
                        1e3 * static_cast<double>(f.rows) / f.ms, phases_text(f.phase_ms));
-  return out + "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+  out += "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+  for (const bench::ForwardResult& f : results)
+    if (f.experts_touched > 0)
+      out += fmt::format(
+          "  {} rows: {:.1f} experts touched per layer, {:.2f} GB read, {:.1f} ms to read them alone, {:.1f} % of that "
+          "floor\n",
+          f.rows, f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor);
+  return out;
 }
 
 std::string moe_text(const std::vector<bench::MoeResult>& results) {

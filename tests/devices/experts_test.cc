@@ -112,7 +112,7 @@ void expect_near(const std::vector<float>& found, const std::vector<double>& exp
 }
 
 TEST(CpuExperts, AnyShareOfRowsAndThreadsGivesEachRowsOwnResult) {
-  const Geometry g = {96, 64, 7};
+  const Geometry g = {64, 32, 7};
   const std::vector<std::vector<std::vector<int>>> cases = {
       {{2, 5}, {0, 2}, {5, 6}},                       // experts 1, 3 and 4 have no row
       {{3}, {3}, {3}, {3}, {3}, {3}, {3}, {3}, {3}},  // all rows to one, more than a row tile
