@@ -150,7 +150,7 @@ class Bench {
 
   Status forward() {
     const int64_t most = *std::ranges::max_element(o_.rows);
-    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most));
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most, o_.stream_bytes));
     for (const int64_t rows : o_.rows) {
       say(fmt::format("forward {} rows", rows));
       LLADA_TRY(const auto result, test.measure(rows, rows, o_.repeats));
@@ -160,7 +160,7 @@ class Bench {
   }
 
   Status attention() {
-    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys));
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys, o_.stream_bytes));
     say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys));
     AttentionResult result;
     LLADA_TRY(result.forward, test.measure(o_.attention_rows, o_.attention_keys, o_.repeats));

@@ -75,7 +75,7 @@ ForwardTest::ForwardTest(const Model& model, ThreadPool& pool, KvStore kv)
       executor_(model.device(), build_with(model.graph())) {}
 
 Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                        int64_t positions) {
+                                        int64_t positions, int64_t stream_bytes) {
   const ModelGraph& graph = model.graph();
   LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
                                       .sequences = 1,
@@ -87,7 +87,7 @@ Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, st
   ForwardTest test(model, pool, std::move(kv));
   test.work_ = work_of(model, isa);
   if (test.work_.experts > 0) {
-    LLADA_TRY(test.read_, ReadTest::create(pool, int64_t{256} << 20));
+    LLADA_TRY(test.read_, ReadTest::create(pool, stream_bytes));
   }
   return test;
 }

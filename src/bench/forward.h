@@ -41,8 +41,9 @@ struct ForwardResult {
 // Forwards over one K/V store whose positions count as computed: filled with small random keys and values.
 class ForwardTest {
  public:
+  // stream_bytes: what the reading beside a mixture's forwards goes through.
   static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                    int64_t positions);
+                                    int64_t positions, int64_t stream_bytes);
 
   // What a layer of a mixture touches when `inputs` run, mean over its layers.
   Result<double> experts_touched(const StepInputs& inputs);

@@ -45,15 +45,15 @@ Json ceilings_json(const bench::Ceilings& c) {
 
 Json forward_json(const bench::ForwardResult& f) {
   Json json = {{"rows", f.rows},
-          {"keys", f.keys},
-          {"logits", f.logits},
-          {"ms_median", f.ms},
-          {"ms_min", f.ms_min},
-          {"ms_max", f.ms_max},
-          {"gop_per_s", f.gop_per_s},
-          {"percent_of_int8_peak", f.percent_of_int8_peak},
-          {"read_gb_per_s", f.read_gb_per_s},
-          {"phases", phases_json(f.phase_ms)}};
+               {"keys", f.keys},
+               {"logits", f.logits},
+               {"ms_median", f.ms},
+               {"ms_min", f.ms_min},
+               {"ms_max", f.ms_max},
+               {"gop_per_s", f.gop_per_s},
+               {"percent_of_int8_peak", f.percent_of_int8_peak},
+               {"read_gb_per_s", f.read_gb_per_s},
+               {"phases", phases_json(f.phase_ms)}};
   if (f.experts_touched > 0) {
     json["experts_touched_mean"] = f.experts_touched;
     json["read_bytes"] = f.read_bytes;
