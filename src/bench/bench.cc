@@ -59,11 +59,21 @@ class Bench {
       return invalid("layers: only a preset can have another number of them");
     if (o_.attention_rows > o_.attention_keys)
       return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
-    if (o_.preset.empty()) return {};
-    LLADA_TRY(preset_, parse_preset(o_.preset));
-    if (o_.layers != 0) {
-      LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+    if (!o_.preset.empty()) {
+      LLADA_TRY(preset_, parse_preset(o_.preset));
+      if (o_.layers != 0) {
+        LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+      }
     }
+    LLADA_TRY(geometry_, geometry());
+    const ModelConfig& config = geometry_.config;
+    const Parts& p = o_.parts;
+    if (config.experts == 0 && p.moe && !(p.gemm || p.forward || p.attention || p.end_to_end))
+      return invalid("moe: found a dense model, needed a mixture of experts");
+    const int64_t block = config.attention_block;
+    if (p.end_to_end && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
+      return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
+                     o_.block_length, block);
     return {};
   }
 
@@ -82,14 +92,9 @@ class Bench {
   }
 
   Status moe() {
-    LLADA_TRY(const Geometry g, geometry());
-    if (g.config.experts == 0) {
-      const Parts& p = o_.parts;
-      if (p.gemm || p.forward || p.attention || p.end_to_end) return {};
-      return invalid("moe: found a dense model, needed a mixture of experts");
-    }
+    if (geometry_.config.experts == 0) return {};
     say("making experts");
-    LLADA_TRY(auto test, MoeTest::create(*table_, pool_, g.config, g.experts));
+    LLADA_TRY(auto test, MoeTest::create(*table_, pool_, geometry_.config, geometry_.experts));
     LLADA_TRY(const ReadTest read, ReadTest::create(pool_, o_.stream_bytes));
     for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
       for (const int64_t rows : o_.rows) {
@@ -102,9 +107,7 @@ class Bench {
 
   // Shapes come from the list of weights.
   Status gemm() {
-    LLADA_TRY(const Geometry g, geometry());
-    const ModelConfig& config = g.config;
-    LLADA_TRY(const auto graph, build_model(config));
+    LLADA_TRY(const auto graph, build_model(geometry_.config));
     for (const DType type : o_.types)
       for (const auto& [k, n] : layer_shapes(graph.weights)) {
         if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
@@ -175,12 +178,7 @@ class Bench {
     script.attention_block = model_->config().attention_block;
     std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
                                                         {Refresh::once, RowsPolicy::masked}};
-    if (script.attention_block > 0) {
-      ways = {{Refresh::once, RowsPolicy::block}};
-      if (script.block_length > script.attention_block || script.attention_block % script.block_length != 0)
-        return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
-                       script.block_length, script.attention_block);
-    }
+    if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
     for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;
       script.rows = rows;
@@ -196,6 +194,7 @@ class Bench {
   ThreadPool pool_;
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
+  Geometry geometry_;
   std::shared_ptr<const Model> model_;
   BenchReport report_;
 };

@@ -60,21 +60,27 @@ Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& p
       views.push_back({nullptr, stored(inputs), matrix(inputs, outputs)});
     }
   }
-  // One matrix is there twice, stored and packed, at a time.
-  int64_t bytes = 0;
-  for (const TensorView& v : views) bytes = std::max(bytes, v.bytes());
-  const bool packed = table.packed_bytes(type, infos[0].dims[1], infos[0].dims[0]) > 0 &&
-                      table.packed_bytes(views.back().type, infos.back().dims[1], infos.back().dims[0]) > 0;
-  if (!packed)
-    return invalid("moe: the {} kernels use {} as it is stored; needed a type that they pack", table.isa,
-                   traits(type).name);
-  const AlignedBytes source = allocate_aligned(bytes);
-  if (source == nullptr) return failed("moe: {} bytes could not be allocated", bytes);
-  for (TensorView& v : views) v.data = source.get();
+  // What the kernels pack is stored in one place, matrix after matrix; what they use as stored has its own.
+  constexpr int64_t kAlign = 4096;
+  int64_t shared = 0, bytes = 0;
+  std::vector<int64_t> offsets(views.size(), 0);
+  const auto packs = [&](const TensorView& v) { return table.packed_bytes(v.type, v.shape.rows(), v.shape.columns()) > 0; };
+  for (const TensorView& v : views)
+    if (packs(v)) shared = std::max(shared, (v.bytes() + kAlign - 1) / kAlign * kAlign);
+  bytes = shared;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (packs(views[i])) continue;
+    offsets[i] = bytes;
+    bytes += (views[i].bytes() + kAlign - 1) / kAlign * kAlign;
+  }
+  test.stored_ = allocate_aligned(bytes);
+  if (test.stored_ == nullptr) return failed("moe: {} bytes could not be allocated", bytes);
+  for (size_t i = 0; i < views.size(); ++i) views[i].data = test.stored_.get() + offsets[i];
   const auto make = [&](size_t i) {
     const TensorView& v = views[i];
     const double spread = 1 / std::sqrt(static_cast<double>(v.shape.columns()));
-    synthesize_groups(v.type, mix64(i), spread, 0, v.shape.elements() / traits(v.type).elements, source.get());
+    synthesize_groups(v.type, mix64(i), spread, 0, v.shape.elements() / traits(v.type).elements,
+                      test.stored_.get() + offsets[i]);
   };
   LLADA_TRY(test.weights_, load_cpu_weights(table, pool, infos, views, {.wanted = make, .packed = {}}));
   return test;
@@ -84,7 +90,8 @@ int64_t MoeTest::expert_bytes() const {
   int64_t bytes = 0;
   for (const int64_t slot : {int64_t{0}, experts_, 2 * experts_}) {
     const CpuWeight& w = weights_->list[static_cast<size_t>(slot)];
-    bytes += table_->packed_bytes(w.stored.type, w.outputs, w.inputs);
+    const int64_t packed = table_->packed_bytes(w.stored.type, w.outputs, w.inputs);
+    bytes += packed > 0 ? packed : w.stored.bytes();
   }
   return bytes;
 }

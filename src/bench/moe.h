@@ -52,6 +52,7 @@ class MoeTest {
 
   const kernels::KernelTable* table_ = nullptr;
   ThreadPool* pool_ = nullptr;
+  AlignedBytes stored_;
   std::shared_ptr<const CpuWeights> weights_;
   int64_t experts_ = 0, used_ = 0, width_ = 0, inner_ = 0;
   std::unique_ptr<CpuExperts> run_ = std::make_unique<CpuExperts>();
