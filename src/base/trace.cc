@@ -29,6 +29,11 @@ void Trace::add(Span span) {
   spans_.push_back(std::move(span));
 }
 
+std::vector<Trace::Span> Trace::spans() const {
+  const std::lock_guard lock(mutex_);
+  return spans_;
+}
+
 Status Trace::write(const std::string& path) const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, int> lanes;

@@ -35,6 +35,7 @@ class Bench {
     LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
+    if (o_.parts.moe) LLADA_TRY_STATUS(moe());
     if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
     report_.peak_memory_bytes = peak_memory_bytes();
     LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
@@ -47,7 +48,7 @@ class Bench {
   }
 
   bool needs_model() const {
-    return o_.parts.gemm || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
+    return o_.parts.gemm || o_.parts.moe || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
   }
 
   Status check() {
@@ -58,24 +59,55 @@ class Bench {
       return invalid("layers: only a preset can have another number of them");
     if (o_.attention_rows > o_.attention_keys)
       return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
-    if (o_.preset.empty()) return {};
-    LLADA_TRY(preset_, parse_preset(o_.preset));
-    if (o_.layers != 0) {
-      LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+    if (!o_.preset.empty()) {
+      LLADA_TRY(preset_, parse_preset(o_.preset));
+      if (o_.layers != 0) {
+        LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+      }
     }
+    LLADA_TRY(geometry_, geometry());
+    const ModelConfig& config = geometry_.config;
+    const Parts& p = o_.parts;
+    if (config.experts == 0 && p.moe && !(p.gemm || p.forward || p.attention || p.end_to_end))
+      return invalid("moe: found a dense model, needed a mixture of experts");
+    const int64_t block = config.attention_block;
+    if (p.end_to_end && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
+      return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
+                     o_.block_length, block);
     return {};
   }
 
-  // Shapes come from the list of weights; no weight of the model is touched.
-  Status gemm() {
+  // The configuration, and of a mixture the type of its experts; no weight of the model is touched.
+  struct Geometry {
     ModelConfig config;
-    if (preset_) {
-      config = preset_->preset.config;
-    } else {
-      LLADA_TRY(const auto file, ModelFile::open(o_.model));
-      config = file.config();
-    }
-    LLADA_TRY(const auto graph, build_model(config));
+    DType experts = DType::F32;
+  };
+  Result<Geometry> geometry() const {
+    if (preset_) return Geometry{preset_->preset.config, preset_->type};
+    LLADA_TRY(const auto file, ModelFile::open(o_.model));
+    Geometry g{file.config()};
+    for (const ModelTensor& tensor : file.tensors())
+      if (tensor.name.find("_exps.") != std::string::npos) g.experts = tensor.view.type;
+    return g;
+  }
+
+  Status moe() {
+    if (geometry_.config.experts == 0) return {};
+    say("making experts");
+    LLADA_TRY(auto test, MoeTest::create(*table_, pool_, geometry_.config, geometry_.experts));
+    LLADA_TRY(const ReadTest read, ReadTest::create(pool_, o_.stream_bytes));
+    for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
+      for (const int64_t rows : o_.rows) {
+        say(fmt::format("experts {} {} rows", name(routing), rows));
+        LLADA_TRY(const auto result, test.measure(routing, rows, read, o_.repeats));
+        report_.moe.push_back(result);
+      }
+    return {};
+  }
+
+  // Shapes come from the list of weights.
+  Status gemm() {
+    LLADA_TRY(const auto graph, build_model(geometry_.config));
     for (const DType type : o_.types)
       for (const auto& [k, n] : layer_shapes(graph.weights)) {
         if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
@@ -121,7 +153,7 @@ class Bench {
 
   Status forward() {
     const int64_t most = *std::ranges::max_element(o_.rows);
-    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most));
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most, o_.stream_bytes));
     for (const int64_t rows : o_.rows) {
       say(fmt::format("forward {} rows", rows));
       LLADA_TRY(const auto result, test.measure(rows, rows, o_.repeats));
@@ -131,7 +163,7 @@ class Bench {
   }
 
   Status attention() {
-    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys));
+    LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys, o_.stream_bytes));
     say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys));
     AttentionResult result;
     LLADA_TRY(result.forward, test.measure(o_.attention_rows, o_.attention_keys, o_.repeats));
@@ -143,8 +175,11 @@ class Bench {
 
   Status end_to_end() {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
-    for (const auto& [refresh, rows] :
-         {std::pair{Refresh::block, RowsPolicy::block}, std::pair{Refresh::once, RowsPolicy::masked}}) {
+    script.attention_block = model_->config().attention_block;
+    std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
+                                                        {Refresh::once, RowsPolicy::masked}};
+    if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
+    for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;
       script.rows = rows;
       say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
@@ -159,6 +194,7 @@ class Bench {
   ThreadPool pool_;
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
+  Geometry geometry_;
   std::shared_ptr<const Model> model_;
   BenchReport report_;
 };

@@ -11,12 +11,14 @@
 #include "bench/forward.h"
 #include "bench/gemm.h"
 #include "bench/machine.h"
+#include "bench/moe.h"
 
 namespace llada::bench {
 
 // What is measured beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
+  bool moe = true;  // of a mixture
 };
 
 struct BenchOptions {
@@ -56,6 +58,7 @@ struct BenchReport {
   std::vector<GemmResult> gemm;
   std::vector<ForwardResult> forward;
   std::vector<AttentionResult> attention;
+  std::vector<MoeResult> moe;  // of one layer
   std::vector<EndToEndResult> end_to_end;
   int repeats = 0;
   int64_t peak_memory_bytes = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -36,10 +37,15 @@ void fill(KvStore& kv, ThreadPool& pool) {
 }  // namespace
 
 double ForwardWork::bytes_read(int64_t rows) const {
+  if (experts == 0) return bytes_read_touching(0);
+  const double missed = 1 - static_cast<double>(experts_used) / static_cast<double>(experts);
+  return bytes_read_touching((1 - std::pow(missed, static_cast<double>(rows))) * static_cast<double>(experts));
+}
+
+double ForwardWork::bytes_read_touching(double experts_touched) const {
   const auto dense = static_cast<double>(weight_bytes - expert_bytes);
   if (experts == 0) return dense;
-  const double missed = 1 - static_cast<double>(experts_used) / static_cast<double>(experts);
-  return dense + static_cast<double>(expert_bytes) * (1 - std::pow(missed, static_cast<double>(rows)));
+  return dense + static_cast<double>(expert_bytes) * experts_touched / static_cast<double>(experts);
 }
 
 ForwardWork work_of(const Model& model, std::string_view isa) {
@@ -69,7 +75,7 @@ ForwardTest::ForwardTest(const Model& model, ThreadPool& pool, KvStore kv)
       executor_(model.device(), build_with(model.graph())) {}
 
 Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                        int64_t positions) {
+                                        int64_t positions, int64_t stream_bytes) {
   const ModelGraph& graph = model.graph();
   LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
                                       .sequences = 1,
@@ -80,7 +86,27 @@ Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, st
   fill(kv, pool);
   ForwardTest test(model, pool, std::move(kv));
   test.work_ = work_of(model, isa);
+  if (test.work_.experts > 0) {
+    LLADA_TRY(test.read_, ReadTest::create(pool, stream_bytes));
+  }
   return test;
+}
+
+Result<double> ForwardTest::experts_touched(const StepInputs& inputs) {
+  Trace trace;
+  StepOutputs outputs;
+  model_->device().set_trace(&trace);
+  const Status status = executor_.run(inputs, kv_, outputs);
+  model_->device().set_trace(nullptr);
+  LLADA_TRY_STATUS(status);
+  constexpr std::string_view kKey = R"({"experts_touched":)";
+  double sum = 0, layers = 0;
+  for (const Trace::Span& span : trace.spans())
+    if (span.arguments.starts_with(kKey)) {
+      sum += std::atof(span.arguments.c_str() + kKey.size());
+      ++layers;
+    }
+  return layers > 0 ? sum / layers : 0;
 }
 
 Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repeats) {
@@ -97,25 +123,33 @@ Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repea
   Device& device = model_->device();
   LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
 
+  ForwardResult r{.rows = rows, .keys = keys, .logits = rows};
+  if (read_) {
+    LLADA_TRY(r.experts_touched, experts_touched(inputs));
+    r.read_bytes = work_.bytes_read_touching(r.experts_touched);
+  }
   const double before = int8_peak(*pool_, 5);
-  std::vector<double> times;
+  std::vector<double> times, floors, percents;
   std::array<std::vector<double>, kOpKindCount> phases;
   for (int i = 0; i < repeats; ++i) {
+    const double rate = read_ ? read_->gb_per_s(*pool_, 1) : 0;
     device.take_phase_times();
     const double begin = now_s();
     LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
     times.push_back(now_s() - begin);
+    if (read_) floors.push_back(r.read_bytes / rate / 1e6), percents.push_back(floors.back() / times.back() / 10);
     const PhaseTimes ms = device.take_phase_times();
     for (size_t kind = 0; kind < phases.size(); ++kind) phases[kind].push_back(ms[kind]);
   }
   const double top = (before + int8_peak(*pool_, 5)) / 2, seconds = median(times);
-  ForwardResult r{.rows = rows, .keys = keys, .logits = rows, .ms = seconds * 1e3};
+  r.ms = seconds * 1e3;
+  r.floor_ms = median(floors), r.percent_of_floor = median(percents);
   r.ms_min = *std::ranges::min_element(times) * 1e3;
   r.ms_max = *std::ranges::max_element(times) * 1e3;
   r.gop_per_s =
       2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
   r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
-  r.read_gb_per_s = work_.bytes_read(rows) / seconds / 1e9;
+  r.read_gb_per_s = (read_ ? r.read_bytes : work_.bytes_read(rows)) / seconds / 1e9;
   for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);
   return r;
 }

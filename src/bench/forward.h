@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bench/machine.h"
@@ -20,6 +21,8 @@ struct ForwardWork {
 
   // What a forward of so many rows reads; of a mixture the expectation, were all experts as likely.
   double bytes_read(int64_t rows) const;
+  // The same where each layer touches so many experts, on average.
+  double bytes_read_touching(double experts_touched) const;
 };
 ForwardWork work_of(const Model& model, std::string_view isa);
 
@@ -30,13 +33,20 @@ struct ForwardResult {
   double ms_min = 0, ms_max = 0;
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
+  // Of a mixture: experts that a layer touched, mean over its layers; the weights that the forward read, what
+  // reading them takes at the machine's rate, and 100 floor / ms, each run with a reading just before it (median).
+  double experts_touched = 0, read_bytes = 0, floor_ms = 0, percent_of_floor = 0;
 };
 
 // Forwards over one K/V store whose positions count as computed: filled with small random keys and values.
 class ForwardTest {
  public:
+  // stream_bytes: what the reading beside a mixture's forwards goes through.
   static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                    int64_t positions);
+                                    int64_t positions, int64_t stream_bytes);
+
+  // What a layer of a mixture touches when `inputs` run, mean over its layers.
+  Result<double> experts_touched(const StepInputs& inputs);
 
   // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`.
   Result<ForwardResult> measure(int64_t rows, int64_t keys, int repeats);
@@ -48,6 +58,7 @@ class ForwardTest {
   KvStore kv_;
   Executor executor_;
   ForwardWork work_;
+  std::optional<ReadTest> read_;  // mixtures
 };
 
 }  // namespace llada::bench

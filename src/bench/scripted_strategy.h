@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "decode/blocks.h"
+#include "decode/kv_policy.h"
 #include "decode/strategy.h"
 
 namespace llada::bench {
 
 // When every row is computed: at the start of each block, or in the first forward only.
 enum class Refresh { block, once };
+
+// A block-causal model has one way, whatever the two say: its exact block K/V (decode/kv_policy.h). It is told of
+// as `once`, `block`.
 
 // What else is computed: the rows of the current block, or of it only those that are masked. Positions that
 // the last step committed are computed in either case, so that the store knows their tokens.
@@ -25,6 +29,7 @@ struct Script {
   int64_t block_length = 32, tokens_per_step = 1;
   Refresh refresh = Refresh::block;
   RowsPolicy rows = RowsPolicy::block;
+  int64_t attention_block = 0;  // of a block-causal model; 0: full attention
 };
 
 class ScriptedStrategy final : public decode::Strategy {
@@ -40,6 +45,7 @@ class ScriptedStrategy final : public decode::Strategy {
  private:
   const Script script_;
   const std::vector<decode::Block> blocks_;
+  decode::KvPlanner exact_;  // block-causal models
   size_t current_ = 0;
   int64_t step_ = 0;                     // forwards of the current block so far
   int64_t forward_ = 0;                  // forwards of the run so far

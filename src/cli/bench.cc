@@ -69,12 +69,12 @@ Status read_types(const std::vector<std::string>& words, std::vector<DType>& typ
 Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
   const std::array places = {std::pair{"machine", &parts.machine}, std::pair{"gemm", &parts.gemm},
                              std::pair{"forward", &parts.forward}, std::pair{"attention", &parts.attention},
-                             std::pair{"e2e", &parts.end_to_end}};
+                             std::pair{"moe", &parts.moe},         std::pair{"e2e", &parts.end_to_end}};
   for (const auto& [name, part] : places) *part = false;
   for (const std::string& word : words) {
     const auto found = std::ranges::find(places, word, [](const auto& place) { return place.first; });
     if (found == places.end())
-      return invalid("found '{}', needed some of machine, gemm, forward, attention, e2e", word);
+      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e", word);
     *found->second = true;
   }
   return {};
@@ -91,8 +91,11 @@ Work setup_bench(CLI::App& app) {
                  "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
   add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
-  add_list_option(app, "--only", "PARTS", "some of machine,gemm,forward,attention,e2e (all)",
+  add_list_option(app, "--only", "PARTS", "some of machine,gemm,forward,attention,moe,e2e (all; moe: of a mixture)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });
+  app.add_flag_callback(
+      "--moe", [&b] { b.parts = {true, false, false, false, false, true}; },
+      "one layer's experts of a mixture alone: short for --only machine,moe");
   add_list_option(app, "--rows", "LIST", "rows of products and forwards (1,8,16,32,64,128)",
                   [&b](const auto& words) { return read_rows(words, b.rows); });
   add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
@@ -119,6 +122,7 @@ Work setup_bench(CLI::App& app) {
       "Examples:\n"
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
+      "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o]() -> Result<int> {
     bench::BenchOptions& options = o->bench;

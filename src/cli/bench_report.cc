@@ -44,16 +44,23 @@ Json ceilings_json(const bench::Ceilings& c) {
 }
 
 Json forward_json(const bench::ForwardResult& f) {
-  return {{"rows", f.rows},
-          {"keys", f.keys},
-          {"logits", f.logits},
-          {"ms_median", f.ms},
-          {"ms_min", f.ms_min},
-          {"ms_max", f.ms_max},
-          {"gop_per_s", f.gop_per_s},
-          {"percent_of_int8_peak", f.percent_of_int8_peak},
-          {"read_gb_per_s", f.read_gb_per_s},
-          {"phases", phases_json(f.phase_ms)}};
+  Json json = {{"rows", f.rows},
+               {"keys", f.keys},
+               {"logits", f.logits},
+               {"ms_median", f.ms},
+               {"ms_min", f.ms_min},
+               {"ms_max", f.ms_max},
+               {"gop_per_s", f.gop_per_s},
+               {"percent_of_int8_peak", f.percent_of_int8_peak},
+               {"read_gb_per_s", f.read_gb_per_s},
+               {"phases", phases_json(f.phase_ms)}};
+  if (f.experts_touched > 0) {
+    json["experts_touched_mean"] = f.experts_touched;
+    json["read_bytes"] = f.read_bytes;
+    json["floor_ms"] = f.floor_ms;
+    json["percent_of_floor"] = f.percent_of_floor;
+  }
+  return json;
 }
 
 bool is_float(DType type) { return !traits(type).quantized; }
@@ -76,6 +83,25 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
                {"packed_ratio", g.packed_ratio}};
   if (is_float(g.type)) json["percent_of_float_peak"] = g.percent_of_peak;
   return json;
+}
+
+Json moe_json(const bench::MoeResult& m) {
+  return {{"routing", bench::name(m.routing)},
+          {"rows", m.rows},
+          {"experts", m.experts},
+          {"experts_used", m.used},
+          {"width", m.width},
+          {"expert_width", m.inner},
+          {"experts_touched", m.touched},
+          {"bytes", m.bytes},
+          {"read_gb_per_s", m.read_gb_per_s},
+          {"floor_ms", m.floor_ms},
+          {"ms_median", m.ms},
+          {"ms_min", m.ms_min},
+          {"ms_max", m.ms_max},
+          {"percent_of_floor", m.percent_of_floor},
+          {"all_experts_ms", m.dense_ms},
+          {"all_experts_ratio", m.dense_ms / m.ms}};
 }
 
 Json end_to_end_json(const bench::EndToEndResult& e) {
@@ -130,7 +156,29 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
     out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms,
                        f.gop_per_s, f.percent_of_int8_peak, f.read_gb_per_s,
                        1e3 * static_cast<double>(f.rows) / f.ms, phases_text(f.phase_ms));
-  return out + "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+  out += "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+  for (const bench::ForwardResult& f : results)
+    if (f.experts_touched > 0)
+      out += fmt::format(
+          "  {} rows: {:.1f} experts touched per layer, {:.2f} GB read, {:.1f} ms to read them alone, {:.1f} % of that "
+          "floor\n",
+          f.rows, f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor);
+  return out;
+}
+
+std::string moe_text(const std::vector<bench::MoeResult>& results) {
+  const bench::MoeResult& first = results.front();
+  std::string out = fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n", first.used,
+                                first.experts, first.width, first.inner, first.width);
+  out += fmt::format("{:<8} {:>5} {:>8} {:>9} {:>9} {:>9} {:>8} {:>13} {:>7}\n", "routing", "rows", "touched", "MB",
+                     "floor ms", "ms", "% floor", "all experts", "ratio");
+  for (const bench::MoeResult& m : results)
+    out += fmt::format("{:<8} {:>5} {:>8} {:>9.1f} {:>9.3f} {:>9.3f} {:>8.1f} {:>10.2f} ms {:>6.1f}x\n",
+                       bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
+                       m.percent_of_floor, m.dense_ms, m.dense_ms / m.ms);
+  return out +
+         "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched experts; all experts: every row "
+         "through every expert\n";
 }
 
 }  // namespace
@@ -138,6 +186,7 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
 std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
   std::string out = machine_text(r.machine);
   if (!r.gemm.empty()) out += gemm_text(r.gemm);
+  if (!r.moe.empty()) out += moe_text(r.moe);
   if (r.model.load_seconds > 0)
     out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
                        r.model.source, r.model.name, r.model.layers,
@@ -192,6 +241,8 @@ Json bench_json(const BenchReport& r) {
     one["percent_of_forward"] = a.percent_of_forward;
     json["attention"].push_back(std::move(one));
   }
+  json["moe"] = Json::array();
+  for (const auto& one : r.moe) json["moe"].push_back(moe_json(one));
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
   json["peak_memory_bytes"] = r.peak_memory_bytes;

@@ -41,7 +41,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
   if (cells_.empty()) {
     if (!options_.infill)
       while (begin_ < canvas.states.size() && canvas.states[begin_] == decode::TokenState::fixed) ++begin_;
-    cells_.resize(canvas.states.size() - begin_);
+    cells_.resize(static_cast<size_t>(canvas.answer_end()) - begin_);
   }
   const std::vector<int32_t>& ends = model_.special_ids().end_ids;
   bool ended = false;  // an end token with everything before it decided: the rest is no content
@@ -69,6 +69,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
                                                                                : CellState::decided;
   }
   for (const decode::Edit& edit : event.edits) {
+    if (edit.position >= canvas.answer_end()) continue;  // padding is not shown
     Cell& cell = cells_[static_cast<size_t>(edit.position) - begin_];
     cell.confidence = edit.confidence;
     if (cell.state == CellState::decided) cell.state = CellState::fresh;
@@ -86,8 +87,12 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
     content += state != decode::TokenState::masked && cells_[i].state != CellState::end;
   }
   if (!options_.infill && options_.block_length > 0) {
-    status.block = (event.block_begin - static_cast<int64_t>(begin_)) / options_.block_length + 1;
-    status.blocks = (status.total - 1) / options_.block_length + 1;
+    // Blocks are counted from the first one with generated text; a block-causal model's begin at position 0.
+    const auto begin = static_cast<int64_t>(begin_);
+    const int64_t origin = model_.special_ids().attention_block > 0 ? 0 : begin;
+    const int64_t first = (begin - origin) / options_.block_length;
+    status.block = (event.block_begin - origin) / options_.block_length - first + 1;
+    status.blocks = (begin + status.total - 1 - origin) / options_.block_length - first + 1;
   }
   const double decoding = seconds_since(start_) - seconds_;
   status.tokens_per_s = decoding > 0 ? static_cast<double>(content) / decoding : 0;

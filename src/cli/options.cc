@@ -469,9 +469,9 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
            if (const Status status = apply_preset(flags, name, infill, given); !status)
              throw CLI::ValidationError(std::string(kPresetFlag), status.error().message);
          },
-         infill ? "exact, balanced, fast, or a file of llada tune, less what is for generating only; options "
+         infill ? "exact, balanced, fast, llada2, llada2.1, or a file of llada tune, less what is for generating only; options "
                   "beside it replace the preset's"
-                : "exact, balanced, fast, or a file of llada tune; options beside it replace the preset's")
+                : "exact, balanced, fast, llada2, llada2.1, or a file of llada tune; options beside it replace the preset's")
       ->type_name("NAME|FILE")
       ->group("Decoding");
   for (const Flag& flag : kFlags) {

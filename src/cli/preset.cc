@@ -29,6 +29,10 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"balanced", "--tail 16 --threshold 0.98 --credit"},
     // At most 1/12 of the forwards: 92.2 % right there, 3.9 forwards, 422 rows.
     BuiltIn{"fast", "--tail 16 --threshold 0.97 --credit"},
+    // The published samplers of LLaDA2.0 (arXiv 2512.15745) and, with token editing, LLaDA2.1, over exact block K/V;
+    // not chosen here, and no checkpoint of them was at hand.
+    BuiltIn{"llada2", "--accept llada2 --threshold 0.95 --kv block --early-stop block"},
+    BuiltIn{"llada2.1", "--threshold 0.7 --edit-threshold 0.5 --kv block --early-stop block"},
 };
 
 constexpr int64_t kVersion = 1;

@@ -84,7 +84,8 @@ Result<int> run(const TuneOptions& o) {
   request.cost = cost_of(o.minimize);
   request.progress = [](const std::string& text) { note(text + '\n'); };
   const auto accepts = [&](const std::string& text) {
-    return parse_decode_options(joined(o.common, text)).has_value();
+    const auto parsed = parse_decode_options(joined(o.common, text));
+    return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
   };
   const auto measure = [&](const std::string& text, const std::vector<size_t>& which) -> Result<eval::Score> {
     const std::string whole = joined(o.common, text);
@@ -92,7 +93,7 @@ Result<int> run(const TuneOptions& o) {
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
     return result.total;
   };
-  LLADA_TRY(const auto result, eval::tune(examples, tune_axes(), accepts, measure, request));
+  LLADA_TRY(const auto result, eval::tune(examples, tune_axes(model->special_ids().attention_block > 0), accepts, measure, request));
   LLADA_TRY_STATUS(print(fmt::format(
       "{} candidates tried, {} combinations refused; cost is {}\n{}", result.tried, result.refused,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize,

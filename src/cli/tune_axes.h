@@ -5,8 +5,10 @@
 
 namespace llada::cli {
 
-inline std::vector<eval::Axis> tune_axes() {
-  return {
+// block_causal: for models whose finished blocks are exact (decode/kv_policy.h); questions that do not arise there
+// are left out.
+inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
+  std::vector<eval::Axis> axes = {
       {"acceptance",
        {"--factor 0.1", "--factor 0.25", "--factor 0.5", "--factor 1", "--threshold 0.995 --anchor-threshold 0.95",
         "--threshold 0.99 --anchor-threshold 0.95", "--threshold 0.99 --anchor-threshold 0.9", "--threshold 0.995",
@@ -27,6 +29,13 @@ inline std::vector<eval::Axis> tune_axes() {
        {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 33"},
        0},
   };
+  if (!block_causal) return axes;
+  std::erase_if(axes, [](const eval::Axis& axis) {
+    return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
+  });
+  for (eval::Axis& axis : axes)
+    if (axis.name == "rows") axis.choices = {"--kv block"};
+  return axes;
 }
 
 }  // namespace llada::cli

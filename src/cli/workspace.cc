@@ -70,7 +70,7 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
     const auto begin = std::ranges::find_if(event.canvas.states, [](auto s) { return s != decode::TokenState::fixed; }) -
                        event.canvas.states.begin();
     const auto first = event.canvas.tokens.begin() + begin;
-    if (!infill) final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.size() - begin));
+    if (!infill) final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.answer_end() - begin));
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };

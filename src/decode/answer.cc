@@ -22,12 +22,13 @@ int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<co
 }
 
 int64_t answer_length(const Canvas& canvas, int64_t begin, std::span<const int32_t> end_ids) {
-  return first_end(canvas, begin, canvas.size(), end_ids) - begin;
+  return first_end(canvas, begin, canvas.answer_end(), end_ids) - begin;
 }
 
 int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids) {
   const int64_t begin = generated_begin(canvas);
-  const int64_t end = canvas.infill ? canvas.size() : first_end(canvas, begin, canvas.size(), ids.end_ids);
+  const int64_t end =
+      canvas.infill ? canvas.size() : first_end(canvas, begin, canvas.answer_end(), ids.end_ids);
   return std::count_if(canvas.states.begin() + begin, canvas.states.begin() + end, is_decided);
 }
 
@@ -40,15 +41,17 @@ bool answer_is_final(const Canvas& canvas, const SpecialIds& ids) {
   if (canvas.infill) return false;
   const int64_t begin = generated_begin(canvas);
   const int64_t end = begin + final_length(canvas, begin);
+  if (canvas.padding > 0 && end >= canvas.answer_end()) return true;
   return first_end(canvas, begin, end, ids.end_ids) < end;
 }
 
 std::vector<Edit> canonical_tail(Canvas& canvas, const SpecialIds& ids) {
   std::vector<Edit> edits;
   if (!answer_is_final(canvas, ids)) return edits;
-  const int64_t end = first_end(canvas, generated_begin(canvas), canvas.size(), ids.end_ids);
+  const int64_t end = first_end(canvas, generated_begin(canvas), canvas.answer_end(), ids.end_ids);
+  if (ids.eos < 0 && end == canvas.answer_end()) return edits;
   const int32_t filler = ids.eos >= 0 ? ids.eos : canvas.tokens[static_cast<size_t>(end)];
-  for (int64_t p = end + 1; p < canvas.size(); ++p) {
+  for (int64_t p = std::min(end + 1, canvas.answer_end()); p < canvas.size(); ++p) {
     const auto i = static_cast<size_t>(p);
     if (canvas.states[i] == TokenState::fixed) continue;
     if (canvas.tokens[i] == filler && canvas.states[i] == TokenState::stable) continue;

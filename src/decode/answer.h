@@ -13,8 +13,8 @@ namespace llada::decode {
 // Position of the first end token that is not fixed in [begin, end), or end. Masked positions hold none.
 int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<const int32_t> end_ids);
 
-// Tokens from begin before the first end token; all of them when there is none. Masks that are left are
-// counted.
+// Tokens from begin before the first end token; all of them, less padding, when there is none. Masks that are
+// left are counted.
 int64_t answer_length(const Canvas& canvas, int64_t begin, std::span<const int32_t> end_ids);
 
 // The tokens that count for speed: decided positions of the answer (of the gaps when infilling). Padding, end
@@ -24,12 +24,12 @@ int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids);
 // Length of [begin, ...) that can no longer change: everything fixed or stable.
 int64_t final_length(const Canvas& canvas, int64_t begin);
 
-// Whether an end token and everything before it is final. Never for infilling.
+// Whether an end token and everything before it is final, or all but padding. Never for infilling.
 bool answer_is_final(const Canvas& canvas, const SpecialIds& ids);
 
-// When answer_is_final(): every position behind the first end token becomes eos (that end token where the
-// model has no eos) and stable. The end token itself stays. Returns the positions that changed, as edits of
-// confidence 1. Otherwise nothing changes: a cancelled run keeps its masks.
+// When answer_is_final(): every position behind the first end token, and all padding, becomes eos (that end token
+// where the model has no eos; padding without either stays) and stable. The end token itself stays. Returns the
+// positions that changed, as edits of confidence 1. Otherwise nothing changes: a cancelled run keeps its masks.
 std::vector<Edit> canonical_tail(Canvas& canvas, const SpecialIds& ids);
 
 }  // namespace llada::decode

@@ -45,7 +45,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
-      kv_(options, canvas.size()),
+      kv_(options, canvas.size(), ids.attention_block),
       reviser_(make_reviser(options, ids, canvas)),
       settling_(static_cast<size_t>(canvas.size())) {
   if (options.mbsd) speculation_.emplace(options, ids);
@@ -62,7 +62,11 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
 }
 
 int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
-  const int64_t end = blocks_[current_].end;
+  const int64_t end = blocks_[current_].end, attention_block = ids_.attention_block;
+  if (attention_block > 0) {
+    const int64_t seen = (end + attention_block - 1) / attention_block * attention_block;
+    return static_cast<int32_t>(std::min(canvas.size(), seen));
+  }
   return static_cast<int32_t>(options_.tail < 0 ? canvas.size()
                                                 : std::min(canvas.size(), end + options_.tail));
 }

@@ -15,9 +15,12 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids) {
   LLADA_CHECK(gen_length >= 1 && gen_length <= kMaxGenLength);
-  const size_t size = prompt.size() + static_cast<size_t>(gen_length);
+  const auto asked = static_cast<int64_t>(prompt.size()) + gen_length;
   Canvas canvas;
   canvas.mask_id = ids.mask;
+  if (ids.attention_block > 0)
+    canvas.padding = (ids.attention_block - asked % ids.attention_block) % ids.attention_block;
+  const auto size = static_cast<size_t>(asked + canvas.padding);
   canvas.tokens.reserve(size);
   canvas.tokens.assign(prompt.begin(), prompt.end());
   canvas.tokens.resize(size, ids.mask);

@@ -8,8 +8,8 @@
 
 namespace llada::decode {
 
-// prompt ++ gen_length masks. The prompt is fixed whatever it holds: a mask id in it is text, not a gap.
-// gen_length has passed validate().
+// prompt ++ gen_length masks; for a block-causal model more masks, up to the end of a block (Canvas::padding).
+// The prompt is fixed whatever it holds: a mask id in it is text, not a gap. gen_length has passed validate().
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids);
 
 // The template with a mask at every gap position (any order, no repeats, at least one); the rest is fixed.

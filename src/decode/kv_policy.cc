@@ -17,19 +17,30 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
 
 }  // namespace
 
-KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size)
+KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block)
     : choice_(options.kv),
       refresh_(options.refresh),
       warmup_(options.warmup),
       drift_limit_(options.refresh_drift),
+      attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1) {}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
 }
 
+// Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
+// All behind a changed token has seen it, so nothing between is left out.
+std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed, int64_t begin) const {
+  int64_t from = 0;
+  while (choice_ != KvChoice::none && from < begin && fed_[static_cast<size_t>(from)] == feed[static_cast<size_t>(from)])
+    ++from;
+  return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
+}
+
 std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block,
                                      std::span<const int32_t> needed, bool stale_elsewhere) {
+  if (attention_block_ > 0) return merged(needed, block_causal_rows(feed, block.begin));
   const auto size = static_cast<int64_t>(feed.size());
   const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
   if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;
@@ -49,6 +60,10 @@ std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block&
 
 std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {
   const auto size = static_cast<int64_t>(feed.size());
+  if (attention_block_ > 0) {
+    if (choice_ != KvChoice::none && stale(feed, size).empty()) return {};
+    return block_causal_rows(feed, size);
+  }
   return full_is_due() ? range(0, size) : stale(feed, size);
 }
 

@@ -16,6 +16,14 @@
 //   more (dKV-Cache-Decode, arXiv 2505.15781, with its window of masks being the current block). The fewest
 //   rows of all; what was computed early stays as the early canvas made it.
 //
+// Block-causal models (LLaDA2, arXiv 2512.15745) read nothing behind the current block, and the K/V of a block
+// whose tokens are final is final once a forward with all of them has written it. There `none` computes every row
+// up to the end of the current block, and `block` every row from the first block on whose tokens are not the ones
+// that its K/V was computed from: exact by construction, so both give the same bits. Published loops spend a
+// forward of its own on a finished block's final tokens; here they ride in the first forward of the next block,
+// whose rows read the K/V that this forward writes (and nobody needs the last block's). A finished block that
+// the last forward already saw as it is (an edit step that changed nothing) is not computed again.
+//
 // On top of each: a warm-up of N makes the first N forwards of a block full (of the run, for delayed), as
 // most changes early; a refresh interval of N computes every row in each N-th forward (N = 1 is `none`,
 // exactly), and drift refresh computes every row after a forward whose probes moved more than a limit. A row
@@ -47,7 +55,7 @@ inline constexpr size_t kDriftProbes = 4;
 
 class KvPlanner {
  public:
-  KvPlanner(const DecodeOptions& options, int64_t canvas_size);
+  KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block = 0);
 
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
@@ -73,10 +81,12 @@ class KvPlanner {
 
  private:
   bool full_is_due() const;
+  std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
   const int64_t refresh_, warmup_;
   const double drift_limit_;
+  const int64_t attention_block_;  // 0: full attention
   std::vector<int32_t> fed_;  // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;  // of the block that the last rows() was for
   int64_t full_left_ = 0;     // full forwards that the block has still to make for its warm-up

@@ -1,6 +1,7 @@
 #include "decode/options.h"
 
 #include <cmath>
+#include <utility>
 
 namespace llada::decode {
 namespace {
@@ -213,6 +214,35 @@ Status validate(const DecodeOptions& o, bool infill) {
           o.steps, blocks, o.gen_length, o.block_length);
     }
   }
+  return {};
+}
+
+Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) {
+  const int64_t block = ids.attention_block;
+  if (block == 0) return {};
+  if (infill)
+    return invalid("infill: a block-causal model does not see the text behind a gap's block; needed a model with "
+                   "full attention");
+  if (o.block_length > block || block % o.block_length != 0)
+    return invalid("block_length: found {}, needed {}, the model's attention block, or a divisor of it",
+                   o.block_length, block);
+  if (o.kv != KvChoice::none && o.kv != KvChoice::block)
+    return invalid("kv: found {} with a block-causal model, whose finished blocks are exact; needed none or block",
+                   name(o.kv));
+  const std::pair<const char*, bool> stale[] = {{"refresh", o.refresh > 0},
+                                                {"refresh_drift", o.refresh_drift > 0},
+                                                {"warmup", o.warmup > 1},
+                                                {"tail", o.tail >= 0}};
+  for (const auto& [what, given] : stale)
+    if (given)
+      return invalid("{}: nothing that a block-causal model has stored goes stale, and nothing behind the block "
+                     "is read; needed no {}",
+                     what, what);
+  if (o.mbsd)
+    return invalid("mbsd: a block-causal model predicts a block from finished ones only; needed no look ahead");
+  if (o.revision == Revision::dual_path && o.revise_path == RevisePath::separate)
+    return invalid("revise_path: found separate, which reads K/V from before the step; needed fused with a "
+                   "block-causal model");
   return {};
 }
 

@@ -129,12 +129,20 @@ struct SpecialIds {
   int32_t eot = -1;                   // end of turn; -1: none
   std::vector<int32_t> end_ids = {};  // the tokens that end an answer
   bool shift_logits = false;          // row i - 1 predicts position i, and row 0 also position 0 (Dream)
+  // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
+  // and all blocks before it. 0: every position sees all.
+  int64_t attention_block = 0;
 };
 
 // Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
 // canvas.
 Status validate(const DecodeOptions& options, bool infill = false);
+
+// What validate() let through and the model cannot do. For block-causal models: the K/V of a finished block is
+// final and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts
+// of blocks that would read an unfinished one, nor gaps whose right-hand text the model cannot see.
+Status validate_for(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
 
 // Names as they are written on the command line and in reports.
 std::string_view name(Acceptance value);

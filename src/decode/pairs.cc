@@ -6,8 +6,10 @@
 
 namespace llada::decode {
 
-std::vector<StrategyPair> strategy_pairs() {
+std::vector<StrategyPair> strategy_pairs(int64_t attention_block) {
   std::vector<StrategyPair> pairs;
+  SpecialIds ids;
+  ids.attention_block = attention_block;
   for (const Acceptance acceptance : all_acceptances()) {
     for (const Revision revision : all_revisions()) {
       for (const bool mbsd : {false, true}) {
@@ -17,7 +19,11 @@ std::vector<StrategyPair> strategy_pairs() {
           pair.options.revision = revision;
           pair.options.mbsd = mbsd;
           pair.options.kv = kv;
-          if (const Status status = validate(pair.options); !status) pair.refusal = status.error().message;
+          if (const Status status = validate(pair.options); !status) {
+            pair.refusal = status.error().message;
+          } else if (const Status fits = validate_for(pair.options, ids); !fits) {
+            pair.refusal = fits.error().message;
+          }
           pairs.push_back(std::move(pair));
         }
       }
@@ -26,7 +32,7 @@ std::vector<StrategyPair> strategy_pairs() {
   return pairs;
 }
 
-std::string strategy_table() {
+std::string strategy_table(int64_t attention_block) {
   std::string table = "| acceptance |", rule = "|---|";
   for (const Revision revision : all_revisions()) {
     for (const char* speculation : {"", " + mbsd"}) {
@@ -36,7 +42,7 @@ std::string strategy_table() {
   }
   table += "\n" + rule;
   std::vector<std::string> refusals;
-  const std::vector<StrategyPair> pairs = strategy_pairs();
+  const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
   const size_t policies = all_kv_choices().size(), columns = all_revisions().size() * 2;
   for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
     const auto first = pairs.begin() + static_cast<std::ptrdiff_t>(cell * policies);

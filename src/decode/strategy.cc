@@ -11,6 +11,7 @@ namespace llada::decode {
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas) {
   LLADA_TRY_STATUS(validate(options, canvas.infill));
+  LLADA_TRY_STATUS(validate_for(options, ids, canvas.infill));
   if (ids.mask < 0 || canvas.mask_id != ids.mask) {
     return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask,
                    canvas.mask_id);
@@ -26,7 +27,8 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (canvas.states.size() != canvas.tokens.size()) {
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
-  std::vector<Block> blocks = tile_blocks(canvas, generated_begin(canvas), options.block_length);
+  const int64_t from = ids.attention_block > 0 ? 0 : generated_begin(canvas);
+  std::vector<Block> blocks = tile_blocks(canvas, from, options.block_length);
   const int64_t steps = options.steps > 0 ? options.steps : count_masked(canvas);
   if (steps < static_cast<int64_t>(blocks.size())) {
     return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps,

@@ -26,8 +26,12 @@ struct Canvas {
   std::vector<TokenState> states;
   int32_t mask_id = -1;
   bool infill = false;  // gaps in a fixed text: an end token would not end it
+  // Of the last positions: masks that only fill the last block of a block-causal model. They are decided like
+  // all others, since the model sees them, but are no part of the answer.
+  int64_t padding = 0;
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t answer_end() const { return size() - padding; }
 };
 
 // What a device says of one requested row (position). Softmax is over clean logits (temperature 1), in

@@ -35,7 +35,7 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
 decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
                                        ChatStyle style) {
   decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {},
-                        .shift_logits = config.shift_logits};
+                        .shift_logits = config.shift_logits, .attention_block = config.attention_block};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;

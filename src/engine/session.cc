@@ -27,16 +27,16 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
 Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
                                      const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options));
-  const int64_t context = model_->config().context,
-                needed = static_cast<int64_t>(prompt.size()) + options.gen_length;
+  LLADA_TRY_STATUS(decode::validate_for(options, model_->special_ids()));
+  decode::Canvas canvas = decode::lay_generation(prompt, options.gen_length, model_->special_ids());
+  const int64_t context = model_->config().context, needed = canvas.size();
   if (context > 0 && needed > context)
     return invalid(
         "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
         model_->file().path(), prompt.size(), options.gen_length, needed, context);
-  decode::Canvas canvas = decode::lay_generation(prompt, options.gen_length, model_->special_ids());
   LLADA_TRY(auto result, denoise(canvas, options, false, on_step));
   const auto begin = static_cast<int64_t>(prompt.size());
-  result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.end());
+  result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
   if (model_->has_tokenizer()) {
     const auto length =
         static_cast<size_t>(decode::answer_length(canvas, begin, model_->special_ids().end_ids));
@@ -49,6 +49,7 @@ Result<Generation> Session::generate(std::span<const int32_t> prompt, const deco
 Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
                                    const decode::DecodeOptions& options, const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options, true));
+  LLADA_TRY_STATUS(decode::validate_for(options, model_->special_ids(), true));
   const int64_t context = model_->config().context;
   if (context > 0 && static_cast<int64_t>(tokens.size()) > context)
     return invalid("{}: the text needs {} positions; the model was trained for {}", model_->file().path(),

@@ -247,6 +247,8 @@ Result<StrategyResult> Evaluator::reference(const std::vector<size_t>& which) {
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
   const bool compare = options.reference.has_value();
+  for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
+    LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
   Evaluation evaluation;
   if (compare) {

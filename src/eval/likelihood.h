@@ -8,6 +8,9 @@
 // response costs at most `groups` forwards; a token then also misses its group's tokens, so values with
 // different groups do not compare.
 //
+// A block-causal model predicts a token from its own block and those before it only, so its values do not compare
+// with those of models that see the whole response.
+//
 // What it cannot tell: a fluent wrong answer from a right one, and text that repeats itself scores well.
 #pragma once
 #include <cstdint>

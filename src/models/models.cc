@@ -8,10 +8,8 @@ Result<ModelGraph> build_model(const ModelConfig& config) {
     case Architecture::llada:
     case Architecture::llada_moe:
     case Architecture::dream:
-      return build_transformer(config);
     case Architecture::llada2:
-      // The forward is there (transformer.cc); decoding in blocks counted from position 0 is not.
-      return invalid("architecture llada2 can be inspected and converted, but this version cannot run it");
+      return build_transformer(config);
   }
   return invalid("unknown architecture");
 }

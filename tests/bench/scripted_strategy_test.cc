@@ -82,6 +82,21 @@ TEST(Scripted, TheMostCertainGoFirst) {
               ElementsAre(ElementsAre(4, 5), ElementsAre(2, 3), ElementsAre(8, 9), ElementsAre(6, 7)));
 }
 
+// Prompt [0, 5), blocks [4, 8), [8, 12): the first forward of a block also writes the finished block before it.
+TEST(Scripted, ABlockCausalModelComputesExactBlocks) {
+  Canvas canvas = decode::lay_generation(std::vector<int32_t>(5, 1), 7, {.mask = kMask, .attention_block = 4});
+  ScriptedStrategy strategy({.block_length = 4, .tokens_per_step = 2, .attention_block = 4}, canvas);
+  Script1 runner;
+  ASSERT_TRUE(decode::denoise(canvas, strategy, runner, {}));
+  std::vector<std::pair<int32_t, int32_t>> spans;
+  for (const StepPlan& plan : runner.plans) {
+    spans.emplace_back(plan.rows.front(), plan.rows.back() + 1);
+    EXPECT_EQ(plan.keys, plan.rows.back() + 1);
+  }
+  using S = std::pair<int32_t, int32_t>;
+  EXPECT_THAT(spans, ElementsAre(S{0, 8}, S{4, 8}, S{4, 12}, S{8, 12}));
+}
+
 TEST(Scripted, RefreshPerBlockComputesEverythingOncePerBlock) {
   const auto run = play({.block_length = 4, .tokens_per_step = 2}, 2, 8);
   EXPECT_EQ(run.stats.full_forwards, 2);

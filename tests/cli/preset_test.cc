@@ -9,7 +9,7 @@ namespace llada::cli {
 namespace {
 
 TEST(Preset, BuiltInOptionsAreValid) {
-  for (const char* name : {"exact", "balanced", "fast"}) {
+  for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1"}) {
     const auto preset = find_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
@@ -23,7 +23,7 @@ TEST(Preset, BuiltInOptionsAreValid) {
 TEST(Preset, UnknownNamesAreRefused) {
   const auto preset = find_preset("brisk");
   ASSERT_FALSE(preset);
-  EXPECT_EQ(preset.error().message, "found 'brisk', needed one of exact, balanced, fast, or a preset file");
+  EXPECT_EQ(preset.error().message, "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, or a preset file");
   EXPECT_FALSE(find_preset(""));
 }
 

@@ -41,12 +41,27 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
   EXPECT_GT(refused, 50);
 }
 
+// Those that work are run, and compared with each other, in block_causal_test.cc.
+TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
+  int worked = 0;
+  for (const StrategyPair& pair : strategy_pairs(32)) {
+    worked += pair.refusal.empty();
+    const bool stale = pair.options.kv != KvChoice::none && pair.options.kv != KvChoice::block;
+    EXPECT_TRUE(!pair.refusal.empty() || !(stale || pair.options.mbsd));
+    EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
+    EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
+  }
+  EXPECT_EQ(worked, 2 * (10 * 3 + 5 * 2));
+}
+
 TEST(Pairs, TheDocumentedTableIsTheCodes) {
   std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_NE(text.str().find(strategy_table()), std::string::npos) << "docs/strategies.md should contain:\n"
-                                                                  << strategy_table();
+  for (const int64_t attention_block : {0, 32}) {
+    const std::string table = strategy_table(attention_block);
+    EXPECT_NE(text.str().find(table), std::string::npos) << "docs/strategies.md should contain:\n" << table;
+  }
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::string write_folder(const TempFolder& folder, const ModelConfig& config,
 }
 
 std::string write_folder(const TempFolder& folder, const ModelConfig& config) {
-  return write_folder(folder, config, fake_tensors(config, true));
+  return write_folder(folder, config, hf_tensors(config));
 }
 
 // What q and k rows look like in arch llada's file, from Hugging Face's order.
@@ -60,7 +60,7 @@ class ConvertTypes : public testing::TestWithParam<DType> {};
 TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
   const DType type = GetParam();
   for (const Architecture architecture :
-       {Architecture::llada, Architecture::dream, Architecture::llada_moe}) {
+       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
     const TempFolder in, out;
     const ModelConfig config = tiny_config(architecture);
     const ModelFile model = open(write_folder(in, config));

@@ -89,7 +89,7 @@ class CpuDevice final : public Device {
              op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)),
              trace_begin,
              ms * 1e3,
-             {}});
+             op.kind == OpKind::experts ? fmt::format(R"({{"experts_touched":{}}})", experts_.touched()) : ""});
     }
     return ++tickets_;
   }

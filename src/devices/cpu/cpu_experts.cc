@@ -1,8 +1,9 @@
 #include "devices/cpu/cpu_experts.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -10,8 +11,18 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kTasksPerThread = 8;  // enough that the last tasks of a phase end together
+constexpr int64_t kTasksPerThread = 8;  // of one stage, enough that its last tasks end together
+// Rows whose arithmetic takes as long as reading the weights, about; fewer cost as much as these.
+constexpr int64_t kLeastCost = 8;
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Almost always true at once. Spins first, since the other thread is a few microseconds from done; then lets
+// others run, who may be what that thread waits for.
+void wait_for(const std::atomic<int64_t>& value, int64_t wanted) {
+  constexpr int kSpins = 2000;
+  for (int spin = 0; value.load(std::memory_order_acquire) != wanted; ++spin)
+    if (spin > kSpins) std::this_thread::yield();
+}
 
 }  // namespace
 
@@ -56,97 +67,139 @@ Status CpuExperts::reserve(const Job& job) {
   const auto take = [&](int64_t bytes) { return reinterpret_cast<float*>(std::exchange(at, at + bytes)); };
   x_ = take(wide), y_ = take(wide), gate_ = take(narrow), up_ = take(narrow);
   activations_ = at;
+  if (progress_size_ < groups_.size()) {
+    progress_size_ = groups_.size();
+    progress_ = std::make_unique<Progress[]>(progress_size_);
+  }
   return {};
 }
 
-// The gathered rows of every group as int8, where the weights of `slot` want it.
-void CpuExperts::quantize(const Job& job, int slot, const float* x) {
-  const auto weight = [&](const Group& g) -> const CpuWeight& {
-    return job.weights[static_cast<size_t>(job.op->weight[static_cast<size_t>(slot)] + g.expert)];
+void CpuExperts::list_tasks(const Job& job) {
+  tasks_.clear();
+  cuts_.assign(groups_.size(), 0);
+  std::vector<int64_t> order(groups_.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto count = [&](int64_t g) { return groups_[static_cast<size_t>(g)].count; };
+  std::ranges::stable_sort(order, std::greater<>(), count);
+  const auto cost = [&](int64_t g) { return std::max(count(g), kLeastCost); };
+  int64_t all = 0;
+  for (const int64_t g : order) all += cost(g);
+  const auto add_products = [&](Stage stage, int slot) {
+    int64_t added = 0;
+    for (const int64_t g : order) {
+      const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(g)]);
+      const int64_t tile = job.kernels->column_tile(w.stored.type), tiles = (w.outputs + tile - 1) / tile;
+      const int64_t pieces = std::clamp(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1}, tiles);
+      const int64_t step = tile * ((tiles + pieces - 1) / pieces);
+      for (int64_t n0 = 0; n0 < w.outputs; n0 += step, ++added) {
+        tasks_.push_back({stage, g, n0, std::min(w.outputs, n0 + step)});
+        cuts_[static_cast<size_t>(g)] += stage == Stage::gate_up;
+      }
+    }
+    return added;
   };
-  job.pool->run(static_cast<int64_t>(groups_.size()), [&](int64_t i, int) {
-    const Group& g = groups_[static_cast<size_t>(i)];
-    const CpuWeight& w = weight(g);
-    if (!job.kernels->integer_path(w.stored.type)) return;
-    job.kernels->quantize_rows(x + g.begin * w.inputs, g.count, w.inputs, 0, g.count,
-                               activations_ + g.activations);
-  });
+  for (const int64_t g : order) tasks_.push_back({Stage::gather, g, 0, 0});
+  add_products(Stage::gate_up, 0);
+  products_left_.store(add_products(Stage::down, 2), std::memory_order_relaxed);
+  const int64_t step = std::max<int64_t>(1, job.rows / (4 * job.pool->size()));
+  for (int64_t r = 0; r < job.rows; r += step)
+    tasks_.push_back({Stage::sum, r, 0, std::min(job.rows, r + step)});
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    progress_[g].gathered.store(0, std::memory_order_relaxed);
+    progress_[g].products.store(0, std::memory_order_relaxed);
+    progress_[g].hidden.store(0, std::memory_order_relaxed);
+  }
+  next_.store(0, std::memory_order_relaxed);
 }
 
-// Every group's product with each of the matrices.
-void CpuExperts::multiply(const Job& job, std::span<const Matrix> matrices) {
-  struct Task {
-    const Group* group;
-    const Matrix* matrix;
-    int64_t n0, n1;
-  };
-  std::vector<Task> tasks;
-  const auto products = static_cast<int64_t>(groups_.size() * matrices.size());
-  const int64_t pieces = (kTasksPerThread * job.pool->size() + products - 1) / products;
-  const auto weight = [&](const Task& t) -> const CpuWeight& {
-    return job
-        .weights[static_cast<size_t>(job.op->weight[static_cast<size_t>(t.matrix->slot)] + t.group->expert)];
-  };
-  for (const Group& group : groups_)
-    for (const Matrix& matrix : matrices) {
-      const CpuWeight& w = weight({&group, &matrix, 0, 0});
-      const int64_t tile = job.kernels->column_tile(w.stored.type), tiles = (w.outputs + tile - 1) / tile;
-      const int64_t step = tile * ((tiles + pieces - 1) / pieces);
-      for (int64_t n0 = 0; n0 < w.outputs; n0 += step)
-        tasks.push_back({&group, &matrix, n0, std::min(w.outputs, n0 + step)});
-    }
-  job.pool->run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
-    const Task& t = tasks[static_cast<size_t>(i)];
-    const CpuWeight& w = weight(t);
-    job.kernels->matmul({.type = w.stored.type,
-                         .n = w.outputs,
-                         .k = w.inputs,
-                         .weights = w.bytes(),
-                         .x = t.matrix->x + t.group->begin * w.inputs,
-                         .activations = activations_ + t.group->activations,
-                         .rows = t.group->count,
-                         .n0 = t.n0,
-                         .n1 = t.n1,
-                         .y = t.matrix->y + t.group->begin * w.outputs,
-                         .y_stride = w.outputs});
-  });
+const CpuWeight& CpuExperts::weight(const Job& job, int slot, const Group& group) const {
+  return job.weights[static_cast<size_t>(job.op->weight[static_cast<size_t>(slot)] + group.expert)];
+}
+
+// The group's rows of x as int8, where the weights of `slot` want it.
+void CpuExperts::quantize(const Job& job, int slot, const Group& group, const float* x) const {
+  const CpuWeight& w = weight(job, slot, group);
+  if (!job.kernels->integer_path(w.stored.type)) return;
+  job.kernels->quantize_rows(x + group.begin * w.inputs, group.count, w.inputs, 0, group.count,
+                             activations_ + group.activations);
+}
+
+void CpuExperts::multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const {
+  const Group& group = groups_[static_cast<size_t>(task.at)];
+  const CpuWeight& w = weight(job, slot, group);
+  job.kernels->matmul({.type = w.stored.type,
+                       .n = w.outputs,
+                       .k = w.inputs,
+                       .weights = w.bytes(),
+                       .x = x + group.begin * w.inputs,
+                       .activations = activations_ + group.activations,
+                       .rows = group.count,
+                       .n0 = task.n0,
+                       .n1 = task.n1,
+                       .y = y + group.begin * w.outputs,
+                       .y_stride = w.outputs});
+}
+
+// A row's experts are added in ascending order, so that its sum does not depend on the other rows.
+void CpuExperts::add_up(const Job& job, int64_t row) const {
+  const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs, used = job.op->experts_used;
+  float* out = job.out + row * width;
+  std::fill_n(out, width, 0.0f);
+  for (int64_t k = 0; k < used; ++k) {
+    const int64_t place = places_[static_cast<size_t>(row * used + k)];
+    if (place < 0) break;
+    const auto group = std::ranges::upper_bound(groups_, place, {}, &Group::begin) - 1;
+    const float gate_value = job.gates[row * job.op->experts + group->expert];
+    for (int64_t c = 0; c < width; ++c) out[c] += gate_value * y_[place * width + c];
+  }
+}
+
+void CpuExperts::perform(const Job& job, const Task& task) {
+  if (task.stage == Stage::sum) {
+    wait_for(products_left_, 0);
+    for (int64_t r = task.at; r < task.n1; ++r) add_up(job, r);
+    return;
+  }
+  const Group& group = groups_[static_cast<size_t>(task.at)];
+  Progress& progress = progress_[static_cast<size_t>(task.at)];
+  const CpuWeight& gate = weight(job, 0, group);
+  const int64_t width = gate.inputs, inner = gate.outputs;
+  switch (task.stage) {
+    case Stage::gather:
+      for (int64_t i = group.begin; i < group.begin + group.count; ++i)
+        std::memcpy(x_ + i * width, job.x + gathered_[static_cast<size_t>(i)] * width,
+                    static_cast<size_t>(width) * 4);
+      quantize(job, 0, group, x_);
+      progress.gathered.store(1, std::memory_order_release);
+      return;
+    case Stage::gate_up:
+      wait_for(progress.gathered, 1);
+      multiply(job, 0, task, x_, gate_);
+      multiply(job, 1, task, x_, up_);
+      // Who is last makes the hidden rows. acq_rel: it must see what all the others wrote.
+      if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)]) return;
+      for (int64_t i = group.begin; i < group.begin + group.count; ++i)
+        job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
+      quantize(job, 2, group, gate_);
+      progress.hidden.store(1, std::memory_order_release);
+      return;
+    case Stage::down:
+      wait_for(progress.hidden, 1);
+      multiply(job, 2, task, gate_, y_);
+      products_left_.fetch_sub(1, std::memory_order_acq_rel);
+      return;
+    case Stage::sum:
+      return;
+  }
 }
 
 Status CpuExperts::run(const Job& job) {
   group_rows(job);
   LLADA_TRY_STATUS(reserve(job));
-  const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
-  const int64_t width = gate.inputs, inner = gate.outputs, used = job.op->experts_used;
-  const auto gathered = static_cast<int64_t>(gathered_.size());
-  const auto each_gathered = [&](const auto& body) {
-    const int64_t step = std::max<int64_t>(1, gathered / (4 * job.pool->size()));
-    job.pool->run((gathered + step - 1) / step, [&](int64_t chunk, int) {
-      for (int64_t i = chunk * step; i < std::min(gathered, (chunk + 1) * step); ++i) body(i);
-    });
-  };
-  each_gathered([&](int64_t i) {
-    std::memcpy(x_ + i * width, job.x + gathered_[static_cast<size_t>(i)] * width,
-                static_cast<size_t>(width) * 4);
-  });
-  quantize(job, 0, x_);
-  const std::array<Matrix, 2> gate_up = {{{x_, gate_, 0}, {x_, up_, 1}}};
-  multiply(job, gate_up);
-  each_gathered(
-      [&](int64_t i) { job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner); });
-  quantize(job, 2, gate_);
-  const std::array<Matrix, 1> down = {{{gate_, y_, 2}}};
-  multiply(job, down);
-  // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
-  job.pool->run(job.rows, [&](int64_t r, int) {
-    float* out = job.out + r * width;
-    std::fill_n(out, width, 0.0f);
-    for (int64_t k = 0; k < used; ++k) {
-      const int64_t place = places_[static_cast<size_t>(r * used + k)];
-      if (place < 0) break;
-      const auto group = std::ranges::upper_bound(groups_, place, {}, &Group::begin) - 1;
-      const float gate_value = job.gates[r * job.op->experts + group->expert];
-      for (int64_t c = 0; c < width; ++c) out[c] += gate_value * y_[place * width + c];
-    }
+  list_tasks(job);
+  // The pool hands out indices from several ends; the order that the waits rest on is next_'s.
+  job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int) {
+    perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))]);
   });
   return {};
 }

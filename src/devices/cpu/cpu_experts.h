@@ -1,7 +1,15 @@
 // A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read
-// once per step whatever the number of its rows. All touched experts' work of one phase is one list of tasks
-// for the threads: no thread waits for the end of an expert.
+// once per step whatever the number of its rows.
+//
+// All of a layer's work is one queue that the threads take from in order: first every expert's rows are gathered
+// and quantized, then come the gate and up products, then the down products, then the rows' sums; experts with
+// many rows first, and cut into column ranges where there are few experts or one outweighs the others, so that
+// the last tasks are small. A task that needs another expert's result waits for that expert alone, and what it
+// waits for stands before it in the queue and so is under way. (Seven loops with a barrier each, as before, lost
+// little while the machine was quiet, but one descheduled worker stopped all others seven times per layer.)
 #pragma once
+#include <atomic>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,11 +25,12 @@ class CpuExperts {
     std::span<const CpuWeight> weights;
     const Op* op;
     const float* x;      // rows x width
-    const float* gates;  // rows x experts
+    const float* gates;  // rows x experts; 0: the row does not go there
     int64_t rows;
     float* out;  // rows x width
   };
   Status run(const Job& job);
+  int64_t touched() const { return static_cast<int64_t>(groups_.size()); }  // experts with a row in the last run
   int64_t memory_bytes() const { return bytes_; }
 
  private:
@@ -31,20 +40,37 @@ class CpuExperts {
     int64_t begin, count;
     int64_t activations;  // offset in bytes
   };
-  struct Matrix {
-    const float* x;
-    float* y;
-    int slot;  // of op.weight
+  enum class Stage : uint8_t { gather, gate_up, down, sum };
+  struct Task {
+    Stage stage;
+    int64_t at;      // group; sum: first row
+    int64_t n0, n1;  // columns of gate and up, or of down; sum: last row in n1
   };
+  // How far one group is. Its own cache line: all threads look at it.
+  struct alignas(64) Progress {
+    std::atomic<int64_t> gathered{0};  // 1: gate_up may start
+    std::atomic<int64_t> products{0};  // gate_up tasks that are done
+    std::atomic<int64_t> hidden{0};    // 1: down may start
+  };
+
   void group_rows(const Job& job);
   Status reserve(const Job& job);
-  void quantize(const Job& job, int slot, const float* x);
-  void multiply(const Job& job, std::span<const Matrix> matrices);
+  void list_tasks(const Job& job);
+  void perform(const Job& job, const Task& task);
+  const CpuWeight& weight(const Job& job, int slot, const Group& group) const;
+  void quantize(const Job& job, int slot, const Group& group, const float* x) const;
+  void multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const;
+  void add_up(const Job& job, int64_t row) const;
 
   std::vector<Group> groups_;
   std::vector<int32_t> gathered_;  // row of each gathered row
   std::vector<int64_t>
       places_;  // rows x experts_used: gathered rows of each row, experts ascending; -1: none
+  std::vector<Task> tasks_;
+  std::vector<int64_t> cuts_;  // gate_up tasks of each group
+  std::unique_ptr<Progress[]> progress_;
+  size_t progress_size_ = 0;
+  std::atomic<int64_t> next_{0}, products_left_{0};  // down tasks that are not done
   AlignedBytes buffer_;
   int64_t bytes_ = 0;
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;

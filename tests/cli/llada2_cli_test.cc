@@ -1,0 +1,71 @@
+// A block-causal model from outside: what answers, and what is refused in one line.
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+#include "engine/llada2_files.h"
+
+namespace llada::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class Llada2Cli : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::filesystem::temp_directory_path() / fmt::format("llada_llada2_cli_{}", ::getpid());
+    std::filesystem::create_directories(folder_);
+    write_hf_folder(make_small_model(DType::F32, tiny_llada2(32)), model());
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static std::string model() { return (folder_ / "hf").string(); }
+  static std::string file(const char* name) { return (folder_ / name).string(); }
+
+  static inline std::filesystem::path folder_;
+};
+
+TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
+  ASSERT_EQ(run_llada({"convert", model(), file("q8.gguf"), "--type", "q8_0"}).status, 0);
+  std::vector<std::vector<int32_t>> tokens;
+  for (const char* kv : {"none", "block"}) {
+    const auto run = run_llada({"run", "-m", file("q8.gguf"), "-p", "Sort 3 1 2", "--preset-decode", "llada2",
+                                "--gen-length", "20", "--steps", "8", "--kv", kv, "--json"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const Json json = Json::parse(run.out);
+    tokens.push_back(json.at("tokens").get<std::vector<int32_t>>());
+    EXPECT_EQ(tokens.back().size(), 20u) << "padding is not shown";
+    EXPECT_LE(json.at("stats").at("content_tokens"), 20);
+  }
+  EXPECT_EQ(tokens[0], tokens[1]);
+}
+
+TEST_F(Llada2Cli, ChatAndEvalWork) {
+  const auto chat = run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
+                              {.stdin_text = "a\n"});
+  ASSERT_EQ(chat.status, 0) << chat.err;
+  EXPECT_EQ(std::ranges::count(chat.out, '\n'), 1);
+  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})" "\n");
+  const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--json", "--compare",
+                               "exact: --gen-length 8 --kv block", "--likelihood-groups", "2"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  const Json result = Json::parse(eval.out).at("results").at(0);
+  EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
+}
+
+TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"}, "kv: found dual with a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "mbsd: a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"}, "block_length: found 64, needed 32"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"}, "tail: nothing that"},
+      {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
+  for (const auto& [words, says] : cases) {
+    const auto run = run_llada(words);
+    EXPECT_EQ(run.status, 2) << says;
+    EXPECT_EQ(run.out, "");
+    EXPECT_NE(run.err.find(says), std::string::npos) << run.err;
+    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace llada::test
