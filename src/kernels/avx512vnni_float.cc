@@ -85,6 +85,7 @@ struct DoubleSum {
 namespace llada::kernels::avx512vnni {
 
 void use_row_kernels(KernelTable& table) { set_row_kernels(table); }
+void float_attention(const AttentionArgs& args) { attention(args); }
 int64_t float_column_tile() { return kFloatTile; }
 int64_t float_packed_bytes(DType type, int64_t n, int64_t k) { return float_packed_size(type, n, k); }
 void float_pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {

@@ -42,9 +42,28 @@ struct AttentionArgs {
   float* scratch;           // attention_scratch(keys) floats, private to the call
   float* out;               // row r at out + r * out_stride
   int64_t out_stride;
+  // The keys' digest, or null. Rows that see at least kDigestKeys keys are computed from it, with its error (the table's
+  // file states it); whether one is given is for the caller to keep equal for all rows of a run.
+  const std::byte* digest = nullptr;
+  int64_t digest_positions = 0;  // as it was made for
 };
 // Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
 int64_t attention_scratch(int64_t keys);
+
+// A digest: keys and values of a head in a narrower form of the table's own, with which long attention is several times as
+// fast. Below kDigestKeys keys attention is a small share of a forward and stays as exact as floats are.
+inline constexpr int64_t kDigestKeys = 1024;
+
+// Brings positions [p0, p1) of a head's digest up to date; its other positions stay valid. Calls for parts that begin and
+// end at multiples of 4 (or at `positions`) may run in parallel.
+struct DigestArgs {
+  const void* k;  // positions x head_dim, contiguous, kv_type
+  const void* v;
+  DType kv_type;
+  int64_t positions, head_dim;
+  int64_t p0, p1;
+  std::byte* digest;  // digest_bytes(), 64-byte aligned; zero or made before
+};
 
 // y[r][c] = sum_k w[c][k] * x[r][k] for all rows and columns [n0, n1); n0 and n1 are multiples of
 // column_tile(type) (n1 may also be n). Float types (F32, F16, BF16) read x; integer_path types read
@@ -78,6 +97,7 @@ struct Top2 {
 // - add: y += x
 // - swiglu: y = silu(gate) * up
 // - store_half: y = F16(x), round to nearest even
+// - digest_bytes: size of a head's digest; 0: there is none for this type and head size
 // - integer_path: true when `type` multiplies with int8 activations
 // - column_tile: columns that matmul handles as a unit
 // - packed_bytes: size of the packed copy of an n x k matrix; 0: the stored bytes are used in place

@@ -59,7 +59,28 @@ void KvStore::put_back(const Saved& saved) {
   }
   size_t i = 0;
   for (int s = 0; s < shape_.sequences; ++s)
-    for (const int32_t p : saved.positions) set_version(s, p, saved.versions[i++]);
+    for (const int32_t p : saved.positions) {
+      set_version(s, p, saved.versions[i++]);
+      for (int layer = 0; layer < shape_.layers; ++layer) changed(layer, s, p);
+    }
+}
+
+Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
+  if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
+  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
+  digested_.clear();
+  digests_.reset();
+  digest_maker_ = nullptr;
+  digest_bytes_ = 0;
+  digests_ = allocate_aligned(heads * head_bytes);
+  if (digests_ == nullptr)
+    return failed("K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
+                  heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
+  digest_maker_ = maker;
+  digest_head_bytes_ = head_bytes;
+  digest_bytes_ = heads * head_bytes;
+  digested_.assign(static_cast<size_t>(shape_.positions * shape_.sequences * shape_.layers), 0);
+  return {};
 }
 
 void KvStore::clear() { std::ranges::fill(versions_, kAbsent); }

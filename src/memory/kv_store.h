@@ -26,7 +26,7 @@ class KvStore {
   static Result<KvStore> create(const KvShape& shape);
 
   const KvShape& shape() const { return shape_; }
-  int64_t bytes() const { return 2 * half_bytes_; }
+  int64_t bytes() const { return 2 * half_bytes_ + digest_bytes_; }
 
   std::byte* keys(int layer, int sequence, int head) { return data_.get() + offset(layer, sequence, head); }
   std::byte* values(int layer, int sequence, int head) {
@@ -41,6 +41,24 @@ class KvStore {
   }
   void clear();  // everything absent again
 
+  // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks. `maker`
+  // stands for the form: another one's are lost. Fails when the memory is not there.
+  Status reserve_digests(const void* maker, int64_t head_bytes);
+  std::byte* digest(int layer, int sequence, int head) {
+    return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
+  }
+  // Whether all heads' digests of a position are those of its keys and values. Whoever writes these calls changed();
+  // different positions may be written by different threads.
+  bool digested(int layer, int sequence, int64_t position) const {
+    return digested_[layer_index(layer, sequence, position)] != 0;
+  }
+  void set_digested(int layer, int sequence, int64_t position) {
+    digested_[layer_index(layer, sequence, position)] = 1;
+  }
+  void changed(int layer, int sequence, int64_t position) {
+    if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 0;
+  }
+
   // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
   struct Saved {
     std::vector<int32_t> positions;
@@ -52,8 +70,14 @@ class KvStore {
 
  private:
   KvStore() = default;
+  int64_t head_index(int layer, int sequence, int head) const {
+    return (int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head;
+  }
   int64_t offset(int layer, int sequence, int head) const {
-    return ((int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head) * head_bytes_;
+    return head_index(layer, sequence, head) * head_bytes_;
+  }
+  size_t layer_index(int layer, int sequence, int64_t position) const {
+    return static_cast<size_t>((int64_t{layer} * shape_.sequences + sequence) * shape_.positions + position);
   }
   size_t index(int sequence, int64_t position) const {
     return static_cast<size_t>(sequence * shape_.positions + position);
@@ -62,6 +86,10 @@ class KvStore {
   KvShape shape_;
   int64_t head_bytes_ = 0, half_bytes_ = 0;
   AlignedBytes data_;
+  const void* digest_maker_ = nullptr;
+  int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
+  AlignedBytes digests_;
+  std::vector<uint8_t> digested_;  // layer x sequence x position; empty: there are no digests
   std::vector<int64_t> versions_;
 };
 

@@ -18,7 +18,8 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kAttentionRows = 16;  // rows of one head that a task computes together
+// Rows of one head that a task computes together, in floats and from digests.
+constexpr int64_t kAttentionRows = 16, kDigestRows = 32;
 constexpr size_t kPlans = 64;           // programs whose arena plan is remembered
 
 std::string processor_name() {
@@ -395,6 +396,7 @@ class CpuDevice final : public Device {
         put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h),
             position);
       }
+      if (!in_trial[static_cast<size_t>(r)]) kv.changed(op.layer, sequence[static_cast<size_t>(r)], position);
     });
     return {};
   }
@@ -402,6 +404,44 @@ class CpuDevice final : public Device {
   // Where a trial's row keeps its key and, behind it, its value of one head.
   std::byte* trial_kv(int64_t row, int head, int64_t kv_heads, int64_t bytes) const {
     return trial_kv_.data() + (row * kv_heads + head) * 2 * bytes;
+  }
+
+  // Digests are for spans of many keys, and where the kernels have them.
+  bool by_digest(const RowSpan& span, int64_t head_dim) const {
+    return span.keys >= kernels::kDigestKeys && digest_bytes(head_dim) > 0;
+  }
+  int64_t digest_bytes(int64_t head_dim) const {
+    return kernels_.digest_bytes(run_->kv->shape().type, run_->kv->shape().positions, head_dim);
+  }
+
+  void digest(const Op& op, int sequence, int head, int64_t p0, int64_t p1) const {
+    KvStore& kv = *run_->kv;
+    kernels_.digest({.k = kv.keys(op.layer, sequence, head),
+                     .v = kv.values(op.layer, sequence, head),
+                     .kv_type = kv.shape().type,
+                     .positions = kv.shape().positions,
+                     .head_dim = op.head_dim,
+                     .p0 = p0,
+                     .p1 = p1,
+                     .digest = kv.digest(op.layer, sequence, head)});
+  }
+
+  // Digests of what the span reads and was written since the last time.
+  Status renew_digests(const Op& op, const RowSpan& span) {
+    KvStore& kv = *run_->kv;
+    LLADA_TRY_STATUS(kv.reserve_digests(&kernels_, digest_bytes(op.head_dim)));
+    std::vector<std::pair<int64_t, int64_t>> stale;
+    for (int64_t p = 0; p < span.keys; ++p) {
+      if (kv.digested(op.layer, span.sequence, p)) continue;
+      if (stale.empty() || stale.back().second != p) stale.emplace_back(p, p);
+      stale.back().second = p + 1;
+      kv.set_digested(op.layer, span.sequence, p);
+    }
+    if (stale.empty()) return {};
+    pool_->run(op.kv_heads, [&](int64_t head, int) {
+      for (const auto& [p0, p1] : stale) digest(op, span.sequence, static_cast<int>(head), p0, p1);
+    });
+    return {};
   }
 
   Status attention(const Op& op) {
@@ -415,10 +455,13 @@ class CpuDevice final : public Device {
     int64_t most_keys = 0;
     for (const RowSpan& span : spans) {
       most_keys = std::max<int64_t>(most_keys, span.keys);
+      const bool digests = span.count > 0 && by_digest(span, op.head_dim);
+      if (digests) LLADA_TRY_STATUS(renew_digests(op, span));
       if (span.trial) continue;
+      const int64_t step = digests ? kDigestRows : kAttentionRows;
       for (int h = 0; h < op.heads; ++h)
-        for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
-          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
+        for (int64_t r = span.begin; r < span.begin + span.count; r += step)
+          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + step)});
     }
     std::vector<int64_t> row_keys;
     if (op.block > 0) {
@@ -446,7 +489,11 @@ class CpuDevice final : public Device {
                           .row_keys = row_keys.empty() ? nullptr : row_keys.data(),
                           .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
                           .out = value(op.out[0]) + t.head * op.head_dim,
-                          .out_stride = stride});
+                          .out_stride = stride,
+                          .digest = by_digest(*t.span, op.head_dim)
+                                        ? run_->kv->digest(op.layer, t.span->sequence, kv_head)
+                                        : nullptr,
+                          .digest_positions = run_->kv->shape().positions});
     };
     pool_->run(static_cast<int64_t>(tasks.size()),
                [&](int64_t i, int thread) { attend(tasks[static_cast<size_t>(i)], thread); });
@@ -457,10 +504,19 @@ class CpuDevice final : public Device {
     pool_->run(op.kv_heads, [&](int64_t head, int thread) {
       for (size_t s = 0; s < spans.size(); ++s) {
         if (!spans[s].trial || spans[s].count == 0) continue;
-        swap_trial(op, run_->inputs->spans[s], static_cast<int>(head), bytes);
+        const auto swap = [&] {
+          const RowSpan& all = run_->inputs->spans[s];
+          swap_trial(op, all, static_cast<int>(head), bytes);
+          if (!by_digest(all, op.head_dim)) return;
+          for (int64_t r = all.begin; r < all.begin + all.count; ++r) {
+            const int64_t p = run_->inputs->positions[static_cast<size_t>(r)];
+            digest(op, all.sequence, static_cast<int>(head), p, p + 1);
+          }
+        };
+        swap();
         for (int64_t h = head * group; h < (head + 1) * group; ++h)
           attend({&spans[s], static_cast<int>(h), spans[s].begin, spans[s].begin + spans[s].count}, thread);
-        swap_trial(op, run_->inputs->spans[s], static_cast<int>(head), bytes);
+        swap();
       }
     });
     return {};

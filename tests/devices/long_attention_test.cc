@@ -1,0 +1,110 @@
+// Attention over so many positions that kernels may read digests: they follow every write of the store, for any number
+// of threads, and a step that computes a few rows equals one that computes them all.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "devices/cpu/cpu_device.h"
+#include "kernels/kernels.h"
+#include "sched/executor.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+constexpr int64_t kPositions = kernels::kDigestKeys + 37;
+
+// One layer: a position's key and value depend on its own token alone.
+ModelConfig long_config() {
+  ModelConfig c = small_config(RopePairing::half_split, 1);
+  c.layers = 1, c.width = 64, c.heads = 2, c.head_dim = 64, c.rotary_dims = 64, c.ffn_width = 32;
+  c.vocab = 200, c.context = static_cast<int>(kPositions);
+  return c;
+}
+
+class LongAttention : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = new SmallModel(make_small_model(DType::F32, long_config())); }
+  static void TearDownTestSuite() { delete model_; }
+
+  struct Engine {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Executor> executor;
+    std::unique_ptr<KvStore> kv;
+
+    explicit Engine(int threads, DType type = DType::F16) {
+      device = std::move(*make_cpu_device({.threads = threads, .isa = ""}, model_->graph.weights, model_->views, {}));
+      executor = std::make_unique<Executor>(*device, [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+        return std::make_shared<Program>(model_->graph.forward(shape));
+      });
+      kv = std::make_unique<KvStore>(*KvStore::create({.layers = 1,
+                                                       .sequences = 1,
+                                                       .kv_heads = 1,
+                                                       .head_dim = 64,
+                                                       .positions = kPositions,
+                                                       .type = type}));
+    }
+
+    // The first of `wanted` rows' logits.
+    std::vector<float> run(const std::vector<int32_t>& positions, const std::vector<int32_t>& tokens, bool trial = false) {
+      StepInputs in;
+      for (const int32_t p : positions)
+        in.positions.push_back(p), in.tokens.push_back(tokens[static_cast<size_t>(p)]);
+      in.spans = {{0, static_cast<int32_t>(positions.size()), 0, static_cast<int32_t>(kPositions), trial}};
+      in.wanted = {static_cast<int32_t>(positions.size()) - 1};
+      in.keep_logits = true;
+      StepOutputs out;
+      const auto status = executor->run(in, *kv, out);
+      EXPECT_TRUE(status) << status.error().message;
+      return out.logits;
+    }
+  };
+
+  static std::vector<int32_t> all() {
+    std::vector<int32_t> rows(kPositions);
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  static std::vector<int32_t> tokens(uint64_t seed) {
+    std::vector<int32_t> t;
+    for (int64_t p = 0; p < kPositions; ++p)
+      t.push_back(static_cast<int32_t>(uniform(seed, static_cast<uint64_t>(p), 0, 0) * 200));
+    return t;
+  }
+
+  static inline const SmallModel* model_ = nullptr;
+};
+
+TEST_F(LongAttention, DigestsFollowEveryWrite) {
+  const std::vector<int32_t> old = tokens(1);
+  std::vector<int32_t> edited = old;
+  for (const int32_t p : {3, 64, 700, static_cast<int32_t>(kPositions) - 1}) edited[static_cast<size_t>(p)] ^= 1;
+
+  Engine steps(2), fresh(3);
+  const std::vector<float> first = steps.run(all(), old);
+  const auto saved = steps.kv->save(std::vector<int32_t>{3, 64, 700, static_cast<int32_t>(kPositions) - 1});
+  const std::vector<float> second =
+      steps.run({3, 64, 700, static_cast<int32_t>(kPositions) - 1}, edited);  // written by a step
+  EXPECT_EQ(second, fresh.run(all(), edited)) << "few rows as all rows, two threads as three";
+  EXPECT_NE(first, second);
+
+  steps.kv->put_back(saved);  // written by put_back
+  EXPECT_EQ(steps.run({1, static_cast<int32_t>(kPositions) - 1}, old), first);
+
+  const std::vector<float> trial = steps.run({3, 64, 700, static_cast<int32_t>(kPositions) - 1}, edited, true);
+  EXPECT_EQ(trial, second) << "a trial's own keys and values";
+  EXPECT_EQ(steps.run({1, static_cast<int32_t>(kPositions) - 1}, old), first) << "and nothing of it left";
+}
+
+TEST_F(LongAttention, IsCloseToFloats) {
+  Engine narrow(2), exact(2, DType::F32);
+  const std::vector<int32_t> t = tokens(2);
+  const std::vector<float> got = narrow.run(all(), t), want = exact.run(all(), t);
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i)
+    difference += std::pow(got[i] - want[i], 2), size += std::pow(want[i], 2);
+  EXPECT_LT(std::sqrt(difference / size), 0.01);
+}
+
+}  // namespace
+}  // namespace llada
