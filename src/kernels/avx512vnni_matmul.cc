@@ -65,11 +65,30 @@ void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
   tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + chunk * 2;
 }
 
-// Adds chunks [from, to) of `columns` (1 or 2) column tiles. weights: the first tile's chunk `from`; next:
+// Rows [r, r + height) of `columns` column tiles from c on: sums from y, or y from sums. Done row tile by row tile between the
+// products, because y's lines, a row apart, meet in few cache sets: all rows at once waited for every second one of them.
+void begin_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t row = r; row < r + height; ++row) {
+      const float* y = s.args.y + row * s.args.y_stride + c + i * kColumnTile;
+      const __m512 start = s.from == 0 ? _mm512_setzero_ps()
+                                       : _mm512_maskz_loadu_ps(column_mask(s.args, c + i * kColumnTile), y);
+      _mm512_store_ps(s.sums + (i * (s.r1 - s.r0) + row - s.r0) * kColumnTile, start);
+    }
+}
+void end_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t row = r; row < r + height; ++row)
+      _mm512_mask_storeu_ps(s.args.y + row * s.args.y_stride + c + i * kColumnTile,
+                            column_mask(s.args, c + i * kColumnTile),
+                            _mm512_load_ps(s.sums + (i * (s.r1 - s.r0) + row - s.r0) * kColumnTile));
+}
+
+// Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`; next:
 // where the first tile's following piece begins. The following weights are prefetched evenly over all row
 // tiles (in a burst they would wait for memory) by the calls for the first column tile; the calls for the
 // second prefetch the next row tile.
-void multiply_piece(const Span& s, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
+void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
                     const uint8_t* next) {
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
   const int64_t bytes =
@@ -77,15 +96,17 @@ void multiply_piece(const Span& s, int64_t columns, int64_t from, int64_t to, co
   const int64_t share = columns * bytes / row_tiles;  // of the following pieces, for each row tile to prefetch
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;
-    const TileKernel kernel = kernel_of(s.args.type, lesser(kRowTile, s.args.rows - r));
+    const int64_t height = lesser(kRowTile, s.args.rows - r);
+    const TileKernel kernel = kernel_of(s.args.type, height);
     Tile tile;
     fill_row_tile(s, r, from, tile);
     tile.chunks = chunks;
     tile.skip = 0;
-    for (int64_t c = 0; c < columns; ++c) {
-      tile.weights = weights + c * s.tile_bytes;
-      tile.sums = s.sums + (c * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
-      if (c == 0) {
+    if (from == s.from) begin_row_tile(s, c, columns, r, height);
+    for (int64_t j = 0; j < columns; ++j) {
+      tile.weights = weights + j * s.tile_bytes;
+      tile.sums = s.sums + (j * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
+      if (j == 0) {
         const int64_t at = i * share;  // in the pieces of both column tiles, one after the other
         tile.next = at < bytes ? next + at : next + s.tile_bytes + (at - bytes);
         tile.step = share / chunks;
@@ -98,6 +119,7 @@ void multiply_piece(const Span& s, int64_t columns, int64_t from, int64_t to, co
       }
       kernel(tile);
     }
+    if (to == s.to) end_row_tile(s, c, columns, r, height);
   }
 }
 
@@ -127,20 +149,13 @@ void stream(const MatmulArgs& a) {
 
 void multiply_columns(const Span& s, int64_t c, int64_t columns) {
   const MatmulArgs& a = s.args;
-  for (int64_t i = 0; i < columns; ++i)
-    for (int64_t r = s.r0; r < s.r1; ++r) {
-      const float* y = a.y + r * a.y_stride + c + i * kColumnTile;
-      const __m512 start =
-          s.from == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(column_mask(a, c + i * kColumnTile), y);
-      _mm512_store_ps(s.sums + (i * (s.r1 - s.r0) + r - s.r0) * kColumnTile, start);
-    }
   if (packs(a.type)) {
     const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * s.tile_bytes;
     for (int64_t piece = s.from; piece < s.to; piece += kPiece) {
       const int64_t end = lesser(piece + kPiece, s.to);
       const uint8_t* next = end < s.to ? tile + packed_offset(a.type, end)
                                        : tile + columns * s.tile_bytes + packed_offset(a.type, s.from);
-      multiply_piece(s, columns, piece, end, tile + packed_offset(a.type, piece), next);
+      multiply_piece(s, c, columns, piece, end, tile + packed_offset(a.type, piece), next);
     }
   } else {
     alignas(64) uint8_t expanded[kColumnPair][kBlockChunks * kExpandedChunk];
@@ -150,15 +165,9 @@ void multiply_columns(const Span& s, int64_t c, int64_t columns) {
         expand_block(a.type, a.weights, a.k, first, lesser(kColumnTile, a.n - first), piece / kBlockChunks,
                      expanded[i]);
       }
-      multiply_piece(s, columns, piece, lesser(piece + kBlockChunks, s.to), expanded[0], expanded[0]);
+      multiply_piece(s, c, columns, piece, lesser(piece + kBlockChunks, s.to), expanded[0], expanded[0]);
     }
   }
-  for (int64_t i = 0; i < columns; ++i)
-    for (int64_t r = s.r0; r < s.r1; ++r) {
-      const float* sums = s.sums + (i * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
-      _mm512_mask_storeu_ps(a.y + r * a.y_stride + c + i * kColumnTile, column_mask(a, c + i * kColumnTile),
-                            _mm512_load_ps(sums));
-    }
 }
 
 }  // namespace
