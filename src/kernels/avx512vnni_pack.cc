@@ -1,5 +1,6 @@
 // Stored groups into the packed layouts of avx512vnni.h, one column tile at a time, and the expansion of
-// blocks of the types that stay as stored. Columns beyond n are packed as zero.
+// blocks of the types that stay as stored. Columns beyond n are packed as zero. Packing is to go at the speed of memory: the
+// next column tile is fetched in order while this one is read along sixteen rows, and what is written goes past the caches.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"
@@ -16,6 +17,7 @@ struct Source {
   int64_t stride, k, first, columns;  // columns of this tile that exist
 };
 
+void prefetch(const std::byte* p) { asm volatile("prefetcht1 %0" : : "m"(*p)); }
 __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 uint16_t load16(const void* p) {
@@ -119,46 +121,159 @@ const std::byte* group_at(const Source& s, int64_t column, int64_t group) {
   return s.data + (s.first + column) * s.stride + group * group_bytes(s.type);
 }
 
+// Four bytes at `offset` of that group of the 16 columns; 0 where there is none.
+__m512i words_of(const Source& s, int64_t group, int64_t offset) {
+  const __mmask16 there = group_at(s, 0, group) == nullptr ? __mmask16{0} : static_cast<__mmask16>((1u << s.columns) - 1);
+  const __m512i column = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i at = _mm512_mullo_epi32(column, _mm512_set1_epi32(static_cast<int>(s.stride)));
+  const std::byte* first = s.data + s.first * s.stride + group * group_bytes(s.type) + offset;
+  return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, first, 1);
+}
+
+// Writes what nobody reads soon; pack() ends with a fence.
+void store_past(uint8_t* out, __m512i v) { _mm512_stream_si512(reinterpret_cast<__m512i*>(out), v); }
+
 // The sixteen X and Y vectors of a chunk, still one byte per quant.
 struct ChunkVectors {
   __m512i x[8], y[8];
 };
+
+// 128-bit part p of out[j] is part j of in[p].
+inline void transpose_parts(__m512i a, __m512i b, __m512i c, __m512i d, __m512i& w, __m512i& x, __m512i& y, __m512i& z) {
+  const __m512i ab = _mm512_shuffle_i64x2(a, b, 0x44), cd = _mm512_shuffle_i64x2(c, d, 0x44);
+  const __m512i ab2 = _mm512_shuffle_i64x2(a, b, 0xee), cd2 = _mm512_shuffle_i64x2(c, d, 0xee);
+  w = _mm512_shuffle_i64x2(ab, cd, 0x88);
+  x = _mm512_shuffle_i64x2(ab, cd, 0xdd);
+  y = _mm512_shuffle_i64x2(ab2, cd2, 0x88);
+  z = _mm512_shuffle_i64x2(ab2, cd2, 0xdd);
+}
+
 void load_chunk(const Source& s, int64_t chunk, ChunkVectors& v) {
-  alignas(64) uint8_t rows[16][64];
-  for (int64_t c = 0; c < kColumnTile; ++c) {
+  // Of each column: four k of A, four k of B, eight times.
+  const __m512i pairs = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+  const auto row = [&](int64_t c) {
     __m512i q = _mm512_setzero_si512();
     if (super_type(s.type)) {
-      if (const std::byte* g = group_at(s, c, chunk / kBlockChunks))
-        q = super_quants(s.type, g, chunk % kBlockChunks);
+      if (const std::byte* g = group_at(s, c, chunk / kBlockChunks)) q = super_quants(s.type, g, chunk % kBlockChunks);
     } else if (const std::byte* a = group_at(s, c, 2 * chunk)) {
       const std::byte* b = group_at(s, c, 2 * chunk + 1);
       q = join(group_quants(s.type, a), b != nullptr ? group_quants(s.type, b) : _mm256_setzero_si256());
     }
-    _mm512_store_si512(rows[c], q);
+    return _mm512_permutexvar_epi32(pairs, q);
+  };
+  // Part p of a vector holds columns 4p, 4p + 1 (X) or 4p + 2, 4p + 3 (Y).
+  for (int y = 0; y < 2; ++y) {
+    __m512i even[4], odd[4];
+    for (int p = 0; p < 4; ++p) {
+      const __m512i a = row(4 * p + 2 * y), b = row(4 * p + 2 * y + 1);
+      even[p] = _mm512_unpacklo_epi64(a, b);
+      odd[p] = _mm512_unpackhi_epi64(a, b);
+    }
+    __m512i* to = y == 0 ? v.x : v.y;
+    transpose_parts(even[0], even[1], even[2], even[3], to[0], to[2], to[4], to[6]);
+    transpose_parts(odd[0], odd[1], odd[2], odd[3], to[1], to[3], to[5], to[7]);
   }
-  // In 32-bit words: lane 2i column kXColumn[i] (16 words each) group A, lane 2i+1 group B (8 words on).
-  const __m512i x = _mm512_setr_epi32(0, 8, 16, 24, 64, 72, 80, 88, 128, 136, 144, 152, 192, 200, 208, 216);
-  const __m512i y = _mm512_add_epi32(x, _mm512_set1_epi32(32));
-  for (int q = 0; q < 8; ++q) {
-    v.x[q] = _mm512_i32gather_epi32(x, rows[0] + 4 * q, 4);
-    v.y[q] = _mm512_i32gather_epi32(y, rows[0] + 4 * q, 4);
+}
+
+// Whole tiles and blocks, the rule. 16 bytes of each of two sources per column (its groups A and B) in the lane order of X
+// and of Y: word q of x[q] and y[q].
+struct FourVectors {
+  __m512i x[4], y[4];
+};
+inline __attribute__((always_inline)) FourVectors load_four(const std::byte* a, int64_t b_offset, int64_t stride) {
+  FourVectors v;
+#pragma GCC unroll 2
+  for (int y = 0; y < 2; ++y) {
+    const auto parts = [&](const std::byte* p) {  // of columns 4, 8 and 12 on, too
+      __m512i z = _mm512_castsi128_si512(load128(p));
+      z = _mm512_inserti32x4(z, load128(p + 4 * stride), 1);
+      z = _mm512_inserti32x4(z, load128(p + 8 * stride), 2);
+      return _mm512_inserti32x4(z, load128(p + 12 * stride), 3);
+    };
+    const std::byte* column = a + 2 * y * stride;
+    const __m512i a0 = parts(column), b0 = b_offset == 0 ? a0 : parts(column + b_offset);
+    column += stride;
+    const __m512i a1 = parts(column), b1 = b_offset == 0 ? a1 : parts(column + b_offset);
+    const __m512i low0 = _mm512_unpacklo_epi32(a0, b0), high0 = _mm512_unpackhi_epi32(a0, b0);
+    const __m512i low1 = _mm512_unpacklo_epi32(a1, b1), high1 = _mm512_unpackhi_epi32(a1, b1);
+    __m512i* to = y == 0 ? v.x : v.y;
+    to[0] = _mm512_unpacklo_epi64(low0, low1);
+    to[1] = _mm512_unpackhi_epi64(low0, low1);
+    to[2] = _mm512_unpacklo_epi64(high0, high1);
+    to[3] = _mm512_unpackhi_epi64(high0, high1);
+  }
+  return v;
+}
+
+bool whole(const Source& s, int64_t chunks) { return s.columns == kColumnTile && chunks == kBlockChunks; }
+
+// a: the first column's group A of the chunk, behind the scale.
+void pack_chunk_q4_0(const std::byte* a, int64_t stride, uint8_t* out) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  const FourVectors v = load_four(a, sizeof(GroupQ4_0), stride);
+  for (int q = 0; q < 4; ++q) {  // the low nibbles are k 0..15, the high ones 16..31
+    store_past(out + 64 * q, _mm512_ternarylogic_epi32(nibble, v.x[q], _mm512_slli_epi32(v.y[q], 4), 0xca));
+    store_past(out + 256 + 64 * q, _mm512_ternarylogic_epi32(nibble, _mm512_srli_epi32(v.x[q], 4), v.y[q], 0xca));
+  }
+}
+
+void pack_chunk_q8_0(const std::byte* a, int64_t stride, uint8_t* out) {
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  for (int half = 0; half < 2; ++half, out += 512) {
+    const FourVectors v = load_four(a + 16 * half, sizeof(GroupQ8_0), stride);
+    for (int q = 0; q < 4; ++q) {
+      store_past(out + 128 * q, _mm512_xor_si512(v.x[q], sign));
+      store_past(out + 128 * q + 64, _mm512_xor_si512(v.y[q], sign));
+    }
+  }
+}
+
+// a: the first column's 32 bytes of the chunk: group A in the low nibbles, B in the high ones.
+void pack_chunk_q4_k(const std::byte* a, int64_t stride, uint8_t* out) {
+  const __m512i nibble = _mm512_set1_epi8(15), x_shift = _mm512_set1_epi64(4ll << 32), y_shift = _mm512_set1_epi64(4);
+  for (int half = 0; half < 2; ++half) {
+    const FourVectors v = load_four(a + 16 * half, 0, stride);
+    for (int q = 0; q < 4; ++q, out += 64)
+      store_past(out, _mm512_ternarylogic_epi32(nibble, _mm512_srlv_epi32(v.x[q], x_shift),
+                                                _mm512_sllv_epi32(v.y[q], y_shift), 0xca));
+  }
+}
+
+// The F16 scales that begin the eight groups of a block, [group][column]. Words: of a group.
+template <int Words>
+void load_block_scales(const std::byte* first, int64_t stride, uint16_t (&half)[8][16]) {
+  alignas(64) int16_t columns[16][8];
+  const __m512i numbers = _mm512_castsi128_si512(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m512i step = _mm512_mullo_epi16(_mm512_set1_epi16(Words), numbers);
+  for (int64_t c = 0; c < kColumnTile; ++c, first += stride) {
+    const __m512i low = _mm512_permutex2var_epi16(_mm512_loadu_si512(first), step, _mm512_loadu_si512(first + 64));
+    __m128i words = _mm512_castsi512_si128(low);
+    if constexpr (Words > 9) {  // the other four lie in the next 128 bytes
+      const __m512i high = _mm512_permutex2var_epi16(_mm512_loadu_si512(first + 128), step, _mm512_loadu_si512(first + 192));
+      words = _mm_mask_blend_epi16(0xf0, words, _mm512_castsi512_si128(high));
+    }
+    _mm_store_si128(reinterpret_cast<__m128i*>(columns[c]), words);
+  }
+  // Columns 0..7 of four groups from the first two vectors, 8..15 from the last two.
+  alignas(64) int16_t order[32];
+  for (int16_t i = 0; i < 32; ++i) order[i] = static_cast<int16_t>(i % 8 * 8 + i / 8);
+  const __m512i low_groups = _mm512_load_si512(order), high_groups = _mm512_add_epi16(low_groups, _mm512_set1_epi16(4));
+  __m512i v[4];
+  for (int i = 0; i < 4; ++i) v[i] = _mm512_load_si512(columns[4 * i]);
+  for (int h = 0; h < 2; ++h) {
+    const __m512i groups = h == 0 ? low_groups : high_groups;
+    const __m512i left = _mm512_permutex2var_epi16(v[0], groups, v[1]), right = _mm512_permutex2var_epi16(v[2], groups, v[3]);
+    const __m512i first_two = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i last_two = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    _mm512_store_si512(half[4 * h], _mm512_permutex2var_epi64(left, first_two, right));
+    _mm512_store_si512(half[4 * h + 2], _mm512_permutex2var_epi64(left, last_two, right));
   }
 }
 
 void store_nibbles(const ChunkVectors& v, uint8_t* out) {
   const __m512i nibble = _mm512_set1_epi8(15);
-  for (int q = 0; q < 8; ++q) {
-    const __m512i x = _mm512_and_si512(v.x[q], nibble), y = _mm512_and_si512(v.y[q], nibble);
-    _mm512_store_si512(out + 64 * q, _mm512_or_si512(x, _mm512_slli_epi16(y, 4)));
-  }
-}
-
-// F16 scales of group g (of 32) of the 16 columns, 0 where there is none.
-void scales_of(const Source& s, int64_t group, uint16_t (&d)[16]) {
-  for (int64_t c = 0; c < kColumnTile; ++c) {
-    const std::byte* g = group_at(s, c, group);
-    d[c] = g != nullptr ? load16(g) : 0;
-  }
+  for (int q = 0; q < 8; ++q)
+    store_past(out + 64 * q, _mm512_ternarylogic_epi32(nibble, v.x[q], _mm512_slli_epi16(v.y[q], 4), 0xca));
 }
 
 // (A, B) of each column in the lane order of X, then of Y.
@@ -174,18 +289,23 @@ void lanes(const T (&a)[16], const T (&b)[16], T* out) {
 // The scales of a block's groups, of Q4_0 and Q8_0: 14-bit integers relative to a float per column, or marked as exact.
 struct BlockScales {
   alignas(64) uint16_t half[8][16];
-  alignas(64) int32_t integer[8][16];
-  alignas(64) float super[16];
+  __m512i integer[8];
+  __m512 super;
   bool exact;
 };
 
 void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b) {
-  __m512 largest = _mm512_setzero_ps();
-  for (int64_t g = 0; g < 2 * chunks; ++g) {
-    scales_of(s, 2 * chunk + g, b.half[g]);
-    largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_cvtph_ps(load256(b.half[g]))));
+  if (whole(s, chunks)) {
+    (s.type == DType::Q4_0 ? load_block_scales<sizeof(GroupQ4_0) / 2> : load_block_scales<sizeof(GroupQ8_0) / 2>)(
+        group_at(s, 0, 2 * chunk), s.stride, b.half);
+  } else {
+    for (int64_t g = 0; g < 2 * chunks; ++g)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(b.half[g]), _mm512_cvtepi32_epi16(words_of(s, 2 * chunk + g, 0)));
   }
-  _mm512_store_ps(b.super, _mm512_div_ps(largest, _mm512_set1_ps(kScaleRange)));
+  __m512 largest = _mm512_setzero_ps();
+  for (int64_t g = 0; g < 2 * chunks; ++g)
+    largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_cvtph_ps(load256(b.half[g]))));
+  b.super = _mm512_div_ps(largest, _mm512_set1_ps(kScaleRange));
   const __m512 inverse = _mm512_maskz_div_ps(_mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ),
                                              _mm512_set1_ps(kScaleRange), largest);
   b.exact = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(65504.0f), _CMP_NLE_UQ) != 0;  // infinity or NaN
@@ -196,13 +316,13 @@ void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b)
     if (_mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(kScaleLeast), _CMP_NGE_UQ) !=
         0)
       b.exact = true;
-    _mm512_store_si512(b.integer[g], _mm512_cvtps_epi32(scaled));
+    b.integer[g] = _mm512_cvtps_epi32(scaled);
   }
 }
 
 // What stands before a block: the super-scales, or the mark.
 void store_header(const BlockScales& b, uint8_t* out) {
-  _mm512_store_ps(out, b.exact ? _mm512_set1_ps(-1.0f) : _mm512_load_ps(b.super));
+  store_past(out, _mm512_castps_si512(b.exact ? _mm512_set1_ps(-1.0f) : b.super));
 }
 
 // The 64 B of scales of chunk c of the block.
@@ -211,8 +331,8 @@ void store_scales(const BlockScales& b, int64_t c, uint8_t* out) {
     lanes(b.half[2 * c], b.half[2 * c + 1], reinterpret_cast<uint16_t*>(out));
     return;
   }
-  const __m512i low = _mm512_and_si512(_mm512_load_si512(b.integer[2 * c]), _mm512_set1_epi32(0xffff));
-  _mm512_store_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(_mm512_load_si512(b.integer[2 * c + 1]), 16)));
+  const __m512i low = _mm512_and_si512(b.integer[2 * c], _mm512_set1_epi32(0xffff));
+  store_past(out, _mm512_or_si512(low, _mm512_slli_epi32(b.integer[2 * c + 1], 16)));
 }
 
 uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
@@ -221,9 +341,13 @@ uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   store_header(scales, out);
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 576) {
-    ChunkVectors v;
-    load_chunk(s, chunk + c, v);
-    store_nibbles(v, out);
+    if (whole(s, chunks)) {
+      pack_chunk_q4_0(group_at(s, 0, 2 * (chunk + c)) + offsetof(GroupQ4_0, q), s.stride, out);
+    } else {
+      ChunkVectors v;
+      load_chunk(s, chunk + c, v);
+      store_nibbles(v, out);
+    }
     store_scales(scales, c, out + 512);
   }
   return out;
@@ -235,11 +359,15 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   store_header(scales, out);
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 1088) {
-    ChunkVectors v;
-    load_chunk(s, chunk + c, v);
-    for (int q = 0; q < 8; ++q) {
-      _mm512_store_si512(out + 128 * q, v.x[q]);
-      _mm512_store_si512(out + 128 * q + 64, v.y[q]);
+    if (whole(s, chunks)) {
+      pack_chunk_q8_0(group_at(s, 0, 2 * (chunk + c)) + offsetof(GroupQ8_0, q), s.stride, out);
+    } else {
+      ChunkVectors v;
+      load_chunk(s, chunk + c, v);
+      for (int q = 0; q < 8; ++q) {
+        store_past(out + 128 * q, v.x[q]);
+        store_past(out + 128 * q + 64, v.y[q]);
+      }
     }
     store_scales(scales, c, out + 1024);
   }
@@ -247,39 +375,37 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
 }
 
 uint8_t* pack_q4_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
-  const std::byte* groups[16];
-  for (int64_t c = 0; c < kColumnTile; ++c) {
-    groups[c] = group_at(s, c, chunk / kBlockChunks);
-    const uint16_t d = groups[c] != nullptr ? load16(groups[c]) : 0,
-                   dmin = groups[c] != nullptr ? load16(groups[c] + 2) : 0;
-    __builtin_memcpy(out + 2 * c, &d, 2);
-    __builtin_memcpy(out + 32 + 2 * c, &dmin, 2);
-  }
+  // d and dmin, then 12 bytes of 6-bit scales and mins (see scale_and_min), for all columns at once.
+  const int64_t group = chunk / kBlockChunks;
+  const __m512i d = words_of(s, group, 0);
+  store_past(out, join(_mm512_cvtepi32_epi16(d), _mm512_cvtepi32_epi16(_mm512_srli_epi32(d, 16))));
   out += 64;
-  for (int64_t c = 0; c < chunks; ++c, out += 576) {
-    ChunkVectors v;
-    load_chunk(s, chunk + c, v);
-    store_nibbles(v, out);
-    for (int64_t column = 0; column < kColumnTile; ++column)
-      for (int64_t g = 0; g < 2; ++g) {
-        uint8_t scale = 0, min = 0;
-        if (groups[column] != nullptr)
-          scale_and_min(reinterpret_cast<const uint8_t*>(groups[column]) + 4, 2 * c + g, scale, min);
-        out[512 + 2 * column + g] = scale;
-        out[544 + 2 * column + g] = min;
-      }
+  const __m512i a = words_of(s, group, 4), b = words_of(s, group, 8), c = words_of(s, group, 12);
+  const __m512i six = _mm512_set1_epi8(63), four = _mm512_set1_epi8(15), top = _mm512_set1_epi8(0x30);
+  const auto upper = [&](__m512i low, __m512i high) {
+    return _mm512_or_si512(_mm512_and_si512(low, four), _mm512_and_si512(_mm512_srli_epi16(high, 2), top));
+  };
+  const __m512i scales[2] = {_mm512_and_si512(a, six), upper(c, a)};
+  const __m512i mins[2] = {_mm512_and_si512(b, six), upper(_mm512_srli_epi16(c, 4), b)};
+  for (int64_t i = 0; i < chunks; ++i, out += 576) {
+    if (whole(s, chunks)) {
+      pack_chunk_q4_k(group_at(s, 0, group) + offsetof(GroupQ4_K, q) + 32 * i, s.stride, out);
+    } else {
+      ChunkVectors v;
+      load_chunk(s, chunk + i, v);
+      store_nibbles(v, out);
+    }
+    const auto two = [&](__m512i x) { return _mm512_cvtepi32_epi16(i % 2 == 0 ? x : _mm512_srli_epi32(x, 16)); };
+    store_past(out + 512, join(two(scales[i / 2]), two(mins[i / 2])));
   }
   return out;
 }
 
 uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
-  const std::byte* groups[16];
-  uint16_t d[16];
-  for (int64_t c = 0; c < kColumnTile; ++c) {
-    groups[c] = group_at(s, c, chunk / kBlockChunks);
-    d[c] = groups[c] != nullptr ? load16(groups[c] + offsetof(GroupQ6_K, d)) : 0;
-  }
-  _mm512_store_ps(out, _mm512_cvtph_ps(load256(d)));
+  const int64_t group = chunk / kBlockChunks;
+  constexpr int64_t kD = offsetof(GroupQ6_K, d), kScales = offsetof(GroupQ6_K, scales);
+  const __m512i d = _mm512_srli_epi32(words_of(s, group, kD - 2), 16);  // the word that ends with the group
+  store_past(out, _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(d))));
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 832) {
     ChunkVectors v;
@@ -288,19 +414,16 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
       const __m512i three[3] = {v.x[2 * p], v.y[2 * p], v.x[2 * p + 1]};
       for (unsigned i = 0; i < 3; ++i) {  // bits 2i, 2i + 1 of the fourth to the top
         const __m512i two = _mm512_slli_epi16(_mm512_srli_epi16(v.y[2 * p + 1], 2 * i), 6);
-        _mm512_store_si512(out + 192 * p + 64 * i,
-                           _mm512_or_si512(three[i], _mm512_and_si512(two, _mm512_set1_epi8(-64))));
+        store_past(out + 192 * p + 64 * i,
+                   _mm512_or_si512(three[i], _mm512_and_si512(two, _mm512_set1_epi8(-64))));
       }
     }
-    for (int64_t half = 0; half < 2; ++half)
-      for (int64_t column = 0; column < kColumnTile; ++column)
-        for (int64_t g = 0; g < 2; ++g) {
-          uint8_t scale = 0;
-          if (groups[column] != nullptr)
-            scale = static_cast<uint8_t>(
-                groups[column][offsetof(GroupQ6_K, scales) + static_cast<size_t>(4 * c + half + 2 * g)]);
-          out[768 + 32 * half + 2 * column + g] = scale;
-        }
+    // Scales of A's halves, then of B's: bytes 0 and 2 for the first halves, 1 and 3 for the second.
+    const __m512i four = words_of(s, group, kScales + 4 * c);
+    const auto pair = [](__m512i x) {
+      return _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32(_mm512_set1_epi32(0xff), x, _mm512_srli_epi32(x, 8), 0xca));
+    };
+    store_past(out + 768, join(pair(four), pair(_mm512_srli_epi32(four, 8))));
   }
   return out;
 }
@@ -357,7 +480,10 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
     const int64_t columns = n - first < kColumnTile ? n - first : kColumnTile;
     const Source source{weight.type, weight.data, stored_row(weight.type, k), k, first, columns};
     auto* out = reinterpret_cast<uint8_t*>(packed) + first / kColumnTile * packed_tile_bytes(weight.type, k);
-    for (int64_t chunk = 0; chunk < chunks_of(k); chunk += kBlockChunks) {
+    const std::byte* next = source.data + (first + kColumnTile) * source.stride;
+    const int64_t share = kColumnTile * source.stride / blocks_of(k);
+    for (int64_t chunk = 0; chunk < chunks_of(k); chunk += kBlockChunks, next += share) {
+      for (int64_t at = 0; at < share; at += 64) prefetch(next + at);
       const int64_t left = chunks_of(k) - chunk, chunks = left < kBlockChunks ? left : kBlockChunks;
       switch (weight.type) {
         case DType::Q4_0:
@@ -374,6 +500,7 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
       }
     }
   }
+  _mm_sfence();
 }
 
 void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b,
