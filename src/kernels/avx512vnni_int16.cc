@@ -37,24 +37,6 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
   prefetch(next + 512);
 }
 
-// A block of Q4_0 with one F16 scale per group: 32 B for X and 32 B for Y per chunk.
-template <int R>
-__attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales,
-                                           int64_t chunks, float* sums) {
-  __m512 fx[R], fy[R];
-  for (int r = 0; r < R; ++r) fx[r] = fy[r] = _mm512_setzero_ps();
-  for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes, a += ActivationLayout::kMain * R) {
-    __m512i x[R], y[R];
-    chunk_sums<R>(w, a, w, x, y);
-    const __m512 sx = _mm512_cvtph_ps(load256(w + 512)), sy = _mm512_cvtph_ps(load256(w + 544));
-    for (int r = 0; r < R; ++r) {
-      fx[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(x[r]), sx, fx[r]);
-      fy[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(y[r]), sy, fy[r]);
-    }
-  }
-  for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r], scales[r]);
-}
-
 template <int R>
 void q4_0(const Tile& t) {
   const uint8_t* w = t.weights;
@@ -68,7 +50,10 @@ void q4_0(const Tile& t) {
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
-      exact_block<R>(w + kHeader, a, scales, chunks, t.sums);
+      exact_block<R, kChunkBytes>(w + kHeader, a, scales, chunks, t.sums,
+                                  [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
+                                    chunk_sums<R>(chunk, quants, chunk, x, y);
+                                  });
       w += kHeader + chunks * kChunkBytes;
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;

@@ -32,26 +32,6 @@ inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const ui
   }
 }
 
-// A block of Q8_0 with one F16 scale per group: 32 B for X and 32 B for Y per chunk.
-template <int R>
-__attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales,
-                                           int64_t chunks, float* sums) {
-  __m512 fx[R], fy[R];
-  for (int r = 0; r < R; ++r) fx[r] = fy[r] = _mm512_setzero_ps();
-  for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes, a += ActivationLayout::kMain * R) {
-    __m512i x[R], y[R];
-    for (int r = 0; r < R; ++r)
-      x[r] = y[r] = _mm512_slli_epi32(broadcast64(a + 64 * R + 8 * r), 4);  // -128 sum(a)
-    byte_steps<R>(w, a, w, x, y);
-    const __m512 sx = _mm512_cvtph_ps(load256(w + 1024)), sy = _mm512_cvtph_ps(load256(w + 1056));
-    for (int r = 0; r < R; ++r) {
-      fx[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(x[r]), sx, fx[r]);
-      fy[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(y[r]), sy, fy[r]);
-    }
-  }
-  for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r], scales[r]);
-}
-
 template <int R>
 void q8_0(const Tile& t) {
   const uint8_t* w = t.weights;
@@ -66,7 +46,12 @@ void q8_0(const Tile& t) {
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
-      exact_block<R>(w + kHeader, a, values, chunks, t.sums);
+      exact_block<R, kChunkBytes>(w + kHeader, a, values, chunks, t.sums,
+                                  [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
+                                    for (int r = 0; r < R; ++r)  // -128 sum(a)
+                                      x[r] = y[r] = _mm512_slli_epi32(broadcast64(quants + 64 * R + 8 * r), 4);
+                                    byte_steps<R>(chunk, quants, chunk, x, y);
+                                  });
       w += kHeader + chunks * kChunkBytes;
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/avx512vnni.h"
+
 namespace llada::kernels::avx512vnni {
 namespace {
 
@@ -32,6 +34,25 @@ inline void add_scaled(float* sums, __m512i total, __m512 scale, float row_scale
 inline void add_lanes(float* sums, __m512 x, __m512 y, float row_scale) {
   const __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd));
   _mm512_storeu_ps(sums, _mm512_fmadd_ps(sum, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
+}
+
+// A block with one F16 scale per group, the last 64 of a chunk's `Bytes`: 32 B for X and 32 B for Y. chunk_sums(w, a, x, y)
+// sets x and y to the group sums of a chunk.
+template <int R, int64_t Bytes, class ChunkSums>
+__attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales, int64_t chunks,
+                                           float* sums, ChunkSums chunk_sums) {
+  __m512 fx[R], fy[R];
+  for (int r = 0; r < R; ++r) fx[r] = fy[r] = _mm512_setzero_ps();
+  for (int64_t c = 0; c < chunks; ++c, w += Bytes, a += ActivationLayout::kMain * R) {
+    __m512i x[R], y[R];
+    chunk_sums(w, a, x, y);
+    const __m512 sx = _mm512_cvtph_ps(load256(w + Bytes - 64)), sy = _mm512_cvtph_ps(load256(w + Bytes - 32));
+    for (int r = 0; r < R; ++r) {
+      fx[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(x[r]), sx, fx[r]);
+      fy[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(y[r]), sy, fy[r]);
+    }
+  }
+  for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r], scales[r]);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_head.h"
+#include "devices/cpu/cpu_products.h"
 #include "devices/cpu/cpu_routing.h"
 #include "devices/cpu/cpu_weights.h"
 #include "memory/arena_plan.h"
@@ -298,35 +299,10 @@ class CpuDevice final : public Device {
       LLADA_TRY_STATUS(quantize(weight(id).stored.type, x, rows, k));
       break;
     }
-    // Column chunks of all the op's weights in one loop, so that a small matrix does not leave a thread idle.
-    struct Chunk {
-      int slot;
-      int64_t n0, n1;
-    };
-    std::vector<Chunk> chunks;
-    for (int slot = 0; slot < 3 && op.weight[static_cast<size_t>(slot)] != kNoWeight; ++slot) {
-      const CpuWeight& w = weight(op.weight[static_cast<size_t>(slot)]);
-      const int64_t tile = kernels_.column_tile(w.stored.type);
-      const int64_t tiles = (w.outputs + tile - 1) / tile;
-      const int64_t step = tile * std::max<int64_t>(1, tiles / (8 * pool_->size()));
-      for (int64_t n0 = 0; n0 < w.outputs; n0 += step)
-        chunks.push_back({slot, n0, std::min(w.outputs, n0 + step)});
-    }
-    pool_->run(static_cast<int64_t>(chunks.size()), [&](int64_t i, int) {
-      const Chunk& c = chunks[static_cast<size_t>(i)];
-      const CpuWeight& w = weight(op.weight[static_cast<size_t>(c.slot)]);
-      kernels_.matmul({.type = w.stored.type,
-                       .n = w.outputs,
-                       .k = k,
-                       .weights = w.bytes(),
-                       .x = x,
-                       .activations = activations_.data(),
-                       .rows = rows,
-                       .n0 = c.n0,
-                       .n1 = c.n1,
-                       .y = value(op.out[static_cast<size_t>(c.slot)]),
-                       .y_stride = w.outputs});
-    });
+    std::vector<CpuProduct> products;
+    for (size_t slot = 0; slot < op.weight.size() && op.weight[slot] != kNoWeight; ++slot)
+      products.push_back({&weight(op.weight[slot]), x, activations_.data(), rows, value(op.out[slot])});
+    multiply(kernels_, *pool_, products);
     return {};
   }
 

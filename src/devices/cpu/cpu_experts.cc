@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "devices/cpu/cpu_products.h"
 
 namespace llada {
 namespace {
 
-constexpr int64_t kTasksPerThread = 8;  // of one stage, enough that its last tasks end together
 // Rows whose arithmetic takes as long as reading the weights, about; fewer cost as much as these.
 constexpr int64_t kLeastCost = 8;
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -88,9 +88,8 @@ void CpuExperts::list_tasks(const Job& job) {
     int64_t added = 0;
     for (const int64_t g : order) {
       const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(g)]);
-      const int64_t tile = job.kernels->column_tile(w.stored.type), tiles = (w.outputs + tile - 1) / tile;
-      const int64_t pieces = std::clamp(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1}, tiles);
-      const int64_t step = tile * ((tiles + pieces - 1) / pieces);
+      const int64_t pieces = std::max(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1});
+      const int64_t step = column_step(*job.kernels, w, pieces);
       for (int64_t n0 = 0; n0 < w.outputs; n0 += step, ++added) {
         tasks_.push_back({stage, g, n0, std::min(w.outputs, n0 + step)});
         cuts_[static_cast<size_t>(g)] += stage == Stage::gate_up;
@@ -127,17 +126,10 @@ void CpuExperts::quantize(const Job& job, int slot, const Group& group, const fl
 void CpuExperts::multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const {
   const Group& group = groups_[static_cast<size_t>(task.at)];
   const CpuWeight& w = weight(job, slot, group);
-  job.kernels->matmul({.type = w.stored.type,
-                       .n = w.outputs,
-                       .k = w.inputs,
-                       .weights = w.bytes(),
-                       .x = x + group.begin * w.inputs,
-                       .activations = activations_ + group.activations,
-                       .rows = group.count,
-                       .n0 = task.n0,
-                       .n1 = task.n1,
-                       .y = y + group.begin * w.outputs,
-                       .y_stride = w.outputs});
+  llada::multiply(*job.kernels,
+                  {&w, x + group.begin * w.inputs, activations_ + group.activations, group.count,
+                   y + group.begin * w.outputs},
+                  task.n0, task.n1);
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
