@@ -80,10 +80,19 @@ struct GroupValues {
   float scale[2], offset;
 };
 
+// The 6-bit scale and min of group j of Q4_K and Q5_K; the last four borrow bits from the first four.
+struct ScaleAndMin {
+  int scale, min;
+};
+inline ScaleAndMin scale_and_min(const std::byte* s, int j) {
+  const auto* packed = reinterpret_cast<const uint8_t*>(s) + 4;
+  if (j < 4) return {packed[j] & 63, packed[j + 4] & 63};
+  return {(packed[j + 4] & 15) | (packed[j - 4] >> 6 << 4), packed[j + 4] >> 4 | (packed[j] >> 6 << 4)};
+}
+
 // Group j of eight in a group of 256 elements.
 template <DType type>
 inline GroupValues super_values(const std::byte* s, int j) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(s);
   const __m128i shift = _mm_cvtsi32_si128(type == DType::Q6_K ? 2 * (j % 4) : j);
   if (type == DType::Q6_K) {
     const float d = half_at(s + 208);
@@ -95,9 +104,7 @@ inline GroupValues super_values(const std::byte* s, int j) {
             {d * static_cast<float>(scales[2 * j]), d * static_cast<float>(scales[2 * j + 1])},
             0};
   }
-  const uint8_t* packed = bytes + 4;  // 6-bit scales and mins; the last four borrow bits from the first four
-  const int scale = j < 4 ? packed[j] & 63 : (packed[j + 4] & 15) | (packed[j - 4] >> 6 << 4);
-  const int min = j < 4 ? packed[j + 4] & 63 : packed[j + 4] >> 4 | (packed[j] >> 6 << 4);
+  const auto [scale, min] = scale_and_min(s, j);
   const float d = half_at(s) * static_cast<float>(scale);
   const __m256i low = load_256(s + (type == DType::Q4_K ? 16 : 48) + 32 * (j / 2));
   __m256i q = _mm256_and_si256(j % 2 == 0 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
@@ -184,11 +191,32 @@ inline uint8_t* expand_group(const Source& s, int64_t g, bool two_scales, bool o
   return reinterpret_cast<uint8_t*>(floats);
 }
 
-inline bool packs(DType type) { return type == DType::Q4_0 || type == DType::Q8_0; }
-inline int64_t packed_group_bytes(DType type) { return type == DType::Q4_0 ? 288 : 544; }
+inline bool packs(DType type) {
+  return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q4_K || type == DType::Q6_K;
+}
+// Bytes of a group, and what stands before eight of them.
+constexpr int64_t packed_group_bytes(DType type) {
+  return type == DType::Q8_0 ? 544 : type == DType::Q6_K ? 416 : 288;
+}
+constexpr int64_t packed_header_bytes(DType type) {
+  return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0;
+}
+// Of the first `groups` of a column tile; a multiple of eight where the type has headers.
+constexpr int64_t packed_tile_bytes(DType type, int64_t groups) {
+  return groups * packed_group_bytes(type) + groups / kBlockGroups * packed_header_bytes(type);
+}
 
 inline int64_t packed_size(DType type, int64_t n, int64_t k) {
-  return packs(type) ? (n + kTile - 1) / kTile * (k / kGroup) * packed_group_bytes(type) : 0;
+  return packs(type) ? (n + kTile - 1) / kTile * packed_tile_bytes(type, k / kGroup) : 0;
+}
+
+// Two bits of each of four vectors of 6-bit quants into one.
+inline __m256i upper_bits(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i two = bytes_of(0x30);
+  const __m256i low = _mm256_or_si256(_mm256_srli_epi16(_mm256_and_si256(a, two), 4),
+                                      _mm256_srli_epi16(_mm256_and_si256(b, two), 2));
+  const __m256i high = _mm256_or_si256(_mm256_and_si256(c, two), _mm256_slli_epi16(_mm256_and_si256(d, two), 2));
+  return _mm256_or_si256(low, high);
 }
 
 // flip: what the quants of Q8_0 are xored with.
@@ -197,26 +225,56 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;
   for (int64_t c0 = n0; c0 < n1; c0 += kTile) {
     const Source s{weight.data, stored_row_bytes(type, k), c0, n - c0 < kTile ? n - c0 : kTile};
-    auto* out = reinterpret_cast<uint8_t*>(packed) + c0 / kTile * groups * packed_group_bytes(type);
+    auto* out = reinterpret_cast<uint8_t*>(packed) + c0 / kTile * packed_tile_bytes(type, groups);
+    // The stored group of a column, or null beyond the matrix.
+    const auto stored = [&](int64_t c, int64_t g) -> const std::byte* {
+      if (c >= s.columns) return nullptr;
+      return s.data + (s.first + c) * s.stride + (super_type(type) ? g / 8 : g) * stored_group_bytes(type);
+    };
+    const auto put_halves = [&](int64_t g, int64_t at) {
+      for (int64_t c = 0; c < kTile; ++c, out += 2) {
+        const std::byte* group = stored(c, g);
+        const uint16_t d = group != nullptr ? load_16(group + at) : uint16_t{0};
+        __builtin_memcpy(out, &d, 2);
+      }
+    };
     for (int64_t g = 0; g < groups; ++g) {
+      if (super_type(type) && g % kBlockGroups == 0) {
+        put_halves(g, type == DType::Q6_K ? 208 : 0);
+        if (type == DType::Q4_K) put_halves(g, 2);
+      }
       GroupValues values[16];
       __m256i x[8], y[8];
       load_columns<type>(s, g, 0, x, values);
       load_columns<type>(s, g, 8, y, values);
       for (int step = 0; step < 8; ++step) {
-        if (type == DType::Q4_0) {
-          store_256(out + 32 * step, _mm256_or_si256(x[step], _mm256_slli_epi16(y[step], 4)));
-        } else {
+        if (type == DType::Q8_0) {
           store_256(out + 64 * step, _mm256_xor_si256(x[step], bytes_of(flip)));
           store_256(out + 64 * step + 32, _mm256_xor_si256(y[step], bytes_of(flip)));
+        } else {
+          const __m256i low = _mm256_and_si256(x[step], bytes_of(15));
+          store_256(out + 32 * step,
+                    _mm256_or_si256(low, _mm256_slli_epi16(_mm256_and_si256(y[step], bytes_of(15)), 4)));
         }
       }
-      out += packed_group_bytes(type) - 32;
-      for (int64_t c = 0; c < kTile; ++c, out += 2) {
-        const uint16_t d = c < s.columns
-                               ? load_16(s.data + (s.first + c) * s.stride + g * stored_group_bytes(type))
-                               : uint16_t{0};
-        __builtin_memcpy(out, &d, 2);
+      out += type == DType::Q8_0 ? 512 : 256;
+      if (type == DType::Q6_K) {
+        for (int step = 0; step < 8; step += 2, out += 32)
+          store_256(out, upper_bits(x[step], y[step], x[step + 1], y[step + 1]));
+        for (int half = 0; half < 2; ++half)
+          for (int64_t c = 0; c < kTile; ++c) {
+            const std::byte* group = stored(c, g);
+            *out++ = group != nullptr ? static_cast<uint8_t>(group[192 + g % 8 * 2 + half]) : uint8_t{0};
+          }
+      } else if (type == DType::Q4_K) {
+        for (int which = 0; which < 2; ++which)
+          for (int64_t c = 0; c < kTile; ++c) {
+            const std::byte* group = stored(c, g);
+            const ScaleAndMin both = group != nullptr ? scale_and_min(group, static_cast<int>(g % 8)) : ScaleAndMin{0, 0};
+            *out++ = static_cast<uint8_t>(which == 0 ? both.scale : both.min);
+          }
+      } else {
+        put_halves(g, 0);
       }
     }
   }
@@ -225,6 +283,8 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
 inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
   if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, packed);
   if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, packed);
+  if (weight.type == DType::Q4_K) pack_type<DType::Q4_K>(weight, n0, n1, flip, packed);
+  if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, packed);
 }
 
 inline __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
