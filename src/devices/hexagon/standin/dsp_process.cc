@@ -1,0 +1,170 @@
+#include "devices/hexagon/standin/dsp_process.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+namespace llada::standin {
+namespace {
+
+// Shared between processes, so never the private forms.
+void futex_wait(uint32_t* word, uint32_t value, long milliseconds) {
+  const timespec timeout{milliseconds / 1000, milliseconds % 1000 * 1000000};
+  ::syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+void futex_wake(uint32_t* word) { ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+uint32_t current(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+// Between fork and exec only calls that are safe in a copy of a process with threads.
+[[noreturn]] void become_dsp(const char* const* arguments, const char* log, int parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the keeper, whose child this is, lives as long as the session
+  if (::getppid() != parent) ::_exit(127);
+  ::setpgid(0, 0);  // a terminal's interrupt is the host's affair
+  ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  const int null = ::open("/dev/null", O_RDWR);
+  const int errors = *log != '\0' ? ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
+  ::dup2(null, 0), ::dup2(null, 1), ::dup2(errors >= 0 ? errors : null, 2);
+  const char* const environment[] = {nullptr};
+  ::execve(arguments[0], const_cast<char**>(arguments), const_cast<char**>(environment));
+  ::_exit(127);
+}
+
+}  // namespace
+
+std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_t space, std::string& why) {
+  std::unique_ptr<DspProcess> p(new DspProcess);
+  p->ring_fd_ = ::memfd_create("llada-dsp-ring", MFD_CLOEXEC);
+  if (p->ring_fd_ < 0 || ::ftruncate(p->ring_fd_, RING_BYTES) != 0) {
+    why = "no memory for the ring";
+    return nullptr;
+  }
+  void* at = ::mmap(nullptr, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->ring_fd_, 0);
+  if (at == MAP_FAILED) {
+    why = "the ring cannot be mapped";
+    return nullptr;
+  }
+  p->ring_ = static_cast<ring*>(at);
+  p->ring_->host_pid = static_cast<uint32_t>(::getpid());
+  p->ring_->magic = RING_MAGIC;
+
+  DspProcess* self = p.get();
+  const std::string ring_path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(p->ring_fd_);
+  const std::string space_text = std::to_string(space);
+  p->keeper_ = std::thread([self, paths, ring_path, space_text] {
+    const char* const arguments[] = {paths.emulator.c_str(), "-cpu", "v67", "-R", space_text.c_str(),
+                                     paths.loader.c_str(), ring_path.c_str(), nullptr};
+    const int parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) become_dsp(arguments, paths.log.c_str(), parent);
+    if (pid > 0) {
+      self->pid_ = pid;
+      int status = 0;
+      // Its number stays taken until the second wait, so that kill() can never meet somebody else's process.
+      siginfo_t info{};
+      while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+      }
+      self->pid_ = 0;
+      ::waitpid(pid, &status, 0);
+    }
+    self->ended_ = true;
+    futex_wake(&self->ring_->ready);
+    futex_wake(&self->ring_->response);
+  });
+  while (current(p->ring_->ready) == 0 && p->alive()) futex_wait(&p->ring_->ready, 0, 100);
+  if (!p->alive()) {
+    why = "'" + paths.emulator + " -R " + space_text + " " + paths.loader + "' ended before it served";
+    return nullptr;
+  }
+  return p;
+}
+
+DspProcess::~DspProcess() {
+  kill();
+  if (keeper_.joinable()) keeper_.join();
+  if (ring_ != nullptr) ::munmap(ring_, RING_BYTES);
+  if (ring_fd_ >= 0) ::close(ring_fd_);
+}
+
+void DspProcess::kill() {
+  // The keeper clears pid_ before it lets go of the number; between fork and pid_ there is nobody to ask for a kill
+  // but the destructor after a failed start, and then the process has ended by itself.
+  const int pid = pid_.load();
+  if (pid > 0) ::kill(pid, SIGKILL);
+}
+
+int DspProcess::request(uint32_t kind, const std::function<void()>& after) {
+  if (!alive()) return AEE_ECONNRESET;
+  ring_->kind = kind;
+  const uint32_t number = ring_->request + 1;
+  __atomic_store_n(&ring_->request, number, __ATOMIC_RELEASE);
+  futex_wake(&ring_->request);
+  if (after) after();
+  for (;;) {
+    const uint32_t seen = current(ring_->response);
+    if (seen == number) return ring_->status;
+    if (!alive()) return AEE_ECONNRESET;
+    futex_wait(&ring_->response, seen, 100);  // the keeper's wake may fall between the check and the wait
+  }
+}
+
+int DspProcess::load(const std::string& file, const std::string& symbol, std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (file.size() >= sizeof ring_->path || symbol.size() >= sizeof ring_->symbol) return AEE_EBADPARM;
+  std::memcpy(ring_->path, file.c_str(), file.size() + 1);
+  std::memcpy(ring_->symbol, symbol.c_str(), symbol.size() + 1);
+  const int status = request(RING_LOAD);
+  if (status != AEE_SUCCESS) why = status == AEE_ECONNRESET ? "it ended while it loaded " + file : ring_->path;
+  return status;
+}
+
+int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, bool hang,
+                       const std::function<void()>& after) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), buffers = in + REMOTE_SCALARS_OUTBUFS(scalars),
+                 handles = ((scalars >> 4) & 15) + (scalars & 15), in_handles = (scalars >> 4) & 15;
+  if (buffers + handles > RING_ARGUMENTS) return AEE_EBADPARM;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < buffers + handles; ++i) {
+    const size_t length = i < buffers ? arguments[i].buf.nLen : 8;
+    if (length > RING_PAYLOAD_BYTES - at) return AEE_ENOMEMORY;
+    ring_->argument[i] = {at, static_cast<uint32_t>(length)};
+    if (i < in) std::memcpy(ring_->payload + at, arguments[i].buf.pv, length);
+    if (i >= buffers && i < buffers + in_handles) std::memcpy(ring_->payload + at, &arguments[i].h64, 8);
+    at += (static_cast<uint32_t>(length) + 7) / 8 * 8;
+  }
+  ring_->handle = handle;
+  ring_->scalars = scalars;
+  ring_->hang = hang ? 1 : 0;
+  const int status = request(RING_INVOKE, after);
+  if (status != AEE_SUCCESS) return status;
+  for (uint32_t i = in; i < buffers; ++i)
+    std::memcpy(arguments[i].buf.pv, ring_->payload + ring_->argument[i].offset, arguments[i].buf.nLen);
+  for (uint32_t i = buffers + in_handles; i < buffers + handles; ++i)
+    std::memcpy(&arguments[i].h64, ring_->payload + ring_->argument[i].offset, 8);
+  return status;
+}
+
+int DspProcess::map(int fd, uint64_t length) {
+  const std::lock_guard lock(mutex_);
+  ring_->fd = fd;
+  ring_->length = length;
+  return request(RING_MAP);
+}
+
+int DspProcess::unmap(int fd) {
+  const std::lock_guard lock(mutex_);
+  ring_->fd = fd;
+  return request(RING_UNMAP);
+}
+
+}  // namespace llada::standin
