@@ -1,4 +1,4 @@
-// The stand-in for a phone's libcdsprpc, with a module of its own: opens, invokes, mappings in an address space that
+// The stand-in for a phone's libcdsprpc, with a DSP program of its own: opens, invokes, mappings in an address space that
 // is really as small as asked for, and processes that die, hang and are restarted.
 #include <dlfcn.h>
 
@@ -58,6 +58,14 @@ class StandIn : public testing::Test {
     const int status = invoke(handle, REMOTE_SCALARS_MAKEX(0, method, 1, 1, 0, 0), arguments);
     return {status, out};
   }
+  // The status, and the address that the DSP sees.
+  std::pair<int, uint32_t> map_on_dsp(remote_handle64 handle, int fd, uint32_t bytes) {
+    std::vector<uint32_t> in(5, 0);
+    in[0] = bytes;
+    std::snprintf(reinterpret_cast<char*>(in.data() + 1), 16, "%d", fd);
+    const auto [status, out] = call(handle, 6, in, 1);
+    return {status, out[0]};
+  }
   void kill() {
     remote_rpc_process_clean_params asked{CDSP_DOMAIN_ID};
     EXPECT_EQ(session_control(FASTRPC_REMOTE_PROCESS_KILL, &asked, sizeof asked), AEE_SUCCESS);
@@ -83,16 +91,20 @@ TEST_F(StandIn, ABufferIsSeenFromBothSides) {
   auto* words = static_cast<uint32_t*>(alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, 100000));
   ASSERT_NE(words, nullptr);
   std::iota(words, words + 1000, 7u);
-  const auto fd = static_cast<uint32_t>(to_fd(words));
-  EXPECT_EQ(call(handle, 2, {fd, 4000}, 2).first, AEE_ENOSUCHMAP) << "not mapped yet";
-  ASSERT_EQ(map(CDSP_DOMAIN_ID, static_cast<int>(fd), words, 0, 100000, FASTRPC_MAP_FD), AEE_SUCCESS);
-  const auto [status, out] = call(handle, 2, {fd, 4000}, 2);
+  const int fd = to_fd(words);
+  ASSERT_EQ(map(CDSP_DOMAIN_ID, fd, words, 0, 100000, FASTRPC_MAP_FD_DELAYED), AEE_SUCCESS);
+  EXPECT_EQ(map(CDSP_DOMAIN_ID, fd, words, 0, 100000, FASTRPC_MAP_FD_DELAYED), AEE_EMAPALREADYPRESENT);
+  const auto [mapped, address] = map_on_dsp(handle, fd, 131072);
+  ASSERT_EQ(mapped, AEE_SUCCESS);
+  const auto [status, out] = call(handle, 2, {address, 4000}, 1);
   EXPECT_EQ(status, AEE_SUCCESS);
-  EXPECT_EQ(out, (std::vector<uint32_t>{7 * 1000 + 999 * 500, 1}));
+  EXPECT_EQ(out, std::vector<uint32_t>{7 * 1000 + 999 * 500});
   EXPECT_EQ(words[0], 8u) << "the DSP wrote";
   EXPECT_EQ(words[999], 1007u);
-  EXPECT_EQ(unmap(CDSP_DOMAIN_ID, static_cast<int>(fd), words, 100000), AEE_SUCCESS);
-  EXPECT_EQ(call(handle, 2, {fd, 4000}, 2).first, AEE_ENOSUCHMAP) << "no longer";
+  EXPECT_EQ(call(handle, 7, {address, 131072}, 1).first, AEE_SUCCESS);
+  EXPECT_EQ(unmap(CDSP_DOMAIN_ID, fd, words, 99999), AEE_ENOSUCHMAP) << "another length";
+  EXPECT_EQ(unmap(CDSP_DOMAIN_ID, fd, words, 100000), AEE_SUCCESS);
+  EXPECT_EQ(unmap(CDSP_DOMAIN_ID, fd, words, 100000), AEE_ENOSUCHMAP);
   free(words);
   EXPECT_EQ(to_fd(words), -1);
   EXPECT_EQ(close(handle), AEE_SUCCESS);
@@ -107,7 +119,7 @@ TEST_F(StandIn, ArgumentsOfAnySizeGoThereAndBack) {
     EXPECT_EQ(status, AEE_SUCCESS);
     EXPECT_EQ(out, in);
   }
-  EXPECT_EQ(call(handle, 3, std::vector<uint32_t>(300000), 300000).first, AEE_ENOMEMORY) << "beyond the ring";
+  EXPECT_EQ(call(handle, 3, std::vector<uint32_t>(600000), 600000).first, AEE_ENOMEMORY) << "beyond the ring";
   EXPECT_EQ(call(handle, 9, {1}, 1).first, AEE_EUNSUPPORTED) << "the module's own answer";
   EXPECT_EQ(call(handle ^ 1, 3, {1}, 1).first, AEE_EINVHANDLE);
   EXPECT_EQ(close(handle), AEE_SUCCESS);
@@ -121,17 +133,20 @@ TEST_F(StandIn, TheAddressSpaceIsAsSmallAsAskedFor) {
     space(megabytes << 20);
     const auto handle = opened();
     std::vector<void*> buffers;
+    std::vector<uint32_t> addresses;
     int refused = AEE_SUCCESS;
-    for (int i = 0; i < 40 && refused == AEE_SUCCESS; ++i) {
+    while (refused == AEE_SUCCESS && buffers.size() < 40) {
       buffers.push_back(alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, 8 << 20));
-      refused = map(CDSP_DOMAIN_ID, to_fd(buffers.back()), buffers.back(), 0, 8 << 20, FASTRPC_MAP_FD);
+      const auto [status, address] = map_on_dsp(handle, to_fd(buffers.back()), 8 << 20);
+      refused = status;
+      addresses.push_back(address);
     }
     EXPECT_EQ(refused, AEE_ENOMEMORY);
     EXPECT_EQ(call(handle, 3, {42}, 1).second, std::vector<uint32_t>{42}) << "it lives on";
     fits.push_back(static_cast<int>(buffers.size()) - 1);
     // Room is made by unmapping.
-    EXPECT_EQ(unmap(CDSP_DOMAIN_ID, to_fd(buffers[0]), buffers[0], 8 << 20), AEE_SUCCESS);
-    EXPECT_EQ(map(CDSP_DOMAIN_ID, to_fd(buffers.back()), buffers.back(), 0, 8 << 20, FASTRPC_MAP_FD), AEE_SUCCESS);
+    EXPECT_EQ(call(handle, 7, {addresses[0], 8 << 20}, 1).first, AEE_SUCCESS);
+    EXPECT_EQ(map_on_dsp(handle, to_fd(buffers.back()), 8 << 20).first, AEE_SUCCESS);
     EXPECT_EQ(close(handle), AEE_SUCCESS);
     for (void* buffer : buffers) free(buffer);
   }
@@ -139,13 +154,12 @@ TEST_F(StandIn, TheAddressSpaceIsAsSmallAsAskedFor) {
   EXPECT_EQ(fits[1] - fits[0], 8) << "64 MiB more hold 8 more";
 }
 
-TEST_F(StandIn, MissingModulesAndSymbolsAreNamed) {
+TEST_F(StandIn, MissingModulesAreNamed) {
   remote_handle64 handle = 0;
   EXPECT_EQ(open("file:///libnone.so?echo_skel_handle_invoke&_modver=1.0&_dom=cdsp", &handle), AEE_ENOSUCHMOD);
-  EXPECT_EQ(std::string(error()), "libnone.so is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
-  EXPECT_EQ(open("file:///libecho_skel.so?nothing&_modver=1.0&_dom=cdsp", &handle), AEE_ENOSUCHSYMBOL);
-  EXPECT_EQ(std::string(error()), "the module has no symbol nothing");
+  EXPECT_EQ(std::string(error()), "libnone.emulated is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
   EXPECT_EQ(open("libecho_skel.so", &handle), AEE_EBADPARM);
+  EXPECT_EQ(open("file:///../libecho_skel.so?x&_dom=cdsp", &handle), AEE_EBADPARM);
 }
 
 TEST_F(StandIn, ADeadProcessIsNoticedAtOnceAndCanBeStartedAgain) {
@@ -186,7 +200,7 @@ TEST_F(StandIn, OtherFailuresOnPurpose) {
   EXPECT_NE(out, std::vector<uint32_t>{5});
   fault("map:0");
   void* buffer = alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, 4096);
-  EXPECT_EQ(map(CDSP_DOMAIN_ID, to_fd(buffer), buffer, 0, 4096, FASTRPC_MAP_FD), AEE_ENOMEMORY);
+  EXPECT_EQ(map(CDSP_DOMAIN_ID, to_fd(buffer), buffer, 0, 4096, FASTRPC_MAP_FD_DELAYED), AEE_ENOMEMORY);
   free(buffer);
   EXPECT_EQ(close(handle), AEE_SUCCESS);
 }

@@ -42,7 +42,7 @@ enum {
   CDSP_DOMAIN_ID = 3,
   RPCMEM_HEAP_ID_SYSTEM = 25,
   RPCMEM_DEFAULT_FLAGS = 1,
-  FASTRPC_MAP_FD = 2,  // mapped at once; the DSP asks for the address by HAP_mmap_get(fd)
+  FASTRPC_MAP_FD_DELAYED = 3,  // the DSP may map it from now on, by HAP_mmap
 };
 
 enum {  // requests of remote_session_control
@@ -94,6 +94,7 @@ enum {
   AEE_ENOSUCHMOD = 62,
   AEE_ENOSUCHSYMBOL = 66,
   AEE_ENOSUCHMAP = 72,
+  AEE_EMAPALREADYPRESENT = 135,
   AEE_ECONNRESET = 104,
 };
 

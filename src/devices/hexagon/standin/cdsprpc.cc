@@ -1,6 +1,7 @@
 // The stand-in for a phone's libcdsprpc.so: the same functions over qemu-hexagon processes of this machine. A buffer is
 // a memfd, a session an emulated process whose whole address space is as large as asked for, an invoke a message over
-// a shared ring.
+// a shared ring. In place of a module libNAME.so the program libNAME.emulated beside it is run: the same code linked
+// with its emulator shim.
 //
 // Beside the phone's functions it exports
 //   llada_standin_error()   what went wrong last, one line (a phone's library writes its log instead)
@@ -8,7 +9,7 @@
 //                           to give)
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
-//                           "hang:N" never; "map:N" refuses the N-th mapping; "" none
+//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none
 // and reads, when it is loaded, LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what
 // it prints), LLADA_CDSPRPC_FAULT (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, besides
 // the library's own folder).
@@ -49,7 +50,7 @@ struct Buffer {
 struct Session {
   std::shared_ptr<DspProcess> process;
   uint64_t module = 0;  // handle that the skel's open method gave
-  int handles = 0;
+  std::map<int, size_t> mapped;  // bytes by descriptor
 };
 
 struct State {
@@ -172,25 +173,24 @@ int open_session(const char* uri, remote_handle64* handle) {
       return AEE_EUNSUPPORTED;
     }
   }
-  const ProcessPaths paths{find_emulator(), own_folder() + "/llada_dspd",
-                           std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : ""};
+  ProcessPaths paths{find_emulator(), "",
+                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : ""};
   if (paths.emulator.empty()) return fail(AEE_EUNABLETOLOAD, "qemu-hexagon is not installed");
-  if (::access(paths.loader.c_str(), R_OK) != 0)
-    return fail(AEE_EUNABLETOLOAD, paths.loader + " is missing (it needs clang with the Hexagon target to be built)");
-  const std::string file = find_module(module);
-  if (file.empty()) return fail(AEE_ENOSUCHMOD, module + " is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
+  const std::string program = module.substr(0, module.rfind(".so")) + ".emulated";
+  paths.program = find_module(program);
+  if (paths.program.empty())
+    return fail(AEE_ENOSUCHMOD, program + " is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
   std::shared_ptr<DspProcess> process = DspProcess::start(paths, space, why);
   if (process == nullptr) return fail(AEE_ECONNRESET, why);
-  if (const int status = process->load(file, symbol, why); status != AEE_SUCCESS) return fail(status, why);
   // What the shell of a real DSP does: the interface's own open method, number 0: name length, name -> handle.
   uint32_t length = static_cast<uint32_t>(module.size()) + 1;
   remote_arg arguments[3] = {};
   arguments[0].buf = {&length, sizeof length};
   arguments[1].buf = {module.data(), length};
-  const int opened = process->invoke(0, REMOTE_SCALARS_MAKEX(0, 0, 2, 0, 0, 1), arguments, false, {});
+  const int opened = process->invoke(0, REMOTE_SCALARS_MAKEX(0, 0, 2, 0, 0, 1), arguments);
   if (opened != AEE_SUCCESS) return fail(opened, module + ": its open method failed");
   const std::lock_guard lock(s.mutex);
-  s.sessions[domain] = {std::move(process), arguments[2].h64, 1};
+  s.sessions[domain] = {std::move(process), arguments[2].h64, {}};
   *handle = kHandleMark | static_cast<uint64_t>(domain);
   return AEE_SUCCESS;
 }
@@ -257,24 +257,31 @@ EXPORT int rpcmem_to_fd(void* data) {
   return found == s.buffers.end() ? -1 : found->second.fd;
 }
 
+// The driver's share of a delayed mapping: from now on the DSP may map this descriptor; addresses are given when it
+// does.
 EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, int flags) {
-  if (offset != 0 || flags != FASTRPC_MAP_FD) return AEE_EUNSUPPORTED;
-  const auto process = process_of(domain);
-  if (process == nullptr) return AEE_ENOSUCH;
+  if (offset != 0 || flags != FASTRPC_MAP_FD_DELAYED) return AEE_EUNSUPPORTED;
   State& s = state();
-  {
-    const std::lock_guard lock(s.mutex);
-    if (s.fault.kind == "map" && s.maps++ >= s.fault.at) {
-      s.error = "a mapping was refused on purpose";
-      return AEE_ENOMEMORY;
-    }
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.sessions.find(domain);
+  if (found == s.sessions.end()) return AEE_ENOSUCH;
+  if (!found->second.process->alive()) return AEE_ECONNRESET;
+  if (s.fault.kind == "map" && s.maps++ >= s.fault.at) {
+    s.error = "a mapping was refused on purpose";
+    return AEE_ENOMEMORY;
   }
-  return process->map(fd, length);
+  return found->second.mapped.emplace(fd, length).second ? AEE_SUCCESS : AEE_EMAPALREADYPRESENT;
 }
 
-EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t) {
-  const auto process = process_of(domain);
-  return process == nullptr ? AEE_ENOSUCH : process->unmap(fd);
+EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t length) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.sessions.find(domain);
+  if (found == s.sessions.end()) return AEE_ENOSUCH;
+  const auto entry = found->second.mapped.find(fd);
+  if (entry == found->second.mapped.end() || entry->second != length) return AEE_ENOSUCHMAP;
+  found->second.mapped.erase(entry);
+  return AEE_SUCCESS;
 }
 
 EXPORT int remote_handle64_open(const char* uri, remote_handle64* handle) { return open_session(uri, handle); }
@@ -300,7 +307,8 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
       ::usleep(static_cast<useconds_t>(fault.delay_us));
       process->kill();
     };
-  const int status = process->invoke(module, scalars, arguments, fault.kind == "hang", after);
+  if (fault.kind == "hang") process->freeze();
+  const int status = process->invoke(module, scalars, arguments, after);
   if (fault.kind == "garbage" && status == AEE_SUCCESS) {
     const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), out = REMOTE_SCALARS_OUTBUFS(scalars);
     uint32_t noise = 0x9e3779b9u;
@@ -328,7 +336,7 @@ EXPORT int remote_handle64_close(remote_handle64 handle) {
   remote_arg argument{};
   argument.h64 = session.module;
   return session.process->alive()
-             ? session.process->invoke(session.module, REMOTE_SCALARS_MAKEX(0, 1, 0, 0, 1, 0), &argument, false, {})
+             ? session.process->invoke(session.module, REMOTE_SCALARS_MAKEX(0, 1, 0, 0, 1, 0), &argument)
              : AEE_SUCCESS;
 }
 

@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 
@@ -53,16 +54,16 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
     why = "the ring cannot be mapped";
     return nullptr;
   }
-  p->ring_ = static_cast<ring*>(at);
-  p->ring_->host_pid = static_cast<uint32_t>(::getpid());
+  p->ring_ = static_cast<Ring*>(at);
+  p->ring_->version = RING_VERSION;
   p->ring_->magic = RING_MAGIC;
 
   DspProcess* self = p.get();
-  const std::string ring_path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(p->ring_fd_);
+  const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
   const std::string space_text = std::to_string(space);
-  p->keeper_ = std::thread([self, paths, ring_path, space_text] {
+  p->keeper_ = std::thread([self, paths, host, control, space_text] {
     const char* const arguments[] = {paths.emulator.c_str(), "-cpu", "v67", "-R", space_text.c_str(),
-                                     paths.loader.c_str(), ring_path.c_str(), nullptr};
+                                     paths.program.c_str(), host.c_str(), control.c_str(), nullptr};
     const int parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid == 0) become_dsp(arguments, paths.log.c_str(), parent);
@@ -78,11 +79,11 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
     }
     self->ended_ = true;
     futex_wake(&self->ring_->ready);
-    futex_wake(&self->ring_->response);
+    futex_wake(&self->ring_->reply);
   });
   while (current(p->ring_->ready) == 0 && p->alive()) futex_wait(&p->ring_->ready, 0, 100);
   if (!p->alive()) {
-    why = "'" + paths.emulator + " -R " + space_text + " " + paths.loader + "' ended before it served";
+    why = "'" + paths.emulator + " -R " + space_text + " " + paths.program + "' ended before it served";
     return nullptr;
   }
   return p;
@@ -95,76 +96,46 @@ DspProcess::~DspProcess() {
   if (ring_fd_ >= 0) ::close(ring_fd_);
 }
 
-void DspProcess::kill() {
-  // The keeper clears pid_ before it lets go of the number; between fork and pid_ there is nobody to ask for a kill
-  // but the destructor after a failed start, and then the process has ended by itself.
+// The keeper clears pid_ before it lets go of the number.
+void DspProcess::signal(int number) {
   const int pid = pid_.load();
-  if (pid > 0) ::kill(pid, SIGKILL);
+  if (pid > 0) ::kill(pid, number);
 }
+void DspProcess::kill() { signal(SIGKILL); }
+void DspProcess::freeze() { signal(SIGSTOP); }
 
-int DspProcess::request(uint32_t kind, const std::function<void()>& after) {
+int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), buffers = in + REMOTE_SCALARS_OUTBUFS(scalars),
+                 in_handles = (scalars >> 4) & 15, out_handles = scalars & 15;
+  if (buffers > RING_ARGUMENTS || in_handles + out_handles > 1) return AEE_EBADPARM;
   if (!alive()) return AEE_ECONNRESET;
-  ring_->kind = kind;
+  auto* data = reinterpret_cast<uint8_t*>(ring_) + RING_DATA;
+  size_t at = 0;
+  std::array<size_t, RING_ARGUMENTS> place{};
+  for (uint32_t i = 0; i < buffers; ++i) {
+    const size_t bytes = arguments[i].buf.nLen;
+    if (bytes > RING_BYTES - RING_DATA - at) return AEE_ENOMEMORY;
+    if (i < in) std::memcpy(data + at, arguments[i].buf.pv, bytes);
+    ring_->bytes[i] = static_cast<uint32_t>(bytes);
+    place[i] = at;
+    at += (bytes + 127) / 128 * 128;
+  }
+  ring_->handle = in_handles == 1 ? arguments[buffers].h64 : handle;
+  ring_->scalars = scalars;
   const uint32_t number = ring_->request + 1;
   __atomic_store_n(&ring_->request, number, __ATOMIC_RELEASE);
   futex_wake(&ring_->request);
   if (after) after();
-  for (;;) {
-    const uint32_t seen = current(ring_->response);
-    if (seen == number) return ring_->status;
+  for (uint32_t seen; (seen = current(ring_->reply)) != number;) {
     if (!alive()) return AEE_ECONNRESET;
-    futex_wait(&ring_->response, seen, 100);  // the keeper's wake may fall between the check and the wait
+    futex_wait(&ring_->reply, seen, 100);  // the keeper's wake may fall between the check and the wait
   }
-}
-
-int DspProcess::load(const std::string& file, const std::string& symbol, std::string& why) {
-  const std::lock_guard lock(mutex_);
-  if (file.size() >= sizeof ring_->path || symbol.size() >= sizeof ring_->symbol) return AEE_EBADPARM;
-  std::memcpy(ring_->path, file.c_str(), file.size() + 1);
-  std::memcpy(ring_->symbol, symbol.c_str(), symbol.size() + 1);
-  const int status = request(RING_LOAD);
-  if (status != AEE_SUCCESS) why = status == AEE_ECONNRESET ? "it ended while it loaded " + file : ring_->path;
-  return status;
-}
-
-int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, bool hang,
-                       const std::function<void()>& after) {
-  const std::lock_guard lock(mutex_);
-  const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), buffers = in + REMOTE_SCALARS_OUTBUFS(scalars),
-                 handles = ((scalars >> 4) & 15) + (scalars & 15), in_handles = (scalars >> 4) & 15;
-  if (buffers + handles > RING_ARGUMENTS) return AEE_EBADPARM;
-  uint32_t at = 0;
-  for (uint32_t i = 0; i < buffers + handles; ++i) {
-    const size_t length = i < buffers ? arguments[i].buf.nLen : 8;
-    if (length > RING_PAYLOAD_BYTES - at) return AEE_ENOMEMORY;
-    ring_->argument[i] = {at, static_cast<uint32_t>(length)};
-    if (i < in) std::memcpy(ring_->payload + at, arguments[i].buf.pv, length);
-    if (i >= buffers && i < buffers + in_handles) std::memcpy(ring_->payload + at, &arguments[i].h64, 8);
-    at += (static_cast<uint32_t>(length) + 7) / 8 * 8;
-  }
-  ring_->handle = handle;
-  ring_->scalars = scalars;
-  ring_->hang = hang ? 1 : 0;
-  const int status = request(RING_INVOKE, after);
+  const int status = ring_->result;
   if (status != AEE_SUCCESS) return status;
-  for (uint32_t i = in; i < buffers; ++i)
-    std::memcpy(arguments[i].buf.pv, ring_->payload + ring_->argument[i].offset, arguments[i].buf.nLen);
-  for (uint32_t i = buffers + in_handles; i < buffers + handles; ++i)
-    std::memcpy(&arguments[i].h64, ring_->payload + ring_->argument[i].offset, 8);
+  for (uint32_t i = in; i < buffers; ++i) std::memcpy(arguments[i].buf.pv, data + place[i], arguments[i].buf.nLen);
+  if (out_handles == 1) arguments[buffers].h64 = ring_->handle;
   return status;
-}
-
-int DspProcess::map(int fd, uint64_t length) {
-  const std::lock_guard lock(mutex_);
-  ring_->fd = fd;
-  ring_->length = length;
-  return request(RING_MAP);
-}
-
-int DspProcess::unmap(int fd) {
-  const std::lock_guard lock(mutex_);
-  ring_->fd = fd;
-  return request(RING_UNMAP);
 }
 
 }  // namespace llada::standin
