@@ -33,7 +33,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Dev
                                       .kv_heads = graph.kv_heads,
                                       .head_dim = graph.head_dim,
                                       .positions = positions,
-                                      .type = kv_type(model)}));
+                                      .type = kv_type(model)},
+                                     [&](int64_t bytes) { return device.allocate(bytes); }));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace, std::move(executor)));
   runner->inputs_.sampling = {.temperature = rule.temperature,
                               .seed = rule.seed,
