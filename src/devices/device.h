@@ -87,6 +87,9 @@ class Device {
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
+  // A run with `beside` really runs while the device works on the step: its numbers are there after wait() only, what
+  // it points to must live until then, and it must not share K/V with the step.
+  virtual bool runs_beside() const { return false; }
 
   // Memory that every unit of the device sees: K/V that is made of it needs no copies. Null when there is none.
   virtual SharedBytes allocate(int64_t bytes) { return allocate_shared(bytes); }

@@ -109,10 +109,10 @@ TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
 
 TEST_F(SimRun, DeviceTextsAreReadStrictly) {
   const std::pair<const char*, const char*> cases[] = {
-      {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE"},
+      {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE, hexagon"},
       {"sim:", "profile: found ''"},
       {"sim:v99", "profile: found 'v99'"},
-      {"cpu,window=40%", "device 'cpu': 'window': only for sim"},
+      {"cpu,window=40%", "device 'cpu': 'window': only for sim and hexagon"},
       {"sim:v79-8elite,window", "device 'sim:v79-8elite': 'window' needs a value"},
       {"sim:v79-8elite,window=0%", "window: found '0%', needed such as 40%, 2.5GiB or unlimited"},
       {"sim:v79-8elite,window=1e999GiB", "window: found '1e999GiB'"},

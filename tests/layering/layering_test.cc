@@ -27,6 +27,7 @@ const std::vector<Layer> kTable = {
     {"devices", {"base", "tensor", "graph", "memory"}},
     {"devices/cpu", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
     {"devices/sim", {"base", "tensor", "graph", "memory", "formats", "devices"}},
+    {"devices/hexagon", {"base", "tensor", "graph", "memory", "devices"}},
     {"sched", {"base", "tensor", "graph", "memory", "devices"}},
     {"engine",
      {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices",
