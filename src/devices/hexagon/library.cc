@@ -13,8 +13,8 @@
 namespace llada::hexagon {
 namespace {
 
-constexpr std::string_view kModule = 
-    "file:///liblladahexagon_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
+constexpr std::string_view kModule =
+    "file:///lib" WIRE_SKEL "_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
 
 std::string beside_program() {
   char path[4096];

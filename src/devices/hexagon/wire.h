@@ -17,7 +17,7 @@
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024    /* rows of a step */
 #define WIRE_MAX_RANGES 64
-#define WIRE_SKEL "llada_hexagon" /* liblladahexagon_skel.so exports llada_hexagon_skel_handle_invoke */
+#define WIRE_SKEL "llada_hexagon" /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
 
 /* ---- Methods of `int llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, remote_arg*)`, in bits
    24..28 of the scalars. Open and close are FastRPC's own (handles are passed as in remote_handle64 interfaces: open
@@ -36,13 +36,24 @@ enum WireMethod {
 enum WireStatus {
   WIRE_OK = 0,
   WIRE_BAD_BATCH = 1,      /* magic, version, counts */
-  WIRE_BAD_OP = 2,         /* an op's kind, shape or layout makes no sense; detail: which check (see docs) */
+  WIRE_BAD_OP = 2,         /* an op's shape makes no sense; detail: WireCheck */
   WIRE_BAD_REF = 3,        /* a ref names a buffer that is not mapped, or bytes beyond its end; detail: the buffer */
   WIRE_UNSUPPORTED = 4,    /* a layout or kind that this op cannot take */
   WIRE_MAP_REFUSED = 5,    /* the DSP's system refused the mapping; detail: its error number */
   WIRE_BUSY_BUFFER = 6,    /* map: the number is in use */
   WIRE_NO_SCRATCH = 7,     /* the scratch is too small; detail: bytes that this batch needs */
   WIRE_NOT_FINITE = 8      /* head: a row's logits are not finite; detail: the row */
+};
+
+enum WireCheck {
+  WIRE_CHECK_ROWS = 1,    /* 1 to WIRE_MAX_ROWS; source_rows fits */
+  WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head, embed: a multiple of 32 where the layout has groups */
+  WIRE_CHECK_HEADS = 3,   /* heads * head_dim = columns, rotary even and at most head_dim, ... */
+  WIRE_CHECK_WEIGHT = 4,  /* inputs and outputs of a weight do not fit the op */
+  WIRE_CHECK_INDEX = 5,   /* a token, row or position is out of range */
+  WIRE_CHECK_SPANS = 6,   /* spans do not cover the rows in order, or their sequence or keys are out of range */
+  WIRE_CHECK_KV = 7,      /* strides or counts of the K/V store */
+  WIRE_CHECK_ALIGNMENT = 8
 };
 
 typedef struct WireReply {
@@ -188,7 +199,7 @@ typedef struct WireOp {
   WireKv kv;
   WireRef predictions, logits;
   WireRef out_of_softmax, never_sampled;
-  uint32_t out_of_softmax_count, never_sampled_count;
+  uint32_t out_of_softmax_count, never_sampled_count; /* the former at most 64 */
 } WireOp;
 
 /* With `max` the largest logit among the tokens that take part in the softmax and t its (first) token:
