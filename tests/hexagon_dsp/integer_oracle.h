@@ -79,7 +79,8 @@ inline QuantizedRow quantize_row_like_dsp(uint32_t layout, const float* x, int64
     }
     int mantissa = 0;
     if (scale != 0) {
-      mantissa = static_cast<int>(std::floor(std::ldexp(std::frexp(static_cast<double>(scale), &exponent), 15) + 0.5));
+      const double fraction = std::frexp(static_cast<double>(scale), &exponent);
+      mantissa = static_cast<int>(std::floor(std::ldexp(fraction, 15) + 0.5));
       if (mantissa == 32768) mantissa = 16384, ++exponent;
       top = std::max(top, exponent);
     }
@@ -109,7 +110,8 @@ inline float scaled_to_float(int64_t sum, int exponent) {
   const double value = std::ldexp(static_cast<double>(sum), exponent);  // exact
   // One rounding to 24 digits, wherever the exponent is; then below normal numbers zero, above them infinity.
   int e = 0;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(std::frexp(value, &e), 24)), e - 24);
+  const double digits = std::nearbyint(std::ldexp(std::frexp(value, &e), 24));
+  const double rounded = std::ldexp(digits, e - 24);
   std::frexp(value, &e);
   if (e - 1 < -126) return std::copysign(0.0f, static_cast<float>(rounded));
   if (std::fabs(rounded) >= 0x1p128) return std::copysign(INFINITY, static_cast<float>(rounded));

@@ -9,11 +9,11 @@ namespace dsp {
 namespace {
 
 struct Session {
-  bool open;
+  bool open = false;
   Buffer buffers[WIRE_BUFFERS];
   Pool pool;
 };
-Session session;
+constinit Session session;  // nobody runs constructors here
 constexpr uint64_t kHandle = 0x4c4c;
 
 struct Shape {  // of a call's arguments: buffers in and out, handles in and out
