@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/hexagon/hexagon_device.h"
 #include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
@@ -36,7 +37,17 @@ Result<std::unique_ptr<Device>> open_sim(const char* profile, const SmallModel& 
   return device;
 }
 
-// One per instruction set of the cpu device, and sim devices; a new device adds its line here.
+// The emulated DSP in front of the cpu device, its window half of the weights, so that they stream.
+Result<std::unique_ptr<Device>> open_hexagon(const SmallModel& m) {
+  LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
+  LLADA_TRY(auto device, make_hexagon_device({.deadline_s = 60}, m.graph.weights, m.views, std::move(host)));
+  const Program program = m.graph.forward({.rows = 1, .wanted = 1, .guided = false});
+  const auto uses = weight_uses(program, *device);
+  device->set_window(total_bytes(group_slabs(uses, SlabGrain::op, device->window().page_bytes)) * 3 / 4);
+  return device;
+}
+
+// One per instruction set of the cpu device, sim devices, the DSP; a new device adds its line here.
 std::vector<DeviceUnderTest> all_devices() {
   std::vector<DeviceUnderTest> devices;
   for (const auto* table : kernels::available())
@@ -48,16 +59,22 @@ std::vector<DeviceUnderTest> all_devices() {
     devices.push_back({"sim_" + std::string(profile, 0, 3), [profile](const SmallModel& m) {
                          return open_sim(profile, m);
                        }});
+  devices.push_back({"hexagon", open_hexagon});
   return devices;
 }
 
 class Conformance : public testing::TestWithParam<DeviceUnderTest> {
  protected:
+  void SetUp() override {
+    if (GetParam().name != "hexagon") return;
+    if (const auto found = describe_hexagon({}); !found) GTEST_SKIP() << found.error().message;
+  }
   void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
             DType kv = DType::F32) {
     open(type, small_config(pairing, kv_heads), sequences, kv);
   }
   void open(DType type, const ModelConfig& config, int sequences = 1, DType kv = DType::F32) {
+    kv_.reset();  // its memory is of the device before
     model_ = make_small_model(type, config);
     auto device = GetParam().open(model_);
     ASSERT_TRUE(device) << device.error().message;
@@ -73,7 +90,8 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
                                   .kv_heads = static_cast<int>(config.kv_heads),
                                   .head_dim = 16,
                                   .positions = 64,
-                                  .type = kv});
+                                  .type = kv},
+                                 [this](int64_t bytes) { return device_->allocate(bytes); });
     ASSERT_TRUE(store);
     kv_ = std::make_unique<KvStore>(std::move(*store));
     tokens_.clear();
