@@ -10,12 +10,32 @@ uint32_t tile_bytes(Format format, uint32_t inputs) {
   return 128 + blocks_of(inputs) / 2 * (2 * vectors + 1) * 128;
 }
 
-void finish(const TileJob& job, const HVX_Vector* sums) {
+namespace {
+
+// Four rows at a time, so that one row's latencies hide behind another's work.
+constexpr uint32_t kTogether = 4;
+
+DSP_INLINE void finish_rows(const TileJob& job, const HVX_Vector* sums, uint32_t first, HVX_Vector exponents) {
   const auto& head = *reinterpret_cast<const RowGroup*>(job.group);
+  HVX_Vector bits[kTogether];
+#pragma clang loop unroll(full)
+  for (uint32_t r = 0; r < kTogether; ++r)
+    bits[r] = scaled_floats(sums[first + r], Q6_Vw_vadd_VwVw(exponents, Q6_V_vsplat_R(head.exponent[first + r])));
+  float* y = job.y + static_cast<uint64_t>(first) * job.stride;
+  if (job.columns == kLanes && first + kTogether <= job.rows) {
+#pragma clang loop unroll(full)
+    for (uint32_t r = 0; r < kTogether; ++r) *reinterpret_cast<HVX_UVector*>(y + r * job.stride) = bits[r];
+    return;
+  }
+  for (uint32_t r = 0; r < kTogether; ++r)
+    if (first + r < job.rows) store_floats(y + r * job.stride, bits[r], job.columns);
+}
+
+}  // namespace
+
+void finish(const TileJob& job, const HVX_Vector* sums) {
   const HVX_Vector exponents = *reinterpret_cast<const HVX_Vector*>(job.tile);
-  for (uint32_t r = 0; r < job.rows; ++r)
-    store_floats(job.y + static_cast<uint64_t>(r) * job.stride,
-                 scaled_floats(sums[r], Q6_Vw_vadd_VwVw(exponents, Q6_V_vsplat_R(head.exponent[r]))), job.columns);
+  for (uint32_t first = 0; first < job.rows; first += kTogether) finish_rows(job, sums, first, exponents);
 }
 
 void multiply_tile(Format format, const TileJob& job) {

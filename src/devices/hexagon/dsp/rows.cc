@@ -6,14 +6,15 @@
 namespace dsp {
 
 void rms_norm(const float* x, const float* weight, float epsilon, uint32_t n, float* y) {
-  // Values are brought near 1 first, so that no square leaves the range of float.
+  // Where squares leave the range of float, values are brought near 1 first. Squares of small values may vanish
+  // beside an epsilon.
   uint32_t top = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
     top = magnitude > top ? magnitude : top;
   }
   const uint32_t field = top >> 23;
-  const bool extreme = field > 127 + 55 || field < 127 - 55;
+  const bool extreme = field > 127 + 55 || (field < 127 - 55 && epsilon == 0);
   const uint32_t shifted = field < 3 ? 3 : field > 251 ? 251 : field;
   const float down = extreme ? float_of((254 - shifted) << 23) : 1.0f;
   float sum[8] = {};
