@@ -196,7 +196,10 @@ TEST_P(Conformance, LogitsOfEveryWeightType) {
     for (size_t p = 0; p < tokens_.size(); ++p)
       for (size_t t = 0; t < 1500; ++t)
         worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
-    EXPECT_LT(worst, tolerance) << traits(type).name;
+    // The DSP multiplies F16 and BF16 as 16-bit integers: 2^7 times finer than int8, but weights and products are
+    // rounded as well, which takes two of those bits.
+    const bool fixed = GetParam().name == "hexagon" && (type == DType::F16 || type == DType::BF16);
+    EXPECT_LT(worst, fixed ? 0.12 / 32 : tolerance) << traits(type).name;
   }
 }
 
@@ -324,20 +327,21 @@ TEST_P(Conformance, ExcludedTokens) {
 // Gumbel-max draws token t with probability softmax(logits / T)[t].
 TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
   open(DType::F32);
-  StepInputs in = inputs(every_row(), {6});
+  run(inputs(every_row(), {}));
+  StepInputs in = inputs({6}, {0});  // the other rows' K/V is there
   const StepOutputs greedy = run(in);
   in.sampling.temperature = 0.5;
   double sum = 0;
   for (const float l : greedy.logits) sum += std::exp((l - greedy.predictions[0].logit) / 0.5);
   const double expected = 1 / sum;
   int hits = 0;
-  constexpr int kDraws = 400;
+  const int draws = GetParam().name == "hexagon" ? 60 : 400;  // an emulator's forward is slow
   in.keep_logits = false;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < draws; ++i) {
     in.sampling.forward_number = i;
     hits += run(in).predictions[0].token == greedy.predictions[0].token;
   }
-  EXPECT_NEAR(static_cast<double>(hits) / kDraws, expected, 4 * std::sqrt(expected * (1 - expected) / kDraws))
+  EXPECT_NEAR(static_cast<double>(hits) / draws, expected, 4 * std::sqrt(expected * (1 - expected) / draws))
       << "four standard deviations";
   in.sampling.forward_number = 3;
   const int32_t again = run(in).predictions[0].token;

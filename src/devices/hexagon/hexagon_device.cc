@@ -20,6 +20,8 @@ using namespace hexagon;
 // Multiply-accumulates per second below which a DSP counts as hanging: an emulated one on a busy machine does 30 times
 // as many, a real one thousands.
 constexpr double kSlowestMacs = 50e6;
+// F32 matrices up to this size (routers) stay on the DSP, which multiplies floats one by one.
+constexpr int64_t kMostFloats = 1 << 16;
 constexpr int64_t kFirstScratch = 4 << 20;
 constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
@@ -84,8 +86,6 @@ class Hexagon final : public HexagonDevice {
   SharedBytes allocate(int64_t bytes) override {
     auto buffer = Buffer::allocate(library_, bytes);
     if (buffer == nullptr) return allocate_shared(bytes);  // K/V beyond a buffer's size: attention is the host's then
-    std::erase_if(shared_, [](const auto& entry) { return entry.second.expired(); });
-    shared_[buffer->data()] = buffer;
     std::byte* data = buffer->data();
     return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
   }
@@ -106,7 +106,10 @@ class Hexagon final : public HexagonDevice {
     }
     Unit unit = Unit::accelerator;
     for_each_weight(op, [&](WeightId w) {
-      if (weights_->layouts()[static_cast<size_t>(w)] == WIRE_NO_LAYOUT) unit = Unit::host;
+      const auto i = static_cast<size_t>(w);
+      const auto& dims = weights_->infos()[i].dims;
+      if (weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
+      if (weights_->layouts()[i] == WIRE_STORED_F32 && dims[0] * dims[1] > kMostFloats) unit = Unit::host;
     });
     return unit;
   }
@@ -253,15 +256,10 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  std::shared_ptr<Buffer> shared_buffer(const std::byte* data) const {
-    const auto found = shared_.find(data);
-    return found == shared_.end() ? nullptr : found->second.lock();
-  }
-
   // What the DSP could do, but not in this step: K/V in memory that it does not see, more rows than a batch takes.
   bool needs_host(const Run& run, const Op& op) const {
     if (run.program->shape.rows > WIRE_MAX_ROWS) return true;
-    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return shared_buffer(run.kv->memory()) == nullptr;
+    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return library_->find(run.kv->memory()) == nullptr;
     return false;
   }
 
@@ -306,7 +304,7 @@ class Hexagon final : public HexagonDevice {
                            .rows = &rows_,
                            .rope = &rope_,
                            .arena = arena_,
-                           .kv = run.kv != nullptr ? shared_buffer(run.kv->memory()) : nullptr,
+                           .kv = run.kv != nullptr ? library_->find(run.kv->memory()) : nullptr,
                            .scratch = scratch_,
                            .infos = weights_->infos(),
                            .layouts = weights_->layouts(),
@@ -362,7 +360,6 @@ class Hexagon final : public HexagonDevice {
   std::vector<LoadedSlab> slabs_;
   std::vector<PlacedWeight> place_;  // by weight
   std::vector<int> in_slab_;         // by weight; -1: in none
-  std::map<const std::byte*, std::weak_ptr<Buffer>> shared_;  // what allocate() gave, by address
   std::shared_ptr<Buffer> arena_, scratch_;
   Staging staging_;
   std::map<const Program*, Planned> plans_;

@@ -157,6 +157,12 @@ void Library::give_back(const Place& place) {
   free_.push_back(place);
 }
 
+std::shared_ptr<Buffer> Library::find(const std::byte* data) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = buffers_.find(data);
+  return found == buffers_.end() ? nullptr : found->second.lock();
+}
+
 std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes) {
   const int64_t rounded = (std::max<int64_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (rounded >= kBufferLimit) return nullptr;
@@ -167,14 +173,22 @@ std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64
   buffer->data_ = static_cast<std::byte*>(data);
   buffer->bytes_ = rounded;
   buffer->library_ = std::move(library);
-  return buffer->fd_ < 0 ? nullptr : buffer;
+  if (buffer->fd_ < 0) return nullptr;
+  const std::lock_guard lock(buffer->library_->mutex_);
+  buffer->library_->buffers_[buffer->data_] = buffer;
+  return buffer;
 }
 
 Buffer::~Buffer() {
   for (const auto& session : mapped_in_)
     // A session that cannot unmap is dead, and then nothing is mapped.
     if (const auto alive = session.lock()) static_cast<void>(alive->unmap(*this));
-  if (data_ != nullptr) library_->rpcmem_free(data_);
+  if (data_ == nullptr) return;
+  {
+    const std::lock_guard lock(library_->mutex_);
+    library_->buffers_.erase(data_);
+  }
+  library_->rpcmem_free(data_);
 }
 
 }  // namespace llada::hexagon

@@ -3,6 +3,7 @@
 // on the DSP with an address space of its own.
 #pragma once
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +19,8 @@ inline constexpr int64_t kPageBytes = 64 * 1024;           // buffers are whole 
 
 // "out of memory (2)"; the number alone where it has no name here.
 std::string aee_name(int code);
+
+class Buffer;
 
 class Library {
  public:
@@ -40,6 +43,9 @@ class Library {
   Result<Place> take_session();  // one that nobody has
   void give_back(const Place& place);
 
+  // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
+  std::shared_ptr<Buffer> find(const std::byte* data) const;
+
   rpcmem_alloc_fn* rpcmem_alloc = nullptr;
   rpcmem_free_fn* rpcmem_free = nullptr;
   rpcmem_to_fd_fn* rpcmem_to_fd = nullptr;
@@ -58,7 +64,9 @@ class Library {
   void* handle_ = nullptr;
   const char* (*standin_error_)() = nullptr;
   int (*standin_space_)(uint32_t) = nullptr;
-  std::mutex mutex_;
+  friend class Buffer;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::weak_ptr<Buffer>> buffers_;
   std::vector<Place> free_;
   bool default_taken_ = false;
 };
