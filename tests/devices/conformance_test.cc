@@ -98,6 +98,9 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
     for (uint64_t p = 0; p < 19; ++p) tokens_.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 1500));
   }
 
+  // A type whose head the device's accelerator computes.
+  static DType head_type() { return GetParam().name == "hexagon" ? DType::Q8_0 : DType::F32; }
+
   StepInputs inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
     StepInputs in;
     for (const int32_t p : rows)
@@ -234,7 +237,7 @@ TEST_P(Conformance, ARowOfExpertsDoesNotKnowItsBatch) {
 }
 
 TEST_P(Conformance, ReducedHeadAgreesWithItsLogits) {
-  open(DType::F32);
+  open(head_type());
   StepInputs in = inputs(every_row(), {3, 7, 18});
   const StepOutputs out = run(in);
   ASSERT_EQ(out.predictions.size(), 3u);
@@ -305,7 +308,7 @@ TEST_P(Conformance, GuidanceMixesTheTwoStreams) {
 }
 
 TEST_P(Conformance, ExcludedTokens) {
-  open(DType::F32);
+  open(head_type());
   StepInputs in = inputs(every_row(), {6});
   const RowPrediction plain = run(in).predictions[0];
   in.sampling.never_sampled = {plain.token};
@@ -326,7 +329,7 @@ TEST_P(Conformance, ExcludedTokens) {
 
 // Gumbel-max draws token t with probability softmax(logits / T)[t].
 TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
-  open(DType::F32);
+  open(head_type());
   run(inputs(every_row(), {}));
   StepInputs in = inputs({6}, {0});  // the other rows' K/V is there
   const StepOutputs greedy = run(in);

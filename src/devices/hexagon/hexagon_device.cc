@@ -20,8 +20,6 @@ using namespace hexagon;
 // Multiply-accumulates per second below which a DSP counts as hanging: an emulated one on a busy machine does 30 times
 // as many, a real one thousands.
 constexpr double kSlowestMacs = 50e6;
-// F32 matrices up to this size (routers) stay on the DSP, which multiplies floats one by one.
-constexpr int64_t kMostFloats = 1 << 16;
 constexpr int64_t kFirstScratch = 4 << 20;
 constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
@@ -107,9 +105,9 @@ class Hexagon final : public HexagonDevice {
     Unit unit = Unit::accelerator;
     for_each_weight(op, [&](WeightId w) {
       const auto i = static_cast<size_t>(w);
-      const auto& dims = weights_->infos()[i].dims;
-      if (weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
-      if (weights_->layouts()[i] == WIRE_STORED_F32 && dims[0] * dims[1] > kMostFloats) unit = Unit::host;
+      // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
+      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && weights_->infos()[i].dims[1] > 1;
+      if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
     });
     return unit;
   }

@@ -15,7 +15,7 @@
 namespace llada {
 
 struct HexagonOptions {
-  std::string library;                       // libcdsprpc; empty: searched for (hexagon/library.h)
+  std::string library = {};                  // libcdsprpc; empty: searched for (hexagon/library.h)
   int sessions = 1;                          // windows, each a process on the DSP
   std::optional<int64_t> window_bytes = {};  // for weights, of one session
   std::optional<int64_t> space_bytes = {};   // address space of an emulated session; absent: window and reserve
