@@ -30,6 +30,7 @@ int64_t bytes_of_tile(WireLayout layout, int64_t inputs) {
 }
 
 constexpr int kNoExponent = -1000;  // of zero
+constexpr int32_t kPaddingExponent = -1000;
 
 // The exponent of which 2^exponent exceeds |value|.
 int ceiling(double value) {
@@ -38,104 +39,94 @@ int ceiling(double value) {
   return exponent;
 }
 
-// One output's blocks before they are laid out.
-struct Output {
-  int exponent = kNoExponent;                      // the tile's, of this output
-  std::vector<int16_t> scales;                     // per block
-  std::vector<std::array<int16_t, kBlock>> quants;  // per block
+// Where the blocks of one output lie in its tile.
+struct Lane {
+  WireLayout layout;
+  uint8_t* tile;
+  int64_t lane;
+
+  uint8_t* block(int64_t b) const {  // of vector g byte 4 * lane + j at + g * kVector + j
+    return pair(b) + b % 2 * vectors_of_block(layout) * kVector + 4 * lane;
+  }
+  void put_scale(int64_t b, int16_t scale) const {
+    std::memcpy(pair(b) + 2 * vectors_of_block(layout) * kVector + (b % 2 * kTile + lane) * 2, &scale, 2);
+  }
+  void put_exponent(int32_t exponent) const { std::memcpy(tile + 4 * lane, &exponent, 4); }
+
+ private:
+  uint8_t* pair(int64_t b) const { return tile + kVector * (1 + b / 2 * (2 * vectors_of_block(layout) + 1)); }
 };
 
-void set_scales(Output& out, std::span<const double> scales) {
-  for (const double s : scales) out.exponent = std::max(out.exponent, ceiling(s));
-  for (const double s : scales) {
-    const double relative = out.exponent == kNoExponent ? 0 : std::ldexp(s, 15 - out.exponent);
-    out.scales.push_back(static_cast<int16_t>(std::clamp(std::nearbyint(relative), -32767.0, 32767.0)));
-  }
+void put_scales(const Lane& lane, std::span<const double> scales) {
+  int exponent = kNoExponent;
+  for (const double s : scales) exponent = std::max(exponent, ceiling(s));
+  lane.put_exponent(exponent == kNoExponent ? kPaddingExponent : exponent);
+  if (exponent == kNoExponent) return;
+  const double unit = std::ldexp(1.0, 15 - exponent);
+  for (size_t b = 0; b < scales.size(); ++b)
+    lane.put_scale(static_cast<int64_t>(b),
+                   static_cast<int16_t>(std::clamp(std::nearbyint(scales[b] * unit), -32767.0, 32767.0)));
+}
+
+// Input 8g + j is the low nibble of byte j of vector g, 8g + 4 + j the high one; a stored group has inputs 0 to 15
+// in its low nibbles, 16 to 31 in the high ones, and the same zero point.
+void lay(const GroupQ4_0& group, uint8_t* block) {
+  for (int64_t g = 0; g < 4; ++g)
+    for (int64_t j = 0; j < 4; ++j) {
+      const int64_t at = g % 2 * 8 + j;
+      const int shift = g < 2 ? 0 : 4;
+      const int low = group.q[at] >> shift & 15, high = group.q[at + 4] >> shift & 15;
+      block[g * kVector + j] = static_cast<uint8_t>(low | high << 4);
+    }
+}
+void lay(const GroupQ8_0& group, uint8_t* block) {
+  for (int64_t i = 0; i < kBlock; ++i) block[i / 4 * kVector + i % 4] = static_cast<uint8_t>(group.q[i] + 128);
 }
 
 template <class Group>
-Output from_groups(const std::byte* row, int64_t blocks, auto quant) {
-  Output out;
-  std::vector<double> scales;
+void pack_groups(const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
+  scales.clear();
   for (int64_t b = 0; b < blocks; ++b) {
-    Group group;
+    Group group;  // copied: stored groups lie at any address
     std::memcpy(&group, row + b * static_cast<int64_t>(sizeof group), sizeof group);
     const float d = f16_to_float(group.d);
     scales.push_back(std::isfinite(d) ? d : 0.0);
-    auto& q = out.quants.emplace_back();
-    for (int i = 0; i < kBlock; ++i) q[static_cast<size_t>(i)] = static_cast<int16_t>(quant(group, i));
+    lay(group, lane.block(b));
   }
-  set_scales(out, scales);
-  return out;
+  put_scales(lane, scales);
 }
 
 // Floats become 16-bit integers; the scale of a block is the power of two that its largest value needs, but not below
 // 2^-13 of the output's largest: then the scale and its product with an activation's are exact in 16 bits.
-Output from_floats(DType type, const std::byte* row, int64_t blocks) {
+void pack_floats(DType type, const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
   std::vector<float> values(static_cast<size_t>(blocks * kBlock));
   dequantize_row(type, row, values.data(), blocks * kBlock);
-  for (float& v : values)
-    if (!std::isfinite(v)) v = 0;
-  Output out;
   std::vector<int> exponents;
   int top = kNoExponent;
   for (int64_t b = 0; b < blocks; ++b) {
-    double most = 0;
-    for (int64_t i = 0; i < kBlock; ++i)
-      most = std::max(most, std::fabs(static_cast<double>(values[static_cast<size_t>(b * kBlock + i)])));
+    float most = 0;
+    for (int64_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
+      float& v = values[static_cast<size_t>(i)];
+      if (!std::isfinite(v)) v = 0;
+      most = std::max(most, std::fabs(v));
+    }
     exponents.push_back(ceiling(most));
     top = std::max(top, exponents.back());
   }
-  std::vector<double> scales;
+  scales.assign(static_cast<size_t>(blocks), 0.0);
   for (int64_t b = 0; b < blocks; ++b) {
-    auto& q = out.quants.emplace_back();
-    if (top == kNoExponent) {
-      scales.push_back(0);
-      continue;
-    }
     const int exponent = std::max(exponents[static_cast<size_t>(b)], top - 13);
-    for (size_t i = 0; i < kBlock; ++i) {
-      const double scaled = std::ldexp(static_cast<double>(values[static_cast<size_t>(b) * kBlock + i]), 15 - exponent);
-      q[i] = static_cast<int16_t>(std::clamp(std::nearbyint(scaled), -32767.0, 32767.0));
-    }
-    scales.push_back(std::ldexp(1.0, exponent - 15));
-  }
-  set_scales(out, scales);
-  return out;
-}
-
-Output read_output(WireLayout layout, const TensorView& w, int64_t n, int64_t blocks) {
-  switch (layout) {
-    case WIRE_TILE_Q4_0:
-      return from_groups<GroupQ4_0>(w.row(n), blocks, [](const GroupQ4_0& g, int i) {
-        return (i < 16 ? g.q[i] & 15 : g.q[i - 16] >> 4) - 8;
-      });
-    case WIRE_TILE_Q8_0:
-      return from_groups<GroupQ8_0>(w.row(n), blocks, [](const GroupQ8_0& g, int i) { return g.q[i]; });
-    default:
-      return from_floats(w.type, w.row(n), blocks);
-  }
-}
-
-// The bytes of one output's block: byte `at` of vector g is put(g, at).
-void lay_block(WireLayout layout, const std::array<int16_t, kBlock>& q, int64_t lane, uint8_t* block) {
-  const auto byte = [&](int64_t vector, int64_t j) -> uint8_t& { return block[vector * kVector + lane * 4 + j]; };
-  for (int64_t i = 0; i < kBlock; ++i) {
-    const int value = q[static_cast<size_t>(i)];
-    switch (layout) {
-      case WIRE_TILE_Q4_0: {
-        uint8_t& b = byte(i / 8, i % 4);
-        b = static_cast<uint8_t>(i % 8 < 4 ? (b & 0xf0) | (value + 8) : (b & 0x0f) | (value + 8) << 4);
-        break;
-      }
-      case WIRE_TILE_Q8_0:
-        byte(i / 4, i % 4) = static_cast<uint8_t>(value + 128);
-        break;
-      default:
-        byte(i / 4, i % 4) = static_cast<uint8_t>((value >> 8) + 128);
-        byte(8 + i / 4, i % 4) = static_cast<uint8_t>(value & 255);
+    const double unit = top == kNoExponent ? 0 : std::ldexp(1.0, 15 - exponent);
+    if (top != kNoExponent) scales[static_cast<size_t>(b)] = std::ldexp(1.0, exponent - 15);
+    uint8_t* block = lane.block(b);
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const double scaled = static_cast<double>(values[static_cast<size_t>(b * kBlock + i)]) * unit;
+      const int q = static_cast<int>(std::clamp(std::nearbyint(scaled), -32767.0, 32767.0));
+      block[i / 4 * kVector + i % 4] = static_cast<uint8_t>((q >> 8) + 128);
+      block[(8 + i / 4) * kVector + i % 4] = static_cast<uint8_t>(q & 255);
     }
   }
+  put_scales(lane, scales);
 }
 
 }  // namespace
@@ -186,22 +177,22 @@ void pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, s
     return;
   }
   LLADA_CHECK(n0 % kTile == 0 && (n1 % kTile == 0 || n1 == outputs) && inputs % kBlock == 0);
-  const int64_t blocks = inputs / kBlock, vectors = vectors_of_block(layout), bytes = bytes_of_tile(layout, inputs);
-  const int64_t pair_bytes = kVector * (2 * vectors + 1);
+  const int64_t blocks = inputs / kBlock, bytes = bytes_of_tile(layout, inputs);
+  std::vector<double> scales;
   for (int64_t tile = n0 / kTile; tile * kTile < n1; ++tile) {
     auto* out = reinterpret_cast<uint8_t*>(packed + tile * bytes);
     std::memset(out, 0, static_cast<size_t>(bytes));
-    for (int64_t lane = 0; lane < kTile; ++lane) {
-      const int64_t n = tile * kTile + lane;
-      Output output;
-      if (n < outputs) output = read_output(layout, weight, n, blocks);
-      const int32_t exponent = output.exponent == kNoExponent ? -kVector * 8 : output.exponent;
-      std::memcpy(out + lane * 4, &exponent, 4);
-      for (int64_t b = 0; b < static_cast<int64_t>(output.scales.size()); ++b) {
-        uint8_t* pair = out + kVector + b / 2 * pair_bytes;
-        lay_block(layout, output.quants[static_cast<size_t>(b)], lane, pair + b % 2 * vectors * kVector);
-        std::memcpy(pair + 2 * vectors * kVector + (b % 2 * kTile + lane) * 2, &output.scales[static_cast<size_t>(b)], 2);
-      }
+    for (int64_t i = 0; i < kTile; ++i) {
+      const Lane lane = {layout, out, i};
+      const int64_t n = tile * kTile + i;
+      if (n >= outputs)
+        lane.put_exponent(kPaddingExponent);
+      else if (layout == WIRE_TILE_Q4_0)
+        pack_groups<GroupQ4_0>(weight.row(n), blocks, lane, scales);
+      else if (layout == WIRE_TILE_Q8_0)
+        pack_groups<GroupQ8_0>(weight.row(n), blocks, lane, scales);
+      else
+        pack_floats(weight.type, weight.row(n), blocks, lane, scales);
     }
   }
 }
