@@ -51,8 +51,8 @@ class HexagonRun : public testing::Test {
     return a;
   }
   // A few tokens of a real prompt: an emulated row of attention costs by its keys.
-  static std::span<const int32_t> prompt() { return std::span<const int32_t>(items_[0].canvas).first(8); }
-  static decode::DecodeOptions strategy(decode::KvChoice kv, int length = 8) {
+  static std::span<const int32_t> prompt() { return std::span<const int32_t>(items_[0].canvas).first(4); }
+  static decode::DecodeOptions strategy(decode::KvChoice kv, int length = 4) {
     decode::DecodeOptions options;
     options.gen_length = length;
     options.block_length = length / 2;
@@ -112,6 +112,7 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   options.revise_path = decode::RevisePath::separate;
   options.threshold = 0.5;
   options.stable_threshold = 1.0;  // everything is looked at again
+  options.gen_length = 8;
   Trace trace;
   const auto got = answer(load("hexagon:fallback=none"), prompt(), options, &trace);
   ASSERT_TRUE(got) << got.error().message;
@@ -142,7 +143,7 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
   const auto fault = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
-  const auto options = strategy(decode::KvChoice::dual, 4);
+  const auto options = strategy(decode::KvChoice::dual);
   const auto expected = answer(load("cpu"), prompt(), options);
   ASSERT_TRUE(expected);
   const auto hexagon = load("hexagon:window=50%");

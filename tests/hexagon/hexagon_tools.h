@@ -40,7 +40,7 @@ inline std::set<int> dsp_processes() {
   return found;
 }
 
-// Shared buffers and rings that this process holds.
+// Shared buffers and rings that this process holds: files without a name.
 inline int shared_buffers() {
   int count = 0;
   DIR* fds = ::opendir("/proc/self/fd");
@@ -48,7 +48,7 @@ inline int shared_buffers() {
     char target[256];
     const ssize_t n =
         ::readlink(("/proc/self/fd/" + std::string(entry->d_name)).c_str(), target, sizeof target);
-    if (n > 0 && std::string(target, static_cast<size_t>(n)).find("memfd:llada-") != std::string::npos) ++count;
+    if (n > 0 && std::string(target, static_cast<size_t>(n)).ends_with("(deleted)")) ++count;
   }
   if (fds != nullptr) ::closedir(fds);
   return count;

@@ -19,7 +19,7 @@ class MapsOnly final : public Device {
  public:
   MapsOnly(std::shared_ptr<Library> library, std::shared_ptr<Session> session, std::vector<int64_t> sizes, int64_t window)
       : library_(std::move(library)), session_(std::move(session)), sizes_(std::move(sizes)), window_(window) {
-    small_ = Buffer::allocate(library_, 4096);
+    small_ = Buffer::allocate(library_, hexagon::kPageBytes);
   }
   DeviceInfo info() const override { return {"maps", "maps", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("one is enough"); }
@@ -67,7 +67,7 @@ class MapsOnly final : public Device {
       WireBatch head;
       WireOp op;
     } batch{};
-    batch.head = {WIRE_MAGIC, WIRE_VERSION, ++sequence_, 1, 0, 1, 1024, {small, 2048}};
+    batch.head = {WIRE_MAGIC, WIRE_VERSION, ++sequence_, 1, 0, 1, 1024, {small, 4096}};
     WireOp& op = batch.op;
     op.kind = WIRE_RMS_NORM, op.rows = 1, op.columns = 32;
     for (WireRef* ref : {&op.in[1], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans, &op.kv.keys,
@@ -76,7 +76,7 @@ class MapsOnly final : public Device {
       *ref = kNone;
     op.in[0] = {small, 0}, op.out[0] = {small, 1024};
     op.weight[0] = {{weights, static_cast<uint32_t>(buffer->bytes() - 128)}, WIRE_STORED_F32, 32, 1};
-    LLADA_TRY(const WireReply reply, session_->run(std::as_bytes(std::span(&batch, 1)), sequence_, 30));
+    LLADA_TRY(const WireReply reply, session_->run(std::as_bytes(std::span(&batch, 1)).first(sizeof batch.head + sizeof op), sequence_, 30));
     if (reply.status != WIRE_OK) return failed("slab {}: {}", slab, describe(reply));
     const float got = reinterpret_cast<const float*>(small_->data() + 1024)[31];
     if (std::abs(got - static_cast<float>(slab + 1)) > 1e-3f) return failed("slab {} holds {}", slab, got);

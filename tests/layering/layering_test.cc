@@ -29,7 +29,6 @@ const std::vector<Layer> kTable = {
     {"devices/hexagon", {"base", "tensor", "graph", "memory", "devices"}},
     {"devices/hexagon/dsp", {"devices/hexagon"}},
     {"devices/sim", {"base", "tensor", "graph", "memory", "formats", "devices"}},
-    {"devices/hexagon", {"base", "tensor", "graph", "memory", "devices"}},
     {"sched", {"base", "tensor", "graph", "memory", "devices"}},
     {"engine",
      {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices",

@@ -208,7 +208,9 @@ Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequen
   };
   if (status == AEE_ECONNRESET) return dead("the DSP process ended while it ran a batch");
   if (status != AEE_SUCCESS) return dead(fmt::format("running a batch: {}", aee_name(status)));
-  if (reply.magic != WIRE_MAGIC || reply.sequence != sequence || reply.status > WIRE_NOT_FINITE || reply.op > ops ||
+  // A batch that is none has no sequence to come back.
+  const bool mine = reply.sequence == sequence || reply.status == WIRE_BAD_BATCH;
+  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NOT_FINITE || reply.op > ops ||
       (reply.status == WIRE_OK && reply.op != ops))
     return dead("running a batch: the answer is garbage");
   return reply;

@@ -10,9 +10,9 @@
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
 //                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none
-// and reads, when it is loaded, LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what
-// it prints), LLADA_CDSPRPC_FAULT (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, besides
-// the library's own folder).
+// and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
+// LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
+// and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own folder).
 //
 // A library of C functions has state of the process; that is the interface it imitates.
 #include <dlfcn.h>
@@ -225,7 +225,9 @@ EXPORT int llada_standin_fault(const char* text) {
 EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
   if (size <= 0) return nullptr;
   const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
-  const int fd = ::memfd_create("llada-rpcmem", MFD_CLOEXEC);
+  const char* folder = std::getenv("LLADA_HEXAGON_FILES");
+  const int fd = folder != nullptr ? ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                                   : ::memfd_create("llada-rpcmem", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
   void* data = ::ftruncate(fd, static_cast<off_t>(bytes)) == 0
                    ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
