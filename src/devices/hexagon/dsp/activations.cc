@@ -18,13 +18,6 @@ Scale split(float s) {
   return out;
 }
 
-// The shift that keeps a sum of `blocks` values below 2^30 within 31 bits.
-int32_t base_shift(uint32_t blocks) {
-  int32_t shift = 0;
-  while (blocks > 2u << shift) ++shift;
-  return shift;
-}
-
 float largest(const float* x) {
   uint32_t max = 0;  // the bits of positive floats are ordered like the floats
   for (uint32_t i = 0; i < kBlock; ++i) {
@@ -107,14 +100,14 @@ void put(BlockF16& block, uint32_t row, const Quantized& q, int32_t mantissa, in
 }
 
 template <class Block>
-void fill(Format format, const float* x, uint32_t rows, uint32_t capacity, uint32_t inputs, uint32_t* work,
+void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs, uint32_t* work,
           RowGroup& head, Block* blocks) {
   // p * 2^unit is a block's product; see activations.h.
   const int32_t unit = format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15;
   const uint32_t padded = blocks_of(inputs), real = inputs / kBlock;
   const int32_t base = base_shift(padded);
   for (uint32_t r = 0; r < capacity; ++r) {
-    const float* row = x + static_cast<uint64_t>(r) * inputs;
+    const float* row = x + static_cast<uint64_t>(r) * stride;
     int32_t top = -1000;
     for (uint32_t b = 0; b < padded; ++b) {
       const float s = r < rows && b < real ? block_scale(format, row + b * kBlock) : 0;
@@ -153,6 +146,12 @@ uint32_t block_bytes(Format format, uint32_t rows_in_group) {
 
 }  // namespace
 
+int32_t base_shift(uint32_t blocks) {  // a block's product is below 2^30
+  int32_t shift = 0;
+  while (blocks > 2u << shift) ++shift;
+  return shift;
+}
+
 uint32_t group_rows(Format format, uint32_t rows, uint32_t first) {
   return format == Format::q4 && rows - first > 4 ? 8 : 4;
 }
@@ -168,21 +167,21 @@ uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs) {
   return groups_of(format, rows) * group_bytes(format, most, inputs);
 }
 
-void quantize_group(Format format, const float* x, uint32_t rows, uint32_t inputs, uint32_t first, uint32_t* work,
-                    uint8_t* group) {
+void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
+                    uint32_t* work, uint8_t* group) {
   const uint32_t capacity = group_rows(format, rows, first);
   const uint32_t present = rows - first < capacity ? rows - first : capacity;
   auto& head = *reinterpret_cast<RowGroup*>(group);
   uint8_t* blocks = group + sizeof(RowGroup);
-  x += static_cast<uint64_t>(first) * inputs;
+  x += static_cast<uint64_t>(first) * stride;
   if (format == Format::q8)
-    fill(format, x, present, capacity, inputs, work, head, reinterpret_cast<BlockQ8*>(blocks));
+    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ8*>(blocks));
   else if (format == Format::f16)
-    fill(format, x, present, capacity, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
+    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
   else if (capacity == 8)
-    fill(format, x, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
+    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
   else
-    fill(format, x, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
+    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
 }
 
 }  // namespace dsp

@@ -63,8 +63,12 @@ uint32_t groups_of(Format format, uint32_t rows);
 uint32_t group_bytes(Format format, uint32_t rows_in_group, uint32_t inputs);  // with its RowGroup
 uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs);
 
-// Fills the group of rows from `first`. x: rows x inputs. work: blocks_of(inputs) words for this caller.
-void quantize_group(Format format, const float* x, uint32_t rows, uint32_t inputs, uint32_t first, uint32_t* work,
-                    uint8_t* group);
+// The shift that keeps a sum over the blocks within 32 bits.
+int32_t base_shift(uint32_t blocks);
+
+// Fills the group of rows from `first`. Row r of x starts at x + r * stride. work: blocks_of(inputs) words for this
+// caller.
+void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
+                    uint32_t* work, uint8_t* group);
 
 }  // namespace dsp

@@ -1,77 +1,21 @@
 #include "devices/hexagon/dsp/attention.h"
 
-#include "devices/hexagon/dsp/float_math.h"
-#include "devices/hexagon/dsp/rows.h"
-
 namespace dsp {
 namespace {
 
-float dot(const float* a, const float* b, uint32_t n) {
-  float sum[4] = {};
-  for (uint32_t i = 0; i < n; ++i) sum[i % 4] = fma(a[i], b[i], sum[i % 4]);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-const float* widen(const void* from, bool half, uint32_t first, uint32_t count, uint32_t head_dim, float* to) {
-  if (!half) return static_cast<const float*>(from) + static_cast<uint64_t>(first) * head_dim;
-  load_half(static_cast<const uint16_t*>(from) + static_cast<uint64_t>(first) * head_dim, count * head_dim, to);
-  return to;
-}
+bool vectors_suit(uint32_t head_dim, bool half) { return half && (head_dim == 64 || head_dim == 128); }
 
 }  // namespace
 
-uint32_t attention_floats(uint32_t head_dim) {
-  return 2 * kKeyTile * head_dim + kAttentionRows * head_dim + 2 * kAttentionRows;
+uint32_t attention_bytes(uint32_t head_dim, uint32_t heads, bool half) {
+  const uint32_t plain = plain_attention_bytes(head_dim);
+  const uint32_t vectors = vectors_suit(head_dim, half) ? vector_attention_bytes(head_dim, heads) : 0;
+  return ((plain > vectors ? plain : vectors) + 127) & ~127u;
 }
 
 void attend(const AttentionJob& job) {
-  const uint32_t d = job.head_dim;
-  float* key_tile = job.scratch;
-  float* value_tile = key_tile + kKeyTile * d;
-  float* mixes = value_tile + kKeyTile * d;  // rows x d
-  float* largest = mixes + kAttentionRows * d;
-  float* sums = largest + kAttentionRows;
-  uint32_t most = 0;
-  for (uint32_t r = 0; r < job.rows; ++r) {
-    largest[r] = -kInfinity, sums[r] = 0;
-    most = job.row_keys[r] > most ? job.row_keys[r] : most;
-  }
-  for (uint32_t i = 0; i < job.rows * d; ++i) mixes[i] = 0;
-  const float scale = inverse_sqrt(static_cast<float>(d));
-
-  for (uint32_t first = 0; first < most; first += kKeyTile) {
-    const uint32_t present = most - first < kKeyTile ? most - first : kKeyTile;
-    const float* keys = widen(job.keys, job.half, first, present, d, key_tile);
-    const float* values = widen(job.values, job.half, first, present, d, value_tile);
-    for (uint32_t r = 0; r < job.rows; ++r) {
-      if (job.row_keys[r] <= first) continue;
-      const uint32_t count = job.row_keys[r] - first < present ? job.row_keys[r] - first : present;
-      const float* q = job.q + static_cast<uint64_t>(r) * job.stride;
-      float* mix = mixes + r * d;
-      float score[kKeyTile];
-      float top = largest[r];
-      for (uint32_t k = 0; k < count; ++k) {
-        score[k] = dot(q, keys + k * d, d) * scale;
-        top = score[k] > top ? score[k] : top;
-      }
-      if (top > largest[r]) {
-        const float shrink = exponential(largest[r] - top);
-        sums[r] *= shrink;
-        for (uint32_t i = 0; i < d; ++i) mix[i] *= shrink;
-        largest[r] = top;
-      }
-      for (uint32_t k = 0; k < count; ++k) {
-        const float weight = exponential(score[k] - top);
-        sums[r] += weight;
-        const float* value = values + k * d;
-        for (uint32_t i = 0; i < d; ++i) mix[i] = fma(weight, value[i], mix[i]);
-      }
-    }
-  }
-  for (uint32_t r = 0; r < job.rows; ++r) {
-    const float inverse = 1.0f / sums[r];
-    for (uint32_t i = 0; i < d; ++i) job.out[static_cast<uint64_t>(r) * job.stride + i] = mixes[r * d + i] * inverse;
-  }
+  if (vectors_suit(job.head_dim, job.half) && attend_vectors(job)) return;
+  for (uint32_t head = 0; head < job.heads; ++head) attend_plainly(job, head);
 }
 
 }  // namespace dsp

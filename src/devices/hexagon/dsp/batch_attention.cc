@@ -84,35 +84,37 @@ Fault Batch::attention(const WireOp& op) {
   DSP_TRY(cache(op, list, rows_of_all, keys, values, trial));
   if (op.block > 0) DSP_TRY(indices(op.index, op.rows, kv.positions, positions));
   if (rows_of_all > 0) DSP_TRY(indices(op.trial_index, rows_of_all, kv.positions, all_positions));
-  const uint32_t floats = (attention_floats(op.head_dim) * 4 + 127) / 128 * 128;
-  uint8_t* memory = scratch(uint64_t{kMaxWorkers} * floats);
+  const uint32_t group = op.heads / kv.heads, bytes = kv.head_dim * (kv.half != 0 ? 2 : 4);
+  const uint32_t worker_bytes = attention_bytes(op.head_dim, group, kv.half != 0);
+  uint8_t* memory = scratch(uint64_t{kMaxWorkers} * worker_bytes);
   if (checking_) return {};
 
-  const uint32_t group = op.heads / kv.heads, bytes = kv.head_dim * (kv.half != 0 ? 2 : 4);
-  // Rows [first, first + count) of a span, one head.
-  const auto attend_rows = [&](const WireSpan& span, uint32_t first, uint32_t count, uint32_t head, uint32_t worker) {
-    uint32_t row_keys[kAttentionRows];
-    for (uint32_t r = 0; r < count; ++r) {
-      const uint32_t limit = op.block > 0 ? (positions[first + r] / op.block + 1) * op.block : span.keys;
-      row_keys[r] = limit < span.keys ? limit : span.keys;
-    }
-    const uint64_t at = uint64_t{span.sequence} * kv.sequence_stride + uint64_t{head / group} * kv.head_stride;
-    attend({.q = q + uint64_t{first} * stride + head * op.head_dim,
-            .out = out + uint64_t{first} * stride + head * op.head_dim,
-            .stride = stride,
-            .rows = count,
-            .keys = keys + at,
-            .values = values + at,
-            .half = kv.half != 0,
-            .head_dim = op.head_dim,
-            .row_keys = row_keys,
-            .scratch = reinterpret_cast<float*>(memory + worker * floats)});
+  // How many keys a row of the span sees.
+  const auto keys_of = [&](const WireSpan& span, uint32_t row) {
+    const uint32_t limit = op.block > 0 ? (positions[row] / op.block + 1) * op.block : span.keys;
+    return limit < span.keys ? limit : span.keys;
   };
+  // All rows of a span, one K/V head; rows that see the same keys go together.
   const auto span_rows = [&](const WireSpan& span, uint32_t head, uint32_t worker) {
-    for (uint32_t r = 0; r < span.count; r += kAttentionRows)
-      attend_rows(span, span.begin + r, span.count - r < kAttentionRows ? span.count - r : kAttentionRows, head, worker);
+    const uint64_t at = uint64_t{span.sequence} * kv.sequence_stride + uint64_t{head} * kv.head_stride;
+    const uint32_t column = head * group * op.head_dim, end = span.begin + span.count;
+    for (uint32_t first = span.begin, next; first < end; first = next) {
+      for (next = first + 1; next < end && next - first < kAttentionRows && keys_of(span, next) == keys_of(span, first);)
+        ++next;
+      attend({.q = q + uint64_t{first} * stride + column,
+              .out = out + uint64_t{first} * stride + column,
+              .stride = stride,
+              .rows = next - first,
+              .heads = group,
+              .keys = keys + at,
+              .values = values + at,
+              .count = keys_of(span, first),
+              .half = kv.half != 0,
+              .head_dim = op.head_dim,
+              .scratch = memory + worker * worker_bytes});
+    }
   };
-  pool_.each(op.heads, [&](uint32_t head, uint32_t worker) {
+  pool_.each(kv.heads, [&](uint32_t head, uint32_t worker) {
     for (uint32_t i = 0; i < op.span_count; ++i)
       if (list[i].trial == 0) span_rows(list[i], head, worker);
   });
@@ -133,7 +135,7 @@ Fault Batch::attention(const WireOp& op) {
     for (uint32_t i = 0; i < op.span_count; ++i) {
       if (list[i].trial == 0 || list[i].count == 0) continue;
       exchange(list[i], head, false);
-      for (uint32_t h = head * group; h < (head + 1) * group; ++h) span_rows(list[i], h, worker);
+      span_rows(list[i], head, worker);
       exchange(list[i], head, true);
     }
   });

@@ -48,7 +48,7 @@ uint8_t* Batch::quantize(uint32_t layout, const float* x, uint32_t rows, uint32_
   uint8_t* work = to + quantized_bytes(layout, rows, inputs);
   const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
   pool_.each(groups_of(format, rows), [&](uint32_t group, uint32_t worker) {
-    quantize_group(format, x, rows, inputs, group * most, reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)),
+    quantize_group(format, x, inputs, rows, inputs, group * most, reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)),
                    to + group * bytes);
   });
   return to;
