@@ -239,7 +239,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
   ASSERT_TRUE(by_cpu);
   const auto all = expected();
   auto with = options();
-  with.deadline_s = 0.5;
+  with.deadline_s = 1;
   const auto device = hexagon(with);
   int64_t opened = 0;
   // Invokes: 0 open, 1 query, then mappings and batches; a generation on a fresh session has more than 9 of them.

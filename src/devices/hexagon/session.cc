@@ -1,5 +1,6 @@
 #include "devices/hexagon/session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -52,16 +53,18 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   session->thread_ = std::thread([worker = session->worker_] { Worker::loop(worker); });
   session->library_->choose_space(space_bytes);
   const auto handle = std::make_shared<remote_handle64>(0);
+  // Starting a process takes longer than a call of one.
+  const double opening_s = std::max(deadline_s, 10.0);
   LLADA_TRY(const int opened, session->call([library = session->library_, uri = session->place_.uri, handle] {
                                 return library->open_handle(uri.c_str(), handle.get());
-                              }, deadline_s, "opening the skel"));
+                              }, opening_s, "opening the skel"));
   if (opened != AEE_SUCCESS)
     return failed("hexagon: {} of {} could not be opened: {}{}", session->place_.uri, session->library_->path(),
                   aee_name(opened), session->library_->reason());
   session->handle_ = *handle;
   session->opened_ = true;
   LLADA_TRY(const int asked, session->invoke(WIRE_QUERY, {}, std::as_writable_bytes(std::span(&session->info_, 1)),
-                                             deadline_s, "asking the DSP what it is"));
+                                             opening_s, "asking the DSP what it is"));
   if (asked != AEE_SUCCESS) return failed("hexagon: asking the DSP what it is: {}", aee_name(asked));
   if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
     return failed("hexagon: the skel speaks version {}, needed {}", session->info_.version, WIRE_VERSION);
@@ -147,6 +150,7 @@ Status Session::map_number(uint32_t method, uint32_t number, const Buffer& buffe
   WireReply reply{};
   LLADA_TRY(const int status, invoke(method, std::as_bytes(std::span(&request, 1)),
                                      std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, what));
+  if (status == AEE_ECONNRESET) return die(fmt::format("{}: the DSP process ended", what));
   if (status != AEE_SUCCESS) return die(fmt::format("{}: {}", what, aee_name(status)));
   if (reply.magic != WIRE_MAGIC) return die(fmt::format("{}: the answer is garbage", what));
   if (reply.status != WIRE_OK)
@@ -166,7 +170,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
   const int allowed = library_->fastrpc_mmap(place_.domain, buffer->fd(), buffer->data(), 0, length, FASTRPC_MAP_FD_DELAYED);
-  if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die(fmt::format("mapping a buffer: {}", aee_name(allowed))));
+  if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
   if (allowed != AEE_SUCCESS)
     return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes_,
                   aee_name(allowed));
@@ -206,7 +210,7 @@ Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequen
     LLADA_TRY_STATUS(die(std::move(why)));
     return reply;
   };
-  if (status == AEE_ECONNRESET) return dead("the DSP process ended while it ran a batch");
+  if (status == AEE_ECONNRESET) return dead("running a batch: the DSP process ended");
   if (status != AEE_SUCCESS) return dead(fmt::format("running a batch: {}", aee_name(status)));
   // A batch that is none has no sequence to come back.
   const bool mine = reply.sequence == sequence || reply.status == WIRE_BAD_BATCH;
