@@ -21,6 +21,8 @@ AlignedBytes allocate_aligned(int64_t bytes) {
   return AlignedBytes(static_cast<std::byte*>(data));
 }
 
+SharedBytes allocate_shared(int64_t bytes) { return allocate_aligned(bytes); }
+
 void release_pages(std::byte* begin, int64_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(begin);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 namespace llada {
@@ -16,6 +17,13 @@ using AlignedBytes = std::unique_ptr<std::byte[], AlignedFree>;
 // At least `bytes` bytes on a page's border, contents undefined, pages untouched; null when there is no such
 // memory. From 2 MiB on the system is asked for huge pages.
 AlignedBytes allocate_aligned(int64_t bytes);
+
+// Memory that frees itself however it was made, for what more than one processor must see.
+using SharedBytes = std::shared_ptr<std::byte[]>;
+
+// At least that many bytes, aligned as by allocate_aligned; null when there is no such memory.
+using Allocator = std::function<SharedBytes(int64_t bytes)>;
+SharedBytes allocate_shared(int64_t bytes);  // of this process alone
 
 // Gives the whole pages inside [begin, begin + bytes) back to the system: their contents are lost, the
 // addresses stay usable. For memory from allocate_aligned() only.

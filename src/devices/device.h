@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "base/trace.h"
 #include "graph/program.h"
 #include "memory/kv_store.h"
+#include "memory/slabs.h"
 #include "tensor/view.h"
 
 namespace llada {
@@ -35,6 +37,8 @@ enum class Unit : uint8_t { accelerator, host };  // a device with one unit take
 struct DeviceWindow {
   int64_t weight_bytes = -1;  // of one session, beside what activations, K/V and code take; -1: unlimited
   int sessions = 1;           // windows that can be open at once
+  bool cuts_slabs = true;     // part of a slab can be mapped; false where a slab is one buffer
+  int64_t page_bytes = kPageBytes;  // slabs are whole pages of this size
 };
 
 struct DeviceSlab {
@@ -83,6 +87,15 @@ class Device {
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
+  // A run with `beside` really runs while the device works on the step: its numbers are there after wait() only, what
+  // it points to must live until then, and it must not share K/V with the step.
+  virtual bool runs_beside() const { return false; }
+
+  // Memory that every unit of the device sees: K/V that is made of it needs no copies. Null when there is none.
+  virtual SharedBytes allocate(int64_t bytes) { return allocate_shared(bytes); }
+  // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), instead of in the device's own:
+  // how the host unit of a device works on the values of its accelerator. Bytes must cover every program run.
+  virtual void use_arena(SharedBytes, int64_t) {}
 
   // The unit on which an op belongs: the accelerator where it can run it.
   virtual Unit place(const Op&) const { return Unit::accelerator; }

@@ -17,6 +17,29 @@ std::optional<double> number_before(std::string_view text, std::string_view unit
   return value;
 }
 
+Status set_dsp_option(HexagonOptions& dsp, std::string_view key, const std::string& value) {
+  if (key == "library") {
+    if (value.empty()) return invalid("library: found '', needed a file");
+    dsp.library = value;
+  } else if (key == "sessions") {
+    const auto n = number_before(value, "");
+    if (!n || *n != std::floor(*n) || *n < 1 || *n > 8) return invalid("sessions: found '{}', needed 1 to 8", value);
+    dsp.sessions = static_cast<int>(*n);
+  } else if (key == "deadline") {
+    const auto seconds = number_before(value, "");
+    if (!seconds || *seconds < 0.01 || *seconds > 3600)
+      return invalid("deadline: found '{}', needed 0.01 to 3600 seconds", value);
+    dsp.deadline_s = *seconds;
+  } else {
+    const auto mib = number_before(value, "MiB"), gib = number_before(value, "GiB");
+    const double bytes = mib ? *mib * 0x1p20 : gib ? *gib * 0x1p30 : 0;
+    if (bytes < 0x1p25 || bytes >= 0x1p32)
+      return invalid("space: found '{}', needed such as 64MiB or 2GiB, at least 32 MiB and under 4 GiB", value);
+    dsp.space_bytes = static_cast<int64_t>(bytes);
+  }
+  return {};
+}
+
 Status set_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
   if (key == "fail") {
     LLADA_TRY(spec.fault, parse_fault(value));
@@ -27,12 +50,15 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     spec.fallback = value == "cpu";
     return {};
   }
-  if (!spec.profile) return invalid("'{}': only for sim", key);
+  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for sim and hexagon", key);
+  if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline"))
+    return set_dsp_option(spec.dsp, key, value);
+  if (spec.hexagon && key == "map") return invalid("'map': only for sim");
   if (key == "window") {
     const auto percent = number_before(value, "%"), gib = number_before(value, "GiB");
-    if (value != "unlimited" && !(percent && *percent > 0 && *percent <= 100) &&
+    if ((value != "unlimited" || spec.hexagon) && !(percent && *percent > 0 && *percent <= 100) &&
         !(gib && *gib > 0 && *gib <= 1024))
-      return invalid("window: found '{}', needed such as 40%, 2.5GiB or unlimited", value);
+      return invalid("window: found '{}', needed such as 40%, 2.5GiB{}", value, spec.hexagon ? "" : " or unlimited");
     spec.window = value;
   } else if (key == "map") {
     if (spec.profile->map(value).name != value)
@@ -46,9 +72,10 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     if (!spec.memory.grain) return invalid("grain: found '{}', needed layer, half-layer or op", value);
   } else if (key == "head") {
     if (value != "npu" && value != "cpu") return invalid("head: found '{}', needed npu or cpu", value);
-    spec.sim.head_on_npu = value == "npu";
+    spec.sim.head_on_npu = spec.dsp.head_on_dsp = value == "npu";
   } else {
-    return invalid("'{}': needed one of window, map, memory, grain, head, fallback, fail", key);
+    return invalid("'{}': needed one of window, {}, memory, grain, head, fallback, fail", key,
+                   spec.hexagon ? "sessions, library, space, deadline" : "map");
   }
   return {};
 }
@@ -58,14 +85,18 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
 Result<DeviceSpec> parse_device_spec(const std::string& text) {
   DeviceSpec spec;
   std::string_view rest = text;
-  const std::string_view kind = rest.substr(0, rest.find(','));
+  constexpr std::string_view kHexagon = "hexagon";
+  const bool dsp = rest.starts_with(kHexagon) && (rest.size() == kHexagon.size() || rest[kHexagon.size()] == ':');
+  const std::string_view kind = dsp ? kHexagon : rest.substr(0, rest.find(','));
   rest.remove_prefix(std::min(kind.size() + 1, rest.size()));
   constexpr std::string_view kSim = "sim:";
   if (kind.starts_with(kSim)) {
     LLADA_TRY(spec.profile, load_profile(std::string(kind.substr(kSim.size()))));
     spec.fallback = true;
+  } else if (kind == kHexagon) {
+    spec.hexagon = spec.fallback = true;
   } else if (kind != "cpu") {
-    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE", kind);
+    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE, hexagon", kind);
   }
   std::set<std::string_view> seen;
   while (!rest.empty()) {
@@ -81,6 +112,28 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
   }
   return spec;
 }
+
+namespace {
+
+Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
+                                             std::span<const TensorView> weights, std::unique_ptr<Device> host) {
+  LLADA_TRY(auto device, make_hexagon_device(spec.dsp, graph.weights, weights, std::move(host)));
+  if (const auto percent = number_before(spec.window, "%")) {
+    const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+    const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
+    device->set_window(static_cast<int64_t>(static_cast<double>(total_bytes(slabs)) * *percent / 100));
+  } else if (const auto gib = number_before(spec.window, "GiB")) {
+    const auto net = static_cast<int64_t>(*gib * 0x1p30) - kHexagonReserve;
+    if (net <= 0)
+      return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib,
+                     static_cast<double>(kHexagonReserve) / 0x1p30);
+    device->set_window(net);
+  }
+  LLADA_TRY_STATUS(device->start());
+  return device;
+}
+
+}  // namespace
 
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
                                  std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
@@ -110,6 +163,9 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
     }
     LLADA_TRY(opened.device,
               make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(opened.device)));
+  }
+  if (spec.hexagon) {
+    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(opened.device)));
   }
   if (spec.fault.fault != Fault::none)
     opened.device = make_faulty_device(std::move(opened.device), spec.fault);

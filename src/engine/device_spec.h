@@ -1,10 +1,15 @@
-// The text of --device: "cpu", or "sim:PROFILE", with options after commas:
-//   window=SIZE    of the NPU: "40%" of its weights, "2.5GiB" with the profile's reserve in it, or
-//   "unlimited" map=NAME       which of the profile's prices of mapping memory=POLICY  plan, copy, lru, fifo,
-//   drop-all, belady or sessions (plan) grain=GRAIN    slabs of a layer, half-layer or op (the coarsest that
-//   fits) head=UNIT      npu or cpu (the profile's) fallback=UNIT  cpu or none: what takes over when the
-//   device fails (cpu; none for the device "cpu") fail=FAULT     allocate, map:N, submit:N or gone:N: the
-//   device fails on purpose (devices/faulty)
+// The text of --device: "cpu", "sim:PROFILE" or "hexagon", with options after commas (after a colon, of hexagon):
+//   window=SIZE      of the NPU: "40%" of its weights, "2.5GiB" with the reserve in it, or "unlimited" (sim)
+//   map=NAME         which of the profile's prices of mapping (sim)
+//   memory=POLICY    plan, copy, lru, fifo, drop-all, belady or sessions (plan)
+//   grain=GRAIN      slabs of a layer, half-layer or op (the coarsest that fits)
+//   head=UNIT        npu or cpu (the profile's; npu)
+//   sessions=N       processes on the DSP, each with a window (hexagon)
+//   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
+//   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
+//   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
+//   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
+//   fail=FAULT       allocate, map:N, submit:N or gone:N: the device fails on purpose (devices/faulty)
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,6 +18,7 @@
 
 #include "devices/device.h"
 #include "devices/faulty/faulty_device.h"
+#include "devices/hexagon/hexagon_device.h"
 #include "devices/sim/sim_device.h"
 #include "models/model_graph.h"
 #include "sched/memory_runtime.h"
@@ -21,7 +27,9 @@
 namespace llada {
 
 struct DeviceSpec {
-  std::optional<Profile> profile;  // none: the cpu itself
+  std::optional<Profile> profile;  // of sim
+  bool hexagon = false;            // neither: the cpu itself
+  HexagonOptions dsp;              // window_bytes is set from `window` once the weights are known
   SimOptions sim;                  // window_bytes is set from `window` once the weights are known
   std::string window;
   MemoryOptions memory;

@@ -91,6 +91,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
                                                         const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
   LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
+  if (where.hexagon) return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "tensor/half.h"
 
@@ -33,7 +34,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Dev
                                       .kv_heads = graph.kv_heads,
                                       .head_dim = graph.head_dim,
                                       .positions = positions,
-                                      .type = kv_type(model)}));
+                                      .type = kv_type(model)},
+                                     [&](int64_t bytes) { return device.allocate(bytes); }));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace, std::move(executor)));
   runner->inputs_.sampling = {.temperature = rule.temperature,
                               .seed = rule.seed,
@@ -60,25 +62,26 @@ Status ModelRunner::check_keys(const decode::StepPlan& plan) const {
   return {};
 }
 
-Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number) {
-  inputs_.tokens.clear();
-  inputs_.positions.clear();
-  inputs_.spans.clear();
-  inputs_.wanted.clear();
-  inputs_.guidance = plan.cfg_scale;
-  inputs_.sampling.forward_number = forward_number;
+Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
+                         StepInputs& inputs) const {
+  inputs.tokens.clear();
+  inputs.positions.clear();
+  inputs.spans.clear();
+  inputs.wanted.clear();
+  inputs.guidance = plan.cfg_scale;
+  inputs.sampling.forward_number = forward_number;
   // Logits rows (ascending) of one group of rows, which becomes one span.
   const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens,
                        std::span<const int32_t> logits, int sequence, bool trial) -> Status {
-    const auto begin = static_cast<int32_t>(inputs_.positions.size());
+    const auto begin = static_cast<int32_t>(inputs.positions.size());
     if (tokens.size() != rows.size()) return failed("engine: a plan has {} tokens for {} rows", tokens.size(),
                                                     rows.size());
-    inputs_.positions.insert(inputs_.positions.end(), rows.begin(), rows.end());
-    inputs_.tokens.insert(inputs_.tokens.end(), tokens.begin(), tokens.end());
-    inputs_.spans.push_back({begin, static_cast<int32_t>(rows.size()), sequence, plan.keys, trial});
+    inputs.positions.insert(inputs.positions.end(), rows.begin(), rows.end());
+    inputs.tokens.insert(inputs.tokens.end(), tokens.begin(), tokens.end());
+    inputs.spans.push_back({begin, static_cast<int32_t>(rows.size()), sequence, plan.keys, trial});
     size_t next = 0;
     for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
-      if (rows[r] == logits[next]) inputs_.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
+      if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
     if (next != logits.size()) return failed("engine: a plan wants logits of a row that it does not compute");
     return {};
   };
@@ -94,14 +97,20 @@ Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t
 Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
                             std::vector<decode::Prediction>& predictions,
                             std::vector<decode::Prediction>& trials, bool beside) {
-  LLADA_TRY_STATUS(bind(part, plan, forward_number));
+  LLADA_TRY_STATUS(bind(part, plan, forward_number, inputs_));
   const auto begin = std::chrono::steady_clock::now();
   LLADA_TRY_STATUS(beside ? executor_.run_beside(inputs_, kv_, outputs_) : executor_.run(inputs_, kv_, outputs_));
   device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  collect(part, outputs_, predictions, trials);
+  return {};
+}
+
+void ModelRunner::collect(const Part& part, const StepOutputs& outputs, std::vector<decode::Prediction>& predictions,
+                          std::vector<decode::Prediction>& trials) {
   const size_t wanted = part.logits.size() + part.trials.size();
   for (size_t i = 0; i < wanted; ++i) {
     const bool trial = i >= part.logits.size();
-    const RowPrediction& p = outputs_.predictions[i];
+    const RowPrediction& p = outputs.predictions[i];
     (trial ? trials : predictions)
         .push_back({.position = trial ? part.trials[i - part.logits.size()].logits : part.logits[i],
                     .token = p.token,
@@ -111,7 +120,19 @@ Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int6
                     .margin = p.margin,
                     .runner_up = p.runner_up});
   }
-  return {};
+}
+
+// Starts the sparse pass over the second store; run() of the executor finishes it.
+Status ModelRunner::begin_beside(const Part& part, const decode::StepPlan& plan, int64_t forward_number) {
+  if (!beside_kv_) {
+    LLADA_TRY(beside_kv_, KvStore::create(kv_.shape()));
+    std::vector<int32_t> all(static_cast<size_t>(kv_.shape().positions));
+    std::iota(all.begin(), all.end(), 0);
+    beside_kv_->put_back(kv_.save(all));
+  }
+  beside_inputs_.sampling = inputs_.sampling;
+  LLADA_TRY_STATUS(bind(part, plan, forward_number, beside_inputs_));
+  return executor_.run_beside(beside_inputs_, *beside_kv_, beside_outputs_);
 }
 
 // What the stored values of the probes say now, as floats: [layer][probe][kv head x head_dim] of the first
@@ -156,9 +177,12 @@ Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_
   // The sparse plan sees the store as it is now, and the step's rows see nothing of the sparse plan: its K/V is
   // kept aside until they are done.
   KvStore::Saved refreshed;
-  if (!plan.sparse.empty()) {
+  const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
+  const bool beside = !plan.sparse.empty() && executor_.runs_beside();
+  if (beside) {
+    LLADA_TRY_STATUS(begin_beside(sparse, plan, forward_number + 1));
+  } else if (!plan.sparse.empty()) {
     const KvStore::Saved before = kv_.save(plan.sparse.rows);
-    const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
     LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, none, result.sparse, true));
     refreshed = kv_.save(plan.sparse.rows);
     kv_.put_back(before);
@@ -167,6 +191,11 @@ Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_
   const Part dense{plan.rows, plan.inputs, plan.unconditional, plan.logits, plan.trials};
   LLADA_TRY_STATUS(forward(dense, plan, forward_number, result.predictions, result.trials, false));
   if (!plan.probes.empty()) result.drift = drift(before, probe_values(plan.probes));
+  if (beside) {
+    collect(sparse, beside_outputs_, none, result.sparse);
+    refreshed = beside_kv_->save(plan.sparse.rows);
+  }
+  if (beside_kv_) beside_kv_->put_back(kv_.save(plan.rows));
   kv_.put_back(refreshed);
   return result;
 }

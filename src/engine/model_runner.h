@@ -1,8 +1,10 @@
 // The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
 // predictions. A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it
 // had run beside them. In time it is charged where the device has one unit; where it has two it runs beside the
-// step on the host and is waited for one step later (Executor::run_beside).
+// step on the host (Executor::run_beside). A device that really does both at a time gets a second K/V store for it: a
+// copy that the sparse rows read and write, brought up to date after every step.
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +30,8 @@ class ModelRunner final : public decode::StepRunner {
                                                      bool guided, decode::HeadRule rule, Trace* trace,
                                                      ExecutorOptions executor = {});
 
+  ~ModelRunner() override { executor_.join_beside(); }  // what runs beside writes into this object
+
   Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
 
   void keep_logits(bool keep) { inputs_.keep_logits = keep; }
@@ -45,13 +49,19 @@ class ModelRunner final : public decode::StepRunner {
     std::span<const decode::Trial> trials;
   };
   Status check_keys(const decode::StepPlan& plan) const;
-  Status bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number);
+  Status bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number, StepInputs& inputs) const;
   Status forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
                  std::vector<decode::Prediction>& predictions, std::vector<decode::Prediction>& trials, bool beside);
+  Status begin_beside(const Part& part, const decode::StepPlan& plan, int64_t forward_number);
+  static void collect(const Part& part, const StepOutputs& outputs, std::vector<decode::Prediction>& predictions,
+                      std::vector<decode::Prediction>& trials);
   std::vector<float> probe_values(std::span<const int32_t> probes);
   double drift(std::span<const float> before, std::span<const float> after) const;
 
   KvStore kv_;
+  std::optional<KvStore> beside_kv_;  // equal to kv_ before every step that has a sparse plan
+  StepInputs beside_inputs_;
+  StepOutputs beside_outputs_;
   Executor executor_;
   StepInputs inputs_;
   StepOutputs outputs_;

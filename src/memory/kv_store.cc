@@ -4,7 +4,7 @@
 
 namespace llada {
 
-Result<KvStore> KvStore::create(const KvShape& shape) {
+Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate) {
   KvStore store;
   store.shape_ = shape;
   const int64_t element = shape.type == DType::F16 ? 2 : 4;
@@ -21,7 +21,7 @@ Result<KvStore> KvStore::create(const KvShape& shape) {
   // Whole cache lines per head: two threads that write neighbouring heads never share a line.
   store.head_bytes_ = (shape.positions * shape.head_dim * element + 63) / 64 * 64;
   store.half_bytes_ = store.head_bytes_ * shape.kv_heads * shape.sequences * shape.layers;
-  store.data_ = allocate_aligned(2 * store.half_bytes_);
+  store.data_ = allocate ? allocate(2 * store.half_bytes_) : allocate_shared(2 * store.half_bytes_);
   if (store.data_ == nullptr) return missing();
   store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
   return store;

@@ -22,11 +22,14 @@ struct KvShape {
 
 class KvStore {
  public:
-  // Fails when the memory is not there. Contents start absent.
-  static Result<KvStore> create(const KvShape& shape);
+  // Fails when the memory is not there. Contents start absent. allocate: where the memory comes from, for a
+  // device whose units must all see it; empty: this process.
+  static Result<KvStore> create(const KvShape& shape, const Allocator& allocate = {});
 
   const KvShape& shape() const { return shape_; }
   int64_t bytes() const { return 2 * half_bytes_ + digest_bytes_; }
+  std::byte* memory() const { return data_.get(); }  // of keys, then of values, each half_bytes()
+  int64_t half_bytes() const { return half_bytes_; }
 
   std::byte* keys(int layer, int sequence, int head) { return data_.get() + offset(layer, sequence, head); }
   std::byte* values(int layer, int sequence, int head) {
@@ -85,7 +88,7 @@ class KvStore {
 
   KvShape shape_;
   int64_t head_bytes_ = 0, half_bytes_ = 0;
-  AlignedBytes data_;
+  SharedBytes data_;
   const void* digest_maker_ = nullptr;
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;

@@ -96,7 +96,7 @@ Result<ResidencyPlan> plan_residency(std::span<const Slab> slabs, int64_t window
 
   // What is still free takes the first pages of one streamed slab.
   const auto cut = std::ranges::find(plan.pinned, false);
-  if (room >= kPageBytes && cut != plan.pinned.end()) {
+  if (options.cut && room >= kPageBytes && cut != plan.pinned.end()) {
     const auto at = cut - plan.pinned.begin();
     Slab& whole = plan.slabs[static_cast<size_t>(at)];
     // Both parts name all weights: an op needs both.

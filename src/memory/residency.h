@@ -21,7 +21,8 @@ namespace llada {
 inline constexpr int64_t kUnlimitedWindow = -1;
 
 struct ResidencyOptions {
-  int slots = 2;  // 1: nothing can be mapped while a streamed slab computes
+  int slots = 2;    // 1: nothing can be mapped while a streamed slab computes
+  bool cut = true;  // one slab may be cut at a page; false where a slab is a buffer
 };
 
 struct ResidencyPlan {

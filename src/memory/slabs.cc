@@ -14,7 +14,7 @@ std::string_view name(SlabGrain grain) {
   return "";
 }
 
-std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain) {
+std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain, int64_t page_bytes) {
   std::vector<Slab> slabs;
   std::vector<int64_t> exact;  // bytes before they are rounded to pages
   WeightUse previous;
@@ -30,7 +30,7 @@ std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain) 
     previous = use;
     slabs.back().weights.push_back(use.weight);
     exact.back() += use.bytes;
-    slabs.back().bytes = (exact.back() + kPageBytes - 1) / kPageBytes * kPageBytes;
+    slabs.back().bytes = (exact.back() + page_bytes - 1) / page_bytes * page_bytes;
   }
   return slabs;
 }

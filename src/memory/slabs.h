@@ -35,8 +35,8 @@ struct Slab {
 enum class SlabGrain { layer, half_layer, op };
 std::string_view name(SlabGrain grain);
 
-// Slabs in first-use order. `uses` holds every weight once.
-std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain);
+// Slabs in first-use order, rounded up to pages. `uses` holds every weight once.
+std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain, int64_t page_bytes = kPageBytes);
 
 int64_t total_bytes(std::span<const Slab> slabs);
 

@@ -22,6 +22,10 @@ std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Prog
 
 }  // namespace
 
+void Executor::join_beside() {
+  if (device_->runs_beside()) static_cast<void>(finish_beside());
+}
+
 Status Executor::prepare() {
   if (prepared_) return {};
   if (device_->window().weight_bytes != kUnlimitedWindow) {
@@ -59,9 +63,12 @@ Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& ou
     if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
   }
   LLADA_TRY_STATUS(device_->wait(ticket));
-  if (beside_before_ > 0) LLADA_TRY_STATUS(device_->wait(beside_before_));
-  beside_before_ = std::exchange(beside_, 0);
-  return {};
+  return finish_beside();
+}
+
+Status Executor::finish_beside() {
+  const Ticket due = device_->runs_beside() ? std::exchange(beside_, 0) : std::exchange(beside_before_, std::exchange(beside_, 0));
+  return due > 0 ? device_->wait(due) : Status{};
 }
 
 Status Executor::submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
@@ -84,6 +91,8 @@ Status Executor::guarded(const std::function<Status()>& work) {
     options_.warn(fmt::format("{}; this step and all later ones run on {}", status.error().message,
                               options_.fallback->info().name));
   fell_back_ = true;
+  // What the host does beside is not the failed unit's, and its numbers are wanted.
+  if (device_->runs_beside()) LLADA_TRY_STATUS(finish_beside());
   device_ = options_.fallback;
   memory_.reset();
   recent_.clear();

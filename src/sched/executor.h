@@ -33,10 +33,15 @@ class Executor {
   // One forward over `kv`. inputs.wanted may be empty: then only K/V is refreshed.
   Status run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
 
-  // The sparse path: a forward on the host that runs beside the following run() and must be done at the end of
-  // the one after it, when its results are merged. Its numbers are there on return. On a device with one unit
-  // it simply runs first.
+  // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at
+  // a time (runs_beside()) its numbers are there when that run() returns, `kv` must be another store than the run's,
+  // and inputs and outputs must live until then. Elsewhere they are there on return: on a device with one unit it
+  // simply runs first, and a simulated one lets it take until the end of the run after the following one.
   Status run_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
+
+  bool runs_beside() const { return device_->runs_beside(); }
+  // After a failed run() something may still run beside: waits for it, whatever comes of it.
+  void join_beside();
 
   // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
@@ -52,6 +57,7 @@ class Executor {
   };
   Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
   Status run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+  Status finish_beside();
   Status submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
   Status guarded(const std::function<Status()>& work);
 

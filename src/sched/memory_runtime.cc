@@ -28,13 +28,14 @@ std::optional<PagingRule> paging_rule(MemoryPolicy policy) {
 }
 
 // The coarsest slabs that the window can work with: fewest calls first.
-Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, int64_t window,
+Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, const DeviceWindow& window,
                                    const std::optional<SlabGrain>& grain) {
   Result<ResidencyPlan> last = invalid("window: no weights");
   for (const int slots : {2, 1})
     for (const SlabGrain g : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op}) {
       if (grain && *grain != g) continue;
-      last = plan_residency(group_slabs(uses, g), window, {.slots = slots});
+      last = plan_residency(group_slabs(uses, g, window.page_bytes), window.weight_bytes,
+                            {.slots = slots, .cut = window.cuts_slabs});
       if (last) return last;
     }
   return last;
@@ -104,10 +105,10 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   std::vector<int32_t> session;
   if (rule || options.policy == MemoryPolicy::sessions) {
     const SlabGrain grain = options.grain.value_or(SlabGrain::layer);
-    LLADA_TRY(runtime.plan_, plan_residency(group_slabs(uses, grain), kUnlimitedWindow));
+    LLADA_TRY(runtime.plan_, plan_residency(group_slabs(uses, grain, window.page_bytes), kUnlimitedWindow));
     runtime.plan_.window_bytes = window.weight_bytes;
   } else {
-    LLADA_TRY(runtime.plan_, fitting_plan(uses, window.weight_bytes, options.grain));
+    LLADA_TRY(runtime.plan_, fitting_plan(uses, window, options.grain));
   }
   ResidencyPlan& plan = runtime.plan_;
   session.assign(plan.slabs.size(), 0);

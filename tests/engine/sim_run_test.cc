@@ -109,10 +109,10 @@ TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
 
 TEST_F(SimRun, DeviceTextsAreReadStrictly) {
   const std::pair<const char*, const char*> cases[] = {
-      {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE"},
+      {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE, hexagon"},
       {"sim:", "profile: found ''"},
       {"sim:v99", "profile: found 'v99'"},
-      {"cpu,window=40%", "device 'cpu': 'window': only for sim"},
+      {"cpu,window=40%", "device 'cpu': 'window': only for sim and hexagon"},
       {"sim:v79-8elite,window", "device 'sim:v79-8elite': 'window' needs a value"},
       {"sim:v79-8elite,window=0%", "window: found '0%', needed such as 40%, 2.5GiB or unlimited"},
       {"sim:v79-8elite,window=1e999GiB", "window: found '1e999GiB'"},
@@ -125,6 +125,15 @@ TEST_F(SimRun, DeviceTextsAreReadStrictly) {
       {"sim:v79-8elite,colour=red", "'colour': needed one of"},
       {"cpu,fail=often", "fail: found 'often'"},
       {"cpu,fallback=npu", "fallback: found 'npu'"},
+      {"hexagon7", "device 'hexagon7' is not available here"},
+      {"hexagon:window=unlimited", "device 'hexagon': window: found 'unlimited', needed such as 40%, 2.5GiB"},
+      {"hexagon:sessions=9", "sessions: found '9', needed 1 to 8"},
+      {"hexagon:sessions=1.5", "sessions: found '1.5'"},
+      {"hexagon:space=31MiB", "space: found '31MiB', needed such as 64MiB"},
+      {"hexagon:space=4GiB", "space: found '4GiB'"},
+      {"hexagon:deadline=0", "deadline: found '0'"},
+      {"hexagon:map=slow", "'map': only for sim"},
+      {"hexagon:library=", "library: found ''"},
   };
   for (const auto& [device, says] : cases) {
     const auto got = answer(device, strategy(decode::KvChoice::none));

@@ -13,7 +13,7 @@
 #include "devices/cpu/cpu_products.h"
 #include "devices/cpu/cpu_routing.h"
 #include "devices/cpu/cpu_weights.h"
-#include "memory/arena_plan.h"
+#include "devices/value_plan.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -45,16 +45,17 @@ class Scratch {
     if (bytes <= bytes_) return {};
     data_.reset();
     bytes_ = 0;
-    data_ = allocate_aligned(bytes);
+    data_ = allocate_shared(bytes);
     if (data_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", bytes);
     bytes_ = bytes;
     return {};
   }
+  void adopt(SharedBytes memory, int64_t bytes) { data_ = std::move(memory), bytes_ = bytes; }
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  AlignedBytes data_;
+  SharedBytes data_;
   int64_t bytes_ = 0;
 };
 
@@ -101,6 +102,8 @@ class CpuDevice final : public Device {
     return {};
   }
 
+  void use_arena(SharedBytes memory, int64_t bytes) override { arena_.adopt(std::move(memory), bytes); }
+
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
     return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
@@ -124,43 +127,7 @@ class CpuDevice final : public Device {
     return arena_.reserve(plan_->bytes);
   }
 
-  static ArenaPlan plan_values(const Program& program) {
-    std::vector<Lifetime> lifetimes(program.values.size(), {0, INT32_MAX, -1});
-    for (size_t i = 0; i < program.values.size(); ++i)
-      lifetimes[i].bytes =
-          int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * 4;
-    for (size_t i = 0; i < program.ops.size(); ++i) {
-      const auto touch = [&](ValueId id) {
-        if (id == kNoValue) return;
-        Lifetime& l = lifetimes[static_cast<size_t>(id)];
-        l.first = std::min(l.first, static_cast<int32_t>(i));
-        l.last = std::max(l.last, static_cast<int32_t>(i));
-      };
-      std::ranges::for_each(program.ops[i].in, touch);
-      std::ranges::for_each(program.ops[i].out, touch);
-    }
-    return plan_arena(lifetimes);
-  }
-
-  // The positions and spans of every row set, once per step.
-  void bind_rows() {
-    const StepInputs& in = *run_->inputs;
-    for (auto& positions : positions_) positions.clear();
-    for (auto& spans : spans_) spans.clear();
-    positions_[0] = in.positions;
-    spans_[0] = in.spans;
-    for (const int32_t row : in.wanted) positions_[1].push_back(in.positions[static_cast<size_t>(row)]);
-    size_t next = 0;
-    for (const RowSpan& span : in.spans) {
-      RowSpan wanted{static_cast<int32_t>(next), 0, span.sequence, span.keys, span.trial};
-      while (next < in.wanted.size() && in.wanted[next] < span.begin + span.count) ++next, ++wanted.count;
-      spans_[1].push_back(wanted);
-    }
-    // A prediction stands for the same position in both streams; the first half of `wanted` is the
-    // conditional one.
-    positions_[2].assign(positions_[1].begin(),
-                         positions_[1].begin() + run_->program->shape.count(RowSet::guided));
-  }
+  void bind_rows() { rows_ = bind_row_sets(*run_->inputs, run_->program->shape); }
 
   float* value(ValueId id) const {
     return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
@@ -262,7 +229,7 @@ class CpuDevice final : public Device {
                           .x = value(op.in[0]),
                           .activations = activations_.data(),
                           .rows = rows,
-                          .positions = positions_[2],
+                          .positions = rows_.positions[2],
                           .inputs = run_->inputs},
                          *run_->outputs);
       }
@@ -306,30 +273,13 @@ class CpuDevice final : public Device {
     return {};
   }
 
-  // cos and sin of position * theta^(-2j/rotary), computed in double once per position and kept.
-  void extend_rope_table(const Op& op, int64_t positions) {
-    const int64_t half = op.rotary / 2;
-    if (rope_theta_ != op.parameter || rope_half_ != half) rope_cos_.clear(), rope_sin_.clear();
-    rope_theta_ = op.parameter;
-    rope_half_ = half;
-    for (auto p = static_cast<int64_t>(rope_cos_.size()) / half; p < positions; ++p) {
-      for (int64_t j = 0; j < half; ++j) {
-        const double angle = static_cast<double>(p) * std::pow(static_cast<double>(op.parameter),
-                                                               -2.0 * static_cast<double>(j) / op.rotary);
-        rope_cos_.push_back(static_cast<float>(std::cos(angle)));
-        rope_sin_.push_back(static_cast<float>(std::sin(angle)));
-      }
-    }
-  }
-
   Status rope(const Op& op, int64_t rows) {
-    const auto& positions = positions_[static_cast<size_t>(op.rows)];
-    extend_rope_table(op, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
+    const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
+    rope_.extend(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
-      const int64_t at = positions[static_cast<size_t>(r)] * rope_half_;
-      kernels_.rope(value(op.in[0]) + r * n, {.cos = &rope_cos_[static_cast<size_t>(at)],
-                                              .sin = &rope_sin_[static_cast<size_t>(at)],
+      kernels_.rope(value(op.in[0]) + r * n, {.cos = rope_.cos(positions[static_cast<size_t>(r)]),
+                                              .sin = rope_.sin(positions[static_cast<size_t>(r)]),
                                               .heads = op.heads,
                                               .head_dim = op.head_dim,
                                               .rotary = op.rotary,
@@ -426,7 +376,7 @@ class CpuDevice final : public Device {
       int head;
       int64_t r0, r1;
     };
-    const auto& spans = spans_[static_cast<size_t>(op.rows)];
+    const auto& spans = rows_.spans[static_cast<size_t>(op.rows)];
     std::vector<Task> tasks;
     int64_t most_keys = 0;
     for (const RowSpan& span : spans) {
@@ -441,7 +391,7 @@ class CpuDevice final : public Device {
     }
     std::vector<int64_t> row_keys;
     if (op.block > 0) {
-      const auto& positions = positions_[static_cast<size_t>(op.rows)];
+      const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
       for (const RowSpan& span : spans)
         for (int64_t r = span.begin; r < span.begin + span.count; ++r)
           row_keys.push_back(
@@ -531,11 +481,8 @@ class CpuDevice final : public Device {
   CpuHead head_;
   CpuExperts experts_;
   const Run* run_ = nullptr;
-  std::array<std::vector<int32_t>, 3> positions_;  // by RowSet
-  std::array<std::vector<RowSpan>, 2> spans_;      // all, wanted
-  std::vector<float> rope_cos_, rope_sin_;
-  float rope_theta_ = 0;
-  int64_t rope_half_ = 0;
+  RowSets rows_;
+  RopeTable rope_;
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
   Ticket tickets_ = 0;

@@ -41,6 +41,9 @@ class FaultyDevice final : public Device {
     return device_->wait(ticket);
   }
 
+  SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
+  void use_arena(SharedBytes memory, int64_t bytes) override { device_->use_arena(std::move(memory), bytes); }
+  bool runs_beside() const override { return device_->runs_beside(); }
   Unit place(const Op& op) const override { return device_->place(op); }
   DeviceWindow window() const override { return device_->window(); }
   std::vector<int64_t> weight_sizes() const override { return device_->weight_sizes(); }

@@ -1,0 +1,19 @@
+// In place of the Hexagon device where the build found no compiler for its DSP code.
+#include "devices/hexagon/hexagon_device.h"
+
+namespace llada {
+namespace {
+
+std::unexpected<Error> absent() {
+  return invalid("hexagon: this build has no DSP code, because clang with the Hexagon target and lld were missing");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&, std::span<const WeightInfo>,
+                                                           std::span<const TensorView>, std::unique_ptr<Device>) {
+  return absent();
+}
+Result<std::string> describe_hexagon(const HexagonOptions&) { return absent(); }
+
+}  // namespace llada

@@ -1,0 +1,310 @@
+#include "devices/hexagon/batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace llada::hexagon {
+
+Status Staging::restart(const std::shared_ptr<Library>& library) {
+  constexpr int64_t kFirst = 1 << 20;
+  if (buffer_ == nullptr || !fits()) {
+    const int64_t wanted = std::max(kFirst, used_ + used_ / 4);
+    buffer_ = nullptr;
+    buffer_ = Buffer::allocate(library, wanted);
+    if (buffer_ == nullptr) return failed("hexagon: {} bytes of shared memory for a step could not be allocated", wanted);
+  }
+  used_ = 0;
+  return {};
+}
+
+uint32_t Staging::take(int64_t bytes) {
+  const int64_t at = used_;
+  used_ += (std::max<int64_t>(bytes, 1) + 127) / 128 * 128;
+  return static_cast<uint32_t>(std::min<int64_t>(at, kBufferLimit));
+}
+
+namespace {
+
+constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
+
+class Builder {
+ public:
+  Builder(const BatchSources& sources, Staging& staging) : s_(sources), program_(*sources.run->program), staging_(staging) {}
+
+  Result<Batch> build(size_t first, size_t last) {
+    LLADA_TRY(arena_, s_.number(s_.arena));
+    LLADA_TRY(staged_, s_.number(staging_.buffer()));
+    LLADA_TRY(const uint32_t scratch, s_.number(s_.scratch));
+    if (s_.kv != nullptr) {
+      LLADA_TRY(kv_, s_.number(s_.kv));
+    }
+    std::vector<WireOp> ops;
+    for (size_t i = first; i < last; ++i) {
+      LLADA_TRY(const WireOp op, translate(program_.ops[i]));
+      ops.push_back(op);
+    }
+    const std::vector<WireRange> ranges = this->ranges(first, last);
+    WireBatch head{WIRE_MAGIC, WIRE_VERSION, s_.sequence, static_cast<uint32_t>(ops.size()),
+                   static_cast<uint32_t>(ranges.size()), 0, static_cast<uint32_t>(s_.scratch->bytes()), {scratch, 0}};
+    const auto append = [&](const void* data, size_t bytes) {
+      const auto* from = static_cast<const std::byte*>(data);
+      batch_.bytes.insert(batch_.bytes.end(), from, from + bytes);
+    };
+    append(&head, sizeof head);
+    append(ops.data(), ops.size() * sizeof(WireOp));
+    append(ranges.data(), ranges.size() * sizeof(WireRange));
+    return std::move(batch_);
+  }
+
+ private:
+  uint32_t columns(ValueId id) const { return static_cast<uint32_t>(program_.values[static_cast<size_t>(id)].columns); }
+  WireRef value(ValueId id) const {
+    return id == kNoValue ? kNone : WireRef{arena_, static_cast<uint32_t>(s_.plan->offsets[static_cast<size_t>(id)])};
+  }
+  template <class T>
+  WireRef staged(const std::vector<T>& data) {
+    return {staged_, staging_.put(std::span<const T>(data))};
+  }
+  // Index lists are the same for every op of a row set.
+  WireRef positions(RowSet set) {
+    const auto [known, fresh] = positions_.try_emplace(set, kNone);
+    if (fresh) known->second = staged(s_.rows->positions[static_cast<size_t>(set)]);
+    return known->second;
+  }
+
+  Result<WireWeight> weight(WeightId id) {
+    const WeightInfo& info = s_.infos[static_cast<size_t>(id)];
+    const PlacedWeight place = s_.weight(id);
+    LLADA_CHECK(place.buffer != nullptr);
+    LLADA_TRY(const uint32_t number, s_.number(place.buffer));
+    return WireWeight{{number, place.offset}, static_cast<uint32_t>(s_.layouts[static_cast<size_t>(id)]),
+                      static_cast<uint32_t>(info.dims[0]), static_cast<uint32_t>(info.dims[1])};
+  }
+
+  void spans(WireOp& op, RowSet set) {
+    const auto& all = s_.rows->spans[0];
+    const auto& list = s_.rows->spans[static_cast<size_t>(set)];
+    auto [known, fresh] = spans_.try_emplace(set, kNone, 0u);
+    if (fresh) {
+      std::vector<WireSpan> out;
+      for (size_t i = 0; i < list.size(); ++i)
+        if (list[i].count > 0)
+          out.push_back({static_cast<uint32_t>(list[i].begin), static_cast<uint32_t>(list[i].count),
+                         static_cast<uint32_t>(list[i].sequence), static_cast<uint32_t>(list[i].keys),
+                         list[i].trial ? 1u : 0u, static_cast<uint32_t>(all[i].begin), static_cast<uint32_t>(all[i].count)});
+      known->second = {staged(out), static_cast<uint32_t>(out.size())};
+    }
+    op.spans = known->second.first;
+    op.span_count = known->second.second;
+  }
+  bool any_trial() const { return std::ranges::any_of(s_.rows->spans[0], &RowSpan::trial); }
+
+  void kv(WireOp& wire, const Op& op) {
+    KvStore& store = *s_.run->kv;
+    const KvShape& shape = store.shape();
+    const auto offset = [&](const std::byte* at) { return static_cast<uint32_t>(at - store.memory()); };
+    const auto head_bytes = static_cast<uint32_t>(shape.kv_heads > 1 ? store.keys(0, 0, 1) - store.keys(0, 0, 0)
+                                                                     : store.half_bytes() / shape.layers / shape.sequences);
+    wire.kv = {.keys = {kv_, offset(store.keys(op.layer, 0, 0))},
+               .values = {kv_, offset(store.values(op.layer, 0, 0))},
+               .sequence_stride = head_bytes * static_cast<uint32_t>(shape.kv_heads),
+               .head_stride = head_bytes,
+               .sequences = static_cast<uint32_t>(shape.sequences),
+               .positions = static_cast<uint32_t>(shape.positions),
+               .heads = static_cast<uint32_t>(shape.kv_heads),
+               .head_dim = static_cast<uint32_t>(shape.head_dim),
+               .half = shape.type == DType::F16 ? 1u : 0u,
+               .trial = kNone};
+    if (!any_trial()) return;
+    if (trial_kv_.buffer == WIRE_NO_BUFFER)
+      trial_kv_ = {staged_, staging_.take(int64_t{program_.shape.rows} * shape.kv_heads * 2 * shape.head_dim *
+                                          (shape.type == DType::F16 ? 2 : 4))};
+    wire.kv.trial = trial_kv_;
+  }
+
+  Result<WireOp> translate(const Op& op) {
+    WireOp w{};
+    w.kind = static_cast<uint16_t>(op.kind);
+    w.layer = op.layer;
+    w.rows = static_cast<uint32_t>(program_.shape.count(op.rows));
+    if (op.in[0] != kNoValue) w.columns = columns(op.in[0]);
+    w.in[0] = value(op.in[0]), w.in[1] = value(op.in[1]);
+    for (size_t i = 0; i < 3; ++i) {
+      w.out[i] = value(op.out[i]);
+      w.weight[i].data = kNone;
+      if (op.weight[i] == kNoWeight) continue;
+      LLADA_TRY(w.weight[i], weight(op.weight[i]));
+      batch_.macs += static_cast<double>(w.rows) * w.weight[i].inputs * w.weight[i].outputs;
+    }
+    w.index = w.trial_index = w.table = w.spans = w.predictions = w.logits = w.out_of_softmax = w.never_sampled = kNone;
+    w.kv.keys = w.kv.values = w.kv.trial = kNone;
+    switch (op.kind) {
+      case OpKind::select_rows:
+        w.source_rows = static_cast<uint32_t>(program_.shape.rows);
+        w.index = staged(s_.run->inputs->wanted);
+        break;
+      case OpKind::rms_norm:
+        w.parameter = op.parameter;
+        break;
+      case OpKind::head_norm:
+        w.columns = 0;
+        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+        w.parameter = op.parameter;
+        break;
+      case OpKind::rope: {
+        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+        w.rotary = static_cast<uint16_t>(op.rotary), w.rope_adjacent = op.rope_adjacent;
+        // Models have one rotary geometry; the table serves queries and keys of all layers.
+        const auto [known, fresh] = tables_.try_emplace(op.rows, kNone);
+        if (fresh) {
+          std::vector<float> table;
+          for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
+            table.insert(table.end(), s_.rope->cos(p), s_.rope->cos(p) + op.rotary / 2);
+            table.insert(table.end(), s_.rope->sin(p), s_.rope->sin(p) + op.rotary / 2);
+          }
+          known->second = staged(table);
+        }
+        w.table = known->second;
+        break;
+      }
+      case OpKind::store_kv:
+        kv(w, op);
+        w.index = positions(op.rows);
+        spans(w, RowSet::all);
+        break;
+      case OpKind::attention:
+        w.columns = 0;
+        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+        w.block = static_cast<uint32_t>(op.block);
+        kv(w, op);
+        spans(w, op.rows);
+        if (op.block > 0) w.index = positions(op.rows);
+        if (any_trial()) w.trial_index = positions(RowSet::all);
+        break;
+      case OpKind::guide:
+        w.source_rows = program_.shape.guided ? 2 * w.rows : w.rows;
+        w.parameter = static_cast<float>(s_.run->inputs->guidance + 1.0);
+        break;
+      case OpKind::head: {
+        const SamplingRule& rule = s_.run->inputs->sampling;
+        batch_.has_head = true;
+        batch_.head_rows = w.rows;
+        batch_.vocabulary = w.weight[0].outputs;
+        // What no head answers, so that one that does not answer at all is noticed.
+        const std::vector<std::byte> poison(w.rows * sizeof(WirePrediction), std::byte{0xff});
+        w.predictions = staged(poison);
+        batch_.predictions = w.predictions.offset;
+        if (s_.run->inputs->keep_logits || rule.temperature > 0) {
+          batch_.logits = staging_.take(int64_t{w.rows} * w.weight[0].outputs * 4);
+          w.logits = {staged_, batch_.logits};
+        }
+        if (!rule.out_of_softmax.empty()) w.out_of_softmax = staged(rule.out_of_softmax);
+        if (!rule.never_sampled.empty()) w.never_sampled = staged(rule.never_sampled);
+        w.out_of_softmax_count = static_cast<uint32_t>(rule.out_of_softmax.size());
+        w.never_sampled_count = static_cast<uint32_t>(rule.never_sampled.size());
+        break;
+      }
+      default:
+        break;
+    }
+    return w;
+  }
+
+  // Everything that both sides touch. Of the K/V the layers of this batch: keys and values are contiguous per layer.
+  std::vector<WireRange> ranges(size_t first, size_t last) const {
+    constexpr uint32_t kBoth = WIRE_HOST_WROTE | WIRE_HOST_READS;
+    std::vector<WireRange> out{{{arena_, 0}, static_cast<uint32_t>(s_.plan->bytes), kBoth},
+                               {{staged_, 0}, static_cast<uint32_t>(staging_.used()), kBoth}};
+    int low = INT16_MAX, high = -1;
+    for (size_t i = first; i < last; ++i)
+      if (program_.ops[i].kind == OpKind::store_kv || program_.ops[i].kind == OpKind::attention)
+        low = std::min<int>(low, program_.ops[i].layer), high = std::max<int>(high, program_.ops[i].layer);
+    if (high < 0) return out;
+    KvStore& store = *s_.run->kv;
+    const int64_t layer = store.half_bytes() / store.shape().layers;
+    for (const std::byte* begin : {store.keys(low, 0, 0), store.values(low, 0, 0)})
+      out.push_back({{kv_, static_cast<uint32_t>(begin - store.memory())}, static_cast<uint32_t>(layer * (high - low + 1)), kBoth});
+    return out;
+  }
+
+  const BatchSources& s_;
+  const Program& program_;
+  Staging& staging_;
+  Batch batch_;
+  uint32_t arena_ = 0, staged_ = 0, kv_ = WIRE_NO_BUFFER;
+  std::map<RowSet, WireRef> positions_, tables_;
+  std::map<RowSet, std::pair<WireRef, uint32_t>> spans_;
+  WireRef trial_kv_ = kNone;
+};
+
+}  // namespace
+
+Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
+                          const std::shared_ptr<Library>& library) {
+  for (;;) {
+    LLADA_TRY_STATUS(staging.restart(library));
+    LLADA_TRY(auto batch, Builder(sources, staging).build(first, last));
+    if (staging.fits()) return batch;
+  }
+}
+
+namespace {
+
+// Gumbel-max over the row, as every device does it: ties and order cannot matter, each token has its own noise.
+void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t position, RowPrediction& out) {
+  const uint64_t key =
+      random_key(rule.seed, static_cast<uint64_t>(rule.forward_number), static_cast<uint64_t>(position));
+  std::vector<bool> excluded(static_cast<size_t>(n), false);
+  for (const int32_t token : rule.never_sampled)
+    if (token >= 0 && token < n) excluded[static_cast<size_t>(token)] = true;
+  double best = -std::numeric_limits<double>::infinity();
+  out.token = -1;
+  for (int64_t t = 0; t < n; ++t) {
+    if (excluded[static_cast<size_t>(t)]) continue;
+    const double u = draw(key, static_cast<uint64_t>(t));
+    const double score = logits[t] - rule.temperature * std::log(-std::log(u));
+    if (score > best) best = score, out.token = static_cast<int32_t>(t), out.logit = logits[t];
+  }
+}
+
+}  // namespace
+
+Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run) {
+  const StepInputs& in = *run.inputs;
+  const auto* from = reinterpret_cast<const WirePrediction*>(staging.at(batch.predictions));
+  const float* logits = batch.logits == WIRE_NO_BUFFER ? nullptr : reinterpret_cast<const float*>(staging.at(batch.logits));
+  run.outputs->predictions.assign(static_cast<size_t>(batch.head_rows), {});
+  if (in.keep_logits) run.outputs->logits.assign(logits, logits + batch.head_rows * batch.vocabulary);
+  for (int64_t r = 0; r < batch.head_rows; ++r) {
+    const WirePrediction w = from[r];
+    const auto known = [&](int32_t token) { return token >= -1 && token < batch.vocabulary; };
+    const bool sane = known(w.best) && w.best >= 0 && known(w.second) && std::isfinite(w.best_logit) && w.rest >= 0 &&
+                      w.weighted <= 0 && std::isfinite(w.rest) && !std::isnan(w.max);
+    if (!sane)
+      return failed("hexagon: the prediction of position {} is garbage (token {} of {})",
+                    rows.positions[2][static_cast<size_t>(r)], w.best, batch.vocabulary);
+    RowPrediction& p = run.outputs->predictions[static_cast<size_t>(r)];
+    p.token = w.best, p.runner_up = w.second, p.logit = w.best_logit;
+    if (in.sampling.temperature > 0)
+      sample(logits + r * batch.vocabulary, batch.vocabulary, in.sampling, rows.positions[2][static_cast<size_t>(r)], p);
+    const double sum = 1.0 + static_cast<double>(w.rest);
+    const auto probability = [&](int32_t token, float logit) {
+      if (token < 0 || std::ranges::count(in.sampling.out_of_softmax, token) > 0) return 0.0;
+      return std::exp(static_cast<double>(logit) - static_cast<double>(w.max)) / sum;
+    };
+    p.probability = probability(p.token, p.logit);
+    p.entropy = std::max(0.0, std::log1p(static_cast<double>(w.rest)) - static_cast<double>(w.weighted) / sum);
+    p.margin = probability(w.best, w.best_logit) - probability(w.second, w.second_logit);
+    if (!std::isfinite(p.probability))
+      return failed("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
+                    rows.positions[2][static_cast<size_t>(r)]);
+  }
+  return {};
+}
+
+}  // namespace llada::hexagon

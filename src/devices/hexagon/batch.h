@@ -1,0 +1,79 @@
+// Ops of a program as the batch that the DSP runs (wire.h): values become places in the arena, weights places in their
+// slab, what changes from step to step (tokens, positions, spans, rotary angles) is staged in a shared buffer.
+// Deliberately absent: anything about sessions and mapping; buffers are numbered by the caller's function.
+#pragma once
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/device.h"
+#include "devices/hexagon/library.h"
+#include "devices/hexagon/wire.h"
+#include "devices/value_plan.h"
+
+namespace llada::hexagon {
+
+// Places in a shared buffer for the inputs and outputs of one batch, handed out in order.
+class Staging {
+ public:
+  // Starts anew. Grows the buffer when the last round was too small.
+  Status restart(const std::shared_ptr<Library>& library);
+  // 128-byte aligned room; `fits` turns false when it is not there, and the round is lost.
+  uint32_t take(int64_t bytes);
+  template <class T>
+  uint32_t put(std::span<const T> data) {
+    const uint32_t at = take(static_cast<int64_t>(data.size_bytes()));
+    if (fits() && !data.empty()) std::memcpy(buffer_->data() + at, data.data(), data.size_bytes());
+    return at;
+  }
+  bool fits() const { return used_ <= bytes(); }
+  int64_t used() const { return used_; }
+  int64_t bytes() const { return buffer_ != nullptr ? buffer_->bytes() : 0; }
+  std::byte* at(uint32_t offset) const { return buffer_->data() + offset; }
+  const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+  int64_t used_ = 0;
+};
+
+// Where a weight lies on the DSP; layout WIRE_NO_LAYOUT: it is not there.
+struct PlacedWeight {
+  std::shared_ptr<Buffer> buffer;
+  uint32_t offset = 0;
+};
+
+struct BatchSources {
+  const Run* run = nullptr;
+  const ArenaPlan* plan = nullptr;
+  const RowSets* rows = nullptr;
+  const RopeTable* rope = nullptr;  // extended to the step's positions
+  std::shared_ptr<Buffer> arena, kv, scratch;  // kv may be null where no op needs it
+  std::span<const WeightInfo> infos;
+  std::span<const WireLayout> layouts;  // by weight
+  std::function<PlacedWeight(WeightId)> weight;
+  std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)> number;  // of a buffer, mapping it where needed
+  uint64_t sequence = 0;
+};
+
+struct Batch {
+  std::vector<std::byte> bytes;
+  // Of a head op: where its results come to.
+  bool has_head = false;
+  uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
+  int64_t head_rows = 0, vocabulary = 0;
+  double macs = 0;  // multiply-accumulates, for the deadline
+};
+
+// Ops [first, last) of the run's program. The staging buffer grows until it holds what is staged.
+Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
+                          const std::shared_ptr<Library>& library);
+
+// The predictions of a batch with a head op, and the logits where the step keeps them. Samples on the host from the
+// DSP's logits at temperature > 0, by the rule of every device. Fails on answers that no head could give.
+Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run);
+
+}  // namespace llada::hexagon

@@ -1,0 +1,30 @@
+// What the files of Batch share: refs to addresses, rows to workers.
+#pragma once
+#include "devices/hexagon/dsp/batch.h"
+
+#define DSP_TRY(call) \
+  if (const ::dsp::Fault dsp_fault_ = (call)) return dsp_fault_
+
+namespace dsp {
+
+constexpr uint32_t kMaxColumns = 1 << 17;
+
+template <class T>
+Fault Batch::at(WireRef ref, uint64_t bytes, T*& out, uint32_t alignment) const {
+  if (ref.buffer >= WIRE_BUFFERS || buffers_[ref.buffer].address == nullptr) return {WIRE_BAD_REF, ref.buffer};
+  const Buffer& buffer = buffers_[ref.buffer];
+  if (ref.offset > buffer.bytes || bytes > buffer.bytes - ref.offset) return {WIRE_BAD_REF, ref.buffer};
+  if (ref.offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
+  out = reinterpret_cast<T*>(buffer.address + ref.offset);
+  return {};
+}
+
+template <class Body>
+void Batch::each_row(uint32_t rows, const Body& body) {
+  const uint32_t step = rows / (4 * pool_.workers()) + 1;
+  pool_.each((rows + step - 1) / step, [&](uint32_t task, uint32_t) {
+    for (uint32_t r = task * step; r < rows && r < (task + 1) * step; ++r) body(r);
+  });
+}
+
+}  // namespace dsp

@@ -1,0 +1,249 @@
+#include "devices/hexagon/dsp/batch.h"
+
+#include "devices/hexagon/dsp/attention.h"
+#include "devices/hexagon/dsp/batch-inl.h"
+#include "devices/hexagon/dsp/rows.h"
+
+namespace dsp {
+
+uint32_t supported_kinds() {
+  return (1u << WIRE_EMBED | 1u << WIRE_SELECT_ROWS | 1u << WIRE_RMS_NORM | 1u << WIRE_HEAD_NORM | 1u << WIRE_MATMUL |
+          1u << WIRE_ROPE | 1u << WIRE_STORE_KV | 1u << WIRE_ATTENTION | 1u << WIRE_SWIGLU | 1u << WIRE_ADD |
+          1u << WIRE_ADD_BIAS | 1u << WIRE_GUIDE | 1u << WIRE_HEAD);
+}
+
+uint32_t supported_matrix_layouts() {
+  return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
+}
+
+Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, float*& out) const {
+  return at(ref, rows * columns * 4, out, 128);
+}
+
+Fault Batch::vector(const WireWeight& weight, uint32_t length, const float*& out) const {
+  if (weight.layout != WIRE_STORED_F32) return {WIRE_UNSUPPORTED, weight.layout};
+  if (weight.inputs != length || weight.outputs != 1) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
+  return at(weight.data, uint64_t{length} * 4, out);
+}
+
+Fault Batch::indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out) const {
+  DSP_TRY(at(ref, uint64_t{count} * 4, out));
+  for (uint32_t i = 0; i < count && checking_; ++i)
+    if (out[i] >= limit) return {WIRE_BAD_OP, WIRE_CHECK_INDEX};
+  return {};
+}
+
+Fault Batch::spans(const WireOp& op, const WireSpan*& out) const {
+  if (op.span_count > op.rows + 1) return {WIRE_BAD_OP, WIRE_CHECK_SPANS};
+  DSP_TRY(at(op.spans, uint64_t{op.span_count} * sizeof(WireSpan), out));
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < op.span_count; ++i) {
+    const WireSpan& s = out[i];
+    if (s.begin != next || s.count > op.rows - next || s.sequence >= op.kv.sequences || s.keys > op.kv.positions ||
+        (s.count > 0 && s.keys == 0) || s.trial > 1)
+      return {WIRE_BAD_OP, WIRE_CHECK_SPANS};
+    next += s.count;
+  }
+  return next == op.rows ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_SPANS};
+}
+
+// rows_of_all: how many rows the trial area holds.
+Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, uint8_t*& keys, uint8_t*& values,
+                   uint8_t*& trial) const {
+  const WireKv& kv = op.kv;
+  const Fault bad = {WIRE_BAD_OP, WIRE_CHECK_KV};
+  if (kv.heads == 0 || kv.heads > 1024 || kv.head_dim == 0 || kv.head_dim > 1024 || kv.sequences == 0 || kv.half > 1 ||
+      kv.sequences > 1024)
+    return bad;
+  const uint64_t element = kv.half != 0 ? 2 : 4, head = uint64_t{kv.positions} * kv.head_dim * element;
+  if (head > kv.head_stride || uint64_t{kv.heads} * kv.head_stride > kv.sequence_stride ||
+      kv.head_stride % element != 0 || kv.sequence_stride % element != 0)
+    return bad;
+  // The last sequence may lack the padding behind its last head.
+  const uint64_t bytes = uint64_t{kv.sequences - 1} * kv.sequence_stride + uint64_t{kv.heads - 1} * kv.head_stride + head;
+  DSP_TRY(at(kv.keys, bytes, keys, 64));
+  DSP_TRY(at(kv.values, bytes, values, 64));
+  trial = nullptr;
+  for (uint32_t i = 0; i < op.span_count; ++i)
+    if (spans[i].trial != 0)
+      return at(kv.trial, uint64_t{rows_of_all} * kv.heads * 2 * kv.head_dim * element, trial, 64);
+  return {};
+}
+
+Fault Batch::embed(const WireOp& op) {
+  const WireWeight& w = op.weight[0];
+  if (w.layout < WIRE_STORED_F32 || w.layout > WIRE_STORED_Q4_0) return {WIRE_UNSUPPORTED, w.layout};
+  const bool groups = w.layout >= WIRE_STORED_Q8_0;
+  if (w.inputs == 0 || w.inputs > kMaxColumns || (groups && w.inputs % 32 != 0)) return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
+  const uint8_t* table = nullptr;
+  float* out = nullptr;
+  const uint32_t* tokens = nullptr;
+  DSP_TRY(at(w.data, uint64_t{w.outputs} * stored_row_bytes(w.layout, w.inputs), table,
+             w.layout == WIRE_STORED_F32 ? 4 : 1));
+  DSP_TRY(value(op.out[0], op.rows, w.inputs, out));
+  DSP_TRY(indices(op.index, op.rows, w.outputs, tokens));
+  if (!checking_)
+    each_row(op.rows, [&](uint32_t r) { stored_row(w.layout, table, tokens[r], w.inputs, out + uint64_t{r} * w.inputs); });
+  return {};
+}
+
+Fault Batch::select_rows(const WireOp& op) {
+  if (op.source_rows == 0 || op.source_rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
+  float *from = nullptr, *to = nullptr;
+  const uint32_t* rows = nullptr;
+  DSP_TRY(value(op.in[0], op.source_rows, op.columns, from));
+  DSP_TRY(value(op.out[0], op.rows, op.columns, to));
+  DSP_TRY(indices(op.index, op.rows, op.source_rows, rows));
+  const uint32_t n = op.columns;
+  if (!checking_)
+    each_row(op.rows, [&](uint32_t r) {
+      for (uint32_t i = 0; i < n; ++i) to[uint64_t{r} * n + i] = from[uint64_t{rows[r]} * n + i];
+    });
+  return {};
+}
+
+Fault Batch::norm(const WireOp& op, bool heads) {
+  const uint32_t n = heads ? op.head_dim : op.columns;
+  const uint64_t vectors = uint64_t{op.rows} * (heads ? op.heads : 1);
+  if (n == 0 || vectors == 0) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
+  float *x = nullptr, *y = nullptr;
+  const float* weight = nullptr;
+  DSP_TRY(value(op.in[0], vectors, n, x));
+  DSP_TRY(heads ? value(op.in[0], vectors, n, y) : value(op.out[0], vectors, n, y));
+  DSP_TRY(vector(op.weight[0], n, weight));
+  if (!checking_)
+    each_row(static_cast<uint32_t>(vectors),
+             [&](uint32_t i) { rms_norm(x + uint64_t{i} * n, weight, op.parameter, n, y + uint64_t{i} * n); });
+  return {};
+}
+
+Fault Batch::rope(const WireOp& op) {
+  const uint32_t n = uint32_t{op.heads} * op.head_dim;
+  if (n == 0 || n != op.columns || op.rotary % 2 != 0 || op.rotary == 0 || op.rotary > op.head_dim)
+    return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
+  float* x = nullptr;
+  const float* table = nullptr;
+  DSP_TRY(value(op.in[0], op.rows, n, x));
+  DSP_TRY(at(op.table, uint64_t{op.rows} * op.rotary * 4, table));
+  if (!checking_)
+    each_row(op.rows, [&](uint32_t r) {
+      dsp::rope(x + uint64_t{r} * n, table + uint64_t{r} * op.rotary, op.heads, op.head_dim, op.rotary,
+                op.rope_adjacent != 0);
+    });
+  return {};
+}
+
+Fault Batch::elementwise(const WireOp& op) {
+  const uint32_t n = op.columns;
+  float *x = nullptr, *other = nullptr, *out = nullptr;
+  const float* bias = nullptr;
+  DSP_TRY(value(op.in[0], op.rows, n, x));
+  DSP_TRY(op.kind == WIRE_ADD_BIAS ? vector(op.weight[0], n, bias) : value(op.in[1], op.rows, n, other));
+  if (op.kind == WIRE_SWIGLU) DSP_TRY(value(op.out[0], op.rows, n, out));
+  if (!checking_)
+    each_row(op.rows, [&](uint32_t r) {
+      const uint64_t first = uint64_t{r} * n;
+      if (op.kind == WIRE_SWIGLU)
+        swiglu(x + first, other + first, n, out + first);
+      else
+        add(op.kind == WIRE_ADD ? other + first : bias, n, x + first);
+    });
+  return {};
+}
+
+Fault Batch::guide(const WireOp& op) {
+  const bool guided = op.source_rows == 2 * op.rows;
+  if (!guided && op.source_rows != op.rows) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
+  const uint32_t n = op.columns;
+  float *x = nullptr, *out = nullptr;
+  DSP_TRY(value(op.in[0], op.source_rows, n, x));
+  DSP_TRY(value(op.out[0], op.rows, n, out));
+  if (!checking_)
+    each_row(op.rows, [&](uint32_t r) {
+      const uint64_t first = uint64_t{r} * n;
+      if (guided)
+        dsp::guide(x + first, x + uint64_t{op.rows} * n + first, op.parameter, n, out + first);
+      else
+        for (uint32_t i = 0; i < n; ++i) out[first + i] = x[first + i];
+    });
+  return {};
+}
+
+Fault Batch::execute(const WireOp& op) {
+  if (op.rows == 0 || op.rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
+  if (op.columns > kMaxColumns || (op.columns == 0 && op.kind != WIRE_EMBED && op.kind != WIRE_HEAD_NORM &&
+                                   op.kind != WIRE_ATTENTION))
+    return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
+  switch (op.kind) {
+    case WIRE_EMBED: return embed(op);
+    case WIRE_SELECT_ROWS: return select_rows(op);
+    case WIRE_RMS_NORM: return norm(op, false);
+    case WIRE_HEAD_NORM: return norm(op, true);
+    case WIRE_MATMUL: return matmul(op);
+    case WIRE_ROPE: return rope(op);
+    case WIRE_STORE_KV: return store_kv(op);
+    case WIRE_ATTENTION: return attention(op);
+    case WIRE_SWIGLU:
+    case WIRE_ADD:
+    case WIRE_ADD_BIAS: return elementwise(op);
+    case WIRE_GUIDE: return guide(op);
+    case WIRE_HEAD: return head(op);
+    default: return {WIRE_UNSUPPORTED, op.kind};
+  }
+}
+
+Fault Batch::maintain(const WireRange* ranges, uint32_t count, uint32_t use) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if ((ranges[i].use & use) == 0) continue;
+    uint8_t* bytes = nullptr;
+    DSP_TRY(at(ranges[i].at, ranges[i].bytes, bytes, 1));
+    if (checking_) continue;
+    // Cleaned and invalidated line by line: what the host wrote is not there in newer form, what it reads is written.
+    for (uint32_t line = 0; line < ranges[i].bytes; line += 32) asm volatile("dccleaninva(%0)" : : "r"(bytes + line) : "memory");
+  }
+  if (!checking_) asm volatile("syncht" : : : "memory");
+  return {};
+}
+
+void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
+  reply.status = WIRE_BAD_BATCH;
+  if (bytes < sizeof(WireBatch)) return;
+  const auto& batch = *static_cast<const WireBatch*>(data);
+  if (batch.magic != WIRE_MAGIC || batch.version != WIRE_VERSION || batch.op_count > WIRE_MAX_OPS ||
+      batch.range_count > WIRE_MAX_RANGES ||
+      bytes != sizeof(WireBatch) + batch.op_count * sizeof(WireOp) + batch.range_count * sizeof(WireRange))
+    return;
+  reply.sequence = batch.sequence;
+  const auto* ops = reinterpret_cast<const WireOp*>(&batch + 1);
+  const auto* ranges = reinterpret_cast<const WireRange*>(ops + batch.op_count);
+  const auto fail = [&](Fault fault, uint32_t op) { reply.status = fault.status, reply.detail = fault.detail, reply.op = op; };
+  pool_.use(batch.threads);
+  pool_.take_packets();
+
+  checking_ = true, scratch_needed_ = 0;
+  if (const Fault f = maintain(ranges, batch.range_count, WIRE_HOST_WROTE | WIRE_HOST_READS)) return fail(f, 0);
+  // What the host wrote is looked at only after the caches forgot it.
+  checking_ = false;
+  maintain(ranges, batch.range_count, WIRE_HOST_WROTE);
+  checking_ = true;
+  for (uint32_t i = 0; i < batch.op_count; ++i)
+    if (const Fault f = execute(ops[i])) return fail(f, i);
+  if (scratch_needed_ > batch.scratch_bytes) return fail({WIRE_NO_SCRATCH, static_cast<uint32_t>(scratch_needed_)}, 0);
+  if (batch.scratch_bytes > 0)
+    if (const Fault f = at(batch.scratch, batch.scratch_bytes, scratch_, 128)) return fail(f, 0);
+
+  checking_ = false;
+  uint64_t before = os_microseconds();
+  for (uint32_t i = 0; i < batch.op_count; ++i) {
+    const Fault f = execute(ops[i]);
+    const uint64_t now = os_microseconds();
+    reply.microseconds[ops[i].kind] += static_cast<uint32_t>(now - before);
+    before = now;
+    if (f) return fail(f, i);
+  }
+  maintain(ranges, batch.range_count, WIRE_HOST_READS);
+  reply.packets = pool_.take_packets();
+  fail({}, batch.op_count);
+}
+
+}  // namespace dsp

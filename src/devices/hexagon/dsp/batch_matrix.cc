@@ -1,0 +1,168 @@
+// The ops with matrices: matmul and head.
+#include "devices/hexagon/dsp/batch-inl.h"
+#include "devices/hexagon/dsp/float_math.h"
+#include "devices/hexagon/dsp/head.h"
+#include "devices/hexagon/dsp/matmul.h"
+
+namespace dsp {
+namespace {
+
+constexpr uint32_t kTile = 32;  // outputs
+constexpr uint32_t kNoFormat = ~0u;
+
+uint32_t format_of(uint32_t layout) {
+  switch (layout) {
+    case WIRE_TILE_Q4_0: return static_cast<uint32_t>(Format::q4);
+    case WIRE_TILE_Q8_0: return static_cast<uint32_t>(Format::q8);
+    case WIRE_TILE_F16: return static_cast<uint32_t>(Format::f16);
+    default: return kNoFormat;
+  }
+}
+uint32_t align(uint32_t bytes) { return (bytes + 127) & ~127u; }
+uint32_t quantized_bytes(uint32_t layout, uint32_t rows, uint32_t inputs) {
+  const uint32_t format = format_of(layout);
+  return format == kNoFormat ? 0 : align(activation_bytes(static_cast<Format>(format), rows, inputs));
+}
+uint32_t work_bytes(uint32_t inputs) { return align(blocks_of(inputs) * 4); }
+
+}  // namespace
+
+Fault Batch::matrix(const WireWeight& w, uint32_t inputs, const uint8_t*& out) const {
+  if (w.inputs != inputs || w.outputs == 0 || w.outputs > (1u << 24)) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
+  if (w.layout == WIRE_STORED_F32) return at(w.data, uint64_t{w.outputs} * inputs * 4, out, 4);
+  const uint32_t format = format_of(w.layout);
+  if (format == kNoFormat) return {WIRE_UNSUPPORTED, w.layout};
+  if (inputs % kBlock != 0) return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
+  const uint64_t tiles = (uint64_t{w.outputs} + kTile - 1) / kTile;
+  return at(w.data, tiles * tile_bytes(static_cast<Format>(format), inputs), out, 128);
+}
+
+uint8_t* Batch::scratch(uint64_t bytes) {
+  if (bytes > scratch_needed_) scratch_needed_ = bytes;
+  return scratch_;
+}
+
+// Rows of x in the format that the layout wants, to scratch memory; behind it lies work memory for each worker.
+uint8_t* Batch::quantize(uint32_t layout, const float* x, uint32_t rows, uint32_t inputs, uint8_t* to) {
+  const auto format = static_cast<Format>(format_of(layout));
+  uint8_t* work = to + quantized_bytes(layout, rows, inputs);
+  const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
+  pool_.each(groups_of(format, rows), [&](uint32_t group, uint32_t worker) {
+    quantize_group(format, x, inputs, rows, inputs, group * most, reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)),
+                   to + group * bytes);
+  });
+  return to;
+}
+
+void Batch::multiply(const Product& p, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
+                     uint32_t inputs) {
+  const uint32_t n0 = tile * kTile, columns = p.outputs - n0 < kTile ? p.outputs - n0 : kTile;
+  if (p.layout == WIRE_STORED_F32) {
+    multiply_f32(reinterpret_cast<const float*>(p.weights), x, rows, inputs, n0, n0 + columns, p.y, p.stride);
+    return;
+  }
+  const auto format = static_cast<Format>(format_of(p.layout));
+  const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
+  for (uint32_t group = 0; group < groups_of(format, rows); ++group) {
+    const uint32_t first = group * most, left = rows - first;
+    multiply_tile(format, {.tile = p.weights + uint64_t{tile} * tile_bytes(format, inputs),
+                           .group = activations + group * bytes,
+                           .rows = left < most ? left : most,
+                           .capacity = group_rows(format, rows, first),
+                           .inputs = inputs,
+                           .y = p.y + uint64_t{first} * p.stride + n0,
+                           .stride = p.stride,
+                           .columns = columns});
+  }
+}
+
+Fault Batch::matmul(const WireOp& op) {
+  float* x = nullptr;
+  DSP_TRY(value(op.in[0], op.rows, op.columns, x));
+  Product products[3];
+  uint32_t count = 0, tiles = 0, formats = 0;
+  uint64_t bytes = 0;
+  for (; count < 3 && op.weight[count].layout != WIRE_NO_LAYOUT; ++count) {
+    const WireWeight& w = op.weight[count];
+    Product& p = products[count];
+    DSP_TRY(matrix(w, op.columns, p.weights));
+    DSP_TRY(value(op.out[count], op.rows, w.outputs, p.y));
+    p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
+    p.last = tiles += (w.outputs + kTile - 1) / kTile;
+    if (w.layout != WIRE_STORED_F32 && (formats & 1u << w.layout) == 0) {
+      formats |= 1u << w.layout;
+      bytes += quantized_bytes(w.layout, op.rows, op.columns);
+    }
+  }
+  if (count == 0) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
+  uint8_t* memory = scratch(bytes + uint64_t{kMaxWorkers} * work_bytes(op.columns));
+  if (checking_) return {};
+  const uint8_t* activations[3] = {};
+  for (uint32_t i = 0; i < count; ++i) {
+    if (products[i].layout == WIRE_STORED_F32) continue;
+    for (uint32_t j = 0; j < i; ++j)
+      if (products[j].layout == products[i].layout) activations[i] = activations[j];
+    if (activations[i] != nullptr) continue;
+    activations[i] = quantize(products[i].layout, x, op.rows, op.columns, memory);
+    memory += quantized_bytes(products[i].layout, op.rows, op.columns);
+  }
+  pool_.each(tiles, [&](uint32_t tile, uint32_t) {
+    uint32_t i = 0;
+    while (tile >= products[i].last) ++i;
+    multiply(products[i], tile - products[i].first, x, activations[i], op.rows, op.columns);
+  });
+  return {};
+}
+
+Fault Batch::head(const WireOp& op) {
+  const WireWeight& w = op.weight[0];
+  float *x = nullptr, *logits = nullptr;
+  WirePrediction* predictions = nullptr;
+  const uint8_t* weights = nullptr;
+  const uint32_t *out = nullptr, *never = nullptr;
+  DSP_TRY(value(op.in[0], op.rows, op.columns, x));
+  DSP_TRY(matrix(w, op.columns, weights));
+  DSP_TRY(at(op.predictions, uint64_t{op.rows} * sizeof(WirePrediction), predictions));
+  if (op.logits.buffer != WIRE_NO_BUFFER) DSP_TRY(at(op.logits, uint64_t{op.rows} * w.outputs * 4, logits));
+  if (op.out_of_softmax_count > kMostExcluded) return {WIRE_UNSUPPORTED, op.kind};
+  if (op.out_of_softmax_count > 0) DSP_TRY(indices(op.out_of_softmax, op.out_of_softmax_count, w.outputs, out));
+  if (op.never_sampled_count > 0) DSP_TRY(indices(op.never_sampled, op.never_sampled_count, w.outputs, never));
+
+  // Scratch: quantized rows, then per worker the logits of a chunk, then a partial prediction per chunk and row.
+  const uint32_t chunks = (w.outputs + kChunk - 1) / kChunk;
+  const uint32_t quantized = quantized_bytes(w.layout, op.rows, op.columns);
+  const uint32_t chunk_bytes = align(op.rows * kChunk * 4);
+  const uint64_t common = quantized + uint64_t{kMaxWorkers} * work_bytes(op.columns);
+  uint8_t* memory = scratch(common + uint64_t{kMaxWorkers} * chunk_bytes + uint64_t{chunks} * op.rows * sizeof(WirePrediction));
+  if (checking_) return {};
+  const uint8_t* activations =
+      w.layout == WIRE_STORED_F32 ? nullptr : quantize(w.layout, x, op.rows, op.columns, memory);
+  uint8_t* chunk_memory = memory + common;
+  auto* partial = reinterpret_cast<WirePrediction*>(chunk_memory + kMaxWorkers * chunk_bytes);
+  const TokenList not_in_sum = {reinterpret_cast<const int32_t*>(out), op.out_of_softmax_count};
+  const TokenList not_chosen = {reinterpret_cast<const int32_t*>(never), op.never_sampled_count};
+  pool_.each(chunks, [&](uint32_t chunk, uint32_t worker) {
+    auto* y = reinterpret_cast<float*>(chunk_memory + worker * chunk_bytes);
+    const uint32_t begin = chunk * kChunk, n = w.outputs - begin < kChunk ? w.outputs - begin : kChunk;
+    Product p;
+    p.weights = weights, p.layout = w.layout, p.outputs = w.outputs, p.stride = kChunk;
+    p.y = y - begin;  // column c of the chunk is output begin + c
+    for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
+    for (uint32_t r = 0; r < op.rows; ++r) {
+      float* row = y + r * kChunk;
+      if (logits != nullptr)
+        for (uint32_t i = 0; i < n; ++i) logits[uint64_t{r} * w.outputs + begin + i] = row[i];
+      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen);
+    }
+  });
+  for (uint32_t r = 0; r < op.rows; ++r) {
+    WirePrediction total = no_prediction();
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) merge(total, partial[uint64_t{chunk} * op.rows + r]);
+    predictions[r] = total;
+    // -infinity is what a row has of which every token is excluded.
+    if (total.max != total.max || total.max == kInfinity || total.best_logit == kInfinity) return {WIRE_NOT_FINITE, r};
+  }
+  return {};
+}
+
+}  // namespace dsp

@@ -1,0 +1,125 @@
+#include "devices/hexagon/dsp/key_tiles.h"
+
+#include "devices/hexagon/dsp/hvx.h"
+#include "devices/hexagon/dsp/matmul.h"
+
+namespace dsp {
+namespace {
+
+constexpr uint32_t kBlockVectors = 16, kKeys = 32;
+constexpr int32_t kFullScale = 1 << 14;  // of a tile's scale; 2^14 * 2^(exponent - 15) = 2^(exponent - 1)
+
+// Halves as 16-bit integers q with value q * 2^(exponent - 29), rounded; |q| < 2^15.
+inline __attribute__((always_inline)) HVX_Vector to_integers(HVX_Vector h, int32_t exponent) {
+  const auto splat = [](int32_t v) { return Q6_V_vsplat_R(static_cast<int32_t>(static_cast<uint32_t>(v) * 0x10001u)); };
+  const HVX_Vector magnitude = Q6_V_vand_VV(h, splat(0x7fff)), one = splat(1);
+  const HVX_Vector field = Q6_Vuh_vlsr_VuhR(magnitude, 10);
+  const HVX_Vector digits = Q6_V_vand_VV(magnitude, splat(0x3ff));
+  // Subnormal numbers have field 0, no leading one, and the exponent of field 1.
+  const HVX_Vector mantissa =
+      Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VhVh(field, Q6_V_vzero()), Q6_V_vor_VV(digits, splat(0x400)), digits);
+  const HVX_Vector behind = Q6_Vh_vsub_VhVh(splat(exponent), Q6_Vh_vmax_VhVh(field, one));
+  const HVX_Vector shifted = Q6_Vh_vlsr_VhVh(Q6_Vh_vasl_VhR(mantissa, 5), Q6_Vh_vmin_VhVh(behind, splat(15)));
+  const HVX_Vector q = Q6_Vuh_vavg_VuhVuh_rnd(shifted, Q6_V_vzero());
+  const HVX_Vector sign = Q6_Vh_vasr_VhR(h, 15);
+  return Q6_Vh_vsub_VhVh(Q6_V_vxor_VV(q, sign), sign);
+}
+
+struct Bytes {
+  HVX_Vector high, low;  // of 128 elements, the high ones + 128
+};
+// One row of 64 or 128 elements; absent ones are zero.
+inline __attribute__((always_inline)) Bytes row_bytes(const uint16_t* row, uint32_t head_dim, int32_t exponent) {
+  const auto* v = reinterpret_cast<const HVX_UVector*>(row);
+  const HVX_Vector first = to_integers(v[0], exponent);
+  const HVX_Vector second = head_dim == 128 ? to_integers(v[1], exponent) : Q6_V_vzero();
+  return {Q6_V_vxor_VV(Q6_Vb_vpacko_VhVh(second, first), Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u))),
+          Q6_Vb_vpacke_VhVh(second, first)};
+}
+constexpr Bytes no_row() { return {}; }
+
+// Words [i][lane] to [lane][i] of 32 vectors: five times every vector is interleaved with the one 16 further on.
+HVX_Vector* transpose(HVX_Vector* from, HVX_Vector* to) {
+  for (int stage = 0; stage < 5; ++stage) {
+    for (int i = 0; i < 16; ++i) {
+      const HVX_VectorPair pair = Q6_W_vshuff_VVR(from[i + 16], from[i], -4);
+      to[2 * i] = Q6_V_lo_W(pair);
+      to[2 * i + 1] = Q6_V_hi_W(pair);
+    }
+    HVX_Vector* const done = to;
+    to = from, from = done;
+  }
+  return from;
+}
+
+HVX_Vector* block_of(uint8_t* tile, uint32_t block) {
+  return reinterpret_cast<HVX_Vector*>(tile) + 1 + block / 2 * (2 * kBlockVectors + 1) + block % 2 * kBlockVectors;
+}
+void put_scales(uint8_t* tile, uint32_t block, int32_t scale) {
+  auto* pair = reinterpret_cast<HVX_Vector*>(tile) + 1 + block / 2 * (2 * kBlockVectors + 1) + 2 * kBlockVectors;
+  auto* words = reinterpret_cast<uint32_t*>(pair) + block % 2 * 16;
+  for (uint32_t i = 0; i < 16; ++i) words[i] = static_cast<uint32_t>(scale) * 0x10001u;
+}
+
+}  // namespace
+
+int32_t largest_exponent(const uint16_t* elements, uint32_t count, uint32_t head_dim) {
+  const auto* v = reinterpret_cast<const HVX_UVector*>(elements);
+  HVX_Vector most = Q6_V_vzero();
+  for (uint32_t i = 0; i < count * head_dim / 64; ++i)
+    most = Q6_Vh_vmax_VhVh(most, Q6_V_vand_VV(v[i], Q6_V_vsplat_R(0x7fff7fff)));
+  for (int32_t step = 64; step >= 2; step /= 2) most = Q6_Vh_vmax_VhVh(most, Q6_V_vror_VR(most, step));
+  const int32_t field = (Q6_R_vextract_VR(most, 0) & 0x7fff) >> 10;
+  return field > 0 ? field : 1;
+}
+
+void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t exponent, uint8_t* work, uint8_t* tile) {
+  auto* high = reinterpret_cast<HVX_Vector*>(work);
+  auto* low = high + kKeys;
+  auto* other = low + kKeys;  // 32 vectors to move to and from
+  for (uint32_t n = 0; n < kKeys; ++n) {
+    // An absent key's bytes do not matter: nobody reads its score.
+    const Bytes bytes = row_bytes(keys + (n < count ? n : 0) * head_dim, head_dim, exponent);
+    high[n] = bytes.high, low[n] = bytes.low;
+  }
+  *reinterpret_cast<HVX_Vector*>(tile) = Q6_V_vsplat_R(exponent - 28);
+  for (uint32_t plane = 0; plane < 2; ++plane) {
+    const HVX_Vector* words = transpose(plane == 0 ? high : low, other);
+    for (uint32_t w = 0; w < head_dim / 4; ++w) block_of(tile, w / 8)[8 * plane + w % 8] = words[w];
+  }
+  for (uint32_t block = 0; block < head_dim / 32; ++block) put_scales(tile, block, kFullScale);
+}
+
+void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs, int32_t exponent,
+                 int32_t top, uint8_t* tiles) {
+  // Scales reach 2^-13 of the largest.
+  if (top - exponent > 13) exponent = top - 13;
+  const uint32_t bytes = tile_bytes(Format::f16, inputs), tile_count = head_dim / 32;
+  for (uint32_t g = 0; g < kKeys / 4; ++g) {
+    Bytes row[4];
+    for (uint32_t j = 0; j < 4; ++j) {
+      const uint32_t key = 4 * g + j;
+      row[j] = key < count ? row_bytes(values + key * head_dim, head_dim, exponent) : no_row();
+      if (key >= count) row[j].high = Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u)), row[j].low = Q6_V_vzero();
+    }
+    // The bytes of four keys side by side: pairs of bytes, then pairs of pairs.
+    for (uint32_t plane = 0; plane < 2; ++plane) {
+      const auto of = [&](uint32_t j) { return plane == 0 ? row[j].high : row[j].low; };
+      const HVX_VectorPair first = Q6_W_vshuff_VVR(of(1), of(0), -1), second = Q6_W_vshuff_VVR(of(3), of(2), -1);
+      const HVX_VectorPair lower = Q6_W_vshuff_VVR(Q6_V_lo_W(second), Q6_V_lo_W(first), -2);
+      const HVX_VectorPair upper = Q6_W_vshuff_VVR(Q6_V_hi_W(second), Q6_V_hi_W(first), -2);
+      const uint32_t at = 8 * plane + g;
+      block_of(tiles, block)[at] = Q6_V_lo_W(lower);
+      block_of(tiles + bytes, block)[at] = Q6_V_hi_W(lower);
+      if (tile_count < 4) continue;
+      block_of(tiles + 2 * bytes, block)[at] = Q6_V_lo_W(upper);
+      block_of(tiles + 3 * bytes, block)[at] = Q6_V_hi_W(upper);
+    }
+  }
+  for (uint32_t t = 0; t < tile_count; ++t) {
+    put_scales(tiles + t * bytes, block, kFullScale >> (top - exponent));
+    *reinterpret_cast<HVX_Vector*>(tiles + t * bytes) = Q6_V_vsplat_R(top - 28);
+  }
+}
+
+}  // namespace dsp

@@ -1,0 +1,32 @@
+// The matrix kernels: one tile of 32 outputs times one group of quantized rows (activations.h), and a plain one for
+// F32 weights. y[r][c] for c below `columns` goes to y + r * stride. Arithmetic and its order: activations.h.
+// devices/hexagon/wire.h has the tiles.
+#pragma once
+#include <stdint.h>
+
+#include "devices/hexagon/dsp/activations.h"
+
+namespace dsp {
+
+struct TileJob {
+  const uint8_t* tile;
+  const uint8_t* group;
+  uint32_t rows;      // present in the group
+  uint32_t capacity;  // 8 or 4, group_rows()
+  uint32_t inputs;
+  float* y;
+  uint32_t stride, columns;
+};
+
+uint32_t tile_bytes(Format format, uint32_t inputs);
+void multiply_tile(Format format, const TileJob& job);
+
+void multiply_q4(const TileJob& job);
+void multiply_q8(const TileJob& job);
+void multiply_f16(const TileJob& job);
+
+// Outputs [n0, n1) of stored F32 weights, rows x inputs activations; sums in eight parts, fused.
+void multiply_f32(const float* weights, const float* x, uint32_t rows, uint32_t inputs, uint32_t n0, uint32_t n1,
+                  float* y, uint32_t stride);
+
+}  // namespace dsp

@@ -1,0 +1,27 @@
+// What the DSP side needs of the system below it, and nothing else; os_emulator.cc (Linux calls under qemu-hexagon)
+// and os_phone.cc (FastRPC's user process) are the two back ends. Deliberately absent: a heap. Scratch memory comes
+// from the host with each batch.
+#pragma once
+#include <stdint.h>
+
+namespace dsp {
+
+// The address at which the buffer is mapped, or null with the system's error number.
+void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error);
+uint32_t os_unmap(void* address, uint32_t bytes, int32_t fd);  // 0 or the error number
+
+uint64_t os_microseconds();
+uint64_t os_packets();  // instruction packets that this thread has executed; 0 where they cannot be counted
+void os_log(const char* text);
+
+uint32_t os_threads();   // hardware threads with a vector unit that may be used, at least 1
+uint32_t os_emulated();  // 1 under the emulator
+// Starts worker `index` (from 1, each at most once per process); false where the system refuses.
+bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument);
+// Sleeps until *word != seen or for no reason at all; os_wake ends the sleep of all.
+void os_wait(uint32_t* word, uint32_t seen);
+void os_wake(uint32_t* word);
+
+constexpr uint32_t kMaxWorkers = 8;
+
+}  // namespace dsp

@@ -1,0 +1,207 @@
+// The system back end under qemu-hexagon's user mode, and the program around the skel: `llada_dsp HOST_PID FD` maps the
+// ring (devices/hexagon/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
+// r0 to r5. A guest page is 64 KiB, so sizes of buffers are multiples of that.
+#include "devices/hexagon/dsp/os.h"
+#include "devices/hexagon/dsp/skel.h"
+#include "devices/hexagon/ring.h"
+
+namespace dsp {
+namespace {
+
+enum Call {
+  kOpenAt = 56, kClose = 57, kWrite = 64, kExit = 93, kExitGroup = 94, kFutex = 98, kClockGetTime = 113,
+  kAffinity = 123, kKill = 129, kUnmap = 215, kClone = 220, kMap2 = 222,
+};
+
+int32_t call(int32_t number, int32_t a = 0, int32_t b = 0, int32_t c = 0, int32_t d = 0, int32_t e = 0, int32_t f = 0) {
+  register int32_t r0 asm("r0") = a;
+  register int32_t r1 asm("r1") = b;
+  register int32_t r2 asm("r2") = c;
+  register int32_t r3 asm("r3") = d;
+  register int32_t r4 asm("r4") = e;
+  register int32_t r5 asm("r5") = f;
+  register int32_t r6 asm("r6") = number;
+  asm volatile("trap0(#1)" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5), "r"(r6) : "memory");
+  return r0;
+}
+int32_t word(const void* pointer) { return static_cast<int32_t>(reinterpret_cast<uintptr_t>(pointer)); }
+
+struct Time {
+  int32_t seconds, nanoseconds;
+};
+
+constexpr int32_t kFutexWait = 0, kFutexWake = 1;
+constexpr Time kPatience = {0, 200'000'000};  // then a waiter looks again whether the host is still there
+
+uint32_t host_process = 0;
+
+// "/proc/PID/fd/N"
+struct FdPath {
+  char text[48];
+  FdPath(uint32_t process, uint32_t fd) {
+    char* at = text;
+    const auto put = [&](const char* s) {
+      while (*s != 0) *at++ = *s++;
+    };
+    const auto number = [&](uint32_t n) {
+      char digits[10];
+      int count = 0;
+      do digits[count++] = static_cast<char>('0' + n % 10);
+      while ((n /= 10) != 0);
+      while (count > 0) *at++ = digits[--count];
+    };
+    put("/proc/"), number(process), put("/fd/"), number(fd);
+    *at = 0;
+  }
+};
+
+constexpr uint32_t kStackBytes = 64 << 10;
+alignas(128) uint8_t stacks[kMaxWorkers][kStackBytes];
+
+uint32_t parse(const char* text) {
+  uint32_t n = 0;
+  for (; *text >= '0' && *text <= '9'; ++text) n = n * 10 + static_cast<uint32_t>(*text - '0');
+  return n;
+}
+
+// One invoke out of the ring. Arguments lie behind the ring's head, in order.
+int32_t invoke(Ring& ring) {
+  RemoteArgument arguments[RING_ARGUMENTS];
+  const uint32_t in = ring.scalars >> 16 & 0xff, out = ring.scalars >> 8 & 0xff;
+  const uint32_t handles = (ring.scalars >> 4 & 0xf) + (ring.scalars & 0xf);
+  if (in + out + handles > RING_ARGUMENTS) return kBadParameter;
+  uint64_t at = RING_DATA;
+  for (uint32_t i = 0; i < in + out; ++i) {
+    if (at + ring.bytes[i] > RING_BYTES) return kBadParameter;
+    arguments[i].buffer = {reinterpret_cast<uint8_t*>(&ring) + at, ring.bytes[i]};
+    at += (uint64_t{ring.bytes[i]} + 127) / 128 * 128;
+  }
+  if (handles > 0) arguments[in + out].handle = ring.handle;
+  const int32_t result = llada_hexagon_skel_handle_invoke(ring.handle, ring.scalars, arguments);
+  if ((ring.scalars & 0xf) > 0) ring.handle = arguments[in + out].handle;
+  return result;
+}
+
+int32_t serve(uint32_t control_fd) {
+  uint32_t error = 0;
+  auto* ring = static_cast<Ring*>(os_map(static_cast<int32_t>(control_fd), RING_BYTES, false, &error));
+  if (ring == nullptr || ring->magic != RING_MAGIC || ring->version != RING_VERSION) {
+    os_log("llada_dsp: the control file is not a ring of this version\n");
+    return 2;
+  }
+  __atomic_store_n(&ring->ready, 1u, __ATOMIC_SEQ_CST);
+  os_wake(&ring->ready);
+  for (uint32_t done = 0;;) {
+    const uint32_t request = __atomic_load_n(&ring->request, __ATOMIC_SEQ_CST);
+    if (request == done) {
+      if (call(kKill, static_cast<int32_t>(host_process), 0) != 0) return 1;
+      os_wait(&ring->request, done);
+      continue;
+    }
+    if (ring->scalars == RING_LEAVE) return 0;
+    ring->result = invoke(*ring);
+    done = request;
+    __atomic_store_n(&ring->reply, done, __ATOMIC_SEQ_CST);
+    os_wake(&ring->reply);
+  }
+}
+
+}  // namespace
+
+void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error) {
+  constexpr int32_t kAtCwd = -100, kReadWrite = 2, kShared = 1, kCloseOnExec = 02000000;
+  const FdPath path(host_process, static_cast<uint32_t>(fd));
+  const int32_t file = call(kOpenAt, kAtCwd, word(path.text), (read_only ? 0 : kReadWrite) | kCloseOnExec);
+  if (file < 0) {
+    *error = static_cast<uint32_t>(-file);
+    return nullptr;
+  }
+  const int32_t address = call(kMap2, 0, static_cast<int32_t>(bytes), read_only ? 1 : 3, kShared, file, 0);
+  call(kClose, file);
+  if (address < 0 && address > -4096) {
+    *error = static_cast<uint32_t>(-address);
+    return nullptr;
+  }
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(static_cast<uint32_t>(address)));
+}
+
+uint32_t os_unmap(void* address, uint32_t bytes, int32_t) {
+  return static_cast<uint32_t>(-call(kUnmap, word(address), static_cast<int32_t>(bytes)));
+}
+
+uint64_t os_microseconds() {
+  Time now = {0, 0};
+  call(kClockGetTime, 1, word(&now));
+  return static_cast<uint64_t>(static_cast<uint32_t>(now.seconds)) * 1'000'000 +
+         static_cast<uint32_t>(now.nanoseconds) / 1000;
+}
+
+// qemu keeps the count in control register 20, for which the assembler has no name: this is r0 = c20.
+uint64_t os_packets() {
+  register uint32_t count asm("r0");
+  asm volatile(".word 0x6a14c000" : "=r"(count));
+  return count;
+}
+
+void os_log(const char* text) {
+  uint32_t length = 0;
+  while (text[length] != 0) ++length;
+  call(kWrite, 2, word(text), static_cast<int32_t>(length));
+}
+
+uint32_t os_threads() {
+  alignas(8) uint8_t mask[128] = {};
+  const int32_t bytes = call(kAffinity, 0, sizeof(mask), word(mask));
+  uint32_t processors = 0;
+  for (int32_t i = 0; i < bytes; ++i) processors += static_cast<uint32_t>(__builtin_popcount(mask[i]));
+  return processors < 1 ? 1 : processors > 4 ? 4 : processors;
+}
+
+uint32_t os_emulated() { return 1; }
+
+extern "C" int32_t dsp_clone(int32_t flags, void* stack, void (*entry)(void*), void* argument);
+asm(R"(
+  .globl dsp_clone
+  .type dsp_clone, @function
+dsp_clone:
+  { r10 = r2; r11 = r3 }
+  { r2 = #0; r3 = #0 }
+  { r4 = #0; r6 = #220 }
+  { trap0(#1) }
+  { p0 = cmp.eq(r0, #0); if (!p0.new) jumpr:nt r31 }
+  { r0 = r11; callr r10 }
+  { r0 = #0; r6 = #93 }
+  { trap0(#1) }
+)");
+
+bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
+  constexpr int32_t kThread = 0x50f00;  // memory, files, signal handlers and semaphores shared; one process
+  return dsp_clone(kThread, stacks[index - 1] + kStackBytes - 128, entry, argument) > 0;
+}
+
+void os_wait(uint32_t* at, uint32_t seen) {
+  call(kFutex, word(at), kFutexWait, static_cast<int32_t>(seen), word(&kPatience));
+}
+void os_wake(uint32_t* at) { call(kFutex, word(at), kFutexWake, 0x7fffffff); }
+
+extern "C" [[noreturn]] void dsp_main(const uintptr_t* stack) {
+  int32_t status = 2;
+  if (stack[0] == 3) {
+    host_process = parse(reinterpret_cast<const char*>(stack[2]));
+    status = serve(parse(reinterpret_cast<const char*>(stack[3])));
+  } else {
+    os_log("usage: llada_dsp HOST_PID CONTROL_FD\n");
+  }
+  call(kExitGroup, status);
+  __builtin_trap();
+}
+asm(R"(
+  .globl _start
+  .type _start, @function
+_start:
+  { r0 = r29; r29 = and(r29, #-128) }
+  { r29 = add(r29, #-128) }
+  { call dsp_main }
+)");
+
+}  // namespace dsp

@@ -1,0 +1,70 @@
+// The system back end of a phone: what FastRPC's user process on the DSP exports, declared here by prototype because its
+// headers are not free. Everything but mapping is weak: what is missing costs speed (one thread, no clock), not work.
+// Compiled, never run by a test: no emulator has these functions. Deliberately absent: power votes, VTCM and HVX
+// locks, whose structures are only in the vendor's SDK.
+#include "devices/hexagon/dsp/os.h"
+
+extern "C" {
+void* HAP_mmap(void* address, int bytes, int protection, int flags, int fd, long offset);
+int HAP_munmap(void* address, int bytes);
+__attribute__((weak)) unsigned long long HAP_perf_get_time_us();
+__attribute__((weak)) void HAP_debug(const char* text, int level, const char* file, int line);
+__attribute__((weak)) int qurt_hvx_get_units();
+__attribute__((weak)) int qurt_futex_wait(void* word, int seen);
+__attribute__((weak)) int qurt_futex_wake(void* word, int threads);
+__attribute__((weak)) int pthread_create(unsigned* thread, const void* attributes, void* (*entry)(void*), void* argument);
+}
+
+namespace dsp {
+
+void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error) {
+  void* address = HAP_mmap(nullptr, static_cast<int>(bytes), read_only ? 1 : 3, 0, fd, 0);
+  if (address != nullptr && reinterpret_cast<uintptr_t>(address) != ~uintptr_t{0}) return address;
+  *error = 1;  // it has no number
+  return nullptr;
+}
+
+uint32_t os_unmap(void* address, uint32_t bytes, int32_t) {
+  return static_cast<uint32_t>(HAP_munmap(address, static_cast<int>(bytes)));
+}
+
+uint64_t os_microseconds() { return HAP_perf_get_time_us != nullptr ? HAP_perf_get_time_us() : 0; }
+uint64_t os_packets() { return 0; }
+void os_log(const char* text) {
+  if (HAP_debug != nullptr) HAP_debug(text, 2, "llada", 0);
+}
+
+uint32_t os_threads() {
+  if (pthread_create == nullptr || qurt_futex_wait == nullptr || qurt_futex_wake == nullptr) return 1;
+  // The number of vector units of 128 bytes stands in the second byte.
+  const uint32_t units = qurt_hvx_get_units != nullptr ? static_cast<uint32_t>(qurt_hvx_get_units()) >> 8 & 0xff : 0;
+  return units > 0 ? units : 4;
+}
+
+uint32_t os_emulated() { return 0; }
+
+namespace {
+
+struct Start {
+  void (*entry)(void*);
+  void* argument;
+};
+Start starts[kMaxWorkers];
+
+void* start_worker(void* start) {
+  static_cast<Start*>(start)->entry(static_cast<Start*>(start)->argument);
+  return nullptr;
+}
+
+}  // namespace
+
+bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
+  unsigned thread = 0;
+  starts[index] = {entry, argument};
+  return pthread_create(&thread, nullptr, start_worker, &starts[index]) == 0;
+}
+
+void os_wait(uint32_t* word, uint32_t seen) { qurt_futex_wait(word, static_cast<int>(seen)); }
+void os_wake(uint32_t* word) { qurt_futex_wake(word, 64); }
+
+}  // namespace dsp

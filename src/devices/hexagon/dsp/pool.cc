@@ -1,0 +1,64 @@
+#include "devices/hexagon/dsp/pool.h"
+
+namespace dsp {
+
+uint32_t Pool::use(uint32_t workers) {
+  const uint32_t most = os_threads() < kMaxWorkers ? os_threads() : kMaxWorkers;
+  if (workers == 0 || workers > kMaxWorkers) workers = most;
+  while (started_ < workers) {
+    each_[started_] = {this, started_, 0, generation_};
+    if (!os_start_worker(started_, main, &each_[started_])) break;
+    ++started_;
+  }
+  return workers_ = workers < started_ ? workers : started_;
+}
+
+void Pool::work(uint32_t worker) {
+  const auto begin = static_cast<uint32_t>(os_packets());
+  for (;;) {
+    const uint32_t task = __atomic_fetch_add(&next_, 1u, __ATOMIC_SEQ_CST);
+    if (task >= tasks_) break;
+    body_(context_, task, worker);
+  }
+  each_[worker].packets += static_cast<uint32_t>(os_packets()) - begin;
+}
+
+void Pool::main(void* argument) {
+  auto* self = static_cast<Worker*>(argument);
+  Pool& pool = *self->pool;
+  for (uint32_t seen = self->seen;;) {
+    const uint32_t generation = __atomic_load_n(&pool.generation_, __ATOMIC_SEQ_CST);
+    if (generation == seen) {
+      os_wait(&pool.generation_, seen);
+      continue;
+    }
+    seen = generation;
+    if (self->index < pool.workers_) pool.work(self->index);
+    if (__atomic_sub_fetch(&pool.busy_, 1u, __ATOMIC_SEQ_CST) == 0) os_wake(&pool.busy_);
+  }
+}
+
+void Pool::run(uint32_t tasks, void (*body)(void*, uint32_t, uint32_t), void* context) {
+  body_ = body, context_ = context, tasks_ = tasks;
+  next_ = 0;
+  const bool alone = workers_ == 1 || tasks < 2;
+  if (!alone) {
+    __atomic_store_n(&busy_, started_ - 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&generation_, 1u, __ATOMIC_SEQ_CST);
+    os_wake(&generation_);
+  }
+  work(0);
+  while (!alone) {
+    const uint32_t busy = __atomic_load_n(&busy_, __ATOMIC_SEQ_CST);
+    if (busy == 0) break;
+    os_wait(&busy_, busy);
+  }
+}
+
+uint64_t Pool::take_packets() {
+  uint64_t sum = 0;
+  for (Worker& worker : each_) sum += worker.packets, worker.packets = 0;
+  return sum;
+}
+
+}  // namespace dsp

@@ -1,0 +1,47 @@
+// Workers that share the tasks of one op: the calling thread is worker 0, the others sleep between ops. Which worker
+// takes a task is chance; results never depend on it.
+#pragma once
+#include <stdint.h>
+
+#include "devices/hexagon/dsp/os.h"
+
+namespace dsp {
+
+class Pool {
+ public:
+  // Workers for the next run()s, the caller included; the threads are started when first wanted. Returns how many
+  // there are.
+  uint32_t use(uint32_t workers);
+  uint32_t workers() const { return workers_; }
+
+  // Calls body(context, task, worker) for every task below `tasks`, on all workers; returns when all are done.
+  void run(uint32_t tasks, void (*body)(void* context, uint32_t task, uint32_t worker), void* context);
+
+  template <class Body>
+  void each(uint32_t tasks, const Body& body) {
+    run(tasks, [](void* context, uint32_t task, uint32_t worker) { (*static_cast<const Body*>(context))(task, worker); },
+        const_cast<Body*>(&body));
+  }
+
+  uint64_t take_packets();  // executed inside run() since the last call, by all workers
+
+ private:
+  struct Worker {
+    Pool* pool;
+    uint32_t index;
+    uint32_t packets;
+    uint32_t seen;  // the last job before it was started
+  };
+  static void main(void* argument);
+  void work(uint32_t worker);
+
+  uint32_t started_ = 1, workers_ = 1;
+  uint32_t generation_ = 0;  // a job each; futex word
+  uint32_t next_ = 0, tasks_ = 0;
+  uint32_t busy_ = 0;  // workers that have not finished the job; futex word
+  void (*body_)(void*, uint32_t, uint32_t) = nullptr;
+  void* context_ = nullptr;
+  Worker each_[kMaxWorkers] = {};
+};
+
+}  // namespace dsp

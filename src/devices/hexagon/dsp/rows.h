@@ -1,0 +1,22 @@
+// Kernels of one row in plain C++, float in float. Errors, with u = 2^-24 and n elements: rms_norm (n / 8 + 16) u of
+// the result; rope 2 u of the pair's length; swiglu 16 u of the result; add and guide a rounding per operation.
+#pragma once
+#include <stdint.h>
+
+namespace dsp {
+
+void rms_norm(const float* x, const float* weight, float epsilon, uint32_t n, float* y);  // y may be x
+// table: rotary / 2 cosines, then as many sines. adjacent: pairs (2j, 2j + 1), otherwise (j, j + rotary / 2).
+void rope(float* x, const float* table, uint32_t heads, uint32_t head_dim, uint32_t rotary, bool adjacent);
+void swiglu(const float* gate, const float* up, uint32_t n, float* y);
+void add(const float* x, uint32_t n, float* y);
+void guide(const float* conditional, const float* unconditional, float scale, uint32_t n, float* y);
+
+// Row `index` of a stored table, n values; the same bits as tensor/quantize.h's. layout: a WIRE_STORED_*.
+void stored_row(uint32_t layout, const uint8_t* table, uint32_t index, uint32_t n, float* y);
+uint32_t stored_row_bytes(uint32_t layout, uint32_t n);
+
+void store_half(const float* x, uint32_t n, uint16_t* y);
+void load_half(const uint16_t* x, uint32_t n, float* y);
+
+}  // namespace dsp

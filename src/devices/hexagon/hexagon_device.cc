@@ -1,0 +1,404 @@
+#include "devices/hexagon/hexagon_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <map>
+
+#include "base/check.h"
+#include "devices/hexagon/batch.h"
+#include "devices/hexagon/library.h"
+#include "devices/hexagon/session.h"
+#include "devices/hexagon/slabs.h"
+#include "devices/value_plan.h"
+
+namespace llada {
+namespace {
+
+using namespace hexagon;
+
+// Multiply-accumulates per second below which a DSP counts as hanging: an emulated one on a busy machine does 30 times
+// as many, a real one thousands.
+constexpr double kSlowestMacs = 50e6;
+constexpr int64_t kFirstScratch = 4 << 20;
+constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
+
+struct LoadedSlab {
+  DeviceSlab slab;
+  std::shared_ptr<const PackedSlab> packed;
+  bool mapped = false;
+};
+
+class Hexagon final : public HexagonDevice {
+ public:
+  Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
+          std::unique_ptr<Device> host)
+      : options_(std::move(options)), library_(std::move(library)), weights_(std::move(weights)), host_(std::move(host)) {
+    place_.resize(weights_->infos().size());
+    in_slab_.assign(weights_->infos().size(), -1);
+    set_window(options_.window_bytes.value_or(kHexagonSpace - kHexagonReserve));
+  }
+
+  ~Hexagon() override {
+    for (auto& [ticket, done] : beside_) done.wait();
+  }
+
+  void set_window(int64_t weight_bytes) override { window_ = weight_bytes; }
+  HexagonCounters counters() const override { return counters_; }
+
+  DeviceInfo info() const override {
+    const DeviceInfo behind = host_->info();
+    std::string what = "not started";
+    if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
+    return {"hexagon", fmt::format("{}, {} session{} with {:.2f} GiB for weights; host on {}", what, options_.sessions,
+                                   options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
+                                   behind.description),
+            behind.threads, behind.processor};
+  }
+
+  static std::string describe_session(const Library& library, const WireInfo& info) {
+    return fmt::format("Hexagon v{}, {} threads, {} ({})", info.arch, info.threads,
+                       info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
+  }
+
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    LLADA_TRY(auto host, host_->share(threads));
+    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
+    other->set_window(window_);
+    return other;
+  }
+
+  Status start() override {
+    if (!sessions_.empty() && std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
+      return {};
+    sessions_.clear();
+    const int64_t space = options_.space_bytes.value_or(std::min<int64_t>(window_ + kHexagonReserve, 0xffff0000));
+    for (int i = 0; i < options_.sessions; ++i) {
+      LLADA_TRY(auto session, Session::open(library_, space, options_.deadline_s));
+      sessions_.push_back(std::move(session));
+      ++counters_.sessions_opened;
+    }
+    return {};
+  }
+
+  SharedBytes allocate(int64_t bytes) override {
+    auto buffer = Buffer::allocate(library_, bytes);
+    if (buffer == nullptr) return allocate_shared(bytes);  // K/V beyond a buffer's size: attention is the host's then
+    std::byte* data = buffer->data();
+    return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
+  }
+
+  // ---- Placement and the window
+
+  Unit place(const Op& op) const override {
+    switch (op.kind) {
+      case OpKind::embed:    // its table would take a tenth of the window for a few rows
+      case OpKind::route:
+      case OpKind::experts:
+        return Unit::host;
+      case OpKind::head:
+        if (!options_.head_on_dsp) return Unit::host;
+        break;
+      default:
+        break;
+    }
+    Unit unit = Unit::accelerator;
+    for_each_weight(op, [&](WeightId w) {
+      const auto i = static_cast<size_t>(w);
+      // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
+      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && weights_->infos()[i].dims[1] > 1;
+      if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
+    });
+    return unit;
+  }
+
+  DeviceWindow window() const override {
+    return {.weight_bytes = window_, .sessions = options_.sessions, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
+  }
+  std::vector<int64_t> weight_sizes() const override { return {weights_->bytes().begin(), weights_->bytes().end()}; }
+
+  Status define_slabs(std::vector<DeviceSlab> slabs) override {
+    LLADA_TRY_STATUS(start());
+    for (size_t i = 0; i < slabs_.size(); ++i)
+      if (slabs_[i].mapped) LLADA_TRY_STATUS(unmap(static_cast<int>(i)));
+    // The old ones stay until the new ones are there: most are the same.
+    const std::vector<LoadedSlab> before = std::exchange(slabs_, {});
+    std::ranges::fill(place_, PlacedWeight{});
+    std::ranges::fill(in_slab_, -1);
+    for (DeviceSlab& slab : slabs) {
+      if (slab.session < 0 || slab.session >= options_.sessions)
+        return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session, options_.sessions);
+      LLADA_TRY(auto packed, weights_->pack(library_, slab.weights, host_->info().threads));
+      for (const PackedSlab::Place& p : packed->places) {
+        const auto w = static_cast<size_t>(p.weight);
+        if (in_slab_[w] >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[w].name);
+        in_slab_[w] = static_cast<int>(slabs_.size());
+        place_[w] = {packed->buffers[p.buffer], p.offset};
+      }
+      slabs_.push_back({std::move(slab), std::move(packed), false});
+    }
+    return {};
+  }
+
+  Status map(int index, MapMode) override {
+    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
+    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
+    if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
+    const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
+    Session& session = *sessions_[static_cast<size_t>(s.slab.session)];
+    for (size_t b = 0; b < s.packed->buffers.size(); ++b) {
+      const auto number = session.map(s.packed->buffers[b]);
+      if (number) continue;
+      while (b-- > 0) static_cast<void>(session.unmap(*s.packed->buffers[b]));
+      return failed("{} (slab {})", number.error().message, index);
+    }
+    s.mapped = true;
+    ++counters_.maps;
+    counters_.mapped_bytes += s.slab.bytes;
+    return {};
+  }
+
+  Status unmap(int index) override {
+    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
+    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
+    if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
+    const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
+    s.mapped = false;
+    ++counters_.unmaps;
+    for (const auto& buffer : s.packed->buffers)
+      LLADA_TRY_STATUS(sessions_[static_cast<size_t>(s.slab.session)]->unmap(*buffer));
+    return {};
+  }
+
+  // ---- Work
+
+  Result<Ticket> submit(const Run& run) override {
+    LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
+                run.last <= run.program->ops.size());
+    if (run.beside) return submit_beside(run);
+    LLADA_TRY_STATUS(prepare(run));
+    if (run.unit == Unit::host) {
+      LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
+      return ++tickets_;
+    }
+    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
+    for (size_t i = run.first; i < run.last;) {
+      const bool host = needs_host(run, run.program->ops[i]);
+      int session = session_of(run.program->ops[i]);
+      size_t end = i + 1;
+      for (; end < run.last && needs_host(run, run.program->ops[end]) == host; ++end) {
+        const int next = session_of(run.program->ops[end]);
+        if (!host && next >= 0 && session >= 0 && next != session) break;
+        if (session < 0) session = next;
+      }
+      if (host) {
+        LLADA_TRY_STATUS(run_on_host(run, i, end));
+        counters_.host_ops += static_cast<int64_t>(end - i);
+      } else {
+        LLADA_TRY_STATUS(run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
+      }
+      i = end;
+    }
+    return ++tickets_;
+  }
+
+  Status wait(Ticket ticket) override {
+    LLADA_CHECK(ticket <= tickets_);
+    const auto found = beside_.find(ticket);
+    if (found == beside_.end()) return {};  // all other work is done when submit() returns
+    const Status status = found->second.get();
+    beside_.erase(found);
+    return status;
+  }
+
+  bool runs_beside() const override { return true; }
+
+  PhaseTimes take_phase_times() override {
+    PhaseTimes times = host_->take_phase_times();
+    for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(times_[k], 0.0);
+    return times;
+  }
+  int64_t memory_bytes() const override {
+    int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
+    for (const LoadedSlab& s : slabs_)
+      for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
+    return bytes;
+  }
+  void set_trace(Trace* trace) override {
+    trace_ = trace;
+    host_->set_trace(trace);
+  }
+
+ private:
+  struct Planned {
+    std::shared_ptr<const Program> program;  // keeps the address from being reused
+    ArenaPlan plan;
+  };
+
+  // The arena of the program, and what is derived from the step at its first run.
+  Status prepare(const Run& run) {
+    auto found = plans_.find(run.program.get());
+    if (found == plans_.end()) {
+      if (plans_.size() >= kPlans) plans_.clear();
+      found = plans_.emplace(run.program.get(), Planned{run.program, plan_values(*run.program)}).first;
+    }
+    plan_ = &found->second.plan;
+    if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {
+      arena_ = nullptr;
+      arena_ = Buffer::allocate(library_, plan_->bytes);
+      if (arena_ == nullptr)
+        return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
+      host_->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}), arena_->bytes());
+    }
+    if (run.first == 0) rows_ = bind_row_sets(*run.inputs, run.program->shape);
+    return {};
+  }
+
+  // What the DSP could do, but not in this step: K/V in memory that it does not see, more rows than a batch takes.
+  bool needs_host(const Run& run, const Op& op) const {
+    if (run.program->shape.rows > WIRE_MAX_ROWS) return true;
+    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return library_->find(run.kv->memory()) == nullptr;
+    return false;
+  }
+
+  int session_of(const Op& op) const {
+    int session = -1;
+    for_each_weight(op, [&](WeightId w) {
+      if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0) session = slabs_[static_cast<size_t>(slab)].slab.session;
+    });
+    return session;
+  }
+
+  Status check_mapped(const Op& op, size_t i) const {
+    Status status;
+    for_each_weight(op, [&](WeightId w) {
+      const int slab = in_slab_[static_cast<size_t>(w)];
+      const auto& name = weights_->infos()[static_cast<size_t>(w)].name;
+      if (!status) return;
+      if (slab < 0)
+        status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
+      else if (!slabs_[static_cast<size_t>(slab)].mapped)
+        status = failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
+    });
+    return status;
+  }
+
+  Status run_on_host(const Run& run, size_t first, size_t last) {
+    Run part = run;
+    part.first = first, part.last = last;
+    part.unit = Unit::host;
+    LLADA_TRY(const Ticket ticket, host_->submit(part));
+    return host_->wait(ticket);
+  }
+
+  Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
+    const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+    for (;;) {
+      if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+      extend_rope(run, first, last);
+      BatchSources sources{.run = &run,
+                           .plan = plan_,
+                           .rows = &rows_,
+                           .rope = &rope_,
+                           .arena = arena_,
+                           .kv = run.kv != nullptr ? library_->find(run.kv->memory()) : nullptr,
+                           .scratch = scratch_,
+                           .infos = weights_->infos(),
+                           .layouts = weights_->layouts(),
+                           .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
+                           .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
+                           .sequence = ++sequence_};
+      forget_digests(run, first, last);
+      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+      LLADA_TRY(const WireReply reply,
+                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / kSlowestMacs));
+      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
+        scratch_ = nullptr;
+        scratch_ = Buffer::allocate(library_, reply.detail);
+        continue;
+      }
+      ++counters_.batches;
+      counters_.packets += static_cast<int64_t>(reply.packets);
+      if (reply.status == WIRE_NOT_FINITE)
+        return failed("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
+                      reply.detail < rows_.positions[2].size() ? rows_.positions[2][reply.detail] : -1);
+      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
+      counters_.dsp_ops += static_cast<int64_t>(last - first);
+      for (size_t k = 0; k < times_.size(); ++k) times_[k] += reply.microseconds[k] / 1e3;
+      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+    }
+  }
+
+  // The host's digests of keys and values that the DSP is about to write.
+  static void forget_digests(const Run& run, size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) {
+      const Op& op = run.program->ops[i];
+      if (op.kind != OpKind::store_kv) continue;
+      for (const RowSpan& span : run.inputs->spans)
+        for (int32_t r = span.begin; r < span.begin + span.count; ++r)
+          run.kv->changed(op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
+    }
+  }
+
+  void extend_rope(const Run& run, size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i)
+      if (const Op& op = run.program->ops[i]; op.kind == OpKind::rope)
+        return rope_.extend(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run.inputs->positions)} + 1);
+  }
+
+  // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
+  Result<Ticket> submit_beside(const Run& run) {
+    if (beside_host_ == nullptr) {
+      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
+    }
+    for (auto& [ticket, done] : beside_) done.wait();  // one at a time
+    beside_[++tickets_] = std::async(std::launch::async, [this, run]() -> Status {
+      const TraceSpan span(trace_, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
+      LLADA_TRY(const Ticket inner, beside_host_->submit(run));
+      return beside_host_->wait(inner);
+    });
+    return tickets_;
+  }
+
+  HexagonOptions options_;
+  std::shared_ptr<Library> library_;
+  std::shared_ptr<Weights> weights_;
+  std::unique_ptr<Device> host_, beside_host_;
+  int64_t window_ = 0;
+  std::vector<std::shared_ptr<Session>> sessions_;
+  std::vector<LoadedSlab> slabs_;
+  std::vector<PlacedWeight> place_;  // by weight
+  std::vector<int> in_slab_;         // by weight; -1: in none
+  std::shared_ptr<Buffer> arena_, scratch_;
+  Staging staging_;
+  std::map<const Program*, Planned> plans_;
+  const ArenaPlan* plan_ = nullptr;
+  RowSets rows_;
+  RopeTable rope_;
+  std::map<Ticket, std::future<Status>> beside_;
+  uint64_t sequence_ = 0;
+  Ticket tickets_ = 0;
+  HexagonCounters counters_;
+  PhaseTimes times_{};
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions& options,
+                                                           std::span<const WeightInfo> infos,
+                                                           std::span<const TensorView> weights,
+                                                           std::unique_ptr<Device> host) {
+  LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1);
+  LLADA_TRY(auto library, Library::open(options.library));
+  return std::make_unique<Hexagon>(options, std::move(library), std::make_shared<Weights>(infos, weights), std::move(host));
+}
+
+Result<std::string> describe_hexagon(const HexagonOptions& options) {
+  LLADA_TRY(auto library, Library::open(options.library));
+  LLADA_TRY(const auto session, Session::open(library, options.space_bytes.value_or(kHexagonSpace), options.deadline_s));
+  return Hexagon::describe_session(*library, session->info());
+}
+
+}  // namespace llada

@@ -1,0 +1,56 @@
+// A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is the cpu device, both
+// work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights lie in
+// slabs that are mapped and unmapped in the DSP's 32-bit address space.
+//
+// Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
+// is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "devices/device.h"
+
+namespace llada {
+
+struct HexagonOptions {
+  std::string library = {};                  // libcdsprpc; empty: searched for (hexagon/library.h)
+  int sessions = 1;                          // windows, each a process on the DSP
+  std::optional<int64_t> window_bytes = {};  // for weights, of one session
+  std::optional<int64_t> space_bytes = {};   // address space of an emulated session; absent: window and reserve
+  double deadline_s = 10;                    // of a call, beside what a batch's work may take
+  bool head_on_dsp = true;
+};
+
+// Of a session's address space, for code, stacks, activations and K/V.
+inline constexpr int64_t kHexagonReserve = int64_t{256} << 20;
+// What a phone is said to give a session: 3.2 to 3.8 GiB, by phone.
+inline constexpr int64_t kHexagonSpace = int64_t{7} << 29;
+
+struct HexagonCounters {
+  int64_t batches = 0, dsp_ops = 0, host_ops = 0;  // host_ops: of runs placed on the accelerator
+  int64_t maps = 0, unmaps = 0, mapped_bytes = 0;  // slabs; bytes summed over maps
+  int64_t packets = 0;                             // instruction packets, counted by the emulator
+  int64_t sessions_opened = 0;
+};
+
+class HexagonDevice : public Device {
+ public:
+  // Opens the sessions now instead of at the first use. An error says what is missing.
+  virtual Status start() = 0;
+  virtual void set_window(int64_t weight_bytes) = 0;  // before the first use
+  virtual HexagonCounters counters() const = 0;
+};
+
+// weights[i] belongs to infos[i] and must stay readable as long as the device or one that shares with it lives. host: a
+// device over the same weights that runs any op.
+Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions& options,
+                                                           std::span<const WeightInfo> infos,
+                                                           std::span<const TensorView> weights,
+                                                           std::unique_ptr<Device> host);
+
+// What was found here, for a listing: opens a session for a moment.
+Result<std::string> describe_hexagon(const HexagonOptions& options);
+
+}  // namespace llada

@@ -1,0 +1,194 @@
+#include "devices/hexagon/library.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "devices/hexagon/session.h"
+#include "devices/hexagon/wire.h"
+
+namespace llada::hexagon {
+namespace {
+
+constexpr std::string_view kModule =
+    "file:///lib" WIRE_SKEL "_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
+
+std::string beside_program() {
+  char path[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  const std::string program(path, n > 0 ? static_cast<size_t>(n) : 0);
+  return program.substr(0, program.rfind('/') + 1) + "hexagon/libcdsprpc.so";
+}
+
+// Sessions belong to the process, so all devices of it must ask the same object.
+struct Loaded {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Library>> list;
+};
+Loaded& loaded() {
+  static Loaded list;
+  return list;
+}
+
+}  // namespace
+
+std::string aee_name(int code) {
+  // Codes that come from the DSP itself are offset.
+  const int plain = static_cast<unsigned>(code) >= 0x80000400u ? static_cast<int>(static_cast<unsigned>(code) - 0x80000400u) : code;
+  const char* name = nullptr;
+  switch (plain) {
+    case AEE_EFAILED: name = "failed"; break;
+    case AEE_ENOMEMORY: name = "out of memory"; break;
+    case AEE_EUNABLETOLOAD: name = "unable to load"; break;
+    case AEE_EBADPARM: name = "bad parameter"; break;
+    case AEE_EUNSUPPORTED: name = "unsupported"; break;
+    case AEE_ENOSUCH: name = "no such session"; break;
+    case AEE_EINVHANDLE: name = "invalid handle"; break;
+    case AEE_ENOSUCHMOD: name = "no such module"; break;
+    case AEE_ENOSUCHSYMBOL: name = "no such symbol"; break;
+    case AEE_ENOSUCHMAP: name = "no such mapping"; break;
+    case AEE_ECONNRESET: name = "connection reset"; break;
+    case AEE_EMAPALREADYPRESENT: name = "mapped already"; break;
+    default: break;
+  }
+  return name != nullptr ? fmt::format("{} ({})", name, code) : fmt::format("error {}", code);
+}
+
+Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
+  std::vector<std::string> candidates{path};
+  if (path.empty()) {
+    const char* given = std::getenv("LLADA_CDSPRPC");
+    if (given != nullptr && *given != '\0') {
+      candidates = {given};
+    } else {
+      candidates = {"libcdsprpc.so", beside_program()};
+    }
+  }
+  Loaded& all = loaded();
+  const std::lock_guard lock(all.mutex);
+  std::string why;
+  for (const std::string& candidate : candidates) {
+    if (auto known = all.list[candidate].lock()) return known;
+    std::shared_ptr<Library> library(new Library);
+    if (const Status status = library->load(candidate); !status) {
+      why += (why.empty() ? "" : "; ") + status.error().message;
+      continue;
+    }
+    all.list[candidate] = library;
+    return library;
+  }
+  return failed("hexagon: {}", why);
+}
+
+Status Library::load(const std::string& path) {
+  path_ = path;
+  handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle_ == nullptr) {
+    // "FILE: what is wrong", by the system; one line.
+    std::string text = ::dlerror();
+    std::ranges::replace(text, '\n', ' ');
+    return failed("{}", text);
+  }
+  const char* missing = nullptr;
+  const auto find = [&]<class F>(F*& function, const char* name) {
+    function = reinterpret_cast<F*>(::dlsym(handle_, name));
+    if (function == nullptr) missing = name;
+  };
+  find(rpcmem_alloc, "rpcmem_alloc");
+  find(rpcmem_free, "rpcmem_free");
+  find(rpcmem_to_fd, "rpcmem_to_fd");
+  find(fastrpc_mmap, "fastrpc_mmap");
+  find(fastrpc_munmap, "fastrpc_munmap");
+  find(open_handle, "remote_handle64_open");
+  find(invoke, "remote_handle64_invoke");
+  find(close_handle, "remote_handle64_close");
+  find(session_control, "remote_session_control");
+  if (missing != nullptr) return failed("{}: it has no function {}", path, missing);
+  standin_error_ = reinterpret_cast<const char* (*)()>(::dlsym(handle_, "llada_standin_error"));
+  standin_space_ = reinterpret_cast<int (*)(uint32_t)>(::dlsym(handle_, "llada_standin_space"));
+  return {};
+}
+
+// Never unloaded: a call that hangs in it may still return one day.
+Library::~Library() = default;
+
+std::string Library::reason() const {
+  const std::string text = standin_error_ != nullptr ? standin_error_() : "";
+  return text.empty() ? "" : ": " + text;
+}
+
+void Library::choose_space(int64_t bytes) const {
+  if (standin_space_ != nullptr) standin_space_(static_cast<uint32_t>(std::min<int64_t>(bytes, UINT32_MAX)));
+}
+
+Result<Library::Place> Library::take_session() {
+  const std::lock_guard lock(mutex_);
+  if (!free_.empty()) {
+    Place place = std::move(free_.back());
+    free_.pop_back();
+    return place;
+  }
+  if (!std::exchange(default_taken_, true)) {
+    // Without it only modules signed by the phone's maker are loaded.
+    remote_rpc_control_unsigned_module wanted{CDSP_DOMAIN_ID, 1};
+    session_control(DSPRPC_CONTROL_UNSIGNED_MODULE, &wanted, sizeof wanted);
+    return Place{CDSP_DOMAIN_ID, std::string(kModule) + "&_dom=cdsp"};
+  }
+  char domain[] = "cdsp", name[] = "llada";
+  std::string module(kModule);
+  char uri[256];
+  remote_rpc_reserve_new_session asked{domain, 4, name, 5, 0, 0};
+  if (const int status = session_control(FASTRPC_RESERVE_NEW_SESSION, &asked, sizeof asked); status != AEE_SUCCESS)
+    return failed("hexagon: no further session on the DSP: {}", aee_name(status));
+  remote_rpc_get_uri get{domain, 4, asked.session_id, module.data(), static_cast<uint32_t>(module.size()), uri, sizeof uri};
+  if (const int status = session_control(FASTRPC_GET_URI, &get, sizeof get); status != AEE_SUCCESS)
+    return failed("hexagon: no address for session {}: {}", asked.session_id, aee_name(status));
+  const auto id = static_cast<int>(asked.effective_domain_id);
+  remote_rpc_control_unsigned_module wanted{id, 1};
+  session_control(DSPRPC_CONTROL_UNSIGNED_MODULE, &wanted, sizeof wanted);
+  return Place{id, uri};
+}
+
+void Library::give_back(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(place);
+}
+
+std::shared_ptr<Buffer> Library::find(const std::byte* data) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = buffers_.find(data);
+  return found == buffers_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes) {
+  const int64_t rounded = (std::max<int64_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (rounded >= kBufferLimit) return nullptr;
+  void* data = library->rpcmem_alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, static_cast<int>(rounded));
+  if (data == nullptr) return nullptr;
+  std::shared_ptr<Buffer> buffer(new Buffer);
+  buffer->fd_ = library->rpcmem_to_fd(data);
+  buffer->data_ = static_cast<std::byte*>(data);
+  buffer->bytes_ = rounded;
+  buffer->library_ = std::move(library);
+  if (buffer->fd_ < 0) return nullptr;
+  const std::lock_guard lock(buffer->library_->mutex_);
+  buffer->library_->buffers_[buffer->data_] = buffer;
+  return buffer;
+}
+
+Buffer::~Buffer() {
+  for (const auto& session : mapped_in_)
+    // A session that cannot unmap is dead, and then nothing is mapped.
+    if (const auto alive = session.lock()) static_cast<void>(alive->unmap(*this));
+  if (data_ == nullptr) return;
+  {
+    const std::lock_guard lock(library_->mutex_);
+    library_->buffers_.erase(data_);
+  }
+  library_->rpcmem_free(data_);
+}
+
+}  // namespace llada::hexagon

@@ -1,0 +1,98 @@
+// libcdsprpc, found and loaded at run time: the vendor's on a phone, the stand-in on a PC; and the buffers that it
+// allocates. Words: buffer = memory that host and DSP see, named by a file descriptor, under 2 GiB; session = a process
+// on the DSP with an address space of its own.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/hexagon/cdsprpc_abi.h"
+
+namespace llada::hexagon {
+
+inline constexpr int64_t kBufferLimit = int64_t{1} << 31;  // a buffer has fewer bytes: the DSP's mapping call takes no more
+inline constexpr int64_t kPageBytes = 64 * 1024;           // buffers are whole pages of the emulated process
+
+// "out of memory (2)"; the number alone where it has no name here.
+std::string aee_name(int code);
+
+class Buffer;
+
+class Library {
+ public:
+  // path empty: $LLADA_CDSPRPC, else the system's libcdsprpc.so, else the stand-in in hexagon/ beside the program. One
+  // object per file and process, because the sessions of a process are numbered by the library.
+  static Result<std::shared_ptr<Library>> open(const std::string& path);
+  ~Library();
+
+  const std::string& path() const { return path_; }
+  bool stand_in() const { return standin_error_ != nullptr; }
+  // ": why" where the library can tell more than a code, else empty.
+  std::string reason() const;
+  // Bytes of address space of the sessions opened from now on. A phone's cannot be chosen.
+  void choose_space(int64_t bytes) const;
+
+  struct Place {
+    int domain = 0;
+    std::string uri;  // of the skel, in that session
+  };
+  Result<Place> take_session();  // one that nobody has
+  void give_back(const Place& place);
+
+  // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
+  std::shared_ptr<Buffer> find(const std::byte* data) const;
+
+  rpcmem_alloc_fn* rpcmem_alloc = nullptr;
+  rpcmem_free_fn* rpcmem_free = nullptr;
+  rpcmem_to_fd_fn* rpcmem_to_fd = nullptr;
+  fastrpc_mmap_fn* fastrpc_mmap = nullptr;
+  fastrpc_munmap_fn* fastrpc_munmap = nullptr;
+  remote_handle64_open_fn* open_handle = nullptr;
+  remote_handle64_invoke_fn* invoke = nullptr;
+  remote_handle64_close_fn* close_handle = nullptr;
+  remote_session_control_fn* session_control = nullptr;
+
+ private:
+  Library() = default;
+  Status load(const std::string& path);
+
+  std::string path_;
+  void* handle_ = nullptr;
+  const char* (*standin_error_)() = nullptr;
+  int (*standin_space_)(uint32_t) = nullptr;
+  friend class Buffer;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::weak_ptr<Buffer>> buffers_;
+  std::vector<Place> free_;
+  bool default_taken_ = false;
+};
+
+class Session;
+
+class Buffer {
+ public:
+  // Zeroed, whole pages. Null when there is no such memory or it would be too large.
+  static std::shared_ptr<Buffer> allocate(std::shared_ptr<Library> library, int64_t bytes);
+  ~Buffer();  // also takes it out of the sessions that have it mapped
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }
+
+ private:
+  friend class Session;
+  Buffer() = default;
+  std::shared_ptr<Library> library_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  int fd_ = -1;
+  std::vector<std::weak_ptr<Session>> mapped_in_;
+};
+
+}  // namespace llada::hexagon

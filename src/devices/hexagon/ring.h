@@ -1,0 +1,36 @@
+// The emulator only, never on a phone: what a stand-in for FastRPC's library and the emulated DSP process share. The
+// stand-in starts `qemu-hexagon [-R window] llada_dsp HOST_PID CONTROL_FD`; the program maps CONTROL_FD of that
+// process (through /proc) and serves invokes until told to leave. Buffers that wire.h's map method names by fd are
+// opened the same way. One invoke at a time. Plain C; both sides include it. Words: request and reply count invokes;
+// both are futex words (shared futexes): each side sleeps on the other's.
+//
+// One invoke: the stand-in fills scalars, handle, bytes[] and copies the in buffers to their places in data[]
+// (argument i starts at the sum of the sizes before it, each rounded up to 128); adds 1 to request and wakes it. The
+// program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it; then the
+// stand-in copies the out buffers back. The out handle of open and the in handle of close travel in `handle`.
+// RING_LEAVE as scalars ends the process with status 0. The program also leaves when HOST_PID is gone.
+#ifndef LLADA_DEVICES_HEXAGON_RING_H_
+#define LLADA_DEVICES_HEXAGON_RING_H_
+#include <stdint.h>
+
+#define RING_MAGIC 0x4c4c5247u
+#define RING_VERSION 1u
+#define RING_BYTES (4u << 20) /* of the control file; a multiple of the guest's 64 KiB pages */
+#define RING_ARGUMENTS 16
+#define RING_LEAVE 0xffffffffu
+
+typedef struct Ring {
+  uint32_t magic, version; /* by the stand-in, before it starts the program */
+  uint32_t request;        /* by the stand-in */
+  uint32_t reply;          /* by the program */
+  uint32_t ready;          /* by the program: 1 once it serves; a futex word */
+  uint32_t scalars;
+  uint64_t handle;
+  int32_t result;          /* what the skel's entry returned */
+  uint32_t bytes[RING_ARGUMENTS]; /* in buffers first, then out buffers */
+  uint32_t reserved[5];
+} Ring; /* the arguments' bytes follow at offset 128 */
+
+#define RING_DATA 128u
+
+#endif

@@ -1,0 +1,223 @@
+#include "devices/hexagon/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace llada::hexagon {
+
+// Outlives the session when a call never returns: then the thread is left behind, alone with this.
+struct Session::Worker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::function<int()> job;
+  int result = 0;
+  bool busy = false, leave = false;
+
+  static void loop(const std::shared_ptr<Worker>& self) {
+    std::unique_lock lock(self->mutex);
+    for (;;) {
+      self->changed.wait(lock, [&] { return self->leave || self->busy; });
+      if (!self->busy) return;
+      const std::function<int()> job = std::move(self->job);
+      lock.unlock();
+      const int result = job();
+      lock.lock();
+      self->result = result;
+      self->busy = false;
+      self->changed.notify_all();
+    }
+  }
+  bool wait(std::unique_lock<std::mutex>& lock, double seconds) {
+    return changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !busy; });
+  }
+};
+
+std::string describe(const WireReply& reply) {
+  constexpr const char* kNames[] = {"done",        "bad batch",   "bad op",           "bad ref",   "unsupported",
+                                    "map refused", "busy buffer", "scratch too small", "not finite"};
+  return fmt::format("op {}: {} (detail {})", reply.op,
+                     reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
+}
+
+Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes, double deadline_s) {
+  LLADA_TRY(auto place, library->take_session());
+  std::shared_ptr<Session> session(new Session);
+  session->library_ = std::move(library);
+  session->place_ = std::move(place);
+  session->deadline_s_ = deadline_s;
+  session->worker_ = std::make_shared<Worker>();
+  session->thread_ = std::thread([worker = session->worker_] { Worker::loop(worker); });
+  session->library_->choose_space(space_bytes);
+  const auto handle = std::make_shared<remote_handle64>(0);
+  // Starting a process takes longer than a call of one.
+  const double opening_s = std::max(deadline_s, 10.0);
+  LLADA_TRY(const int opened, session->call([library = session->library_, uri = session->place_.uri, handle] {
+                                return library->open_handle(uri.c_str(), handle.get());
+                              }, opening_s, "opening the skel"));
+  if (opened != AEE_SUCCESS)
+    return failed("hexagon: {} of {} could not be opened: {}{}", session->place_.uri, session->library_->path(),
+                  aee_name(opened), session->library_->reason());
+  session->handle_ = *handle;
+  session->opened_ = true;
+  LLADA_TRY(const int asked, session->invoke(WIRE_QUERY, {}, std::as_writable_bytes(std::span(&session->info_, 1)),
+                                             opening_s, "asking the DSP what it is"));
+  if (asked != AEE_SUCCESS) return failed("hexagon: asking the DSP what it is: {}", aee_name(asked));
+  if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
+    return failed("hexagon: the skel speaks version {}, needed {}", session->info_.version, WIRE_VERSION);
+  return session;
+}
+
+Session::~Session() {
+  if (opened_) {
+    const auto close = [library = library_, handle = handle_] { return library->close_handle(handle); };
+    static_cast<void>(call(close, deadline_s_, "closing the skel"));
+  }
+  bool free = false;
+  {
+    const std::lock_guard lock(worker_->mutex);
+    worker_->leave = true;
+    free = !worker_->busy;
+    worker_->changed.notify_all();
+  }
+  if (free) {
+    thread_.join();
+    library_->give_back(place_);
+  } else {
+    thread_.detach();  // a session with a call that never returned stays lost
+  }
+}
+
+bool Session::alive() const {
+  const std::lock_guard lock(mutex_);
+  return dead_.empty();
+}
+
+int64_t Session::mapped_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return mapped_bytes_;
+}
+
+Status Session::die(std::string why) {
+  if (dead_.empty()) dead_ = std::move(why);
+  numbers_.clear();
+  mapped_bytes_ = 0;
+  return failed("hexagon: {}", dead_);
+}
+
+Result<int> Session::call(std::function<int()> function, double deadline_s, std::string_view what) {
+  std::unique_lock lock(worker_->mutex);
+  if (worker_->busy) return failed("hexagon: {}", dead_);
+  worker_->job = std::move(function);
+  worker_->busy = true;
+  worker_->changed.notify_all();
+  if (worker_->wait(lock, deadline_s)) return worker_->result;
+  // What FastRPC has for an invoke that does not return; the invoke then fails.
+  lock.unlock();
+  remote_rpc_process_clean_params asked{place_.domain};
+  library_->session_control(FASTRPC_REMOTE_PROCESS_KILL, &asked, sizeof asked);
+  lock.lock();
+  constexpr double kSecondsToDie = 5;
+  const bool returned = worker_->wait(lock, kSecondsToDie);
+  lock.unlock();
+  LLADA_TRY_STATUS(die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed{}", what, deadline_s,
+                                   returned ? "" : ", but the call did not return")));
+  return 0;
+}
+
+Result<int> Session::invoke(uint32_t method, std::span<const std::byte> in, std::span<std::byte> out, double deadline_s,
+                            std::string_view what) {
+  struct Message {
+    std::vector<std::byte> in, out;
+  };
+  const auto message = std::make_shared<Message>(Message{{in.begin(), in.end()}, std::vector<std::byte>(out.size())});
+  LLADA_TRY(const int status, call([library = library_, handle = handle_, method, message] {
+              remote_arg arguments[2] = {};
+              const uint32_t has_in = message->in.empty() ? 0 : 1;
+              arguments[0].buf = {message->in.data(), message->in.size()};
+              arguments[has_in].buf = {message->out.data(), message->out.size()};
+              return library->invoke(handle, REMOTE_SCALARS_MAKEX(0, method, has_in, 1, 0, 0), arguments);
+            }, deadline_s, what));
+  std::memcpy(out.data(), message->out.data(), out.size());
+  return status;
+}
+
+Status Session::map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what) {
+  const WireMap request{WIRE_MAGIC, WIRE_VERSION, number, buffer.fd(), static_cast<uint32_t>(buffer.bytes()), 0};
+  WireReply reply{};
+  LLADA_TRY(const int status, invoke(method, std::as_bytes(std::span(&request, 1)),
+                                     std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, what));
+  if (status == AEE_ECONNRESET) return die(fmt::format("{}: the DSP process ended", what));
+  if (status != AEE_SUCCESS) return die(fmt::format("{}: {}", what, aee_name(status)));
+  if (reply.magic != WIRE_MAGIC) return die(fmt::format("{}: the answer is garbage", what));
+  if (reply.status != WIRE_OK)
+    return failed("hexagon: {} of {} bytes beside {} mapped bytes: the DSP answered {}", what, buffer.bytes(),
+                  mapped_bytes_, describe(reply));
+  return {};
+}
+
+Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
+  const std::lock_guard lock(mutex_);
+  if (!dead_.empty()) return failed("hexagon: {}", dead_);
+  if (const auto found = numbers_.find(buffer.get()); found != numbers_.end()) return found->second;
+  std::vector<bool> taken(WIRE_BUFFERS, false);
+  for (const auto& [other, number] : numbers_) taken[number] = true;
+  uint32_t number = 0;
+  while (number < WIRE_BUFFERS && taken[number]) ++number;
+  if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
+  const auto length = static_cast<size_t>(buffer->bytes());
+  const int allowed = library_->fastrpc_mmap(place_.domain, buffer->fd(), buffer->data(), 0, length, FASTRPC_MAP_FD_DELAYED);
+  if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
+  if (allowed != AEE_SUCCESS)
+    return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes_,
+                  aee_name(allowed));
+  if (const Status status = map_number(WIRE_MAP, number, *buffer, "mapping a buffer"); !status) {
+    library_->fastrpc_munmap(place_.domain, buffer->fd(), buffer->data(), length);
+    return std::unexpected(status.error());
+  }
+  numbers_[buffer.get()] = number;
+  mapped_bytes_ += buffer->bytes();
+  buffer->mapped_in_.push_back(weak_from_this());
+  return number;
+}
+
+Status Session::unmap(Buffer& buffer) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(buffer.mapped_in_, [&](const std::weak_ptr<Session>& s) { return s.expired() || s.lock().get() == this; });
+  const auto found = numbers_.find(&buffer);
+  if (found == numbers_.end()) return {};
+  const uint32_t number = found->second;
+  LLADA_TRY_STATUS(map_number(WIRE_UNMAP, number, buffer, "unmapping a buffer"));
+  numbers_.erase(&buffer);
+  mapped_bytes_ -= buffer.bytes();
+  const int status = library_->fastrpc_munmap(place_.domain, buffer.fd(), buffer.data(), static_cast<size_t>(buffer.bytes()));
+  if (status != AEE_SUCCESS) return die(fmt::format("unmapping a buffer: {}", aee_name(status)));
+  return {};
+}
+
+Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequence, double deadline_s) {
+  const std::lock_guard lock(mutex_);
+  if (!dead_.empty()) return failed("hexagon: {}", dead_);
+  uint32_t ops = 0;
+  std::memcpy(&ops, batch.data() + offsetof(WireBatch, op_count), sizeof ops);
+  WireReply reply{};
+  LLADA_TRY(const int status, invoke(WIRE_RUN, batch, std::as_writable_bytes(std::span(&reply, 1)), deadline_s,
+                                     "running a batch"));
+  const auto dead = [&](std::string why) -> Result<WireReply> {
+    LLADA_TRY_STATUS(die(std::move(why)));
+    return reply;
+  };
+  if (status == AEE_ECONNRESET) return dead("running a batch: the DSP process ended");
+  if (status != AEE_SUCCESS) return dead(fmt::format("running a batch: {}", aee_name(status)));
+  // A batch that is none has no sequence to come back.
+  const bool mine = reply.sequence == sequence || reply.status == WIRE_BAD_BATCH;
+  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NOT_FINITE || reply.op > ops ||
+      (reply.status == WIRE_OK && reply.op != ops))
+    return dead("running a batch: the answer is garbage");
+  return reply;
+}
+
+}  // namespace llada::hexagon

@@ -1,0 +1,64 @@
+// One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
+// bounded time. A call runs on a thread of the session; the caller waits for it no longer than the deadline, then has
+// the DSP process killed, which makes the call return. A session that failed once stays dead: open a new one.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "devices/hexagon/library.h"
+#include "devices/hexagon/wire.h"
+
+namespace llada::hexagon {
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  // space_bytes: of its address space, where that can be chosen. deadline_s: of every call beside run().
+  static Result<std::shared_ptr<Session>> open(std::shared_ptr<Library> library, int64_t space_bytes, double deadline_s);
+  ~Session();
+
+  const WireInfo& info() const { return info_; }
+  bool alive() const;
+
+  // The buffer's number on the DSP; maps it where it is not yet.
+  Result<uint32_t> map(const std::shared_ptr<Buffer>& buffer);
+  Status unmap(Buffer& buffer);  // nothing to do where it is not mapped
+  int64_t mapped_bytes() const;
+
+  // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
+  // that all ops were done. A status of the DSP other than WIRE_OK is the caller's affair.
+  Result<WireReply> run(std::span<const std::byte> batch, uint64_t sequence, double deadline_s);
+
+ private:
+  struct Worker;
+  Session() = default;
+  // What function returns, on the session's thread. The error says that the session is dead now.
+  Result<int> call(std::function<int()> function, double deadline_s, std::string_view what);
+  Result<int> invoke(uint32_t method, std::span<const std::byte> in, std::span<std::byte> out, double deadline_s,
+                     std::string_view what);
+  Status die(std::string why);
+  Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
+
+  std::shared_ptr<Library> library_;
+  Library::Place place_;
+  remote_handle64 handle_ = 0;
+  bool opened_ = false;
+  WireInfo info_{};
+  double deadline_s_ = 0;
+  std::shared_ptr<Worker> worker_;
+  std::thread thread_;
+  mutable std::recursive_mutex mutex_;  // one call at a time; also guards what follows
+  std::map<const Buffer*, uint32_t> numbers_;
+  int64_t mapped_bytes_ = 0;
+  std::string dead_;  // why; empty: alive
+};
+
+// "op 3: bad ref (detail 7)", for messages.
+std::string describe(const WireReply& reply);
+
+}  // namespace llada::hexagon

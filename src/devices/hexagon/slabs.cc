@@ -1,0 +1,57 @@
+#include "devices/hexagon/slabs.h"
+
+#include <algorithm>
+
+#include "base/threads.h"
+#include "devices/hexagon/pack.h"
+
+namespace llada::hexagon {
+
+Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views)
+    : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()) {
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    const bool vector = infos_[i].dims[1] == 1;
+    const auto layout = layout_for(views_[i].type, vector ? WeightUse::vector : WeightUse::matrix);
+    layouts_.push_back(layout.value_or(WIRE_NO_LAYOUT));
+    // For the layout a vector is one output.
+    bytes_.push_back(layout ? layout_bytes(*layout, infos_[i].dims[1], infos_[i].dims[0]) : views_[i].bytes());
+  }
+}
+
+Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Library>& library,
+                                                        const std::vector<WeightId>& weights, int threads) {
+  const std::lock_guard lock(mutex_);
+  if (auto known = packed_[weights].lock()) return known;
+  auto slab = std::make_shared<PackedSlab>();
+  std::vector<int64_t> sizes;
+  for (const WeightId w : weights) {
+    const int64_t bytes = (bytes_[static_cast<size_t>(w)] + 127) / 128 * 128;
+    const auto& name = infos_[static_cast<size_t>(w)].name;
+    if (layouts_[static_cast<size_t>(w)] == WIRE_NO_LAYOUT)
+      return failed("hexagon: {} has a type that the DSP does not take", name);
+    if (bytes + kPageBytes >= kBufferLimit)
+      return failed("hexagon: {} has {} bytes, a buffer fewer than {}", name, bytes, kBufferLimit);
+    if (sizes.empty() || sizes.back() + bytes + kPageBytes >= kBufferLimit) sizes.push_back(0);
+    slab->places.push_back({w, sizes.size() - 1, static_cast<uint32_t>(sizes.back())});
+    sizes.back() += bytes;
+  }
+  for (const int64_t size : sizes) {
+    slab->buffers.push_back(Buffer::allocate(library, size));
+    if (slab->buffers.back() == nullptr)
+      return failed("hexagon: {} bytes of shared memory for weights could not be allocated", size);
+  }
+  ThreadPool pool(threads);
+  for (const PackedSlab::Place& place : slab->places) {
+    const auto w = static_cast<size_t>(place.weight);
+    constexpr int64_t kOutputs = 256;  // a multiple of the tile
+    const int64_t outputs = infos_[w].dims[1];
+    std::byte* const to = slab->buffers[place.buffer]->data() + place.offset;
+    pool.run((outputs + kOutputs - 1) / kOutputs, [&](int64_t chunk, int) {
+      hexagon::pack(layouts_[w], views_[w], chunk * kOutputs, std::min(outputs, (chunk + 1) * kOutputs), to);
+    });
+  }
+  packed_[weights] = slab;
+  return slab;
+}
+
+}  // namespace llada::hexagon

@@ -1,0 +1,53 @@
+// Weights in shared buffers, packed as the DSP reads them (pack.h), one buffer per slab (more where a slab reaches the
+// size limit of a buffer). Packed once and shared by the devices over the same weights as long as one of them uses
+// the slab.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/device.h"
+#include "devices/hexagon/library.h"
+#include "devices/hexagon/wire.h"
+#include "tensor/view.h"
+
+namespace llada::hexagon {
+
+struct PackedSlab {
+  struct Place {
+    WeightId weight;
+    size_t buffer;
+    uint32_t offset;
+  };
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<Place> places;
+};
+
+// The weights of a model as this device sees them.
+class Weights {
+ public:
+  Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views);
+
+  std::span<const WeightInfo> infos() const { return infos_; }
+  // WIRE_NO_LAYOUT where the DSP cannot take the weight.
+  std::span<const WireLayout> layouts() const { return layouts_; }
+  DType type(WeightId w) const { return views_[static_cast<size_t>(w)].type; }
+  // Bytes on the DSP; of those that it cannot take, as stored.
+  std::span<const int64_t> bytes() const { return bytes_; }
+
+  Result<std::shared_ptr<const PackedSlab>> pack(const std::shared_ptr<Library>& library,
+                                                 const std::vector<WeightId>& weights, int threads);
+
+ private:
+  std::vector<WeightInfo> infos_;
+  std::vector<TensorView> views_;
+  std::vector<WireLayout> layouts_;
+  std::vector<int64_t> bytes_;
+  std::mutex mutex_;
+  std::map<std::vector<WeightId>, std::weak_ptr<const PackedSlab>> packed_;
+};
+
+}  // namespace llada::hexagon

@@ -1,0 +1,383 @@
+// The stand-in for a phone's libcdsprpc.so: the same functions over qemu-hexagon processes of this machine. A buffer is
+// a memfd, a session an emulated process whose whole address space is as large as asked for, an invoke a message over
+// a shared ring. In place of a module libNAME.so the program libNAME.emulated beside it is run: the same code linked
+// with its emulator shim.
+//
+// Beside the phone's functions it exports
+//   llada_standin_error()   what went wrong last, one line (a phone's library writes its log instead)
+//   llada_standin_space(b)  bytes of address space of the sessions opened from now on (3.5 GiB, what phones are said
+//                           to give)
+//   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
+//                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
+//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none
+// and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
+// LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
+// and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own folder).
+//
+// A library of C functions has state of the process; that is the interface it imitates.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "devices/hexagon/cdsprpc_abi.h"
+#include "devices/hexagon/standin/dsp_process.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace llada::standin {
+namespace {
+
+constexpr size_t kGuestPage = 64 * 1024;  // qemu-hexagon's
+constexpr int kMostSessions = 8;          // phones are said to allow 2 to 4
+
+struct Fault {
+  std::string kind;
+  int64_t at = -1;
+  int64_t delay_us = 0;
+};
+
+struct Buffer {
+  int fd;
+  size_t bytes;
+};
+
+struct Session {
+  std::shared_ptr<DspProcess> process;
+  uint64_t module = 0;  // handle that the skel's open method gave
+  std::map<int, size_t> mapped;  // bytes by descriptor
+};
+
+struct State {
+  std::mutex mutex;
+  std::map<void*, Buffer> buffers;
+  std::map<int, Session> sessions;  // by domain
+  int reserved = 0;                 // sessions beside the default one
+  uint32_t space = 0xe0000000u;
+  std::string error;
+  Fault fault;
+  int64_t invokes = 0, maps = 0;
+};
+
+void set_fault(State& s, const char* text) {
+  s.fault = {};
+  s.invokes = s.maps = 0;
+  const char* colon = std::strchr(text, ':');
+  if (colon == nullptr) return;
+  s.fault.kind.assign(text, colon);
+  char* end = nullptr;
+  s.fault.at = std::strtoll(colon + 1, &end, 10);
+  s.fault.delay_us = end != nullptr && *end == ':' ? std::strtoll(end + 1, nullptr, 10) : 300;
+}
+
+State& state() {
+  static State* s = [] {
+    auto* fresh = new State;
+    if (const char* fault = std::getenv("LLADA_CDSPRPC_FAULT")) set_fault(*fresh, fault);
+    return fresh;
+  }();
+  return *s;
+}
+
+std::string own_folder() {
+  Dl_info info{};
+  ::dladdr(reinterpret_cast<const void*>(&own_folder), &info);
+  const std::string path = info.dli_fname != nullptr ? info.dli_fname : "";
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+std::string find_emulator() {
+  if (const char* given = std::getenv("LLADA_HEXAGON_QEMU")) return given;
+  const char* path = std::getenv("PATH");
+  std::string rest = path != nullptr ? path : "/usr/bin";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string candidate = rest.substr(0, colon) + "/qemu-hexagon";
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return "";
+}
+
+std::string find_module(const std::string& name) {
+  const char* given = std::getenv("ADSP_LIBRARY_PATH");
+  std::string rest = given != nullptr ? std::string(given) + ";" : "";
+  rest += own_folder();
+  while (!rest.empty()) {
+    const size_t end = rest.find(';');
+    const std::string candidate = rest.substr(0, end) + "/" + name;
+    if (::access(candidate.c_str(), R_OK) == 0) return candidate;
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+  }
+  return "";
+}
+
+// "file:///libNAME.so?SYMBOL&_modver=1.0&_dom=cdsp[&_session=N]"
+bool split_uri(const std::string& uri, std::string& module, std::string& symbol, int& session) {
+  constexpr std::string_view kHead = "file:///";
+  const size_t question = uri.find('?'), first = uri.find('&');
+  if (!uri.starts_with(kHead) || question == std::string::npos || first == std::string::npos || first < question ||
+      uri.find("&_dom=cdsp") == std::string::npos)
+    return false;
+  module = uri.substr(kHead.size(), question - kHead.size());
+  symbol = uri.substr(question + 1, first - question - 1);
+  const size_t at = uri.find("&_session=");
+  session = at == std::string::npos ? 0 : std::atoi(uri.c_str() + at + 10);
+  return module.find('/') == std::string::npos && !module.empty() && !symbol.empty();
+}
+
+// Sessions beside the default one have domains of their own, above the numbers of real DSPs.
+int domain_of(int session) { return session == 0 ? CDSP_DOMAIN_ID : 100 + session; }
+
+std::shared_ptr<DspProcess> process_of(int domain) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.sessions.find(domain);
+  return found == s.sessions.end() ? nullptr : found->second.process;
+}
+
+int fail(int code, std::string why) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.error = std::move(why);
+  return code;
+}
+
+// A handle of ours is the domain with a mark; one module per session.
+constexpr remote_handle64 kHandleMark = 0x4c4c000000000000ull;
+
+int open_session(const char* uri, remote_handle64* handle) {
+  std::string module, symbol, why;
+  int session = 0;
+  if (uri == nullptr || handle == nullptr || !split_uri(uri, module, symbol, session))
+    return fail(AEE_EBADPARM, std::string("bad module address ") + (uri != nullptr ? uri : "(null)"));
+  State& s = state();
+  const int domain = domain_of(session);
+  uint32_t space = 0;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (session < 0 || session > s.reserved) {
+      s.error = "session " + std::to_string(session) + " was never reserved";
+      return AEE_EBADPARM;
+    }
+    space = s.space;
+    const auto found = s.sessions.find(domain);
+    if (found != s.sessions.end() && found->second.process->alive()) {
+      s.error = "the stand-in takes one module per session";
+      return AEE_EUNSUPPORTED;
+    }
+  }
+  ProcessPaths paths{find_emulator(), "",
+                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : ""};
+  if (paths.emulator.empty()) return fail(AEE_EUNABLETOLOAD, "qemu-hexagon is not installed");
+  const std::string program = module.substr(0, module.rfind(".so")) + ".emulated";
+  paths.program = find_module(program);
+  if (paths.program.empty())
+    return fail(AEE_ENOSUCHMOD, program + " is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
+  std::shared_ptr<DspProcess> process = DspProcess::start(paths, space, why);
+  if (process == nullptr) return fail(AEE_ECONNRESET, why);
+  // What the shell of a real DSP does: the interface's own open method, number 0: name length, name -> handle.
+  uint32_t length = static_cast<uint32_t>(module.size()) + 1;
+  remote_arg arguments[3] = {};
+  arguments[0].buf = {&length, sizeof length};
+  arguments[1].buf = {module.data(), length};
+  const int opened = process->invoke(0, REMOTE_SCALARS_MAKEX(0, 0, 2, 0, 0, 1), arguments);
+  if (opened != AEE_SUCCESS) return fail(opened, module + ": its open method failed");
+  const std::lock_guard lock(s.mutex);
+  s.sessions[domain] = {std::move(process), arguments[2].h64, {}};
+  *handle = kHandleMark | static_cast<uint64_t>(domain);
+  return AEE_SUCCESS;
+}
+
+}  // namespace
+}  // namespace llada::standin
+
+using namespace llada::standin;
+
+EXPORT const char* llada_standin_error() {
+  static thread_local std::string copy;
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  copy = s.error;
+  return copy.c_str();
+}
+
+EXPORT int llada_standin_space(uint32_t bytes) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.space = bytes / kGuestPage * kGuestPage;
+  return AEE_SUCCESS;
+}
+
+EXPORT int llada_standin_fault(const char* text) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  set_fault(s, text);
+  return AEE_SUCCESS;
+}
+
+EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
+  if (size <= 0) return nullptr;
+  const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
+  const char* folder = std::getenv("LLADA_HEXAGON_FILES");
+  const int fd = folder != nullptr ? ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                                   : ::memfd_create("llada-rpcmem", MFD_CLOEXEC);
+  if (fd < 0) return nullptr;
+  void* data = ::ftruncate(fd, static_cast<off_t>(bytes)) == 0
+                   ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                   : MAP_FAILED;
+  if (data == MAP_FAILED) {
+    ::close(fd);
+    return nullptr;
+  }
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.buffers[data] = {fd, bytes};
+  return data;
+}
+
+EXPORT void rpcmem_free(void* data) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.buffers.find(data);
+  if (found == s.buffers.end()) return;
+  ::munmap(data, found->second.bytes);
+  ::close(found->second.fd);
+  s.buffers.erase(found);
+}
+
+EXPORT int rpcmem_to_fd(void* data) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.buffers.find(data);
+  return found == s.buffers.end() ? -1 : found->second.fd;
+}
+
+// The driver's share of a delayed mapping: from now on the DSP may map this descriptor; addresses are given when it
+// does.
+EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, int flags) {
+  if (offset != 0 || flags != FASTRPC_MAP_FD_DELAYED) return AEE_EUNSUPPORTED;
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.sessions.find(domain);
+  if (found == s.sessions.end()) return AEE_ENOSUCH;
+  if (!found->second.process->alive()) return AEE_ECONNRESET;
+  if (s.fault.kind == "map" && s.maps++ >= s.fault.at) {
+    s.error = "a mapping was refused on purpose";
+    return AEE_ENOMEMORY;
+  }
+  return found->second.mapped.emplace(fd, length).second ? AEE_SUCCESS : AEE_EMAPALREADYPRESENT;
+}
+
+EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t length) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.sessions.find(domain);
+  if (found == s.sessions.end()) return AEE_ENOSUCH;
+  const auto entry = found->second.mapped.find(fd);
+  if (entry == found->second.mapped.end() || entry->second != length) return AEE_ENOSUCHMAP;
+  found->second.mapped.erase(entry);
+  return AEE_SUCCESS;
+}
+
+EXPORT int remote_handle64_open(const char* uri, remote_handle64* handle) { return open_session(uri, handle); }
+
+EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remote_arg* arguments) {
+  if ((handle & kHandleMark) != kHandleMark) return AEE_EINVHANDLE;
+  State& s = state();
+  std::shared_ptr<DspProcess> process;
+  uint64_t module = 0;
+  Fault fault;
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto found = s.sessions.find(static_cast<int>(handle & ~kHandleMark));
+    if (found == s.sessions.end()) return AEE_EINVHANDLE;
+    process = found->second.process;
+    module = found->second.module;
+    if (s.fault.at >= 0 && s.fault.kind != "map" && s.invokes++ == s.fault.at) fault = s.fault;
+  }
+  if (fault.kind == "error") return AEE_EFAILED;
+  std::function<void()> after;
+  if (fault.kind == "kill")
+    after = [&] {
+      ::usleep(static_cast<useconds_t>(fault.delay_us));
+      process->kill();
+    };
+  if (fault.kind == "hang") process->freeze();
+  const int status = process->invoke(module, scalars, arguments, after);
+  if (fault.kind == "garbage" && status == AEE_SUCCESS) {
+    const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), out = REMOTE_SCALARS_OUTBUFS(scalars);
+    uint32_t noise = 0x9e3779b9u;
+    for (uint32_t i = in; i < in + out; ++i)
+      for (size_t b = 0; b < arguments[i].buf.nLen; ++b) {
+        noise ^= noise << 13, noise ^= noise >> 17, noise ^= noise << 5;
+        static_cast<uint8_t*>(arguments[i].buf.pv)[b] = static_cast<uint8_t>(noise);
+      }
+  }
+  return status;
+}
+
+EXPORT int remote_handle64_close(remote_handle64 handle) {
+  if ((handle & kHandleMark) != kHandleMark) return AEE_EINVHANDLE;
+  State& s = state();
+  Session session;
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto found = s.sessions.find(static_cast<int>(handle & ~kHandleMark));
+    if (found == s.sessions.end()) return AEE_EINVHANDLE;
+    session = std::move(found->second);
+    s.sessions.erase(found);
+  }
+  // Method 1: close. A dead process has nothing to close.
+  remote_arg argument{};
+  argument.h64 = session.module;
+  return session.process->alive()
+             ? session.process->invoke(session.module, REMOTE_SCALARS_MAKEX(0, 1, 0, 0, 1, 0), &argument)
+             : AEE_SUCCESS;
+}
+
+EXPORT int remote_handle_control(uint32_t request, void* data, uint32_t length) {
+  if (request != DSPRPC_GET_DSP_INFO || length < sizeof(remote_dsp_capability)) return AEE_EUNSUPPORTED;
+  auto* asked = static_cast<remote_dsp_capability*>(data);
+  switch (asked->attribute_ID) {
+    case DSP_UNSIGNED_PD_SUPPORT: asked->capability = 1; return AEE_SUCCESS;
+    case DSP_ARCH_VER: asked->capability = 0x67; return AEE_SUCCESS;
+    default: return AEE_EUNSUPPORTED;
+  }
+}
+
+EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
+  State& s = state();
+  switch (request) {
+    case DSPRPC_CONTROL_UNSIGNED_MODULE: return AEE_SUCCESS;
+    case FASTRPC_REMOTE_PROCESS_KILL: {
+      const auto process = process_of(static_cast<remote_rpc_process_clean_params*>(data)->domain);
+      if (process == nullptr) return AEE_ENOSUCH;
+      process->kill();
+      return AEE_SUCCESS;
+    }
+    case FASTRPC_RESERVE_NEW_SESSION: {
+      auto* asked = static_cast<remote_rpc_reserve_new_session*>(data);
+      const std::lock_guard lock(s.mutex);
+      if (s.reserved + 1 >= kMostSessions) return AEE_ENOMEMORY;
+      asked->session_id = static_cast<uint32_t>(++s.reserved);
+      asked->effective_domain_id = static_cast<uint32_t>(domain_of(s.reserved));
+      return AEE_SUCCESS;
+    }
+    case FASTRPC_GET_URI: {
+      auto* asked = static_cast<remote_rpc_get_uri*>(data);
+      const std::string uri = std::string(asked->module_uri, asked->module_uri_len) + "&_dom=cdsp" +
+                              "&_session=" + std::to_string(asked->session_id);
+      if (uri.size() + 1 > asked->uri_len) return AEE_EBADPARM;
+      std::memcpy(asked->uri, uri.c_str(), uri.size() + 1);
+      return AEE_SUCCESS;
+    }
+    default: return AEE_EUNSUPPORTED;
+  }
+}

@@ -1,0 +1,141 @@
+#include "devices/hexagon/standin/dsp_process.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+namespace llada::standin {
+namespace {
+
+// Shared between processes, so never the private forms.
+void futex_wait(uint32_t* word, uint32_t value, long milliseconds) {
+  const timespec timeout{milliseconds / 1000, milliseconds % 1000 * 1000000};
+  ::syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+void futex_wake(uint32_t* word) { ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+uint32_t current(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+// Between fork and exec only calls that are safe in a copy of a process with threads.
+[[noreturn]] void become_dsp(const char* const* arguments, const char* log, int parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the keeper, whose child this is, lives as long as the session
+  if (::getppid() != parent) ::_exit(127);
+  ::setpgid(0, 0);  // a terminal's interrupt is the host's affair
+  ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  const int null = ::open("/dev/null", O_RDWR);
+  const int errors = *log != '\0' ? ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
+  ::dup2(null, 0), ::dup2(null, 1), ::dup2(errors >= 0 ? errors : null, 2);
+  const char* const environment[] = {nullptr};
+  ::execve(arguments[0], const_cast<char**>(arguments), const_cast<char**>(environment));
+  ::_exit(127);
+}
+
+}  // namespace
+
+std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_t space, std::string& why) {
+  std::unique_ptr<DspProcess> p(new DspProcess);
+  p->ring_fd_ = ::memfd_create("llada-dsp-ring", MFD_CLOEXEC);
+  if (p->ring_fd_ < 0 || ::ftruncate(p->ring_fd_, RING_BYTES) != 0) {
+    why = "no memory for the ring";
+    return nullptr;
+  }
+  void* at = ::mmap(nullptr, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->ring_fd_, 0);
+  if (at == MAP_FAILED) {
+    why = "the ring cannot be mapped";
+    return nullptr;
+  }
+  p->ring_ = static_cast<Ring*>(at);
+  p->ring_->version = RING_VERSION;
+  p->ring_->magic = RING_MAGIC;
+
+  DspProcess* self = p.get();
+  const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
+  const std::string space_text = std::to_string(space);
+  p->keeper_ = std::thread([self, paths, host, control, space_text] {
+    const char* const arguments[] = {paths.emulator.c_str(), "-cpu", "v67", "-R", space_text.c_str(),
+                                     paths.program.c_str(), host.c_str(), control.c_str(), nullptr};
+    const int parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) become_dsp(arguments, paths.log.c_str(), parent);
+    if (pid > 0) {
+      self->pid_ = pid;
+      int status = 0;
+      // Its number stays taken until the second wait, so that kill() can never meet somebody else's process.
+      siginfo_t info{};
+      while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+      }
+      self->pid_ = 0;
+      ::waitpid(pid, &status, 0);
+    }
+    self->ended_ = true;
+    futex_wake(&self->ring_->ready);
+    futex_wake(&self->ring_->reply);
+  });
+  while (current(p->ring_->ready) == 0 && p->alive()) futex_wait(&p->ring_->ready, 0, 100);
+  if (!p->alive()) {
+    why = "'" + paths.emulator + " -R " + space_text + " " + paths.program + "' ended before it served";
+    return nullptr;
+  }
+  return p;
+}
+
+DspProcess::~DspProcess() {
+  kill();
+  if (keeper_.joinable()) keeper_.join();
+  if (ring_ != nullptr) ::munmap(ring_, RING_BYTES);
+  if (ring_fd_ >= 0) ::close(ring_fd_);
+}
+
+// The keeper clears pid_ before it lets go of the number.
+void DspProcess::signal(int number) {
+  const int pid = pid_.load();
+  if (pid > 0) ::kill(pid, number);
+}
+void DspProcess::kill() { signal(SIGKILL); }
+void DspProcess::freeze() { signal(SIGSTOP); }
+
+int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), buffers = in + REMOTE_SCALARS_OUTBUFS(scalars),
+                 in_handles = (scalars >> 4) & 15, out_handles = scalars & 15;
+  if (buffers > RING_ARGUMENTS || in_handles + out_handles > 1) return AEE_EBADPARM;
+  if (!alive()) return AEE_ECONNRESET;
+  auto* data = reinterpret_cast<uint8_t*>(ring_) + RING_DATA;
+  size_t at = 0;
+  std::array<size_t, RING_ARGUMENTS> place{};
+  for (uint32_t i = 0; i < buffers; ++i) {
+    const size_t bytes = arguments[i].buf.nLen;
+    if (bytes > RING_BYTES - RING_DATA - at) return AEE_ENOMEMORY;
+    if (i < in) std::memcpy(data + at, arguments[i].buf.pv, bytes);
+    ring_->bytes[i] = static_cast<uint32_t>(bytes);
+    place[i] = at;
+    at += (bytes + 127) / 128 * 128;
+  }
+  ring_->handle = in_handles == 1 ? arguments[buffers].h64 : handle;
+  ring_->scalars = scalars;
+  const uint32_t number = ring_->request + 1;
+  __atomic_store_n(&ring_->request, number, __ATOMIC_RELEASE);
+  futex_wake(&ring_->request);
+  if (after) after();
+  for (uint32_t seen; (seen = current(ring_->reply)) != number;) {
+    if (!alive()) return AEE_ECONNRESET;
+    futex_wait(&ring_->reply, seen, 100);  // the keeper's wake may fall between the check and the wait
+  }
+  const int status = ring_->result;
+  if (status != AEE_SUCCESS) return status;
+  for (uint32_t i = in; i < buffers; ++i) std::memcpy(arguments[i].buf.pv, data + place[i], arguments[i].buf.nLen);
+  if (out_handles == 1) arguments[buffers].h64 = ring_->handle;
+  return status;
+}
+
+}  // namespace llada::standin

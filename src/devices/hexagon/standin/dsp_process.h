@@ -1,0 +1,49 @@
+// One DSP process of the stand-in: qemu-hexagon running a module's program, the ring shared with it (ring.h), and a
+// thread that waits for its end, so that nobody who waits for an answer waits for a dead process.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "devices/hexagon/cdsprpc_abi.h"
+#include "devices/hexagon/ring.h"
+
+namespace llada::standin {
+
+struct ProcessPaths {
+  std::string emulator, program, log;  // log: where its standard error goes; empty: nowhere
+};
+
+class DspProcess {
+ public:
+  // space: the size of the process's address space in bytes. Null with `why` set when it cannot be started.
+  static std::unique_ptr<DspProcess> start(const ProcessPaths& paths, uint32_t space, std::string& why);
+  ~DspProcess();  // ends the process and waits for it
+
+  // What the module's entry returns, or an AEE code; AEE_ECONNRESET once the process has ended. `after` runs between
+  // the posting of the request and the wait for its answer.
+  int invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after = {});
+
+  // Any thread, at any time; both return at once.
+  void kill();
+  void freeze();  // stops without an end: what a hang looks like from outside
+  bool alive() const { return !ended_.load(); }
+
+ private:
+  DspProcess() = default;
+
+  void signal(int number);
+
+  std::mutex mutex_;  // one request at a time
+  Ring* ring_ = nullptr;
+  int ring_fd_ = -1;
+  std::atomic<int> pid_ = 0;
+  std::atomic<bool> ended_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace llada::standin

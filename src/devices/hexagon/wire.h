@@ -1,0 +1,235 @@
+// What the host and the DSP say to each other: the methods of the skel, the batch of ops that its run method takes,
+// the layouts of weights, error codes. Plain C, included by both sides; all structs are made of fixed-width fields
+// without padding, little-endian. Words: buffer = memory that both sides see, shared by file descriptor, known to
+// the DSP under a number from 0 to WIRE_BUFFERS - 1 that the host chose; ref = a buffer's number and a byte offset
+// in it; stored = a tensor's bytes as in the model file; tile = 32 outputs of a matrix in the order in which the
+// vector unit reads them (below). Deliberately absent: pointers, and anything that only one side needs to know.
+//
+// The DSP trusts nothing: every ref is checked against its buffer's size before a batch starts. It writes nothing but
+// the arena values named in `out` (and `in` of the ops that work in place), K/V, the scratch and the outputs.
+#ifndef LLADA_DEVICES_HEXAGON_WIRE_H_
+#define LLADA_DEVICES_HEXAGON_WIRE_H_
+#include <stdint.h>
+
+#define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
+#define WIRE_VERSION 1u
+#define WIRE_BUFFERS 256 /* buffers mapped at a time */
+#define WIRE_MAX_OPS 4096
+#define WIRE_MAX_ROWS 1024    /* rows of a step */
+#define WIRE_MAX_RANGES 64
+#define WIRE_SKEL "llada_hexagon" /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
+
+/* ---- Methods of `int llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, remote_arg*)`, in bits
+   24..28 of the scalars. Open and close are FastRPC's own (handles are passed as in remote_handle64 interfaces: open
+   takes two in buffers and one out handle, close one in handle). The invoke returns 0 whenever it could write the
+   reply; what happened stands in the reply. A call whose buffers have another count or size returns 14 (bad
+   parameter). */
+enum WireMethod {
+  WIRE_OPEN = 0,
+  WIRE_CLOSE = 1,
+  WIRE_QUERY = 2, /* out: WireInfo */
+  WIRE_MAP = 3,   /* in: WireMap; out: WireReply */
+  WIRE_UNMAP = 4, /* in: WireMap, of which only `buffer` is looked at; out: WireReply */
+  WIRE_RUN = 5    /* in: WireBatch and its ops and ranges in one buffer; out: WireReply */
+};
+
+enum WireStatus {
+  WIRE_OK = 0,
+  WIRE_BAD_BATCH = 1,      /* magic, version, counts */
+  WIRE_BAD_OP = 2,         /* an op's shape makes no sense; detail: WireCheck */
+  WIRE_BAD_REF = 3,        /* a ref names a buffer that is not mapped, or bytes beyond its end; detail: the buffer */
+  WIRE_UNSUPPORTED = 4,    /* a layout or kind that this op cannot take */
+  WIRE_MAP_REFUSED = 5,    /* the DSP's system refused the mapping; detail: its error number */
+  WIRE_BUSY_BUFFER = 6,    /* map: the number is in use */
+  WIRE_NO_SCRATCH = 7,     /* the scratch is too small; detail: bytes that this batch needs */
+  WIRE_NOT_FINITE = 8      /* head: a row's logits are not finite; detail: the row */
+};
+
+enum WireCheck {
+  WIRE_CHECK_ROWS = 1,    /* 1 to WIRE_MAX_ROWS; source_rows fits */
+  WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head, embed: a multiple of 32 where the layout has groups */
+  WIRE_CHECK_HEADS = 3,   /* heads * head_dim = columns, rotary even and at most head_dim, ... */
+  WIRE_CHECK_WEIGHT = 4,  /* inputs and outputs of a weight do not fit the op */
+  WIRE_CHECK_INDEX = 5,   /* a token, row or position is out of range */
+  WIRE_CHECK_SPANS = 6,   /* spans do not cover the rows in order, or their sequence or keys are out of range */
+  WIRE_CHECK_KV = 7,      /* strides or counts of the K/V store */
+  WIRE_CHECK_ALIGNMENT = 8
+};
+
+typedef struct WireReply {
+  uint32_t magic;     /* WIRE_MAGIC: written last */
+  uint32_t status;    /* WireStatus */
+  uint32_t op;        /* run: index of the op that failed, or the number of ops done */
+  uint32_t detail;
+  uint64_t sequence;  /* run: that of the batch */
+  uint64_t packets;   /* run, emulator only: instruction packets of all threads together; otherwise 0 */
+  uint32_t microseconds[16]; /* run: by kind of op */
+} WireReply;
+
+typedef struct WireInfo {
+  uint32_t magic, version;
+  uint32_t arch;          /* 67, 73, ... of the build */
+  uint32_t emulated;      /* 1: runs under an emulator */
+  uint32_t threads;       /* workers at most */
+  uint32_t vector_bytes;  /* 128 */
+  uint32_t kinds;         /* bit per WireKind that run takes */
+  uint32_t matrix_layouts; /* bit per WireLayout that matmul and head take */
+  uint32_t reserved[8];
+} WireInfo;
+
+enum WireMapFlags { WIRE_MAP_READ_ONLY = 1 };
+
+typedef struct WireMap {
+  uint32_t magic, version;
+  uint32_t buffer; /* number: any that is free */
+  int32_t fd;      /* as the host's FastRPC library knows it */
+  uint32_t bytes;  /* under 2 GiB; in the emulator a multiple of 64 KiB */
+  uint32_t flags;
+} WireMap;
+
+/* ---- Batches */
+
+typedef struct WireRef {
+  uint32_t buffer;
+  uint32_t offset; /* bytes */
+} WireRef;
+#define WIRE_NO_BUFFER 0xffffffffu /* an absent ref */
+
+/* The numbers of OpKind in graph/program.h. route and experts are not taken: their ops belong on the host. */
+enum WireKind {
+  WIRE_EMBED = 0,
+  WIRE_SELECT_ROWS = 1,
+  WIRE_RMS_NORM = 2,
+  WIRE_HEAD_NORM = 3,
+  WIRE_MATMUL = 4,
+  WIRE_ROPE = 5,
+  WIRE_STORE_KV = 6,
+  WIRE_ATTENTION = 7,
+  WIRE_SWIGLU = 8,
+  WIRE_ADD = 9,
+  WIRE_ADD_BIAS = 10,
+  WIRE_ROUTE = 11,
+  WIRE_EXPERTS = 12,
+  WIRE_GUIDE = 13,
+  WIRE_HEAD = 14
+};
+
+/* How a weight lies in its buffer; a weight starts on a multiple of 128 bytes.
+   Stored layouts are row-major, {inputs} contiguous. What takes what:
+     norm and bias vectors: STORED_F32;
+     embed: any STORED layout;
+     matmul, head: STORED_F32 (slow, for small matrices such as routers) and the tiles.
+   Tiles (pack.h writes them): outputs are padded to a multiple of 32 with zeros and grouped by 32; a tile is
+     int32 exponent[32], then for each pair of 32-input blocks (inputs / 32 rounded up to even, padded with zeros)
+     the bytes of the first block, of the second, and int16 scale[2][32].
+   A weight of output n is scale * 2^(exponent[n] - 15) * q. Byte n * 4 + j of vector g of a block:
+     TILE_Q4_0: 4 vectors; low nibble q + 8 of input 8g + j, high nibble that of input 8g + 4 + j;
+     TILE_Q8_0: 8 vectors; q + 128 of input 4g + j;
+     TILE_F16: 16 vectors; q is 16 bits: vectors 0 to 7 hold (q >> 8) + 128 of input 4g + j, 8 to 15 hold q & 255. */
+enum WireLayout {
+  WIRE_NO_LAYOUT = 0,
+  WIRE_STORED_F32 = 1,
+  WIRE_STORED_F16 = 2,
+  WIRE_STORED_BF16 = 3,
+  WIRE_STORED_Q8_0 = 4,
+  WIRE_STORED_Q4_0 = 5,
+  WIRE_TILE_Q4_0 = 8,
+  WIRE_TILE_Q8_0 = 9,
+  WIRE_TILE_F16 = 10
+};
+
+typedef struct WireWeight {
+  WireRef data;
+  uint32_t layout; /* WireLayout; WIRE_NO_LAYOUT: there is none */
+  uint32_t inputs, outputs; /* vectors: outputs = 1; embed: inputs = width, outputs = vocabulary */
+} WireWeight;
+
+/* Rows [begin, begin + count) of the op's row set attend to positions [0, keys) of a sequence. A trial's rows are
+   not stored; `all` is the first of them among all rows (the rows of store_kv), all_count their number there. */
+typedef struct WireSpan {
+  uint32_t begin, count, sequence, keys, trial, all, all_count;
+} WireSpan;
+
+/* The keys and values of one layer: element (sequence, head, position, i) of keys lies at
+   keys + sequence * sequence_stride + head * head_stride + (position * head_dim + i) * (half ? 2 : 4). */
+typedef struct WireKv {
+  WireRef keys, values; /* multiples of 64 */
+  uint32_t sequence_stride, head_stride; /* bytes */
+  uint32_t sequences, positions, heads, head_dim;
+  uint32_t half; /* 1: F16, 0: F32 */
+  /* Where rows of trials keep their keys and values between store_kv and attention of a layer:
+     rows x heads x {key, value} x head_dim elements; absent where no span is a trial. */
+  WireRef trial;
+} WireKv;
+
+/* One op. Values are rows x columns of F32, contiguous, 128-byte aligned in the arena; `rows` is the number of rows of
+   the result. Fields that a kind does not name are 0, refs that it does not name are absent.
+
+   embed        out[0]; weight[0]; index = int32 token per row
+   select_rows  in[0], out[0], columns; source_rows = rows of in[0]; index = int32 row of in[0] per row
+   rms_norm     in[0], out[0] (may be the same), columns; weight[0]; parameter = epsilon
+   head_norm    in[0] in place; heads, head_dim; weight[0] (head_dim values); parameter = epsilon
+   matmul       in[0], columns = inputs; weight[0..2], out[0..2]
+   rope         in[0] in place, columns; heads, head_dim, rotary, rope_adjacent; table = per row rotary / 2 cosines,
+                then rotary / 2 sines (F32)
+   store_kv     in[0] keys, in[1] values, columns = heads * head_dim of kv; kv; index = int32 position per row;
+                spans over all rows
+   attention    in[0] queries, out[0]; heads, head_dim; kv; spans of this row set; block > 0: row at position p sees
+                keys below (p / block + 1) * block only, index = int32 position per row; a step with trials also
+                needs trial_index = int32 position per row of all rows
+   swiglu       in[0] gate, in[1] up, out[0] (may be in[0]), columns
+   add          in[0] += in[1], columns
+   add_bias     in[0] += weight[0], columns
+   guide        in[0], out[0], columns; source_rows = 2 * rows: out = u + parameter * (c - u), c = the first half;
+                source_rows = rows: a copy
+   head         in[0], columns = inputs; weight[0]; predictions = WirePrediction per row; out_of_softmax and
+                never_sampled = int32 token lists; logits (may be absent) = rows x outputs of F32 */
+typedef struct WireOp {
+  uint16_t kind; /* WireKind */
+  int16_t layer; /* for messages only */
+  uint32_t rows, columns, source_rows;
+  WireRef in[2], out[3];
+  WireWeight weight[3];
+  uint16_t heads, head_dim, rotary, rope_adjacent;
+  uint32_t block;
+  float parameter;
+  WireRef index, trial_index, table;
+  WireRef spans;
+  uint32_t span_count;
+  WireKv kv;
+  WireRef predictions, logits;
+  WireRef out_of_softmax, never_sampled;
+  uint32_t out_of_softmax_count, never_sampled_count; /* the former at most 64 */
+} WireOp;
+
+/* With `max` the largest logit among the tokens that take part in the softmax and t its (first) token:
+     rest = sum of exp(l - max) over the others, weighted = sum of (l - max) * exp(l - max) over them.
+   So sum = 1 + rest, entropy = log(1 + rest) - weighted / (1 + rest), and the probability of a token with logit l
+   that takes part is exp(l - max) / (1 + rest): in double, 1 - p keeps its digits when rest is small. best and
+   second are the largest among the tokens that may be sampled, ties to the lower token, -1 when there is none. */
+typedef struct WirePrediction {
+  int32_t best, second;
+  float best_logit, second_logit;
+  float max, rest, weighted;
+  uint32_t reserved;
+} WirePrediction;
+
+/* Bytes that the host wrote since the last batch (before the first op the DSP drops its cached copies of them) or will
+   read after this one (behind the last op the DSP writes them back). */
+enum WireRangeUse { WIRE_HOST_WROTE = 1, WIRE_HOST_READS = 2 };
+typedef struct WireRange {
+  WireRef at;
+  uint32_t bytes, use;
+} WireRange;
+
+typedef struct WireBatch {
+  uint32_t magic, version;
+  uint64_t sequence; /* comes back in the reply */
+  uint32_t op_count; /* WireOp[op_count] follow, then WireRange[range_count] */
+  uint32_t range_count;
+  uint32_t threads;       /* workers to use; 0: all */
+  uint32_t scratch_bytes; /* a few MiB will do; WIRE_NO_SCRATCH says what is missing */
+  WireRef scratch;        /* multiple of 128; contents are lost */
+} WireBatch;
+
+#endif

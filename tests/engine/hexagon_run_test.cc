@@ -1,0 +1,201 @@
+// Whole generations on the emulated DSP: the same answer as the cpu device's int8 path, in every window and with every
+// kind of strategy, and when the DSP process is killed on the way. An emulator is slow: the recorded runs and a
+// thousand kills are for LLADA_TEST_LONG=1 and LLADA_TEST_KILLS=N in the environment.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "base/memory_usage.h"
+#include "base/random.h"
+#include "engine/convert.h"
+#include "golden.h"
+#include "hexagon/hexagon_tools.h"
+
+namespace llada {
+namespace {
+
+class HexagonRun : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!no_emulator().empty()) return;
+    path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_hexagon_run_{}.gguf", ::getpid())).string();
+    const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
+    if (!report) throw std::runtime_error(report.error().message);
+    items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
+  }
+  static void TearDownTestSuite() { std::filesystem::remove(path_); }
+  void SetUp() override { SKIP_WITHOUT_EMULATOR(); }
+  void TearDown() override { EXPECT_TRUE(dsp_processes().empty()); }
+
+  static std::shared_ptr<const Model> load(const std::string& device) {
+    auto model = Model::load(path_, {.device = device, .isa = "", .threads = 1});
+    if (!model) throw std::runtime_error(model.error().message);
+    return *model;
+  }
+  struct Answer {
+    std::vector<int32_t> tokens;
+    std::vector<std::string> warnings;
+    decode::RunStats stats;
+  };
+  static Result<Answer> answer(const std::shared_ptr<const Model>& model, std::span<const int32_t> prompt,
+                               const decode::DecodeOptions& options, Trace* trace = nullptr) {
+    Answer a;
+    LLADA_TRY(const auto session, Session::create(model, {.threads = 0, .trace = trace, .warn = [&](const std::string& line) {
+                                                            a.warnings.push_back(line);
+                                                          }}));
+    LLADA_TRY(auto generation, session->generate(prompt, options, {}));
+    a.tokens = std::move(generation.tokens);
+    a.stats = generation.stats.decode;
+    return a;
+  }
+  // A few tokens of a real prompt: an emulated row of attention costs by its keys.
+  static std::span<const int32_t> prompt() { return std::span<const int32_t>(items_[0].canvas).first(4); }
+  static decode::DecodeOptions strategy(decode::KvChoice kv, int length = 4) {
+    decode::DecodeOptions options;
+    options.gen_length = length;
+    options.block_length = length / 2;
+    options.acceptance = decode::Acceptance::threshold;
+    options.kv = kv;
+    return options;
+  }
+  static bool wants(const char* variable) { return std::getenv(variable) != nullptr; }
+
+  static std::string path_;
+  static std::vector<GoldenItem> items_;
+};
+std::string HexagonRun::path_;
+std::vector<GoldenItem> HexagonRun::items_;
+
+TEST_F(HexagonRun, EveryWindowGivesTheCpusIds) {
+  const auto options = strategy(decode::KvChoice::dual);
+  const auto expected = answer(load("cpu"), prompt(), options);
+  ASSERT_TRUE(expected) << expected.error().message;
+  for (const char* window : {"100%", "50%", "25%"}) {
+    const auto got = answer(load(fmt::format("hexagon:window={},fallback=none", window)), prompt(), options);
+    ASSERT_TRUE(got) << window << ": " << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << window;
+    EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << window;
+  }
+}
+
+TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
+  std::vector<decode::DecodeOptions> strategies{strategy(decode::KvChoice::prefix), strategy(decode::KvChoice::dual)};
+  strategies[1].temperature = 0.7;
+  strategies[1].cfg_scale = 0.5;
+  strategies.push_back(strategy(decode::KvChoice::dual));
+  strategies.back().mbsd = true;
+  strategies.back().revision = decode::Revision::dual_path;
+  strategies.back().revise_path = decode::RevisePath::separate;
+  strategies.back().threshold = 0.7;
+  if (wants("LLADA_TEST_LONG")) {
+    for (const auto kv : {decode::KvChoice::none, decode::KvChoice::block}) strategies.push_back(strategy(kv));
+    strategies.push_back(strategies[2]);
+    strategies.back().revise_path = decode::RevisePath::fused;
+    for (auto& s : strategies) s.gen_length = 32, s.block_length = 16;
+  }
+  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none");
+  for (size_t s = 0; s < strategies.size(); ++s) {
+    const auto expected = answer(cpu, prompt(), strategies[s]);
+    ASSERT_TRUE(expected) << expected.error().message;
+    const auto got = answer(hexagon, prompt(), strategies[s]);
+    ASSERT_TRUE(got) << s << ": " << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << "strategy " << s;
+  }
+}
+
+// The sparse path of a separate revision runs on the host's processors while the DSP works on the step.
+TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
+  auto options = strategy(decode::KvChoice::dual);
+  options.revision = decode::Revision::dual_path;
+  options.revise_path = decode::RevisePath::separate;
+  options.threshold = 0.5;
+  options.stable_threshold = 1.0;  // everything is looked at again
+  options.gen_length = 8;
+  Trace trace;
+  const auto got = answer(load("hexagon:fallback=none"), prompt(), options, &trace);
+  ASSERT_TRUE(got) << got.error().message;
+  const std::string file = path_ + ".trace";
+  ASSERT_TRUE(trace.write(file));
+  const nlohmann::json json = nlohmann::json::parse(*read_file(file));
+  std::filesystem::remove(file);
+  std::map<int, std::string> lane;
+  for (const auto& e : json.at("traceEvents"))
+    if (e.at("ph") == "M" && e.at("name") == "thread_name") lane[e.at("tid")] = e.at("args").at("name");
+  std::vector<std::pair<double, double>> npu, beside;
+  for (const auto& e : json.at("traceEvents")) {
+    if (e.at("ph") != "X") continue;
+    const std::string& name = lane[e.at("tid")];
+    if (name == "npu" || name == "cpu beside")
+      (name == "npu" ? npu : beside).emplace_back(e.at("ts"), e.at("ts").get<double>() + e.at("dur").get<double>());
+  }
+  ASSERT_FALSE(beside.empty()) << "nothing was revised";
+  int overlapping = 0;
+  for (const auto& [b0, b1] : beside)
+    overlapping += std::ranges::any_of(npu, [&](const auto& n) { return n.first < b1 && b0 < n.second; });
+  EXPECT_GT(overlapping, 0);
+}
+
+TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
+  const char* asked = std::getenv("LLADA_TEST_KILLS");
+  const int kills = asked != nullptr ? std::atoi(asked) : 3;
+  void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << ::dlerror();
+  const auto fault = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
+  const auto options = strategy(decode::KvChoice::dual);
+  const auto expected = answer(load("cpu"), prompt(), options);
+  ASSERT_TRUE(expected);
+  const auto hexagon = load("hexagon:window=50%");
+  std::optional<int> buffers;
+  int64_t memory = 0;
+  int hit = 0;
+  for (int i = 0; i < kills; ++i) {
+    // Somewhere in the session's start, its mappings or its batches, at once or within 3 ms.
+    fault(fmt::format("kill:{}:{}", static_cast<int>(40 * uniform(1, static_cast<uint64_t>(i), 0, 0)),
+                      static_cast<int>(3000 * uniform(2, static_cast<uint64_t>(i), 0, 0))).c_str());
+    const auto got = answer(hexagon, prompt(), options);
+    fault("");
+    ASSERT_TRUE(got) << i << ": " << got.error().message;
+    ASSERT_EQ(got->tokens, expected->tokens) << "kill " << i;
+    ASSERT_LE(got->warnings.size(), 1u);
+    hit += got->warnings.empty() ? 0 : 1;
+    ASSERT_LE(dsp_processes().size(), 1u);
+    if (i == std::min(kills - 1, 20)) buffers = shared_buffers(), memory = peak_memory_bytes();
+    if (buffers) {
+      ASSERT_LE(shared_buffers(), *buffers + 2) << "after " << i;
+    }
+  }
+  EXPECT_GT(hit, 0);
+  // Twenty generations have met every buffer; a leak of one page per cycle would show after a thousand.
+  if (kills > 100) {
+    EXPECT_LT(peak_memory_bytes(), memory + (int64_t{4} << 20));
+  }
+  RecordProperty("kills_that_hit", hit);
+  if (asked != nullptr) fmt::print("{} generations, {} of them lost their DSP process; peak memory {:.1f} MB, {:.1f} MB after 20\n",
+                                   kills, hit, static_cast<double>(peak_memory_bytes()) / 1e6, static_cast<double>(memory) / 1e6);
+}
+
+// The recorded settings, item by item: ids equal to the int8 path of the cpu device.
+TEST_F(HexagonRun, RecordedSettings) {
+  if (!wants("LLADA_TEST_LONG")) GTEST_SKIP() << "set LLADA_TEST_LONG=1: minutes under an emulator";
+  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none");
+  int count = 0;
+  for (const GoldenItem& item : items_)
+    for (const GoldenRun* run : {&item.threshold, &item.one_per_step}) {
+      // One token per step takes as many forwards as tokens: one item of it.
+      if (run == &item.one_per_step && &item != &items_.front()) continue;
+      const auto ids = std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
+      const auto expected = answer(cpu, ids, run->options), got = answer(hexagon, ids, run->options);
+      ASSERT_TRUE(expected);
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->tokens, expected->tokens) << item.prompt;
+      EXPECT_EQ(got->stats.nfe, expected->stats.nfe);
+      fmt::print("{} ids equal: {} forwards, '{}'\n", got->tokens.size(), got->stats.nfe, item.prompt);
+      ++count;
+    }
+  EXPECT_EQ(count, 5);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,289 @@
+// The Hexagon device over the emulated DSP: windows of every size, an address space that refuses what bookkeeping would
+// allow, several sessions, work beside the DSP, and every failure that a DSP can have, on purpose.
+#include "devices/hexagon/hexagon_device.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <optional>
+
+#include "devices/cpu/cpu_device.h"
+#include "devices/small_model.h"
+#include "hexagon_tools.h"
+#include "sched/executor.h"
+
+namespace llada {
+namespace {
+
+class HexagonTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = new SmallModel(make_small_model(DType::Q4_0, small_config()));
+    cpu_ = make_cpu_device({.threads = 1, .isa = ""}, model_->graph.weights, model_->views, {})->release();
+  }
+  static void TearDownTestSuite() {
+    delete cpu_;
+    delete model_;
+  }
+  void SetUp() override {
+    SKIP_WITHOUT_EMULATOR();
+    void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << ::dlerror();
+    fault_ = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
+    fault_("");
+  }
+  void TearDown() override {
+    if (fault_ == nullptr) return;
+    fault_("");
+    EXPECT_TRUE(dsp_processes().empty());
+    EXPECT_EQ(shared_buffers(), 0);
+  }
+
+  static HexagonOptions options() { return {.library = standin_path(), .deadline_s = 30}; }
+  static std::unique_ptr<HexagonDevice> hexagon(HexagonOptions options) {
+    return *make_hexagon_device(options, model_->graph.weights, model_->views, *cpu_->share(1));
+  }
+  static Executor::Build build() {
+    return [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      return std::make_shared<const Program>(model_->graph.forward(shape));
+    };
+  }
+  // Bytes of all slabs of the DSP's weights.
+  static int64_t total(const HexagonDevice& device, SlabGrain grain) {
+    const Program program = model_->graph.forward({.rows = 1, .wanted = 1, .guided = false});
+    return total_bytes(group_slabs(weight_uses(program, device), grain, device.window().page_bytes));
+  }
+  static KvStore store(Device& device) {
+    return *KvStore::create(
+        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16},
+        [&](int64_t bytes) { return device.allocate(bytes); });
+  }
+  static StepInputs inputs(int32_t first, int32_t last) {
+    StepInputs in;
+    for (int32_t p = first; p < last; ++p)
+      in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
+    in.spans = {{0, last - first, 0, 9}};
+    in.wanted = {0, last - first - 1};
+    in.keep_logits = true;
+    return in;
+  }
+  // A full pass and two partial ones: the logits of all of them.
+  static Result<std::vector<float>> passes(Executor& executor, Device& device) {
+    KvStore kv = store(device);
+    std::vector<float> all;
+    for (const StepInputs& in : {inputs(0, 9), inputs(4, 7), inputs(2, 4)}) {
+      StepOutputs out;
+      LLADA_TRY_STATUS(executor.run(in, kv, out));
+      all.insert(all.end(), out.logits.begin(), out.logits.end());
+    }
+    return all;
+  }
+  static Result<std::vector<float>> passes(HexagonDevice& device, MemoryOptions memory = {}) {
+    Executor executor(device, build(), {.memory = memory});
+    return passes(executor, device);
+  }
+  static std::vector<float> expected() {
+    const auto device = hexagon(options());
+    const auto got = passes(*device);
+    return got ? *got : std::vector<float>{};
+  }
+
+  static SmallModel* model_;
+  static Device* cpu_;
+  int (*fault_)(const char*) = nullptr;
+};
+SmallModel* HexagonTest::model_ = nullptr;
+Device* HexagonTest::cpu_ = nullptr;
+
+TEST_F(HexagonTest, EveryWindowGivesTheSameLogitsWithTheMapsThatThePlanSays) {
+  const auto all = expected();
+  ASSERT_EQ(all.size(), 6u * 1500);
+  EXPECT_NE(std::ranges::count_if(all, [](float l) { return l != 0; }), 0);
+  // The head is most of this model: on the host, so that small windows are possible.
+  for (const int percent : {100, 50, 25}) {
+    auto with = options();
+    with.head_on_dsp = false;
+    const auto device = hexagon(with);
+    device->set_window(total(*device, SlabGrain::layer) * percent / 100);
+    Executor executor(*device, build());
+    KvStore kv = store(*device);
+    StepOutputs out;
+    ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+    const ResidencyPlan& plan = *executor.plan();
+    const int64_t before = device->counters().maps;
+    ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+    const HexagonCounters counters = device->counters();
+    EXPECT_EQ(counters.maps - before, static_cast<int64_t>(plan.streamed.size())) << percent << ": maps per pass";
+    if (percent == 100) {
+      EXPECT_TRUE(plan.streamed.empty());
+    } else {
+      EXPECT_FALSE(plan.streamed.empty());
+    }
+    EXPECT_EQ(counters.host_ops, 0);
+    for (size_t i = 0; i < out.logits.size(); ++i)
+      ASSERT_NEAR(out.logits[i], all[i], 0.12) << percent << ": the head by the cpu's kernels";
+    // The same layers, whatever is mapped when: bit for bit.
+    static std::vector<float> first;
+    if (first.empty()) first = out.logits;
+    EXPECT_EQ(out.logits, first) << percent;
+  }
+}
+
+TEST_F(HexagonTest, TheAddressSpaceRefusesWhatBookkeepingWouldAllow) {
+  auto with = options();
+  with.space_bytes = 64 << 20;
+  const auto device = hexagon(with);  // believes that it has 3.2 GiB
+  EXPECT_GT(device->window().weight_bytes, int64_t{3} << 30);
+  ASSERT_TRUE(device->start());
+  // What other buffers take is not the device's to count: 8 MiB pieces until the emulated process is full.
+  std::vector<KvStore> stores;
+  Status status;
+  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 2, .guided = false}));
+  Executor executor(*device, build());
+  for (int i = 0; i < 20 && status; ++i) {
+    stores.push_back(*KvStore::create(
+        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 10923, .type = DType::F16},
+        [&](int64_t bytes) { return device->allocate(bytes); }));
+    StepOutputs out;
+    status = executor.run(inputs(0, 9), stores.back(), out);
+  }
+  ASSERT_FALSE(status);
+  EXPECT_LT(stores.size(), 8u) << "8 x 8 MiB is all there is, and the program takes a part";
+  EXPECT_NE(status.error().message.find("map refused"), std::string::npos) << status.error().message;
+  EXPECT_EQ(exit_status(status.error()), 1);
+  // It lives on, and what is given up is free again.
+  stores.clear();
+  EXPECT_TRUE(passes(*device));
+}
+
+TEST_F(HexagonTest, SessionsShareTheWeightsAmongThem) {
+  const auto all = expected();
+  auto with = options();
+  with.sessions = 2;
+  const auto device = hexagon(with);
+  device->set_window(total(*device, SlabGrain::layer) * 3 / 4);
+  const auto got = passes(*device, {.policy = MemoryPolicy::sessions});
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(*got, all);
+  EXPECT_EQ(device->counters().sessions_opened, 2);
+  EXPECT_EQ(dsp_processes().size(), 2u);
+}
+
+TEST_F(HexagonTest, UnmappedSlabsAreRefusedByName) {
+  const auto device = hexagon(options());
+  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 2, .guided = false}));
+  std::vector<DeviceSlab> slabs(2);
+  for (const WeightUse& use : weight_uses(*program, *device)) slabs[use.layer == 1 ? 1 : 0].weights.push_back(use.weight);
+  ASSERT_TRUE(device->define_slabs(slabs));
+  ASSERT_TRUE(device->map(0, MapMode::remap));
+  KvStore kv = store(*device);
+  const StepInputs in = inputs(0, 9);
+  StepOutputs out;
+  ASSERT_TRUE(device->submit({program, 0, 1, &in, &kv, &out, Unit::host}));
+  const auto ticket = device->submit({program, 1, program->ops.size(), &in, &kv, &out, Unit::accelerator});
+  ASSERT_FALSE(ticket);
+  EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"), std::string::npos)
+      << ticket.error().message;
+  EXPECT_EQ(device->counters().batches, 0) << "refused before any work";
+}
+
+// K/V that the DSP cannot see: attention moves to the host, the rest stays.
+TEST_F(HexagonTest, KeysAndValuesInPlainMemoryAreTheHosts) {
+  const auto device = hexagon(options());
+  Executor executor(*device, build());
+  auto kv = KvStore::create(
+      {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16});
+  StepOutputs out, mapped;
+  ASSERT_TRUE(executor.run(inputs(0, 9), *kv, out));
+  EXPECT_EQ(device->counters().host_ops, 6) << "store_kv and attention of three layers";
+  KvStore shared = store(*device);
+  ASSERT_TRUE(executor.run(inputs(0, 9), shared, mapped));
+  EXPECT_EQ(device->counters().host_ops, 6);
+  for (size_t i = 0; i < out.logits.size(); ++i) ASSERT_NEAR(out.logits[i], mapped.logits[i], 0.05);
+}
+
+TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
+  const auto device = hexagon(options());
+  Trace trace;
+  device->set_trace(&trace);
+  Executor executor(*device, build());
+  KvStore kv = store(*device), aside = *KvStore::create(kv.shape());
+  StepOutputs out, beside;
+  ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+  const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  aside.put_back(kv.save(rows));
+  const StepInputs dense = inputs(0, 9), sparse = inputs(3, 5);
+  ASSERT_TRUE(executor.run_beside(sparse, aside, beside));
+  ASSERT_TRUE(executor.run(dense, kv, out));
+  ASSERT_EQ(beside.predictions.size(), 2u) << "there when run() returns";
+  // By the cpu alone over the same store.
+  const auto cpu = cpu_->share(1);
+  Executor alone(**cpu, build());
+  aside.put_back(kv.save(rows));
+  StepOutputs again;
+  ASSERT_TRUE(alone.run(sparse, aside, again));
+  EXPECT_EQ(beside.logits, again.logits);
+}
+
+// ---- Failures
+
+struct Failure {
+  const char* fault;
+  const char* says;
+};
+
+TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
+  const auto cpu = cpu_->share(1);
+  Executor plain(**cpu, build());
+  const auto by_cpu = passes(plain, **cpu);
+  ASSERT_TRUE(by_cpu);
+  const auto all = expected();
+  auto with = options();
+  with.deadline_s = 1;
+  const auto device = hexagon(with);
+  int64_t opened = 0;
+  // Invokes: 0 open, 1 query, then mappings and batches; a generation on a fresh session has more than 9 of them.
+  for (const Failure& f : {Failure{"kill:9:100", "ended"}, {"error:9", "failed (1)"}, {"garbage:9", "garbage"},
+                           {"hang:9", "no answer within"}, {"map:3", "was refused: out of memory"}}) {
+    fault_(f.fault);
+    const auto fallback = cpu_->share(1);
+    std::vector<std::string> warnings;
+    Executor executor(*device, build(),
+                      {.memory = {}, .fallback = fallback->get(),
+                       .warn = [&](const std::string& line) { warnings.push_back(line); }});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto got = passes(executor, *device);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ASSERT_TRUE(got) << f.fault << ": " << got.error().message;
+    EXPECT_TRUE(executor.fell_back()) << f.fault;
+    ASSERT_EQ(warnings.size(), 1u) << f.fault;
+    EXPECT_NE(warnings[0].find(f.says), std::string::npos) << f.fault << ": " << warnings[0];
+    EXPECT_EQ(warnings[0].find('\n'), std::string::npos);
+    EXPECT_LT(seconds, 60) << "a hang would last for ever";
+    for (size_t i = 0; i < got->size(); ++i) ASSERT_NEAR((*got)[i], (*by_cpu)[i], 0.12) << f.fault;
+    // The next generation has the DSP again.
+    fault_("");
+    const auto again = passes(*device);
+    ASSERT_TRUE(again) << f.fault << ": " << again.error().message;
+    EXPECT_EQ(*again, all) << f.fault;
+    EXPECT_LE(device->counters().sessions_opened, opened + 2) << f.fault;
+    opened = device->counters().sessions_opened;
+    EXPECT_LE(dsp_processes().size(), 1u);
+  }
+}
+
+TEST_F(HexagonTest, WhatIsMissingIsNamed) {
+  auto with = options();
+  with.library = "/nowhere/libcdsprpc.so";
+  const auto none = describe_hexagon(with);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("/nowhere/libcdsprpc.so"), std::string::npos) << none.error().message;
+  EXPECT_EQ(none.error().message.find('\n'), std::string::npos);
+  const auto found = describe_hexagon(options());
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_NE(found->find("Hexagon v67"), std::string::npos) << *found;
+  EXPECT_NE(found->find("emulated by qemu-hexagon"), std::string::npos) << *found;
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,289 @@
+// K/V and attention on the emulated DSP against the scalar kernels: F16 and F32 stores, grouped heads, block-causal
+// rows, guided streams, trials.
+#include <cmath>
+
+#include "hexagon_dsp/dsp_test.h"
+#include "kernels/kernel_test_data.h"
+
+namespace llada::hexagon {
+namespace {
+
+using kernels::testing::normal_rows;
+
+struct Store {
+  uint32_t sequences, positions, heads, head_dim;
+  bool half;
+
+  uint32_t element() const { return half ? 2 : 4; }
+  uint32_t head_stride() const { return (positions * head_dim * element() + 63) / 64 * 64; }
+  uint32_t bytes() const { return sequences * heads * head_stride(); }
+};
+
+class HexagonAttention : public DspTest {
+ protected:
+  WireKv put_store(const Store& s, uint32_t trial_rows = 0) {
+    WireKv kv{};
+    kv.keys = reserve(s.bytes()), kv.values = reserve(s.bytes());
+    std::memset(memory_->data() + kv.keys.offset, 0, s.bytes());
+    std::memset(memory_->data() + kv.values.offset, 0, s.bytes());
+    kv.head_stride = s.head_stride(), kv.sequence_stride = s.heads * s.head_stride();
+    kv.sequences = s.sequences, kv.positions = s.positions, kv.heads = s.heads, kv.head_dim = s.head_dim;
+    kv.half = s.half;
+    kv.trial = trial_rows > 0 ? reserve(int64_t{trial_rows} * s.heads * 2 * s.head_dim * s.element()) : kNowhere;
+    return kv;
+  }
+  WireOp store_op(const WireKv& kv, const std::vector<float>& k, const std::vector<float>& v,
+                  const std::vector<int32_t>& positions, const std::vector<WireSpan>& spans) {
+    WireOp op = make_op(WIRE_STORE_KV, static_cast<uint32_t>(positions.size()), kv.heads * kv.head_dim);
+    op.in[0] = put(k), op.in[1] = put(v), op.index = put(positions), op.spans = put(spans);
+    op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
+    return op;
+  }
+  WireOp attention_op(const WireKv& kv, uint32_t heads, const std::vector<float>& q, uint32_t rows,
+                      const std::vector<WireSpan>& spans) {
+    WireOp op = make_op(WIRE_ATTENTION, rows);
+    op.in[0] = put(q), op.out[0] = reserve(int64_t{rows} * heads * kv.head_dim * 4);
+    op.heads = static_cast<uint16_t>(heads), op.head_dim = static_cast<uint16_t>(kv.head_dim);
+    op.spans = put(spans), op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
+    return op;
+  }
+  // The scalar kernel over the same store.
+  std::vector<float> scalar(const WireOp& op, const WireSpan& span, uint32_t head, const std::vector<int64_t>& row_keys) {
+    const WireKv& kv = op.kv;
+    const uint32_t at = span.sequence * kv.sequence_stride + head / (op.heads / kv.heads) * kv.head_stride;
+    std::vector<float> scratch(static_cast<size_t>(kernels::attention_scratch(span.keys)));
+    std::vector<float> out(size_t{op.rows} * op.head_dim);
+    kernels::AttentionArgs a{};
+    a.q = reinterpret_cast<const float*>(memory_->data() + op.in[0].offset) + head * op.head_dim;
+    a.q_stride = op.heads * op.head_dim;
+    a.k = memory_->data() + kv.keys.offset + at;
+    a.v = memory_->data() + kv.values.offset + at;
+    a.kv_type = kv.half != 0 ? DType::F16 : DType::F32;
+    a.keys = span.keys, a.head_dim = op.head_dim;
+    a.scale = 1.0f / std::sqrt(static_cast<float>(op.head_dim));
+    a.r0 = span.begin, a.r1 = span.begin + span.count;
+    a.row_keys = row_keys.empty() ? nullptr : row_keys.data();
+    a.scratch = scratch.data(), a.out = out.data(), a.out_stride = op.head_dim;
+    kernels::scalar_table()->attention(a);
+    return out;
+  }
+  // What a mix may be off by. Scalar way: a score is a sum of head_dim products, a quarter of them added in a row. Vector
+  // way: the errors that src/devices/hexagon/dsp/attention_vectors.cc states, over the actual keys. In both a weight
+  // is off by its score's error twice (its own and the largest's).
+  double bound(const WireOp& op, const WireSpan& span, uint32_t head, uint32_t row, int64_t keys) {
+    const WireKv& kv = op.kv;
+    const uint32_t d = op.head_dim, at = span.sequence * kv.sequence_stride + head / (op.heads / kv.heads) * kv.head_stride;
+    const auto load = [&](WireRef ref, int64_t p, uint32_t i) {
+      const std::byte* base = memory_->data() + ref.offset + at;
+      const auto index = static_cast<size_t>(p * d + i);
+      return kv.half != 0 ? double{f16_to_float(reinterpret_cast<const uint16_t*>(base)[index])}
+                          : double{reinterpret_cast<const float*>(base)[index]};
+    };
+    const float* q = reinterpret_cast<const float*>(memory_->data() + op.in[0].offset) + (row * op.heads + head) * d;
+    const bool vectors = kv.half != 0 && (d == 64 || d == 128);
+    const double scale = 1 / std::sqrt(static_cast<double>(d));
+    std::vector<double> scores;
+    double worst = 0, low = INFINITY, high = -INFINITY, value = 0;
+    for (int64_t p = 0; p < keys; ++p) {
+      double score = 0, size = 0, key = 0, length = 0, query = 0, query_error = 0;
+      for (int64_t t = p / 32 * 32; t < std::min(keys, p / 32 * 32 + 32); ++t)
+        for (uint32_t i = 0; i < d; ++i) key = std::max(key, std::fabs(load(kv.keys, t, i)));
+      for (uint32_t i = 0; i < d; ++i) {
+        const double k = load(kv.keys, p, i);
+        if (i % 32 == 0) {
+          query = 0;
+          for (uint32_t j = i; j < i + 32 && j < d; ++j) query = std::max(query, std::fabs(double{q[j]}));
+        }
+        score += q[i] * k, size += std::fabs(q[i] * k), length += std::fabs(q[i]), query_error += std::fabs(k) * query * 0x1p-14;
+        value = std::max(value, std::fabs(load(kv.values, p, i)));
+      }
+      const double error = vectors ? query_error + length * key * 0x1p-15 + size * 0x1p-20 : size * 0x1p-24 * (d / 4.0 + 4);
+      worst = std::max(worst, error * scale);
+      scores.push_back(score * scale), low = std::min(low, scores.back()), high = std::max(high, scores.back());
+    }
+    if (!vectors) return value * (4 * worst + static_cast<double>(keys + 16) * 0x1p-24);
+    // Relative to t only where a weight is not nothing; 2^-14: the polynomial.
+    double sum = 0, rounding = 0;
+    for (int64_t p = 0; p < keys; ++p) {
+      double block = 0;
+      for (int64_t t = p / 32 * 32; t < std::min(keys, p / 32 * 32 + 32); ++t)
+        block = std::max(block, std::exp(scores[static_cast<size_t>(t)] - high));
+      sum += std::exp(scores[static_cast<size_t>(p)] - high), rounding += block * 0x1p-15;
+    }
+    const double most = value * (4 * worst + std::min(high - low, 20.0) * 0x1p-14 + 0x1p-13 + 2 * rounding / sum + 0x1p-13);
+    // Roundings are independent, so what is seen is far below the sum of their worst cases: a second limit keeps it.
+    return std::min(most, value * 0x1p-9);
+  }
+  void expect_equal(const WireOp& op, const std::vector<WireSpan>& spans, const std::vector<int64_t>& row_keys = {}) {
+    const auto got = get<float>(op.out[0], int64_t{op.rows} * op.heads * op.head_dim);
+    for (const WireSpan& span : spans)
+      for (uint32_t h = 0; h < op.heads; ++h) {
+        const auto want = scalar(op, span, h, row_keys);
+        for (uint32_t r = span.begin; r < span.begin + span.count; ++r) {
+          const double allowed = bound(op, span, h, r, row_keys.empty() ? int64_t{span.keys} : row_keys[r]);
+          for (uint32_t i = 0; i < op.head_dim; ++i)
+            ASSERT_NEAR(got[(r * op.heads + h) * op.head_dim + i], want[r * op.head_dim + i], allowed)
+                << "row " << r << " head " << h << " element " << i;
+        }
+      }
+  }
+  // A store full of random keys and values, and `rows` rows that attend to its first `keys`.
+  WireOp attend_to_random(const Store& s, uint32_t heads, uint32_t rows, uint32_t keys, uint32_t block, double spread = 1) {
+    const WireKv kv = put_store(s);
+    std::vector<int32_t> positions;
+    for (uint32_t i = 0; i < s.positions; ++i) positions.push_back(static_cast<int32_t>(i));
+    kernels::testing::Random random(1);
+    for (const WireRef ref : {kv.keys, kv.values})
+      for (uint32_t i = 0; i < s.bytes() / 2; ++i) {
+        const uint16_t h = float_to_f16(static_cast<float>(random.normal() * spread * (1 + i / 4000)));
+        std::memcpy(memory_->data() + ref.offset + i * 2, &h, 2);
+      }
+    const std::vector<WireSpan> some = {{0, rows, 0, keys, 0, 0, 0}};
+    WireOp ops[1] = {attention_op(kv, heads, normal_rows(rows, heads * s.head_dim, 3), rows, some)};
+    ops[0].block = block, ops[0].index = put(positions);
+    const WireReply reply = run(ops);
+    EXPECT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
+    std::vector<int64_t> row_keys;
+    for (uint32_t r = 0; r < rows && block > 0; ++r) row_keys.push_back(std::min(keys, (r / block + 1) * block));
+    expect_equal(ops[0], some, row_keys);
+    return ops[0];
+  }
+};
+
+TEST_F(HexagonAttention, StoresAndAttendsInTwoStreamsWithGroupedHeads) {
+  for (const bool half : {true, false}) {
+    used_ = 0;
+    const Store s = {2, 70, 2, 24, half};
+    const WireKv kv = put_store(s);
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < 140; ++i) positions.push_back(i % 70);
+    const std::vector<WireSpan> all = {{0, 70, 0, 70, 0, 0, 0}, {70, 70, 1, 70, 0, 0, 0}};
+    const auto k = normal_rows(140, 48, 1), v = normal_rows(140, 48, 2);
+    const std::vector<WireSpan> some = {{0, 19, 0, 70, 0, 0, 0}, {19, 3, 1, 33, 0, 0, 0}};
+    const WireOp ops[2] = {store_op(kv, k, v, positions, all), attention_op(kv, 4, normal_rows(22, 96, 3), 22, some)};
+    const WireReply reply = run(ops);
+    ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
+    // What was stored, bit for bit.
+    const std::byte* keys = memory_->data() + kv.keys.offset + kv.sequence_stride + kv.head_stride;
+    for (uint32_t i = 0; i < 24; ++i) {
+      const float value = k[(70 + 5) * 48 + 24 + i];
+      if (half)
+        ASSERT_EQ(reinterpret_cast<const uint16_t*>(keys)[5 * 24 + i], float_to_f16(value));
+      else
+        ASSERT_EQ(reinterpret_cast<const float*>(keys)[5 * 24 + i], value);
+    }
+    expect_equal(ops[1], some);
+  }
+}
+
+TEST_F(HexagonAttention, HalfConversionRoundsLikeTheDefinition) {
+  const Store s = {1, 1, 1, 64, true};
+  const WireKv kv = put_store(s);
+  std::vector<float> k = {0.0f, -0.0f, 1.0f, 65504.0f, 65519.9f, 65520.0f, 1e30f, -1e30f, 0x1p-14f, 0x1.ffcp-15f, 0x1p-24f,
+                          0x1p-25f, 0x1.8p-25f, 0x1p-26f, 1.00048828125f, 1.0009765625f, 2049.0f, 2051.0f, INFINITY, -INFINITY};
+  kernels::testing::Random random(3);
+  while (k.size() < 64) k.push_back(std::ldexp(random.normal(), static_cast<int>(random.below(44)) - 28));
+  WireOp op = store_op(kv, k, k, {0}, {{0, 1, 0, 1, 0, 0, 0}});
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  const auto got = get<uint16_t>(kv.values, 64);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], float_to_f16(k[i])) << k[i];
+}
+
+TEST_F(HexagonAttention, BlockCausalRowsSeeTheirBlockAndThoseBefore) {
+  const Store s = {1, 40, 1, 16, true};
+  const WireKv kv = put_store(s);
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < 40; ++i) positions.push_back(i);
+  const std::vector<WireSpan> all = {{0, 40, 0, 40, 0, 0, 0}};
+  WireOp ops[2] = {store_op(kv, normal_rows(40, 16, 1), normal_rows(40, 16, 2), positions, all),
+                   attention_op(kv, 1, normal_rows(40, 16, 3), 40, all)};
+  ops[1].block = 8, ops[1].index = put(positions);
+  ASSERT_EQ(run(ops).status, WIRE_OK);
+  std::vector<int64_t> row_keys;
+  for (int64_t i = 0; i < 40; ++i) row_keys.push_back((i / 8 + 1) * 8);
+  expect_equal(ops[1], all, row_keys);
+}
+
+TEST_F(HexagonAttention, HeadsOfWholeVectorsRunInIntegers) {
+  attend_to_random({1, 40, 2, 128, true}, 4, 9, 37, 0);         // grouped heads, a tail of keys, a group of rows cut short
+  attend_to_random({1, 40, 1, 64, true}, 1, 40, 40, 8);         // rows that see their block and those before
+  attend_to_random({1, 33, 1, 128, true}, 1, 3, 1, 0);          // a single key
+  attend_to_random({1, 64, 1, 128, true}, 1, 2, 64, 0, 12);     // one key takes nearly all
+}
+TEST_F(HexagonAttention, ChunksOfKeysAreJoined) { attend_to_random({1, 1100, 1, 64, true}, 1, 5, 1090, 0); }
+
+TEST_F(HexagonAttention, ARowDoesNotKnowItsBatchNorKeysThatItDoesNotSee) {
+  const WireOp op = attend_to_random({1, 70, 1, 64, true}, 1, 35, 61, 0);
+  const auto all = get<float>(op.out[0], 35 * 64);
+  // Other keys behind the last that is seen, and one row alone.
+  const uint16_t large = float_to_f16(5000);
+  for (const WireRef ref : {op.kv.keys, op.kv.values}) std::memcpy(memory_->data() + ref.offset + 62 * 64 * 2, &large, 2);
+  WireOp one = op;
+  one.rows = 1, one.in[0].offset += 17 * 64 * 4;
+  const std::vector<WireSpan> span = {{0, 1, 0, 61, 0, 0, 0}};
+  one.spans = put(span);
+  ASSERT_EQ(run(one, 1).status, WIRE_OK);
+  const auto alone = get<float>(op.out[0], 64);
+  for (size_t i = 0; i < 64; ++i) ASSERT_EQ(alone[i], all[17 * 64 + i]) << i;
+}
+
+TEST_F(HexagonAttention, KeysThatAreNotFiniteMakeRowsThatAreNot) {
+  const WireOp op = attend_to_random({1, 40, 1, 64, true}, 1, 2, 40, 0);
+  const uint16_t infinity = 0x7c00;
+  std::memcpy(memory_->data() + op.kv.values.offset + 5 * 64 * 2, &infinity, 2);
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  const auto got = get<float>(op.out[0], 64);
+  EXPECT_EQ(got[0], INFINITY);
+  EXPECT_TRUE(std::isfinite(got[1]));
+}
+
+// Large scores: the online softmax must rescale, and weights that vanish must vanish.
+TEST_F(HexagonAttention, GrowingScoresAreRescaled) {
+  const Store s = {1, 100, 1, 32, false};
+  const WireKv kv = put_store(s);
+  auto k = normal_rows(100, 32, 1);
+  for (size_t i = 0; i < k.size(); ++i) k[i] = std::fabs(k[i]) * static_cast<float>(i / 32) * 0.3f;
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < 100; ++i) positions.push_back(i);
+  const std::vector<WireSpan> all = {{0, 100, 0, 100, 0, 0, 0}}, some = {{0, 2, 0, 100, 0, 0, 0}};
+  const std::vector<float> q(64, 1.0f);
+  const WireOp ops[2] = {store_op(kv, k, normal_rows(100, 32, 2), positions, all), attention_op(kv, 1, q, 2, some)};
+  ASSERT_EQ(run(ops).status, WIRE_OK);
+  const auto want = scalar(ops[1], some[0], 0, {});
+  const auto got = get<float>(ops[1].out[0], 64);
+  // Scores reach about 100, so they are off by 100 * 16 units, and so are the weights.
+  for (size_t i = 0; i < 64; ++i) ASSERT_NEAR(got[i], want[i], 100 * 16 * 0x1p-24 * 4) << i;
+}
+
+// A trial's rows replace what the store has at their positions for themselves only, and leave it as it was.
+TEST_F(HexagonAttention, TrialsSeeTheirOwnRowsAndLeaveNothing) {
+  const Store s = {1, 30, 2, 16, true};
+  const WireKv kv = put_store(s, 33);
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < 30; ++i) positions.push_back(i);
+  for (const int32_t p : {4, 9, 9}) positions.push_back(p);
+  const std::vector<WireSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
+  const auto k = normal_rows(33, 32, 1), v = normal_rows(33, 32, 2), q = normal_rows(33, 32, 3);
+  WireOp ops[2] = {store_op(kv, k, v, positions, spans), attention_op(kv, 2, q, 33, spans)};
+  ops[1].trial_index = ops[0].index;
+  const WireReply reply = run(ops);
+  ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
+  expect_equal(ops[1], {spans[0]});  // also: the store holds the rows that are no trial's
+  // The same keys and values by hand.
+  auto place = [&](uint32_t row, uint32_t position) {
+    for (uint32_t h = 0; h < 2; ++h)
+      for (uint32_t i = 0; i < 16; ++i) {
+        const auto at = h * kv.head_stride + (position * 16 + i) * 2;
+        const uint16_t key = float_to_f16(k[row * 32 + h * 16 + i]), value = float_to_f16(v[row * 32 + h * 16 + i]);
+        std::memcpy(memory_->data() + kv.keys.offset + at, &key, 2);
+        std::memcpy(memory_->data() + kv.values.offset + at, &value, 2);
+      }
+  };
+  place(30, 4), place(31, 9);
+  expect_equal(ops[1], {spans[1]});
+  place(4, 4), place(32, 9);
+  expect_equal(ops[1], {spans[2]});
+}
+
+}  // namespace
+}  // namespace llada::hexagon

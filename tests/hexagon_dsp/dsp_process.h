@@ -1,0 +1,62 @@
+// One emulated DSP process and the buffers that it shares with a test: what a phone's FastRPC library does, as little
+// of it as the tests of the DSP side need. Invokes go through devices/hexagon/ring.h.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "devices/hexagon/ring.h"
+#include "devices/hexagon/wire.h"
+
+namespace llada::hexagon {
+
+// Memory shared by file descriptor.
+class SharedBuffer {
+ public:
+  explicit SharedBuffer(int64_t bytes);  // rounded up to 64 KiB
+  SharedBuffer(const SharedBuffer&) = delete;
+  ~SharedBuffer();
+  int fd() const { return fd_; }
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int fd_ = -1;
+  int64_t bytes_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+class DspProcess {
+ public:
+  // window: qemu's -R, the guest's address space in bytes; 0: all of it. open() says whether it came up.
+  explicit DspProcess(uint64_t window = 0);
+  DspProcess(const DspProcess&) = delete;
+  ~DspProcess();
+
+  // Why tests cannot run here, or empty.
+  static std::string missing();
+
+  bool open() const { return session_ != 0; }
+  // Raw: the skel's return value.
+  int invoke(uint64_t handle, uint32_t scalars, const std::vector<std::pair<void*, uint32_t>>& arguments,
+             uint64_t* handle_out = nullptr);
+
+  WireInfo query();
+  WireReply map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes = 0);
+  WireReply unmap(uint32_t buffer);
+  WireReply run(const void* batch, uint32_t bytes);
+
+ private:
+  WireReply call(uint32_t method, const void* in, uint32_t bytes);
+  Ring& ring() { return *reinterpret_cast<Ring*>(control_.data()); }
+
+  SharedBuffer control_;
+  pid_t child_ = -1;
+  uint64_t session_ = 0;
+};
+
+}  // namespace llada::hexagon

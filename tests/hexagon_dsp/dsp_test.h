@@ -1,0 +1,102 @@
+// What the tests of the DSP side share: a process with one buffer for everything, a batch that is built op by op, and
+// tensors in that buffer.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <span>
+#include <vector>
+
+#include "devices/hexagon/pack.h"
+#include "hexagon_dsp/dsp_process.h"
+#include "tensor/quantize.h"
+#include "tensor/view.h"
+
+namespace llada::hexagon {
+
+constexpr WireRef kNowhere = {WIRE_NO_BUFFER, 0};
+
+inline WireOp make_op(WireKind kind, uint32_t rows, uint32_t columns = 0) {
+  WireOp op{};
+  op.kind = static_cast<uint16_t>(kind);
+  op.rows = rows, op.columns = columns;
+  for (WireRef* ref : {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table,
+                       &op.spans, &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits,
+                       &op.out_of_softmax, &op.never_sampled})
+    *ref = kNowhere;
+  return op;
+}
+
+class DspTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kBuffer = 3, kScratch = 200;
+
+  void SetUp() override {
+    if (const std::string why = DspProcess::missing(); !why.empty()) GTEST_SKIP() << why;
+    start(32 << 20);
+  }
+
+  void start(int64_t bytes) {
+    memory_ = std::make_unique<SharedBuffer>(bytes);
+    scratch_ = std::make_unique<SharedBuffer>(16 << 20);
+    dsp_ = std::make_unique<DspProcess>();
+    ASSERT_TRUE(dsp_->open());
+    ASSERT_EQ(dsp_->map(kBuffer, *memory_).status, WIRE_OK);
+    ASSERT_EQ(dsp_->map(kScratch, *scratch_).status, WIRE_OK);
+    used_ = 0;
+  }
+
+  WireRef reserve(int64_t bytes) {
+    used_ = (used_ + 127) / 128 * 128;
+    EXPECT_LE(used_ + bytes, memory_->bytes()) << "the test's buffer is too small";
+    const WireRef ref = {kBuffer, static_cast<uint32_t>(used_)};
+    used_ += bytes;
+    return ref;
+  }
+  template <class T>
+  WireRef put(std::span<const T> data) {
+    const WireRef ref = reserve(static_cast<int64_t>(data.size_bytes()));
+    std::memcpy(memory_->data() + ref.offset, data.data(), data.size_bytes());
+    return ref;
+  }
+  template <class T>
+  WireRef put(const std::vector<T>& data) {
+    return put(std::span<const T>(data));
+  }
+  template <class T>
+  std::vector<T> get(WireRef ref, int64_t count) const {
+    std::vector<T> out(static_cast<size_t>(count));
+    std::memcpy(out.data(), memory_->data() + ref.offset, out.size() * sizeof(T));
+    return out;
+  }
+  // A weight in its layout; `view` has inputs x outputs.
+  WireWeight put_weight(const TensorView& view, WeightUse use = WeightUse::matrix) {
+    const WireLayout layout = layout_for(view.type, use).value();
+    const int64_t inputs = view.shape.columns(), outputs = view.shape.rows();
+    const WireRef ref = reserve(layout_bytes(layout, outputs, inputs));
+    pack(layout, view, 0, outputs, memory_->data() + ref.offset);
+    return {ref, layout, static_cast<uint32_t>(inputs), static_cast<uint32_t>(outputs)};
+  }
+  WireWeight put_vector(const std::vector<float>& values) {
+    return {put(values), WIRE_STORED_F32, static_cast<uint32_t>(values.size()), 1};
+  }
+
+  std::vector<std::byte> batch(std::span<const WireOp> ops, uint32_t threads = 0) const {
+    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, static_cast<uint32_t>(ops.size()), 0, threads,
+                            static_cast<uint32_t>(scratch_->bytes()), {kScratch, 0}};
+    std::vector<std::byte> bytes(sizeof head + ops.size_bytes());
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());
+    return bytes;
+  }
+  WireReply run(std::span<const WireOp> ops, uint32_t threads = 0) {
+    const auto bytes = batch(ops, threads);
+    return dsp_->run(bytes.data(), static_cast<uint32_t>(bytes.size()));
+  }
+  WireReply run(const WireOp& op, uint32_t threads = 0) { return run(std::span(&op, 1), threads); }
+
+  std::unique_ptr<SharedBuffer> memory_, scratch_;
+  std::unique_ptr<DspProcess> dsp_;
+  int64_t used_ = 0;
+};
+
+}  // namespace llada::hexagon

@@ -1,0 +1,123 @@
+// The reduced head on the emulated DSP: its own logits reduced a second time in double.
+#include <algorithm>
+#include <cmath>
+
+#include "hexagon_dsp/dsp_test.h"
+#include "kernels/kernel_test_data.h"
+
+namespace llada::hexagon {
+namespace {
+
+using kernels::testing::Fill;
+using kernels::testing::normal_rows;
+
+struct Rules {
+  std::vector<int32_t> out_of_softmax, never_sampled;
+};
+
+class HexagonHead : public DspTest {
+ protected:
+  static constexpr int64_t kVocabulary = 1500, kInputs = 64, kRows = 5;
+
+  WireOp head_op(DType type, const std::vector<float>& x, const Rules& rules = {}) {
+    const auto stored = kernels::testing::make_weights(type, kVocabulary, kInputs, Fill::random, 4);
+    WireOp op = make_op(WIRE_HEAD, kRows, kInputs);
+    op.in[0] = put(x), op.weight[0] = put_weight(kernels::testing::view(type, stored, kVocabulary, kInputs));
+    op.predictions = reserve(kRows * int64_t{sizeof(WirePrediction)}), op.logits = reserve(kRows * kVocabulary * 4);
+    op.out_of_softmax_count = static_cast<uint32_t>(rules.out_of_softmax.size());
+    op.never_sampled_count = static_cast<uint32_t>(rules.never_sampled.size());
+    if (op.out_of_softmax_count > 0) op.out_of_softmax = put(rules.out_of_softmax);
+    if (op.never_sampled_count > 0) op.never_sampled = put(rules.never_sampled);
+    return op;
+  }
+  void expect_reduced(const WireOp& op, const Rules& rules = {}) {
+    const auto predictions = get<WirePrediction>(op.predictions, kRows);
+    const auto logits = get<float>(op.logits, kRows * kVocabulary);
+    const auto in = [](const std::vector<int32_t>& list, int64_t t) { return std::ranges::count(list, t) > 0; };
+    for (int64_t r = 0; r < kRows; ++r) {
+      const float* l = logits.data() + r * kVocabulary;
+      int64_t top = -1, best = -1, second = -1;
+      for (int64_t t = 0; t < kVocabulary; ++t) {
+        if (!in(rules.out_of_softmax, t) && (top < 0 || l[t] > l[top])) top = t;
+        if (in(rules.never_sampled, t)) continue;
+        if (best < 0 || l[t] > l[best])
+          second = best, best = t;
+        else if (second < 0 || l[t] > l[second])
+          second = t;
+      }
+      double rest = 0, weighted = 0;
+      for (int64_t t = 0; t < kVocabulary; ++t) {
+        if (t == top || in(rules.out_of_softmax, t)) continue;
+        const double d = double{l[t]} - l[top];
+        rest += std::exp(d), weighted += d * std::exp(d);
+      }
+      const WirePrediction& p = predictions[static_cast<size_t>(r)];
+      EXPECT_EQ(p.best, best) << r;
+      EXPECT_EQ(p.second, second) << r;
+      EXPECT_EQ(p.best_logit, l[best]) << r;
+      EXPECT_EQ(p.second_logit, l[second]) << r;
+      EXPECT_EQ(p.max, l[top]) << r;
+      // An exponential is off by 4 units and by its argument's rounding, up to 40 units there where it matters;
+      // 128 terms in a row of each part, a merge per chunk.
+      EXPECT_NEAR(p.rest, rest, rest * 200 * 0x1p-24 + 1e-37) << r;
+      EXPECT_NEAR(p.weighted, weighted, -weighted * 200 * 0x1p-24 + 1e-35) << r;
+    }
+  }
+};
+
+TEST_F(HexagonHead, BestTokensAndSoftmaxSumsOverSeveralChunks) {
+  for (const DType type : {DType::Q4_0, DType::Q8_0, DType::F32}) {
+    used_ = 0;
+    auto x = normal_rows(kRows, kInputs, 7);
+    for (int64_t i = 0; i < kInputs; ++i) x[static_cast<size_t>(i)] *= 60;  // a confident row: the rest is tiny
+    const WireOp op = head_op(type, x);
+    const WireReply reply = run(op);
+    ASSERT_EQ(reply.status, WIRE_OK) << reply.detail;
+    expect_reduced(op);
+    const auto p = get<WirePrediction>(op.predictions, 1)[0];
+    EXPECT_LT(p.rest, 1.0f);
+  }
+}
+
+TEST_F(HexagonHead, ExcludedTokensTakeNoPart) {
+  const auto x = normal_rows(kRows, kInputs, 7);
+  const WireOp plain = head_op(DType::Q8_0, x);
+  ASSERT_EQ(run(plain).status, WIRE_OK);
+  const auto predictions = get<WirePrediction>(plain.predictions, kRows);
+  // The best of some rows may not be sampled, of others is out of the softmax, of one is both and named twice.
+  const Rules rules = {{predictions[0].best, predictions[1].best, predictions[0].best, 3},
+                       {predictions[1].best, predictions[2].best, predictions[3].second, 1499}};
+  used_ = 0;
+  const WireOp op = head_op(DType::Q8_0, x, rules);
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  expect_reduced(op, rules);
+  EXPECT_EQ(get<WirePrediction>(op.predictions, 1)[0].best, predictions[0].best);
+}
+
+TEST_F(HexagonHead, TiesGoToTheLowerTokenAndAPredictionDoesNotKnowTheWorkers) {
+  auto x = normal_rows(kRows, kInputs, 7);
+  std::fill_n(x.data(), kInputs, 0.0f);  // every logit is 0
+  const WireOp op = head_op(DType::Q4_0, x);
+  ASSERT_EQ(run(op, 1).status, WIRE_OK);
+  const auto one = get<WirePrediction>(op.predictions, kRows);
+  EXPECT_EQ(one[0].best, 0);
+  EXPECT_EQ(one[0].second, 1);
+  EXPECT_EQ(one[0].rest, 1499.0f);
+  ASSERT_EQ(run(op, 3).status, WIRE_OK);
+  const auto three = get<WirePrediction>(op.predictions, kRows);
+  EXPECT_EQ(std::memcmp(one.data(), three.data(), one.size() * sizeof one[0]), 0);
+}
+
+TEST_F(HexagonHead, NumbersThatAreNotFiniteAreReportedWithTheirRow) {
+  for (const auto& [bad, type] : {std::pair(-INFINITY, DType::Q4_0), {NAN, DType::Q4_0}, {NAN, DType::F32}}) {
+    used_ = 0;
+    auto x = normal_rows(kRows, kInputs, 7);
+    x[3 * kInputs + 11] = bad;
+    const WireReply reply = run(head_op(type, x));
+    EXPECT_EQ(reply.status, WIRE_NOT_FINITE) << bad << " " << traits(type).name;
+    EXPECT_EQ(reply.detail, 3u);
+  }
+}
+
+}  // namespace
+}  // namespace llada::hexagon

@@ -1,0 +1,118 @@
+// Matrix products on the emulated DSP: bit for bit those of the integer oracle, near the scalar kernels of the engine.
+#include <cmath>
+
+#include "hexagon_dsp/dsp_test.h"
+#include "hexagon_dsp/integer_oracle.h"
+#include "kernels/kernel_test_data.h"
+
+namespace llada::hexagon {
+namespace {
+
+using kernels::testing::Fill;
+
+struct Case {
+  DType type;
+  int64_t outputs, inputs, rows;
+  Fill fill = Fill::wide;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << traits(c.type).name << "_" << c.outputs << "x" << c.inputs << "_rows" << c.rows << "_fill"
+       << static_cast<int>(c.fill);
+}
+
+// Rows of every nature: ordinary, an outlier in one block, nearly nothing beside much, all zero, alternating extremes.
+std::vector<float> nasty_rows(int64_t rows, int64_t inputs, uint64_t seed) {
+  auto x = kernels::testing::normal_rows(rows, inputs, seed);
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = x.data() + r * inputs;
+    switch (r % 7) {
+      case 1: row[inputs / 2] = 4000; break;
+      case 2:
+        for (int64_t i = 0; i < inputs; ++i) row[i] *= i < 32 ? 1e-30f : i < 64 ? 1e9f : 1e-4f;
+        break;
+      case 3: std::fill_n(row, inputs, 0.0f); break;
+      case 4:
+        for (int64_t i = 0; i < inputs; ++i) row[i] = i % 2 == 0 ? 1.0f : -1.0f;
+        break;
+      case 5: std::fill_n(row, inputs, 0.75f); break;
+      case 6:
+        for (int64_t i = 0; i < inputs; ++i) row[i] *= 1e-38f;
+        break;
+      default: break;
+    }
+  }
+  return x;
+}
+
+class HexagonMatmul : public DspTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(HexagonMatmul, EqualsTheIntegerOracleBitForBitAndTheScalarKernelNearly) {
+  const auto [type, n, k, rows, fill] = GetParam();
+  const auto stored = kernels::testing::make_weights(type, n, k, fill, 5);
+  const auto view = kernels::testing::view(type, stored, n, k);
+  const auto x = nasty_rows(rows, k, 9);
+  WireOp op = make_op(WIRE_MATMUL, static_cast<uint32_t>(rows), static_cast<uint32_t>(k));
+  op.in[0] = put(x);
+  op.weight[0] = put_weight(view);
+  op.out[0] = reserve(rows * n * 4);
+  const WireReply reply = run(op);
+  ASSERT_EQ(reply.status, WIRE_OK) << reply.detail;
+  const auto y = get<float>(op.out[0], rows * n);
+
+  const uint32_t layout = op.weight[0].layout;
+  const std::byte* packed = memory_->data() + op.weight[0].data.offset;
+  const auto scalar = kernels::testing::multiply(*kernels::scalar_table(), {type, n, k, rows}, stored.data(), x);
+  std::vector<QuantizedRow> a;
+  for (int64_t r = 0; r < rows; ++r) a.push_back(quantize_row_like_dsp(layout, x.data() + r * k, k));
+  for (int64_t c = 0; c < n; ++c) {
+    const PackedOutput w = unpack_output(layout, packed, c, k);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto at = static_cast<size_t>(r * n + c);
+      const QuantizedRow& q = a[static_cast<size_t>(r)];
+      ASSERT_EQ(std::bit_cast<uint32_t>(y[at]), std::bit_cast<uint32_t>(product_like_dsp(layout, w, q)))
+          << "row " << r << " output " << c << ": " << y[at] << " for " << product_like_dsp(layout, w, q);
+      // Against the engine's oracle, which has the same quants but exact scales. In units u of 2^-15 of the power
+      // of two above the output's largest scale, a block's combined scale is off by half a unit times the
+      // activation's (the weight's 16 bits), by one (the activation's 15 bits, its mantissa at least a half) and by
+      // one (their rounded product); a floor loses a unit of the sum. F16 has exact scales, but rounds weights and
+      // activations to half a step. A block whose scale is beyond the shifter's reach is dropped.
+      double bound = 0x1p-125;
+      for (size_t b = 0; b < q.mantissas.size(); ++b) {
+        const double step = std::fabs(std::ldexp(static_cast<double>(w.scales[b]), w.exponent - 15));
+        double dot = 0, weights = 0, inputs = 0, products = 0;
+        for (size_t i = b * 32; i < (b + 1) * 32; ++i) {
+          const double value = std::fabs(static_cast<double>(x[static_cast<size_t>(r * k) + i]));
+          dot += std::abs(w.quants[i] * q.quants[i]);
+          weights += std::abs(w.quants[i]) * step;
+          products += std::abs(w.quants[i]) * step * value;
+          inputs += value;
+        }
+        bound += std::ldexp(1.0, w.exponent + q.exponent);
+        if (q.mantissas[b] == 0)
+          bound += products;
+        else if (layout == WIRE_TILE_F16)
+          bound += 0.5 * (weights * q.steps[b] + inputs * step) + 16 * step * q.steps[b];
+        else
+          bound += dot * std::ldexp(2.5, w.exponent - 15) * q.steps[b];
+      }
+      EXPECT_NEAR(y[at], scalar[at], bound + 0x1p-23 * std::fabs(static_cast<double>(scalar[at])))
+          << "row " << r << " output " << c;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, HexagonMatmul,
+                         testing::Values(Case{DType::Q4_0, 64, 256, 32}, Case{DType::Q4_0, 33, 96, 7},
+                                         Case{DType::Q4_0, 32, 32, 1}, Case{DType::Q4_0, 31, 64, 4, Fill::low},
+                                         Case{DType::Q4_0, 32, 4096, 9, Fill::low},
+                                         Case{DType::Q4_0, 32, 12288, 8, Fill::alternate},
+                                         Case{DType::Q4_0, 40, 128, 13, Fill::high},
+                                         Case{DType::Q8_0, 64, 256, 32}, Case{DType::Q8_0, 33, 96, 7},
+                                         Case{DType::Q8_0, 32, 32, 1}, Case{DType::Q8_0, 32, 4096, 9, Fill::low},
+                                         Case{DType::Q8_0, 32, 12288, 8, Fill::alternate},
+                                         Case{DType::F16, 64, 256, 9}, Case{DType::F16, 33, 96, 5},
+                                         Case{DType::BF16, 32, 64, 3}),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace llada::hexagon

@@ -1,0 +1,53 @@
+// Instruction packets per multiply-accumulate, counted by the emulator: independent of the machine and its load, equal in
+// every run. Work of two sizes is compared, so that what an op costs once (quantizing activations, the batch) drops
+// out; the conversion of sums to floats is included. The table is a regression test: a limit may only go down.
+#include <fmt/format.h>
+
+#include "hexagon_dsp/dsp_test.h"
+#include "kernels/kernel_test_data.h"
+
+namespace llada::hexagon {
+namespace {
+
+class HexagonPackets : public DspTest {
+ protected:
+  double matmul_packets(DType type, int64_t n, int64_t k, int64_t rows) {
+    const auto stored = kernels::testing::make_weights(type, n, k, kernels::testing::Fill::random, 5);
+    WireOp op = make_op(WIRE_MATMUL, static_cast<uint32_t>(rows), static_cast<uint32_t>(k));
+    op.in[0] = put(kernels::testing::normal_rows(rows, k, 9));
+    op.weight[0] = put_weight(kernels::testing::view(type, stored, n, k));
+    op.out[0] = reserve(rows * n * 4);
+    const WireReply reply = run(op, 1);
+    EXPECT_EQ(reply.status, WIRE_OK);
+    EXPECT_GT(reply.packets, 0u);
+    return static_cast<double>(reply.packets);
+  }
+  // Packets of 64 more outputs.
+  double of_outputs(DType type, int64_t k, int64_t rows) {
+    used_ = 0;
+    return matmul_packets(type, 96, k, rows) - matmul_packets(type, 32, k, rows);
+  }
+};
+
+TEST_F(HexagonPackets, PerMultiplyAccumulateOfEachMatrixKernel) {
+  struct Row {
+    DType type;
+    int64_t rows;
+    double loop, all;  // limits: the inner loop alone; with the ends of each tile, at 4096 inputs
+  };
+  constexpr int64_t kInputs = 4096;
+  for (const Row& row : {Row{DType::Q4_0, 4, 0.00550, 0.00583}, Row{DType::Q4_0, 8, 0.00545, 0.00566},
+                         Row{DType::Q8_0, 4, 0.00612, 0.00643}, Row{DType::F16, 4, 0.01906, 0.01940}}) {
+    const double one = of_outputs(row.type, kInputs, row.rows), two = of_outputs(row.type, 2 * kInputs, row.rows);
+    const auto macs = static_cast<double>(64 * kInputs * row.rows);
+    const double loop = (two - one) / macs, all = one / macs;
+    const std::string name = fmt::format("{}, {} rows", traits(row.type).name, row.rows);
+    fmt::print("packets per MAC (emulated), {}: loop {:.6f}, with tile ends {:.6f}\n", name, loop, all);
+    EXPECT_LE(loop, row.loop) << name;
+    EXPECT_LE(all, row.all) << name;
+    EXPECT_GT(loop, 1.0 / 256) << "two multiplies of 32 x 4 bytes per packet are the most there is: a wrong count";
+  }
+}
+
+}  // namespace
+}  // namespace llada::hexagon
