@@ -86,11 +86,12 @@ struct ExpertsPlan {
 // What the link still has to do, as of now.
 struct ExpertArrival {
   ExpertId id;
-  double ready_s = 0;  // from now, were nothing added; 0: it has arrived
+  bool started = false;
+  double ready_s = 0;  // from now, if its pieces went first
 };
 struct ExpertLink {
-  double free_s = 0;                    // from now, until what is under way and cannot be put off has ended
-  std::vector<ExpertArrival> arriving;  // moves that were not known to have arrived at the last question
+  double free_s = 0;                    // from now, until the piece under way has arrived
+  std::vector<ExpertArrival> arriving;  // not there yet, in the order in which they were asked for
 };
 
 }  // namespace llada

@@ -234,8 +234,16 @@ class Sim final : public SimDevice {
       if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0)
         task.fixed_s += unit.batch_us.value * 1e-6;
     (unit.overlap ? task.compute_s : task.fixed_s) += cost.compute_s;
-    task.bytes = cost.stream_bytes;
-    task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
+    if (npu && chip_->profile.experts && chip_->profile.experts->own_memory) {
+      const double streams = cost.stream_bytes / (unit.stream_gb_per_s.value * 1e9);
+      if (unit.overlap)
+        task.compute_s = std::max(task.compute_s, streams);
+      else
+        task.fixed_s += streams;
+    } else {
+      task.bytes = cost.stream_bytes;
+      task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
+    }
     task.after = last;
     task.background = run.beside;
     std::vector<int> needed;
