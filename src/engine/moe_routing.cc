@@ -45,7 +45,8 @@ class Router {
   }
 
   // `tokens`: of each row its part of the score, layers x experts.
-  RoutingStep step(const std::vector<const std::vector<float>*>& tokens, bool block_start, uint64_t number) const {
+  RoutingStep step(const std::vector<const std::vector<float>*>& tokens, bool block_start, uint64_t number,
+                   bool guesses = true) const {
     RoutingStep out;
     out.block_start = block_start;
     out.rows = static_cast<int32_t>(tokens.size());
@@ -59,7 +60,7 @@ class Router {
         choose(scores, out.layers.back());
       }
     }
-    for (int32_t l = 0; l < g_.layers; ++l)
+    for (int32_t l = 0; guesses && l < g_.layers; ++l)
       for (int32_t d = 1; d <= kAhead && l + d < g_.layers; ++d) {
         LayerRouting guessed = empty();
         const double noise = s_.guess_noise * d;
@@ -136,9 +137,9 @@ std::vector<LayerRouting> history_of(const MoeGeometry& g, uint64_t seed) {
     std::vector<std::vector<float>> own(kRows);
     std::vector<const std::vector<float>*> rows;
     for (size_t r = 0; r < kRows; ++r) router.draw_token(own[r], r, 0, 0), rows.push_back(&own[r]);
-    MoeGeometry without = g;
-    const RoutingStep step = router.step(rows, true, 0);
-    if (sum.empty()) sum = step.layers;
+    const RoutingStep step = router.step(rows, true, 0, false);
+    if (sum.empty())
+      sum = step.layers;
     else
       for (size_t l = 0; l < sum.size(); ++l)
         for (size_t e = 0; e < sum[l].rows.size(); ++e)
