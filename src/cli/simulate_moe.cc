@@ -42,7 +42,7 @@ Json line_json(const MoeLine& l) {
                {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
                {"makespan_error_mean", l.predicted_off},
                {"makespan_error_worst", l.predicted_worst},
-               {"ahead_used_share", l.ahead_used}};
+               {"guessed_right_share", l.guessed_right}};
   if (l.refresh > 0) json["refresh_steps"] = l.refresh;
   if (l.replans > 0) json["replans"] = l.replans;
   return json;

@@ -3,13 +3,13 @@
 //
 // Words: resident = in the accelerator's memory and kept there; move = a transfer of one expert from host
 // memory to the accelerator; piece = its gate, up or down matrix, which arrive in that order, so that the
-// gate product starts before the down matrix is there; staged = moved for one use, through a slot that the
-// next staged expert takes.
+// gate product starts before the down matrix is there.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace llada {
@@ -60,17 +60,23 @@ struct ExpertWork {
   bool on_device = false;
 };
 
-struct ExpertMove {
-  int32_t layer = 0, expert = 0;
-  int32_t replaced_layer = -1, replaced = -1;  // the resident expert that makes room; -1: a free slot
-  bool stays = true;                           // false: staged
-  bool background = false;                     // only while the link has nothing else to do
-};
-
 struct ExpertId {
   int32_t layer = 0, expert = 0;
   bool operator==(const ExpertId&) const = default;
   auto operator<=>(const ExpertId&) const = default;
+};
+
+enum class MoveTo : uint8_t {
+  slot,     // resident
+  staging,  // for this layer only, through a slot that the next staged expert takes
+  buffer,   // moved ahead on a guess: nothing makes room until the guess has come true
+};
+
+struct ExpertMove {
+  ExpertId id;
+  std::optional<ExpertId> replaces = {};  // the resident expert that makes room; none: a free slot
+  MoveTo to = MoveTo::slot;
+  bool background = false;  // only while the link has nothing else to do
 };
 
 // One layer of one step. Each unit takes its experts of `work` in order, the link takes `moves` in order.
@@ -78,9 +84,12 @@ struct ExpertsPlan {
   int32_t layer = 0;
   std::vector<ExpertWork> work;
   std::vector<ExpertMove> moves;
-  std::vector<ExpertId> cancelled;  // background moves that are no longer wanted; pieces under way still end
-  bool moves_first = false;         // nothing computes before the moves are done (copies that are waited for)
-  double predicted_s = 0;           // the planner's makespan
+  std::vector<ExpertId> cancelled;  // background moves not wanted any more; a piece under way still ends
+  // After the work: buffered experts that take a slot, and those that leave the buffer.
+  std::vector<ExpertMove> kept;
+  std::vector<ExpertId> released;
+  bool moves_first = false;  // nothing computes before the moves are done (copies that are waited for)
+  double predicted_s = 0;    // the planner's makespan
 };
 
 // What the link still has to do, as of now.

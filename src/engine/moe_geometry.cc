@@ -46,7 +46,7 @@ std::vector<MoeGeometry> geometries() {
            .vocab = 32000,
            .experts = 8,
            .used = 2,
-           .routing = {.popularity = 0.15, .context = 0.6, .context_memory = 0.9, .token = 1, .source = kPublishedHits}},
+           .routing = {.popularity = 0.2, .context = 0.4, .context_memory = 0.9, .token = 1, .source = kPublishedHits}},
           {.name = "qwen2-57b",
            .layers = 28,
            .width = 3584,
@@ -57,7 +57,7 @@ std::vector<MoeGeometry> geometries() {
            .vocab = 151936,
            .experts = 64,
            .used = 8,
-           .routing = {.popularity = 0.15, .context = 1, .context_memory = 0.95, .token = 1, .source = kPublishedHits}},
+           .routing = {.popularity = 0.3, .context = 0.7, .context_memory = 0.95, .token = 1, .source = kPublishedHits}},
           {.name = "deepseek-v2-lite",
            .layers = 26,
            .dense_layers = 1,
@@ -70,11 +70,11 @@ std::vector<MoeGeometry> geometries() {
            .vocab = 102400,
            .experts = 64,
            .used = 6,
-           .routing = {.popularity = 0.15, .context = 1, .context_memory = 0.95, .token = 1, .source = kPublishedHits}},
+           .routing = {.popularity = 0.3, .context = 0.7, .context_memory = 0.95, .token = 1, .source = kPublishedHits}},
           of_preset("llada-moe-7b", {.popularity = 0.2, .context = 0.5, .context_memory = 0.5, .token = 1,
-                                     .token_memory = 0.98, .source = kStable}),
+                                     .token_memory = 0.99, .source = kStable}),
           of_preset("llada2-mini", {.popularity = 0.2, .context = 0.7, .context_memory = 0.5, .token = 1,
-                                    .token_memory = 0.98, .source = kStable})};
+                                    .token_memory = 0.99, .source = kStable})};
 }
 
 }  // namespace

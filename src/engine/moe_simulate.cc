@@ -129,7 +129,8 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, MoeOptions
   line.link = lanes.transfer_s() / lanes.now();
   line.predicted_off = off / static_cast<double>(std::max<int64_t>(1, layers));
   line.predicted_worst = worst;
-  line.ahead_used = stats.ahead > 0 ? static_cast<double>(stats.ahead_used) / static_cast<double>(stats.ahead) : 0;
+  line.guessed_right =
+      stats.guessed > 0 ? static_cast<double>(stats.guessed_right) / static_cast<double>(stats.guessed) : 0;
   line.plan_us = plan_s * 1e6 / static_cast<double>(std::max<int64_t>(1, layers));
   line.replans = stats.replans;
   if (record) {

@@ -41,7 +41,7 @@ struct MoeLine {
   double host = 0, device = 0, link = 0;  // share of the time that each lane is at work
   double predicted_off = 0;     // mean over layers of |predicted - executed| / executed makespan
   double predicted_worst = 0;   // of one layer
-  double ahead_used = 0;        // of the moves ahead of a guess or a block, share that was used next time
+  double guessed_right = 0;     // share of the moves ahead on a guess that their layer wanted
   double plan_us = 0;           // measured: time to decide one layer, on the machine that simulates
   int64_t replans = 0;
   int32_t refresh = 0;          // TIDE's interval, the best of those tried

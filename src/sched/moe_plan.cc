@@ -238,8 +238,9 @@ std::pair<double, double> slowed(const ExpertCosts& c) {
   return host <= moved ? std::pair{host / low, moved / high} : std::pair{host / high, moved / low};
 }
 
+// The queues; `end`, where wanted, is when the last of them is estimated to be empty.
 std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const ExpertLoad> sorted,
-                                     const PlanStart& start, bool contended) {
+                                     const PlanStart& start, bool contended, double* end = nullptr) {
   std::vector<ExpertLoad> missing, there;  // heaviest first
   struct Arriving {
     ExpertLoad load;
@@ -264,8 +265,13 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
   const double move = 3 * c.piece_s + c.expert_bytes() / c.link_bytes_per_s * link_factor;
   double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
   size_t heavy = 0, light = missing.size(), first = 0, last = there.size(), next = 0;
+  double last_end = 0;
   std::vector<PlannedExpert> out;
-  out.reserve(sorted.size());
+  if (end == nullptr) out.reserve(sorted.size());
+  const auto give = [&](const ExpertLoad& load, bool on_device, double until) {
+    last_end = std::max(last_end, until);
+    if (end == nullptr) out.push_back(planned(load, on_device));
+  };
   while (heavy < light || first < last || next < arriving.size()) {
     const ExpertLoad* for_host = light > heavy ? &missing[light - 1] : last > first ? &there[last - 1] : nullptr;
     const double host_end = for_host != nullptr ? host_t + host_time(for_host->rows) : kForever;
@@ -281,11 +287,11 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
     const double link_end =
         heavy < light ? std::max(link_t + move, device_t) + c.device_s(missing[heavy].rows) : kForever;
     if (device_end <= host_end && device_end <= link_end) {
-      out.push_back(planned(*for_device, true));
+      give(*for_device, true, device_end);
       device_t = device_end;
       take_arrived ? ++next : ++first;
     } else if (host_end <= link_end) {
-      out.push_back(planned(*for_host, false));
+      give(*for_host, false, host_end);
       host_t = host_end;
       light > heavy ? --light : --last;
     } else {
@@ -293,6 +299,7 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
       arriving.push_back({missing[heavy++], link_t});
     }
   }
+  if (end != nullptr) *end = last_end;
   return out;
 }
 
@@ -353,6 +360,26 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
   consider(split(sorted, none));
   consider(split(sorted, all));
   return best;
+}
+
+double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorted, MoeRule rule,
+                         const PlanStart& start) {
+  double end = 0;
+  if (rule == MoeRule::hybrid) {
+    two_ended(c, sorted, start, true, &end);
+    return end;
+  }
+  double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
+  bool on_host = false;
+  for (const ExpertLoad& load : sorted) {
+    if (rule == MoeRule::all_cpu || (rule == MoeRule::static_split && !load.resident)) {
+      host_t += c.host_s(load.rows), on_host = true;
+      continue;
+    }
+    if (!load.resident) link_t += c.move_s();
+    device_t = std::max(device_t, load.resident ? load.ready_s : link_t) + c.device_s(load.rows);
+  }
+  return std::max(on_host ? host_t : 0, device_t);
 }
 
 MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {

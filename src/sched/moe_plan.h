@@ -61,6 +61,11 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
 // The paper's greedy alone, without the comparison with its rivals.
 MoePlan greedy_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});
 
+// About the makespan of plan_layer(), for asking "what if" often: no timeline is made, and the memory counts as
+// always shared. `sorted`: heaviest first.
+double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> sorted, MoeRule rule,
+                         const PlanStart& start = {});
+
 // The timeline of given queues: times and makespan are filled in. Host experts run in the order in which they
 // stand, and so do the accelerator's; moved ones are moved in that order too.
 MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts,

@@ -13,7 +13,7 @@ struct Layer {
 };
 
 double makespan(const ExpertCosts& costs, const Layer& layer, MoeRule rule) {
-  return plan_layer(costs, layer.loads, rule, {.host_s = 0, .device_s = layer.ahead->device_s, .link_s = 0}).makespan_s;
+  return estimate_makespan(costs, layer.loads, rule, {.host_s = 0, .device_s = layer.ahead->device_s, .link_s = 0});
 }
 
 }  // namespace

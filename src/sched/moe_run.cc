@@ -53,23 +53,32 @@ void MoeRuntime::begin_step(bool block) {
   if (block) residency_.begin_block();
 }
 
-// Background moves that turned out wrong, or that this layer needs but that have not begun: the plan decides
-// about those anew.
+// Background moves that this layer needs but that have not begun are given up: the plan decides about those
+// anew. So are guesses about this layer that were wrong.
 void MoeRuntime::settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link) {
   queued_ = 0;
+  arriving_.clear();
   for (const ExpertArrival& arrival : link.arriving) {
-    const auto found = ahead_.find(arrival.id);
-    const bool guessed = found != ahead_.end() && found->second;
-    const bool here = arrival.id.layer == out.layer;
-    const bool wanted = here && routing.rows[static_cast<size_t>(arrival.id.expert)] > 0;
-    if (here && !arrival.started && (wanted || guessed)) {
-      out.cancelled.push_back(arrival.id);
-      cache_.erase(arrival.id);
-      if (found != ahead_.end()) ahead_.erase(found);
+    const ExpertId id = arrival.id;
+    const bool here = id.layer == out.layer;
+    const bool wanted = here && routing.rows[static_cast<size_t>(id.expert)] > 0;
+    const bool guess = buffer_.contains(id);
+    if (here && !arrival.started && (wanted || guess)) {
+      out.cancelled.push_back(id);
       ++stats_.cancelled;
-    } else if (!arrival.started) {
-      ++queued_;
+      guess ? void(buffer_.erase(id)) : cache_.erase(id);
+      continue;
     }
+    queued_ += arrival.started ? 0 : 1;
+    if (!guess) {
+      arriving_.insert(id);
+      cache_.protect(id);  // it cannot make room for another before it is there
+    }
+  }
+  for (auto it = buffer_.begin(); it != buffer_.end();) {
+    const bool wrong = it->layer == out.layer && routing.rows[static_cast<size_t>(it->expert)] == 0;
+    if (wrong) out.released.push_back(*it);
+    it = wrong ? buffer_.erase(it) : std::next(it);
   }
 }
 
@@ -82,20 +91,21 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
   for (const int32_t e : order) {
     if (taken++ >= options_.cache.slots || routing.rows[static_cast<size_t>(e)] == 0) break;
     target[static_cast<size_t>(e)] = true;
-    if (!cache_.resident({out.layer, e})) coming.push_back(e);
+    if (!there({out.layer, e})) coming.push_back(e);
   }
-  for (size_t i = order.size(); i-- > 0;)
-    if (cache_.resident({out.layer, order[i]}) && !target[static_cast<size_t>(order[i])]) going.push_back(order[i]);
+  for (size_t i = order.size(); i-- > 0;) {
+    const ExpertId id{out.layer, order[i]};
+    if (cache_.resident(id) && !arriving_.contains(id) && !target[static_cast<size_t>(id.expert)])
+      going.push_back(id.expert);
+  }
   size_t next = 0;
   for (const int32_t e : coming) {
-    ExpertMove move{.layer = out.layer, .expert = e};
-    ExpertCache::Admission place;
-    if (cache_.count(out.layer) >= options_.cache.slots) {
+    ExpertMove move{.id = {out.layer, e}};
+    if (cache_.full(out.layer)) {
       if (next >= going.size()) break;
-      place.victim = ExpertId{out.layer, going[next++]};
-      move.replaced_layer = out.layer, move.replaced = place.victim->expert;
+      move.replaces = ExpertId{out.layer, going[next++]};
     }
-    cache_.insert({out.layer, e}, place);
+    cache_.insert(move.id, {move.replaces});
     out.moves.push_back(move);
     ++stats_.moved;
   }
@@ -104,30 +114,33 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
 
 // Whether an expert may become resident, and in whose place.
 std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
+  if (!options_.cached) return std::nullopt;
   if (!options_.blocks) return cache_.place_for(id);
   if (!residency_.wanted(id)) return std::nullopt;
   if (!cache_.full(id.layer)) return ExpertCache::Admission{};
   std::optional<ExpertId> victim;
   for (const int32_t e : cache_.residents(id.layer)) {
     const ExpertId old{id.layer, e};
-    if (ahead_.contains(old) || !residency_.replaces(id, old)) continue;
+    if (arriving_.contains(old) || !residency_.replaces(id, old)) continue;
     if (!victim || residency_.load(old) < residency_.load(*victim)) victim = old;
   }
   if (!victim) return std::nullopt;
   return ExpertCache::Admission{victim};
 }
 
-void MoeRuntime::move_ahead(ExpertId id, const ExpertCache::Admission& place, bool guessed, ExpertsPlan& out) {
-  ExpertMove move{.layer = id.layer, .expert = id.expert, .background = true};
-  if (place.victim) {
-    move.replaced_layer = place.victim->layer, move.replaced = place.victim->expert;
-    ahead_.erase(*place.victim);
+std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_t layer,
+                                             const ExpertLink& link) const {
+  std::vector<ExpertLoad> loads;
+  for (int32_t e = 0; e < experts_; ++e) {
+    const ExpertId id{layer, e};
+    const int32_t rows = routing.rows[static_cast<size_t>(e)];
+    if (rows == 0) continue;
+    ExpertLoad load{e, rows, there(id), 0};
+    for (const ExpertArrival& arrival : link.arriving)
+      if (load.resident && arrival.id == id) load.ready_s = arrival.ready_s;
+    loads.push_back(load);
   }
-  cache_.insert(id, place);
-  ahead_[id] = guessed;
-  out.moves.push_back(move);
-  ++queued_;
-  ++stats_.ahead;
+  return loads;
 }
 
 ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::span<const LayerRouting> ahead,
@@ -149,22 +162,9 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     start.host_s = start.link_s;
     start.device_s = std::max(start.device_s, start.link_s);
   }
-  std::vector<ExpertLoad> loads;
-  for (int32_t e = 0; e < experts_; ++e) {
-    const ExpertId id{layer, e};
-    const int32_t rows = routing.rows[static_cast<size_t>(e)];
-    if (rows == 0) continue;
-    ExpertLoad load{e, rows, cache_.resident(id), 0};
-    for (const ExpertArrival& arrival : clock.link.arriving)
-      if (load.resident && arrival.id == id) load.ready_s = arrival.ready_s;
-    ++stats_.used;
-    stats_.hits += load.resident ? 1 : 0;
-    if (const auto found = ahead_.find(id); found != ahead_.end()) {
-      if (load.resident) ++stats_.ahead_used;
-      ahead_.erase(found);
-    }
-    loads.push_back(load);
-  }
+  const std::vector<ExpertLoad> loads = loads_of(routing, layer, clock.link);
+  stats_.used += static_cast<int64_t>(loads.size());
+  stats_.hits += std::ranges::count(loads, true, &ExpertLoad::resident);
   const MoePlan plan = plan_layer(costs_, loads, options_.plan, start);
   out.predicted_s = plan.makespan_s;
   double link_end = start.link_s;
@@ -174,28 +174,42 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     if (!e.moved) continue;
     ++stats_.moved;
     link_end = std::max(link_end, e.move_end_s);
-    ExpertMove move{.layer = layer, .expert = e.expert, .stays = false};
-    const ExpertId id{layer, e.expert};
-    if (const auto place = options_.cached ? admission(id) : std::nullopt) {
-      // What is to go may be in this layer's own queue (a block's set is planned by load, not by use).
-      const bool in_use = place->victim && place->victim->layer == layer &&
-                          routing.rows[static_cast<size_t>(place->victim->expert)] > 0;
-      if (!in_use) {
-        move.stays = true;
-        if (place->victim) {
-          move.replaced_layer = place->victim->layer, move.replaced = place->victim->expert;
-          ahead_.erase(*place->victim);
-        }
-        cache_.insert(id, *place);
-      }
+    ExpertMove move{.id = {layer, e.expert}, .to = MoveTo::staging};
+    const auto place = admission(move.id);
+    // A move of this layer's own cannot take the place of what this layer uses.
+    if (place && !(place->victim && place->victim->layer == layer &&
+                   routing.rows[static_cast<size_t>(place->victim->expert)] > 0)) {
+      move.to = MoveTo::slot;
+      move.replaces = place->victim;
+      cache_.insert(move.id, *place);
+      arriving_.insert(move.id);
     }
     out.moves.push_back(move);
   }
-  if (options_.prefetch && !ahead.empty())
-    prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
+  keep_or_release(routing, out);
+  if (options_.prefetch && !ahead.empty()) prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
   if (options_.cached && options_.plan != MoeRule::all_cpu)
     promote(routing, plan.makespan_s + clock.between_s - link_end, out);
   return out;
+}
+
+// Guesses about this layer that came true: where a slot is to be had for them they stay.
+void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) {
+  for (auto it = buffer_.begin(); it != buffer_.end();) {
+    if (it->layer != out.layer) {
+      ++it;
+      continue;
+    }
+    LLADA_CHECK(routing.rows[static_cast<size_t>(it->expert)] > 0);
+    ++stats_.guessed_right;
+    if (const auto place = admission(*it)) {
+      out.kept.push_back({.id = *it, .replaces = place->victim});
+      cache_.insert(*it, *place);
+    } else {
+      out.released.push_back(*it);
+    }
+    it = buffer_.erase(it);
+  }
 }
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
@@ -205,22 +219,17 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
     LayerAhead guess{.layer = layer + static_cast<int32_t>(d) + 1, .loads = {}, .begins_s = begins,
                      .device_s = clock.device_busy_s};
-    for (int32_t e = 0; e < experts_; ++e) {
-      const int32_t rows = ahead[d].rows[static_cast<size_t>(e)];
-      if (rows == 0) continue;
-      const ExpertId id{guess.layer, e};
-      guess.loads.push_back({e, rows, cache_.resident(id), 0});
-      cache_.protect(id);  // a guessed expert does not make room for another
-    }
+    guess.loads = loads_of(ahead[d], guess.layer, {});
     guesses.push_back(std::move(guess));
     begins += layer_s + clock.between_s;
   }
   const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
   for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, options_.prefetching)) {
-    if (queued_ >= kQueue) break;
-    if (cache_.resident(choice.id)) continue;
-    // A guess that was chosen by its gain does not have to be worth more by its history.
-    if (const auto place = cache_.place_for(choice.id, true)) move_ahead(choice.id, *place, true, out);
+    if (queued_ >= kQueue || buffer_.size() >= static_cast<size_t>(options_.buffer)) break;
+    buffer_.insert(choice.id);
+    out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
+    ++queued_;
+    ++stats_.guessed;
   }
 }
 
@@ -228,25 +237,32 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
 // still be in this layer's queue: its place is taken over after its use.
 void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out) {
   std::vector<int32_t> missing;
+  const auto staged = [&](int32_t e) {
+    return std::ranges::any_of(out.moves, [&](const ExpertMove& m) { return m.id == ExpertId{out.layer, e}; });
+  };
   if (options_.blocks) {
     for (const int32_t e : residency_.target(out.layer))
-      if (!cache_.resident({out.layer, e})) missing.push_back(e);
+      if (!there({out.layer, e}) && !staged(e)) missing.push_back(e);
   } else {
     for (const int32_t e : heaviest_first(routing))
-      if (routing.rows[static_cast<size_t>(e)] > 0 && !cache_.resident({out.layer, e})) missing.push_back(e);
+      if (routing.rows[static_cast<size_t>(e)] > 0 && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
     std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) {
       return cache_.worth({out.layer, a}) > cache_.worth({out.layer, b});
     });
   }
+  idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {
-    if (queued_ >= kQueue || idle_s <= 0) break;
-    const auto place = admission({out.layer, e});
-    if (!place) continue;
+    // One that would still be moving when the next layer wants the link is in its way.
+    if (queued_ >= kQueue || idle_s < costs_.move_s()) break;
     const ExpertId id{out.layer, e};
-    bool staged = false;
-    for (const ExpertMove& move : out.moves) staged |= move.layer == id.layer && move.expert == id.expert;
-    if (staged) continue;
-    move_ahead(id, *place, false, out);
+    const auto place = admission(id);
+    if (!place) continue;
+    cache_.insert(id, *place);
+    arriving_.insert(id);
+    cache_.protect(id);
+    out.moves.push_back({.id = id, .replaces = place->victim, .background = true});
+    ++queued_;
+    ++stats_.promoted;
     idle_s -= costs_.move_s();
   }
 }

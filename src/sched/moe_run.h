@@ -8,8 +8,8 @@
 // everything waits for.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -29,6 +29,7 @@ struct MoeOptions {
   int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
   ResidencyRule residency;
   PrefetchOptions prefetching;
+  int32_t buffer = 4;  // places for experts moved ahead on a guess
 };
 
 // What is known when a layer's routing is.
@@ -42,8 +43,9 @@ struct MoeStats {
   int64_t layers = 0;                         // layer passes
   int64_t used = 0, hits = 0;                 // experts wanted; of them resident when their layer was planned
   int64_t on_host = 0, moved = 0;             // experts computed by the host; moved for the layer at hand
-  int64_t ahead = 0, ahead_used = 0;          // moved before they were wanted; of those wanted when guessed
-  int64_t cancelled = 0;
+  int64_t guessed = 0, guessed_right = 0;     // moved ahead on a guess; of those wanted by their layer
+  int64_t promoted = 0;                       // moved in the background for later steps
+  int64_t cancelled = 0;                      // background moves that never began
   int64_t replans = 0;                        // of a block's residents
 };
 
@@ -68,10 +70,12 @@ class MoeRuntime {
   const BlockResidency& residency() const { return residency_; }
 
  private:
+  bool there(ExpertId id) const { return cache_.resident(id) || buffer_.contains(id); }
   void settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
   void refresh(const LayerRouting& routing, ExpertsPlan& out);
+  std::vector<ExpertLoad> loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const;
   std::optional<ExpertCache::Admission> admission(ExpertId id) const;
-  void move_ahead(ExpertId id, const ExpertCache::Admission& place, bool guessed, ExpertsPlan& out);
+  void keep_or_release(const LayerRouting& routing, ExpertsPlan& out);
   void prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock, double link_free_s,
                 double layer_s, ExpertsPlan& out);
   void promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out);
@@ -81,9 +85,10 @@ class MoeRuntime {
   MoeOptions options_;
   ExpertCache cache_;
   BlockResidency residency_;
-  std::vector<bool> placed_;               // per layer
-  std::map<ExpertId, bool> ahead_;         // moved ahead and not wanted yet; true: guessed for the coming pass
-  size_t queued_ = 0;                      // background moves that have not begun
+  std::vector<bool> placed_;      // per layer
+  std::set<ExpertId> buffer_;     // moved ahead on a guess
+  std::set<ExpertId> arriving_;   // residents that are not there yet
+  size_t queued_ = 0;             // background moves that have not begun
   int64_t step_ = -1;
   MoeStats stats_;
 };

@@ -12,16 +12,30 @@ ExpertLanes::ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWin
       costs_(costs),
       window_(window),
       labels_(labels),
-      resident_(static_cast<size_t>(window.layers) * static_cast<size_t>(window.experts), false),
+      where_(static_cast<size_t>(window.layers) * static_cast<size_t>(window.experts), Where::nowhere),
       staging_(static_cast<size_t>(std::max(1, window.staging))) {}
 
-Status ExpertLanes::place(ExpertId id) {
-  if (resident_[index(id)]) return {};
-  if (residents_ >= window_.slots)
-    return failed("sim: expert {} of layer {} needs a slot, all {} are taken", id.expert, id.layer, window_.slots);
-  resident_[index(id)] = true;
-  ++residents_;
+Status ExpertLanes::enter(ExpertId id, Where where) {
+  int64_t& taken = where == Where::slot ? residents_ : buffered_;
+  const int64_t most = where == Where::slot ? window_.slots : window_.buffer;
+  if (taken >= most)
+    return failed("sim: expert {} of layer {} needs a {}, all {} are taken", id.expert, id.layer,
+                  where == Where::slot ? "slot" : "place in the buffer", most);
+  ++taken;
+  where_[index(id)] = where;
   return {};
+}
+
+void ExpertLanes::leave(ExpertId id) {
+  Where& where = where_[index(id)];
+  if (where == Where::slot) --residents_;
+  if (where == Where::buffer) --buffered_;
+  where = Where::nowhere;
+}
+
+Status ExpertLanes::place(ExpertId id) {
+  if (where_[index(id)] != Where::nowhere) return {};
+  return enter(id, Where::slot);
 }
 
 TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool background) {
@@ -44,17 +58,41 @@ TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool backgro
   return lanes_.add(std::move(task));
 }
 
-Status ExpertLanes::cancel(ExpertId id) {
+// What has not begun of a move never will.
+void ExpertLanes::drop_pieces(ExpertId id) {
   const auto found = arriving_.find(id);
-  if (found == arriving_.end() || !found->second.background)
-    return failed("sim: expert {} of layer {} is not being moved ahead", id.expert, id.layer);
+  if (found == arriving_.end()) return;
   for (size_t p = 0; p < 3; ++p)
     if (lanes_.cancel(found->second.pieces[p])) moved_bytes_ -= static_cast<int64_t>(costs_.piece_bytes[p]);
   arriving_.erase(found);
   std::erase(order_, id);
-  resident_[index(id)] = false;
-  --residents_;
+}
+
+Status ExpertLanes::cancel(ExpertId id) {
+  const auto found = arriving_.find(id);
+  if (found == arriving_.end() || !found->second.background)
+    return failed("sim: expert {} of layer {} is not being moved ahead", id.expert, id.layer);
+  drop_pieces(id);
+  leave(id);
   return {};
+}
+
+Status ExpertLanes::make_room(const ExpertMove& move) {
+  if (!move.replaces) return {};
+  const ExpertId old = *move.replaces;
+  if (!resident(old) || arriving_.contains(old))
+    return failed("sim: expert {} of layer {} is to make room, but it is not there", old.expert, old.layer);
+  leave(old);
+  return {};
+}
+
+Status ExpertLanes::keep(const ExpertMove& move) {
+  if (where_[index(move.id)] != Where::buffer)
+    return failed("sim: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert,
+                  move.id.layer);
+  LLADA_TRY_STATUS(make_room(move));
+  leave(move.id);
+  return enter(move.id, Where::slot);
 }
 
 void ExpertLanes::hurry(ExpertId id) {
@@ -111,6 +149,11 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
   TaskId last_host = kNoTask;
   for (const ExpertWork& work : layer.host) last_host = add_host(layer, work, last_host == kNoTask);
   while (layer.next_device < layer.device.size()) LLADA_TRY_STATUS(add_device(layer));
+  for (const ExpertId id : plan.released) {
+    drop_pieces(id);
+    leave(id);
+  }
+  for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(keep(move));
   // Last: what makes room may be in this layer's queue, and goes when that has been read.
   for (const ExpertMove& move : plan.moves)
     if (move.background) LLADA_TRY_STATUS(add_move(layer, move));
@@ -122,39 +165,34 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
 }
 
 Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
-  const ExpertId id{m.layer, m.expert};
-  if (resident_[index(id)])
+  const ExpertId id = m.id;
+  if (where_[index(id)] != Where::nowhere)
     return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
-  if (!m.stays && (m.background || m.layer != layer.plan.layer))
+  const bool here = id.layer == layer.plan.layer && !m.background;
+  if (m.to == MoveTo::staging && !here)
     return failed("sim: expert {} of layer {} is staged for later", id.expert, id.layer);
   TaskId slot_free = kNoTask;
-  if (m.stays) {
-    if (m.replaced >= 0) {
-      const ExpertId old{m.replaced_layer, m.replaced};
-      if (!resident_[index(old)] || arriving_.contains(old))
-        return failed("sim: expert {} of layer {} is to make room, but it is not there", old.expert, old.layer);
-      resident_[index(old)] = false;
-      --residents_;
-    }
-    LLADA_TRY_STATUS(place(id));
-  } else {
+  if (m.to == MoveTo::staging) {
     Slot& slot = staging_[next_staging_];
     // Its products have to be in the queue before something can wait for them.
     while (slot.expert >= 0 && layer.next_device < layer.device.size()) LLADA_TRY_STATUS(add_device(layer));
     slot_free = slot.used;
-    slot.expert = m.expert;
+    slot.expert = id.expert;
+  } else {
+    LLADA_TRY_STATUS(make_room(m));
+    LLADA_TRY_STATUS(enter(id, m.to == MoveTo::slot ? Where::slot : Where::buffer));
   }
   Move move{.pieces = {}, .background = m.background};
   for (int p = 0; p < 3; ++p)
     move.pieces[static_cast<size_t>(p)] = add_piece(id, p, p == 0 ? slot_free : kNoTask, m.background);
-  if (m.stays) {
-    arriving_[id] = move;
-    order_.push_back(id);
-  } else {
+  if (m.to == MoveTo::staging) {
     staging_[next_staging_].used = move.pieces[2];
     next_staging_ = (next_staging_ + 1) % staging_.size();
+  } else {
+    arriving_[id] = move;
+    order_.push_back(id);
   }
-  if (m.layer == layer.plan.layer && !m.background) layer.moved[m.expert] = move, layer.last_move = move.pieces[2];
+  if (here) layer.moved[id.expert] = move, layer.last_move = move.pieces[2];
   return {};
 }
 
@@ -178,7 +216,7 @@ Status ExpertLanes::add_device(Layer& layer) {
   const auto own = layer.moved.find(work.expert);
   const auto late = arriving_.find(id);
   const bool pieces = own != layer.moved.end();
-  if (!pieces && !resident_[index(id)])
+  if (!pieces && where_[index(id)] == Where::nowhere)
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
   TaskId last = kNoTask;
   for (size_t p = 0; p < (pieces ? 3 : 1); ++p) {

@@ -17,7 +17,8 @@ namespace llada {
 struct ExpertWindow {
   int32_t layers = 0, experts = 0;
   int64_t slots = 0;    // resident experts of all layers together
-  int32_t staging = 2;  // experts that can be on their way or in use beside them
+  int32_t staging = 8;  // experts that can be on their way or in use beside them
+  int32_t buffer = 4;   // experts that can be moved ahead on a guess beside them
 };
 
 class ExpertLanes {
@@ -32,11 +33,12 @@ class ExpertLanes {
   ExpertLink link();
 
   int64_t moved_bytes() const { return moved_bytes_; }  // pieces that were or are being moved
-  bool resident(ExpertId id) const { return resident_[index(id)]; }
+  bool resident(ExpertId id) const { return where_[index(id)] == Where::slot; }
   // As if moved before time began: where an experiment starts from.
   Status place(ExpertId id);
 
  private:
+  enum class Where : uint8_t { nowhere, slot, buffer };
   struct Move {
     std::array<TaskId, 3> pieces{};
     bool background = false;
@@ -61,15 +63,20 @@ class ExpertLanes {
   size_t index(ExpertId id) const { return static_cast<size_t>(id.layer * window_.experts + id.expert); }
   Lane link_lane() const { return costs_.link_reads_memory ? Lane::dma : Lane::map; }
   TaskId add_piece(ExpertId id, int piece, TaskId after, bool background);
+  Status enter(ExpertId id, Where where);
+  void leave(ExpertId id);
+  Status make_room(const ExpertMove& move);
   Status cancel(ExpertId id);
+  Status keep(const ExpertMove& move);
+  void drop_pieces(ExpertId id);
   void hurry(ExpertId id);  // what is left of a background move goes before everything else
 
   Lanes& lanes_;
   const ExpertCosts costs_;
   const ExpertWindow window_;
   const bool labels_;
-  std::vector<bool> resident_;
-  int64_t residents_ = 0, moved_bytes_ = 0;
+  std::vector<Where> where_;
+  int64_t residents_ = 0, buffered_ = 0, moved_bytes_ = 0;
   std::map<ExpertId, Move> arriving_;
   std::vector<ExpertId> order_;          // of arriving_, as asked for
   std::vector<Slot> staging_;
