@@ -133,6 +133,18 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
       ->group(kGroup);
   app.add_flag("--skip-decided", o.skip_decided, "rows that are final are not computed, and do not route")
       ->group(kGroup);
+  app.add_option_function<std::string>(
+         "--moe-guess-noise",
+         [&o](const std::string& text) {
+           double value = 0;
+           const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+             throw CLI::ValidationError("--moe-guess-noise", fmt::format("found '{}', needed a number", text));
+           o.guess_noise = value;
+         },
+         "how wrong the next layers' routers are about a row, in its own spread per layer (0.5)")
+      ->type_name("X")
+      ->group(kGroup);
   const auto count = [&](const char* name, auto& value, int64_t most, const char* help) {
     add_integer_option(app, name, value, 1, most, help)->group(kGroup);
   };

@@ -34,6 +34,7 @@ struct ExpertCosts {
   double link_bytes_per_s = 1;
   bool link_reads_memory = true;   // false: nothing is copied (a phone maps pages)
   double memory_bytes_per_s = 0;  // of the host, shared; 0: no limit
+  int32_t staging = 8;            // moved experts that can be on their way or in use without a slot of their own
 
   double expert_bytes() const { return piece_bytes[0] + piece_bytes[1] + piece_bytes[2]; }
   double host_compute_s(int32_t rows) const { return rows * host_row_s; }

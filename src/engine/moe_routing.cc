@@ -193,7 +193,7 @@ RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block,
         const int32_t decided_at = (r + 1) * steps / block;
         if (t > 0)
           router.draw_token(own[static_cast<size_t>(r)], static_cast<uint64_t>(b * block + r), time,
-                            t == decided_at ? 0.5 : g.routing.token_memory);
+                            t == decided_at ? 0.8 : g.routing.token_memory);
         if (skip_decided && t >= decided_at + 2) continue;
         rows.push_back(&own[static_cast<size_t>(r)]);
       }

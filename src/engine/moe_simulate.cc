@@ -277,6 +277,11 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
   LLADA_TRY_STATUS(in("blocks", o.blocks, 1, 64));
   LLADA_TRY_STATUS(in("block", o.block, 1, 512));
   LLADA_TRY_STATUS(in("steps", o.steps, 1, o.block));
+  if (o.guess_noise) {
+    if (!(*o.guess_noise >= 0 && *o.guess_noise <= 100))
+      return invalid("guess noise: found {}, needed 0 to 100", *o.guess_noise);
+    geometry.routing.guess_noise = *o.guess_noise;
+  }
   for (const double share : o.shares)
     if (!(share > 0 && share <= 1)) return invalid("experts on the device: found {}, needed above 0 to 1", share);
   const ExpertCosts costs = expert_costs(profile, o.map_variant, geometry.piece_bytes(), geometry.expert_flops_per_row());

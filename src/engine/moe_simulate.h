@@ -28,6 +28,7 @@ struct MoeSimulateOptions {
   int32_t blocks = 4, block = 32, steps = 16;  // of a diffusion model
   bool skip_decided = false;  // rows that are final are not computed any more
   std::string routing;        // a recording instead of a synthetic router: its layers, experts and rows
+  std::optional<double> guess_noise;  // of the synthetic router, instead of the geometry's
   uint64_t seed = 1;
   std::string map_variant;
 };

@@ -109,6 +109,8 @@ class Evaluator {
   bool begin_link() {
     if (work_[link].active || link_at_ >= link_queue_.size()) return false;
     if (link_piece_ < 0) link_piece_ = 0;
+    // A staging slot is free again when its expert has been computed; moves and products keep one order.
+    if (link_piece_ == 0 && link_at_ >= moved_done_ + static_cast<size_t>(c_.staging)) return false;
     if (link_piece_ == 0) experts_[link_queue_[link_at_]].move_start_s = now_;
     const double bytes = c_.piece_bytes[static_cast<size_t>(link_piece_)];
     Work& w = work_[link];
@@ -177,6 +179,7 @@ class Evaluator {
       PlannedExpert& e = experts_[device_queue_[device_at_]];
       if (e.moved && ++device_piece_ < 3) return;
       e.end_s = now_;
+      moved_done_ += e.moved ? 1 : 0;
       device_piece_ = 0;
       ++device_at_;
     } else if (link_piece_ >= 0) {
@@ -195,7 +198,7 @@ class Evaluator {
   std::vector<size_t> host_queue_, device_queue_, link_queue_;
   std::vector<std::array<double, 3>> arrived_;  // when each piece is there
   std::array<Work, 3> work_{};
-  size_t host_at_ = 0, device_at_ = 0, link_at_ = 0;
+  size_t host_at_ = 0, device_at_ = 0, link_at_ = 0, moved_done_ = 0;
   int device_piece_ = 0, link_piece_ = 0;
   double now_ = 0;
 };

@@ -14,7 +14,7 @@ namespace llada {
 
 struct LayerAhead {
   int32_t layer = 0;
-  std::vector<ExpertLoad> loads;  // guessed; resident as things stand
+  std::vector<ExpertLoad> loads;  // guessed, the surest first among equally heavy ones; resident as things stand
   double begins_s = 0;            // from now, when that layer's experts will be planned
   double device_s = 0;            // of work that the accelerator has before its experts
 };

@@ -220,6 +220,10 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     LayerAhead guess{.layer = layer + static_cast<int32_t>(d) + 1, .loads = {}, .begins_s = begins,
                      .device_s = clock.device_busy_s};
     guess.loads = loads_of(ahead[d], guess.layer, {});
+    const std::vector<float>& score = ahead[d].score;
+    std::ranges::sort(guess.loads, [&](const ExpertLoad& a, const ExpertLoad& b) {
+      return score[static_cast<size_t>(a.expert)] > score[static_cast<size_t>(b.expert)];
+    });
     guesses.push_back(std::move(guess));
     begins += layer_s + clock.between_s;
   }

@@ -13,7 +13,7 @@ ExpertLanes::ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWin
       window_(window),
       labels_(labels),
       where_(static_cast<size_t>(window.layers) * static_cast<size_t>(window.experts), Where::nowhere),
-      staging_(static_cast<size_t>(std::max(1, window.staging))) {}
+      staging_(static_cast<size_t>(std::max(1, costs.staging))) {}
 
 Status ExpertLanes::enter(ExpertId id, Where where) {
   int64_t& taken = where == Where::slot ? residents_ : buffered_;
