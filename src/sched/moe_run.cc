@@ -10,7 +10,7 @@ namespace {
 
 // Background moves that may stand in the link's queue: enough that it does not run dry within a layer, few
 // enough that they are not out of date when they begin.
-constexpr size_t kQueue = 4;
+constexpr size_t kQueue = 2;
 
 std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
   std::vector<int32_t> order(routing.rows.size());
