@@ -70,10 +70,7 @@ void MoeRuntime::settle(const LayerRouting& routing, ExpertsPlan& out, const Exp
       continue;
     }
     queued_ += arrival.started ? 0 : 1;
-    if (!guess) {
-      arriving_.insert(id);
-      cache_.protect(id);  // it cannot make room for another before it is there
-    }
+    if (!guess) arrives(id);
   }
   for (auto it = buffer_.begin(); it != buffer_.end();) {
     const bool wrong = it->layer == out.layer && routing.rows[static_cast<size_t>(it->expert)] == 0;
@@ -106,6 +103,7 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
       move.replaces = ExpertId{out.layer, going[next++]};
     }
     cache_.insert(move.id, {move.replaces});
+    arrives(move.id);
     out.moves.push_back(move);
     ++stats_.moved;
   }
@@ -182,7 +180,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
       move.to = MoveTo::slot;
       move.replaces = place->victim;
       cache_.insert(move.id, *place);
-      arriving_.insert(move.id);
+      arrives(move.id);
     }
     out.moves.push_back(move);
   }
@@ -205,6 +203,7 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
     if (const auto place = admission(*it)) {
       out.kept.push_back({.id = *it, .replaces = place->victim});
       cache_.insert(*it, *place);
+      arrives(*it);
     } else {
       out.released.push_back(*it);
     }
@@ -262,8 +261,7 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
     const auto place = admission(id);
     if (!place) continue;
     cache_.insert(id, *place);
-    arriving_.insert(id);
-    cache_.protect(id);
+    arrives(id);
     out.moves.push_back({.id = id, .replaces = place->victim, .background = true});
     ++queued_;
     ++stats_.promoted;

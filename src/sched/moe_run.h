@@ -71,6 +71,8 @@ class MoeRuntime {
 
  private:
   bool there(ExpertId id) const { return cache_.resident(id) || buffer_.contains(id); }
+  // It cannot make room for another before it is there.
+  void arrives(ExpertId id) { arriving_.insert(id), cache_.protect(id); }
   void settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
   void refresh(const LayerRouting& routing, ExpertsPlan& out);
   std::vector<ExpertLoad> loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const;

@@ -74,6 +74,7 @@ class CpuDevice final : public Device {
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
     run_ = &run;
+    run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
     for (size_t i = run.first; i < run.last; ++i) {
       const Op& op = run.program->ops[i];
@@ -97,6 +98,12 @@ class CpuDevice final : public Device {
   Status wait(Ticket ticket) override {  // submit() returns when the work is done
     LLADA_CHECK(ticket <= tickets_);
     return {};
+  }
+
+  std::span<const float> peek(const Program& program, ValueId id) const override {
+    if (run_program_ != &program) return {};
+    const Value& v = program.values[static_cast<size_t>(id)];
+    return {value(id), static_cast<size_t>(int64_t{program.shape.count(v.rows)} * v.columns)};
   }
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
@@ -246,7 +253,8 @@ class CpuDevice final : public Device {
                              .x = value(op.in[0]),
                              .gates = value(op.in[1]),
                              .rows = rows,
-                             .out = value(op.out[0])});
+                             .out = value(op.out[0]),
+                             .plan = run_->experts});
       case OpKind::guide:
         guide(op, rows);
         return {};
@@ -499,6 +507,7 @@ class CpuDevice final : public Device {
   CpuHead head_;
   CpuExperts experts_;
   const Run* run_ = nullptr;
+  const Program* run_program_ = nullptr;  // whose values are in the arena
   std::array<std::vector<int32_t>, 3> positions_;  // by RowSet
   std::array<std::vector<RowSpan>, 2> spans_;      // all, wanted
   std::vector<float> rope_cos_, rope_sin_;
