@@ -41,7 +41,7 @@ const char* colour(const SimulatedSpan& span) {
 std::string lanes_svg(std::span<const SimulatedSpan> spans, const std::string& title) {
   std::vector<std::string> lanes;
   double end = 0;
-  for (const char* lane : {"npu", "cpu", "map", "dma"})
+  for (const char* lane : {"npu", "accelerator", "cpu", "map", "dma"})
     if (std::ranges::count(spans, lane, &SimulatedSpan::lane) > 0) lanes.emplace_back(lane);
   for (const SimulatedSpan& span : spans) end = std::max(end, span.end_s);
   if (end <= 0) end = 1;

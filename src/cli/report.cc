@@ -28,6 +28,11 @@ std::string stats_line(const GenerationStats& s) {
   if (s.emulated)
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
                         s.emulated->joules);
+  if (s.experts && s.experts->used > 0)
+    line += fmt::format("; of the experts wanted {:.0f} % were resident, {:.0f} % computed by the CPU, {} moved (emulated)",
+                        100.0 * static_cast<double>(s.experts->hits) / static_cast<double>(s.experts->used),
+                        100.0 * static_cast<double>(s.experts->on_host) / static_cast<double>(s.experts->used),
+                        bytes_text(s.emulated ? static_cast<double>(s.emulated->moved_expert_bytes) : 0));
   return line;
 }
 
@@ -71,6 +76,17 @@ Json stats_json(const GenerationStats& s) {
                         {"map_seconds", e->map_s + e->dma_s},
                         {"npu_seconds", e->npu_s},
                         {"cpu_seconds", e->cpu_s}};
+  if (const auto& e = s.experts)
+    json["experts"] = {{"label", "emulated"},
+                       {"wanted", e->used},
+                       {"resident", e->hits},
+                       {"on_host", e->on_host},
+                       {"moved", e->moved},
+                       {"guessed", e->guessed},
+                       {"guessed_right", e->guessed_right},
+                       {"promoted", e->promoted},
+                       {"cancelled", e->cancelled},
+                       {"moved_bytes", s.emulated ? s.emulated->moved_expert_bytes : 0}};
   return json;
 }
 

@@ -99,11 +99,39 @@ Result<int> run(const RunOptions& o) {
   return status;
 }
 
+// Experts of a mixture that do not fit the device's accelerator.
+void add_expert_options(CLI::App& app, RunOptions& o) {
+  constexpr const char* kGroup = "Mixtures of experts";
+  ExpertRequest& e = o.model.load.experts;
+  app.add_option_function<std::string>(
+         "--experts-on-device",
+         [&e](const std::string& text) {
+           const auto percent =
+               text.ends_with("%") ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
+                                   : Result<int64_t>(invalid(""));
+           if (!percent)
+             throw CLI::ValidationError("--experts-on-device",
+                                        fmt::format("found '{}', needed a share such as 25%", text));
+           e.share = static_cast<double>(*percent) / 100;
+         },
+         "share of each layer's experts that the accelerator of --device holds, such as 25%")
+      ->type_name("P%")
+      ->group(kGroup);
+  const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
+    app.add_option(name, value, help)->type_name(type)->group(kGroup);
+  };
+  text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
+  text("--moe-cache", e.cache, "RULE", "what stays on the accelerator: block, mrs, lru, lfu or classlru (block)");
+  text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
+  text("--record-routing", o.show.routing_path, "FILE", "write what the routers decided, for llada simulate --routing");
+}
+
 }  // namespace
 
 Work setup_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
   add_model_options(app, o->model);
+  add_expert_options(app, *o);
   auto* prompt =
       app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT");
   auto* file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE");

@@ -12,6 +12,7 @@
 #include "cli/lanes_svg.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/simulate_moe.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
@@ -26,6 +27,8 @@ struct Request {
   std::vector<int32_t> latency;
   int64_t replay_run = 0;
   bool compare = false, json = false;
+  MoeRequest moe;
+  CLI::App* app = nullptr;
 };
 
 std::string gib(double bytes) { return fmt::format("{:.2f}", bytes / 0x1p30); }
@@ -188,7 +191,30 @@ Status write_pictures(const Request& r) {
   return {};
 }
 
+// What belongs to the other of the two simulations is refused, not ignored.
+Status check_moe(const Request& r) {
+  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--skip-decided", "--moe-tokens",
+                                   "--moe-steps", "--moe-seed", "--moe-guess-noise"};
+  constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--svg", "--json", "--map", "--help"};
+  const bool moe = !r.moe.simulate.geometry.empty();
+  for (const CLI::Option* option : r.app->get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || std::ranges::count(kBoth, name) > 0) continue;
+    const bool own = std::ranges::count(kOnlyMoe, name) > 0;
+    if (own && !moe) return invalid("{}: only with --moe", name);
+    if (!own && moe) return invalid("--moe: not with {}", name);
+  }
+  return {};
+}
+
 Result<int> run(Request r) {
+  LLADA_TRY_STATUS(check_moe(r));
+  if (!r.moe.simulate.geometry.empty()) {
+    if (r.simulate.profile.empty()) return invalid("--moe: needed --profile");
+    r.moe.simulate.profile = r.simulate.profile;
+    r.moe.simulate.map_variant = r.simulate.map_variant;
+    return run_moe(r.moe, r.trace, r.svg, r.json);
+  }
   if (!r.replay.empty()) {
     if (r.simulate.tokens_per_pass)
       return invalid(
@@ -257,6 +283,7 @@ Result<int> run(Request r) {
 Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
+  r->app = &app;
   const auto count = [&app](const char* name, int64_t& value, const char* help) {
     app.add_option_function<std::string>(
            name,
@@ -331,12 +358,14 @@ Work setup_simulate(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
+  add_moe_options(app, r->moe);
   app.footer(
       "Examples:\n"
       "  llada simulate --profile sm8750-paper --ablation paper\n"
       "  llada simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
       "  llada simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
-      "  llada simulate --compare-profiles");
+      "  llada simulate --compare-profiles\n"
+      "  llada simulate --moe llada2-mini --profile a6000-pcie4 --experts-on-device 25%");
   return [r] { return run(*r); };
 }
 

@@ -46,11 +46,14 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
-  LLADA_TRY(workspace->session_,
-            Session::create(workspace->model_,
-                            {.threads = 0, .trace = workspace->trace(), .warn = [](const std::string& line) {
-                               note(fmt::format("llada: warning: {}\n", one_line(line)));
-                             }}));
+  SessionOptions session{.threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [](const std::string& line) {
+                           note(fmt::format("llada: warning: {}\n", one_line(line)));
+                         }};
+  if (!show.routing_path.empty()) {
+    LLADA_TRY(workspace->routing_, RoutingRecorder::create(show.routing_path, workspace->model_->file()));
+    session.routing = [recorder = workspace->routing_.get()](const RoutedLayer& routed) { return recorder->hear(routed); };
+  }
+  LLADA_TRY(workspace->session_, Session::create(workspace->model_, session));
   return workspace;
 }
 
@@ -84,6 +87,7 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
 }
 
 Status Workspace::close() const {
+  if (routing_) LLADA_TRY_STATUS(routing_->commit());
   if (!trace_) return {};
   return trace_->write(show_.trace_path);
 }

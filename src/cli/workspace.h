@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "engine/expert_setup.h"
 #include "engine/session.h"
 
 namespace llada::cli {
@@ -17,6 +18,7 @@ struct ShowOptions {
   bool live = false, json = false;
   int delay_ms = 0;
   std::string trace_path;
+  std::string routing_path;  // what the routers of a mixture decided; written by close()
 };
 
 // --live, --live-delay, --json and --trace.
@@ -40,13 +42,14 @@ class Workspace {
   // Final tokens of the answer that watch() has seen so far: what is left when a run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }
 
-  // Writes the trace, if one was asked for.
+  // Writes the trace and the routing, where they were asked for.
   Status close() const;
 
  private:
   explicit Workspace(const ShowOptions& show) : show_(show) {}
   ShowOptions show_;
   std::optional<Trace> trace_;
+  std::unique_ptr<RoutingRecorder> routing_;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Session> session_;
   std::vector<int32_t> final_tokens_;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/pages.h"
 #include "base/trace.h"
+#include "devices/experts.h"
 #include "graph/program.h"
 #include "memory/kv_store.h"
 #include "memory/slabs.h"
@@ -59,6 +60,7 @@ struct EmulatedStats {
   double npu_s = 0, cpu_s = 0, map_s = 0, dma_s = 0;  // each lane's working time
   double exposed_map_s = 0;                            // work waited for a mapping and for nothing else
   int64_t mapped_bytes = 0, maps = 0;
+  int64_t moved_expert_bytes = 0;  // experts that were moved to the accelerator
 };
 
 struct Run {
@@ -68,6 +70,9 @@ struct Run {
   KvStore* kv = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
   Unit unit = Unit::accelerator;
+  // Of a run that is one experts op: which unit computes which expert, and what is moved for it. Results do not
+  // depend on it. Null: one unit computes them all.
+  const ExpertsPlan* experts = nullptr;
   bool beside = false;  // a pass of its own that runs beside the step's other runs where the device has two units
 };
 
@@ -110,6 +115,14 @@ class Device {
   // Mapping more than the window holds is an error.
   virtual Status map(int, MapMode) { return {}; }
   virtual Status unmap(int) { return {}; }
+
+  // ---- Experts of which the accelerator holds some (experts.h). The defaults are a device that holds all.
+  // A value of the program whose runs are under way, after the run that wrote it and before later ones reuse
+  // its memory: rows x columns; empty where the device cannot show it.
+  virtual std::span<const float> peek(const Program&, ValueId) const { return {}; }
+  virtual ExpertLink expert_link() { return {}; }
+  // Nothing is resident any more: another run of steps begins.
+  virtual void drop_experts() {}
 
   // Null for a device that lives in real time.
   virtual std::optional<EmulatedStats> emulated() { return std::nullopt; }

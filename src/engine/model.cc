@@ -30,6 +30,15 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
   return open_device(spec, graph, weights, std::move(cpu), options.threads);
 }
 
+// What the run is told of shared-out experts; the device is told by its spec.
+Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request, const MoeOptions& moe,
+                                                    const ModelFile& file, const ModelGraph& graph) {
+  if (request.share == 0) return std::nullopt;
+  LLADA_TRY(ExpertSetup setup, set_up_experts(request, moe, *spec.profile, spec.sim.map_variant, file, graph));
+  spec.sim.experts = setup.device;
+  return std::move(setup.split);
+}
+
 }  // namespace
 
 decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
@@ -64,7 +73,8 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
-  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
+  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
+  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where.profile ? &*where.profile : nullptr, options.device));
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
@@ -82,6 +92,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(model->graph_, build_model(model->config()));
   const auto packed = [&](std::string_view, const TensorView& view) { model->file_.drop_pages(view); };
+  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
   LLADA_TRY(model->device_,
             open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
   return model;
@@ -90,12 +101,14 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
 Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory,
                                                         const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
-  LLADA_TRY(const DeviceSpec where, parse_device_spec(options.device));
+  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
   if (where.hexagon) return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");
+  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where.profile ? &*where.profile : nullptr, options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(model->graph_, build_model(model->config()));
+  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
   LLADA_TRY(model->device_, open_on(where, options, model->file_, model->graph_, hooks));
   return model;
 }

@@ -14,6 +14,7 @@
 #include "decode/options.h"
 #include "devices/device.h"
 #include "engine/device_spec.h"
+#include "engine/expert_setup.h"
 #include "engine/latency.h"
 #include "formats/model_file.h"
 #include "models/model_graph.h"
@@ -26,6 +27,7 @@ struct LoadOptions {
   std::string device = "cpu";   // device_spec.h
   std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   int threads = 0;  // 0: one per usable physical core
+  ExpertRequest experts = {};         // experts shared out between the device's units
 };
 
 // Told of stored weights while a model without a file is loaded: `wanted` before the first byte of one is
@@ -55,6 +57,8 @@ class Model {
   Device& device() const { return *device_.device; }
   Device* fallback() const { return device_.fallback.get(); }  // null: none
   const MemoryOptions& memory() const { return device_.memory; }
+  // Absent where no experts are shared out.
+  const std::optional<ExpertSplitOptions>& experts() const { return experts_; }
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
   // the model wants one.
@@ -74,6 +78,7 @@ class Model {
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
   OpenedDevice device_;
+  std::optional<ExpertSplitOptions> experts_;
   mutable std::mutex latency_mutex_;  // guards latency_, the only part that changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
 };

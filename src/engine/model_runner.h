@@ -37,6 +37,7 @@ class ModelRunner final : public decode::StepRunner {
   void keep_logits(bool keep) { inputs_.keep_logits = keep; }
   const std::vector<float>& logits() const { return outputs_.logits; }
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
+  const MoeStats* expert_stats() const { return executor_.expert_stats(); }
   double device_seconds() const { return device_seconds_; }
   int64_t kv_bytes() const { return kv_.bytes(); }
 

@@ -62,8 +62,18 @@ Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<co
   return result;
 }
 
-ExecutorOptions Session::executor_options() const {
-  return {.memory = model_->memory(), .fallback = own_device_ ? own_fallback_.get() : model_->fallback(), .warn = warn_};
+Result<ExecutorOptions> Session::executor_options() const {
+  ExecutorOptions options{.memory = model_->memory(),
+                          .experts = model_->experts(),
+                          .fallback = own_device_ ? own_fallback_.get() : model_->fallback(),
+                          .warn = warn_};
+  if (routing_) {
+    if (!options.experts) {
+      LLADA_TRY(options.experts, listen_to_experts(model_->file()));
+    }
+    options.experts->listen = routing_;
+  }
+  return options;
 }
 
 Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
@@ -79,8 +89,9 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
     resolved.device_latency = false;
   }
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas));
+  LLADA_TRY(auto executor, executor_options());
   LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
-                                             decode::head_rule(options, ids, infill), trace_, executor_options()));
+                                             decode::head_rule(options, ids, infill), trace_, std::move(executor)));
   device().take_phase_times();
   device().reset_emulated();
 
@@ -97,14 +108,16 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
   result.stats.device = device().info().description;
   // A clock that stopped half-way would mislead.
   if (!runner->fell_back()) result.stats.emulated = device().emulated();
+  if (const MoeStats* experts = runner->expert_stats()) result.stats.experts = *experts;
   return result;
 }
 
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
                                            std::span<const int32_t> positions) {
+  LLADA_TRY(auto executor, executor_options());
   LLADA_TRY(auto runner,
             ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_,
-                                             executor_options()));
+                                             std::move(executor)));
   decode::StepPlan plan;
   plan.rows.resize(tokens.size());
   std::iota(plan.rows.begin(), plan.rows.end(), 0);

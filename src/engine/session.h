@@ -29,6 +29,7 @@ struct GenerationStats {
   int64_t kv_bytes = 0;
   uint64_t canvas_hash = 0;
   std::string device;
+  std::optional<MoeStats> experts;        // where they were shared out between units
   std::optional<EmulatedStats> emulated;  // of a device that lives in emulated time; modelled, not measured
 
   double content_tokens_per_s() const {
@@ -49,6 +50,7 @@ struct Generation {
 struct SessionOptions {
   int threads = 0;         // 0: use the model's device itself; otherwise a share with that many threads
   Trace* trace = nullptr;  // may be null
+  std::function<Status(const RoutedLayer&)> routing = {};  // what every router decided; a mixture's only
   std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
 };
 
@@ -77,8 +79,9 @@ class Session {
         own_fallback_(std::move(fallback)),
         threads_(options.threads),
         trace_(options.trace),
+        routing_(options.routing),
         warn_(options.warn) {}
-  ExecutorOptions executor_options() const;
+  Result<ExecutorOptions> executor_options() const;
   Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
   Result<Generation> denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
                              const StepCallback& on_step);
@@ -87,6 +90,7 @@ class Session {
   std::unique_ptr<Device> own_device_, own_fallback_;  // null: the model's own
   int threads_;
   Trace* trace_;
+  std::function<Status(const RoutedLayer&)> routing_;
   std::function<void(const std::string&)> warn_;
 };
 

@@ -20,6 +20,29 @@ std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Prog
   return out;
 }
 
+// Every experts op in a stretch of its own, so that its routing can be looked at before.
+std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::vector<MemoryRuntime::Stretch> from) {
+  std::vector<MemoryRuntime::Stretch> out;
+  for (MemoryRuntime::Stretch& whole : from) {
+    MemoryRuntime::Stretch rest = whole;
+    rest.releases.clear();
+    for (size_t i = whole.first; i < whole.last; ++i) {
+      if (program.ops[i].kind != OpKind::experts) continue;
+      for (const size_t end : {i, i + 1}) {
+        if (end == rest.first) continue;
+        rest.last = end;
+        out.push_back(rest);
+        rest.first = end;
+        rest.slabs.clear();
+      }
+    }
+    rest.last = whole.last;
+    if (rest.first < rest.last) out.push_back(std::move(rest));
+    out.back().releases = std::move(whole.releases);
+  }
+  return out;
+}
+
 }  // namespace
 
 void Executor::join_beside() {
@@ -33,6 +56,10 @@ Status Executor::prepare() {
     LLADA_TRY(const auto built, build_({.rows = 1, .wanted = 1, .guided = false}));
     LLADA_TRY(memory_, MemoryRuntime::create(*device_, *built, options_.memory));
   }
+  if (options_.experts && !split_) {
+    device_->drop_experts();
+    split_.emplace(*options_.experts);
+  }
   prepared_ = true;
   return {};
 }
@@ -45,6 +72,7 @@ Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepS
   }
   LLADA_TRY(auto built, build_(shape));
   auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
+  if (split_) stretches = cut_at_experts(*built, std::move(stretches));
   recent_.push_front({std::move(built), std::move(stretches)});
   if (recent_.size() > kRecent) recent_.pop_back();
   return recent_.front();
@@ -56,9 +84,14 @@ Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& ou
   outputs.predictions.clear();
   outputs.logits.clear();
   Ticket ticket = 0;
+  if (split_) split_->begin_step(inputs);
   for (const MemoryRuntime::Stretch& stretch : prepared.stretches) {
     if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
-    const Run run{prepared.program, stretch.first, stretch.last, &inputs, &kv, &outputs, stretch.unit};
+    Run run{prepared.program, stretch.first, stretch.last, &inputs, &kv, &outputs, stretch.unit};
+    if (const Op& op = prepared.program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
+      LLADA_TRY_STATUS(device_->wait(ticket));  // the plan needs what the router decided
+      LLADA_TRY(run.experts, split_->plan(*device_, *prepared.program, op, inputs));
+    }
     LLADA_TRY(ticket, device_->submit(run));
     if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
   }
@@ -95,6 +128,11 @@ Status Executor::guarded(const std::function<Status()>& work) {
   if (device_->runs_beside()) LLADA_TRY_STATUS(finish_beside());
   device_ = options_.fallback;
   memory_.reset();
+  // The fallback computes all experts; a listener goes on listening.
+  if (options_.experts) {
+    options_.experts->costs.reset();
+    split_.reset();
+  }
   recent_.clear();
   beside_ = beside_before_ = 0;
   prepared_ = false;

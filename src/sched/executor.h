@@ -12,12 +12,14 @@
 
 #include "devices/device.h"
 #include "graph/program.h"
+#include "sched/expert_split.h"
 #include "sched/memory_runtime.h"
 
 namespace llada {
 
 struct ExecutorOptions {
   MemoryOptions memory = {};                     // for a device with a window
+  std::optional<ExpertSplitOptions> experts = {};  // experts shared out between units, or routing listened to
   Device* fallback = nullptr;                    // over the same weights; used from the first failure on
   std::function<void(const std::string&)> warn = {};  // one line, once, when the fallback takes over; may be empty
 };
@@ -49,6 +51,8 @@ class Executor {
   // Null before the first step and on devices that need no mapping.
   const ResidencyPlan* plan() const { return memory_ ? &memory_->plan() : nullptr; }
   bool fell_back() const { return fell_back_; }
+  // Null where no experts are shared out.
+  const MoeStats* expert_stats() const { return split_ && split_->plans() ? &split_->stats() : nullptr; }
 
  private:
   struct Prepared {
@@ -65,6 +69,7 @@ class Executor {
   Build build_;
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
+  std::optional<ExpertSplit> split_;
   Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   std::list<Prepared> recent_;  // most recent first

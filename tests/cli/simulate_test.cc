@@ -56,7 +56,7 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
   EXPECT_NE(v81.out.find("npu.matmul_gflops = 5200 GFLOP/s [M]"), std::string::npos);
   const auto all = run_llada({"simulate", "--compare-profiles", "--json"});
   ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 4u);
+  EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 6u);
 }
 
 TEST(Simulate, SweepTraceAndPicture) {
@@ -82,7 +82,7 @@ TEST(Simulate, LatencyHasSteps) {
       run_llada({"simulate", "--profile", "v79-8elite", "--latency", "1,32,33,128", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json points = Json::parse(result.out)["latency"];
-  ASSERT_EQ(points.size(), 4u);
+  ASSERT_EQ(points.size(), 6u);
   EXPECT_EQ(points[3]["rows"], 128);
   EXPECT_LT(points[1]["ms"].get<double>(), 1.1 * points[0]["ms"].get<double>()) << "the tile holds 32 rows";
   EXPECT_GT(points[2]["ms"].get<double>(), 1.3 * points[1]["ms"].get<double>());
@@ -90,7 +90,7 @@ TEST(Simulate, LatencyHasSteps) {
 
 TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
   const std::pair<Words, std::string> calls[] = {
-      {{}, "--profile: needed one of sm8750-paper"},
+      {{}, "--profile: needed one of a6000-pcie4"},
       {{"--profile", "v80"}, "profile: found 'v80'"},
       {{"--profile", "v79-8elite", "--gen", "many"}, "--gen"},
       {{"--profile", "v79-8elite", "--ablation", "mine"}, "--ablation"},

@@ -42,7 +42,8 @@ TEST(Profile, BuiltInOnesAreTheFilesAndEveryNumberHasASource) {
     }
     EXPECT_EQ(profile.uncertain.size(), 3u);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"sm8750-paper", "v75-8gen3", "v79-8elite", "v81-8elite-gen5"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3",
+                                             "v79-8elite", "v81-8elite-gen5"}));
 }
 
 TEST(Profile, ValuesArriveWhereTheyBelong) {
@@ -126,8 +127,8 @@ TEST(Profile, AnUnknownNameListsTheKnownOnes) {
   const auto profile = load_profile("v80");
   ASSERT_FALSE(profile);
   EXPECT_EQ(profile.error().message,
-            "profile: found 'v80', needed a .json file or one of sm8750-paper, v75-8gen3, v79-8elite, "
-            "v81-8elite-gen5");
+            "profile: found 'v80', needed a .json file or one of a6000-pcie4, rtx4060-pcie4, sm8750-paper, "
+            "v75-8gen3, v79-8elite, v81-8elite-gen5");
   const auto file = load_profile("no/such.json");
   ASSERT_FALSE(file);
   EXPECT_EQ(exit_status(file.error()), 2);

@@ -77,6 +77,7 @@ class CpuDevice final : public Device {
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
     run_ = &run;
+    run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
     for (size_t i = run.first; i < run.last; ++i) {
       const Op& op = run.program->ops[i];
@@ -103,6 +104,12 @@ class CpuDevice final : public Device {
   }
 
   void use_arena(SharedBytes memory, int64_t bytes) override { arena_.adopt(std::move(memory), bytes); }
+
+  std::span<const float> peek(const Program& program, ValueId id) const override {
+    if (run_program_ != &program) return {};
+    const Value& v = program.values[static_cast<size_t>(id)];
+    return {value(id), static_cast<size_t>(int64_t{program.shape.count(v.rows)} * v.columns)};
+  }
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
@@ -215,7 +222,8 @@ class CpuDevice final : public Device {
                              .x = value(op.in[0]),
                              .gates = value(op.in[1]),
                              .rows = rows,
-                             .out = value(op.out[0])});
+                             .out = value(op.out[0]),
+                             .plan = run_->experts});
       case OpKind::guide:
         guide(op, rows);
         return {};
@@ -483,6 +491,7 @@ class CpuDevice final : public Device {
   const Run* run_ = nullptr;
   RowSets rows_;
   RopeTable rope_;
+  const Program* run_program_ = nullptr;  // whose values are in the arena
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
   Ticket tickets_ = 0;

@@ -74,13 +74,10 @@ Status CpuExperts::reserve(const Job& job) {
   return {};
 }
 
-void CpuExperts::list_tasks(const Job& job) {
+void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums) {
   tasks_.clear();
   cuts_.assign(groups_.size(), 0);
-  std::vector<int64_t> order(groups_.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
   const auto count = [&](int64_t g) { return groups_[static_cast<size_t>(g)].count; };
-  std::ranges::stable_sort(order, std::greater<>(), count);
   const auto cost = [&](int64_t g) { return std::max(count(g), kLeastCost); };
   int64_t all = 0;
   for (const int64_t g : order) all += cost(g);
@@ -101,7 +98,7 @@ void CpuExperts::list_tasks(const Job& job) {
   add_products(Stage::gate_up, 0);
   products_left_.store(add_products(Stage::down, 2), std::memory_order_relaxed);
   const int64_t step = std::max<int64_t>(1, job.rows / (4 * job.pool->size()));
-  for (int64_t r = 0; r < job.rows; r += step)
+  for (int64_t r = 0; sums && r < job.rows; r += step)
     tasks_.push_back({Stage::sum, r, 0, std::min(job.rows, r + step)});
   for (size_t g = 0; g < groups_.size(); ++g) {
     progress_[g].gathered.store(0, std::memory_order_relaxed);
@@ -185,14 +182,51 @@ void CpuExperts::perform(const Job& job, const Task& task) {
   }
 }
 
-Status CpuExperts::run(const Job& job) {
-  group_rows(job);
-  LLADA_TRY_STATUS(reserve(job));
-  list_tasks(job);
+void CpuExperts::run_tasks(const Job& job) {
   // The pool hands out indices from several ends; the order that the waits rest on is next_'s.
   job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int) {
     perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))]);
   });
+}
+
+// The groups of one unit, in the order of the plan.
+Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device) const {
+  std::vector<int64_t> order;
+  for (const ExpertWork& work : job.plan->work) {
+    if (work.on_device != on_device) continue;
+    const auto group = std::ranges::find(groups_, work.expert, &Group::expert);
+    if (group == groups_.end() || group->count != work.rows)
+      return failed("cpu: a plan gives expert {} of layer {} {} rows, the router {}", work.expert, job.plan->layer,
+                    work.rows, group == groups_.end() ? 0 : group->count);
+    order.push_back(group - groups_.begin());
+  }
+  return order;
+}
+
+Status CpuExperts::run(const Job& job) {
+  group_rows(job);
+  LLADA_TRY_STATUS(reserve(job));
+  if (job.plan == nullptr) {
+    std::vector<int64_t> order(groups_.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::ranges::stable_sort(order, std::greater<>(), [&](int64_t g) { return groups_[static_cast<size_t>(g)].count; });
+    list_tasks(job, order, true);
+    run_tasks(job);
+    return {};
+  }
+  LLADA_TRY(const auto device, part_of(job, true));
+  LLADA_TRY(const auto host, part_of(job, false));
+  std::vector<int64_t> both = device;
+  both.insert(both.end(), host.begin(), host.end());
+  std::ranges::sort(both);
+  for (size_t i = 0; i < std::max(both.size(), groups_.size()); ++i)
+    if (both.size() != groups_.size() || both[i] != static_cast<int64_t>(i))
+      return failed("cpu: a plan of layer {} gives {} experts a unit, rows went to {}", job.plan->layer, both.size(),
+                    groups_.size());
+  list_tasks(job, device, false);
+  run_tasks(job);
+  list_tasks(job, host, true);
+  run_tasks(job);
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "devices/cpu/cpu_weights.h"
+#include "devices/experts.h"
 
 namespace llada {
 
@@ -28,6 +29,8 @@ class CpuExperts {
     const float* gates;  // rows x experts; 0: the row does not go there
     int64_t rows;
     float* out;  // rows x width
+    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one.
+    const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);
   int64_t touched() const { return static_cast<int64_t>(groups_.size()); }  // experts with a row in the last run
@@ -55,7 +58,10 @@ class CpuExperts {
 
   void group_rows(const Job& job);
   Status reserve(const Job& job);
-  void list_tasks(const Job& job);
+  // Tasks of the groups of `order`, in that order; with `sums` also the rows' sums.
+  void list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums);
+  void run_tasks(const Job& job);
+  Result<std::vector<int64_t>> part_of(const Job& job, bool on_device) const;
   void perform(const Job& job, const Task& task);
   const CpuWeight& weight(const Job& job, int slot, const Group& group) const;
   void quantize(const Job& job, int slot, const Group& group, const float* x) const;

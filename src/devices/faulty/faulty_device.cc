@@ -62,6 +62,9 @@ class FaultyDevice final : public Device {
     LLADA_TRY_STATUS(alive());
     return device_->unmap(slab);
   }
+  std::span<const float> peek(const Program& program, ValueId id) const override { return device_->peek(program, id); }
+  ExpertLink expert_link() override { return device_->expert_link(); }
+  void drop_experts() override { device_->drop_experts(); }
   std::optional<EmulatedStats> emulated() override { return device_->emulated(); }
   void reset_emulated() override { device_->reset_emulated(); }
   PhaseTimes take_phase_times() override { return device_->take_phase_times(); }

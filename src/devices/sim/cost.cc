@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/check.h"
+
 namespace llada {
 
 OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
@@ -54,6 +56,34 @@ OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
       return cost;
     }
   }
+}
+
+ExpertCosts expert_costs(const Profile& p, std::string_view map_variant, std::array<double, 3> piece_bytes,
+                         double flops_per_row) {
+  LLADA_CHECK(p.experts.has_value());
+  const ExpertProfile& e = *p.experts;
+  const MapVariant& map = p.map(map_variant);
+  ExpertCosts c;
+  c.host_first_s = e.host_first_us.value * 1e-6;
+  c.host_expert_s = e.host_expert_us.value * 1e-6;
+  c.host_bytes_per_s = p.cpu.stream_gb_per_s.value * 1e9;
+  c.host_row_s = flops_per_row / (p.cpu.matmul_gflops.value * 1e9);
+  c.host_overlap = p.cpu.overlap;
+  c.device_expert_s = e.device_expert_us.value * 1e-6;
+  c.device_bytes_per_s = p.npu.stream_gb_per_s.value * 1e9;
+  c.device_row_s = flops_per_row / (p.npu.matmul_gflops.value * 1e9);
+  c.device_row_tile = static_cast<int32_t>(p.npu.row_tile.value);
+  c.device_shares_memory = !e.own_memory;
+  c.piece_bytes = piece_bytes;
+  c.link_reads_memory = e.copied;
+  constexpr double kMb = 1e6;
+  // An expert is mapped in one call; its pieces share the price.
+  c.piece_s = (e.copied ? e.piece_us.value : map.us_per_call.value / 3) * 1e-6;
+  const double free_link = 1e18;  // a price per byte of nothing
+  const double per_mb = map.us_per_mb.value * 1e-6;
+  c.link_bytes_per_s = e.copied ? e.link_gb_per_s.value * 1e9 : per_mb > 0 ? kMb / per_mb : free_link;
+  c.memory_bytes_per_s = p.ddr_gb_per_s.value * 1e9;
+  return c;
 }
 
 }  // namespace llada

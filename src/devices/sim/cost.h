@@ -4,10 +4,12 @@
 // reads and writes. Of a mixture, the experts that some row is expected to choose. Deliberately absent:
 // caches, and bandwidth taken by activations.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "devices/experts.h"
 #include "devices/sim/profile.h"
 #include "graph/program.h"
 
@@ -28,5 +30,10 @@ struct OpCost {
 // keys: positions that a row of this step attends to.
 OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
                 std::span<const WeightInfo> infos, std::span<const WeightSize> sizes, int64_t keys);
+
+// The price of one expert of a mixture; the profile must have experts. flops_per_row: operations of one row of
+// one expert; a map variant matters where experts are mapped and not copied.
+ExpertCosts expert_costs(const Profile& profile, std::string_view map_variant, std::array<double, 3> piece_bytes,
+                         double flops_per_row);
 
 }  // namespace llada

@@ -46,6 +46,29 @@ void Lanes::finish_all() {
       while (!done(id)) advance();
 }
 
+bool Lanes::cancel(TaskId task) {
+  for (auto& queue : background_)
+    for (auto it = queue.begin(); it != queue.end(); ++it) {
+      if (it->id != task) continue;
+      queue.erase(it);
+      ends_[static_cast<size_t>(task - first_)] = now_;
+      return true;
+    }
+  return false;
+}
+
+bool Lanes::started(TaskId task) const {
+  const auto waits = [&](const std::deque<Queued>& queue) { return std::ranges::count(queue, task, &Queued::id) > 0; };
+  return std::ranges::none_of(queues_, waits) && std::ranges::none_of(background_, waits);
+}
+
+double Lanes::free_in_s(Lane lane) const {
+  const auto at = static_cast<size_t>(lane);
+  if (!busy_now_[at]) return 0;
+  const Active& a = active_[at];
+  return a.fixed + std::max(a.compute, a.bytes > 0 ? a.bytes / a.queued.task.bytes_per_s : 0);
+}
+
 void Lanes::start_ready() {
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     if (busy_now_[lane]) continue;

@@ -46,6 +46,14 @@ class Lanes {
   void finish(TaskId task);
   void finish_all();
 
+  // Takes a background task that has not started out of its queue; what waits for it sees it as done. False: it
+  // has started, and ends as usual.
+  bool cancel(TaskId task);
+  bool started(TaskId task) const;
+  bool finished(TaskId task) const { return done(task); }
+  // From now until the task that the lane is at has ended, if nobody shares the DRAM with it; 0: it is idle.
+  double free_in_s(Lane lane) const;
+
   double now() const { return now_; }
   double end_of(TaskId task) const;  // of a finished task
   double busy_s(Lane lane) const { return busy_[static_cast<size_t>(lane)]; }

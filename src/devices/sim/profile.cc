@@ -65,6 +65,14 @@ constexpr NumberField kWindow{"window.gib", "GiB", 1e-3, 1024,
                               [](Profile& p) -> Number& { return *p.window_gib; }};
 constexpr NumberField kRival{"rival.tokens_per_s", "tokens/s", kTiny, kHuge,
                              [](Profile& p) -> Number& { return p.rival_tokens_per_s; }};
+#define EXPERTS(name, unit, least)                                       \
+  NumberField {                                                          \
+    "experts." #name, unit, least, kHuge, [](Profile & p) -> Number& { return p.experts->name; } \
+  }
+constexpr std::array kExperts = {EXPERTS(link_gb_per_s, "GB/s", kTiny), EXPERTS(piece_us, "us", 0),
+                                 EXPERTS(host_first_us, "us", 0), EXPERTS(host_expert_us, "us", 0),
+                                 EXPERTS(device_expert_us, "us", 0)};
+#undef EXPERTS
 constexpr size_t kLongest = 2000;  // characters of a description or a source
 
 // Walks one profile. `origin` and the path of the present field stand in every error.
@@ -75,8 +83,8 @@ class Reader {
   Result<Profile> run() {
     LLADA_TRY_STATUS(fields(root_, "",
                             {"name", "description", "npu", "cpu", "ddr", "window", "map", "copy", "power",
-                             "head", "logits", "rival", "uncertain"},
-                            {"rival"}));
+                             "head", "logits", "rival", "experts", "uncertain"},
+                            {"rival", "experts"}));
     LLADA_TRY(profile_.name, text(root_, "name"));
     if (profile_.name.empty() ||
         profile_.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") != std::string::npos)
@@ -103,6 +111,19 @@ class Reader {
       LLADA_TRY(profile_.rival, text(root_["rival"], "name", "rival."));
       if (profile_.rival.empty()) return wrong("rival.name", "a name");
       LLADA_TRY_STATUS(number(kRival));
+    }
+    if (root_.contains("experts")) {
+      const Json& experts = root_["experts"];
+      LLADA_TRY_STATUS(fields(experts, "experts",
+                              {"own_memory", "copied", "link_gb_per_s", "piece_us", "host_first_us",
+                               "host_expert_us", "device_expert_us"}));
+      profile_.experts.emplace();
+      for (const auto& [key, value] : {std::pair{"own_memory", &profile_.experts->own_memory},
+                                       std::pair{"copied", &profile_.experts->copied}}) {
+        if (!experts[key].is_boolean()) return wrong(fmt::format("experts.{}", key), "true or false");
+        *value = experts[key].get<bool>();
+      }
+      for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(field));
     }
     LLADA_TRY_STATUS(uncertain());
     return std::move(profile_);
@@ -316,6 +337,8 @@ std::vector<NamedNumber> numbers(const Profile& profile) {
     all.push_back({"map.variants." + v.name + ".us_per_call", "us", &v.us_per_call});
     all.push_back({"map.variants." + v.name + ".us_per_mb", "us/MB", &v.us_per_mb});
   }
+  if (profile.experts)
+    for (const NumberField& field : kExperts) all.push_back({field.path, field.unit, &field.get(p)});
   if (!profile.rival.empty()) all.push_back({kRival.path, kRival.unit, &profile.rival_tokens_per_s});
   return all;
 }

@@ -48,6 +48,17 @@ struct MapVariant {
   Number us_per_call, us_per_mb;  // MB = 10^6 bytes
 };
 
+// What experts that the accelerator does not hold cost; the rest of their price is the units' own.
+struct ExpertProfile {
+  bool own_memory = false;  // the accelerator computes from memory of its own (a card), not from DRAM
+  bool copied = false;      // an expert comes by copying over the link; otherwise by mapping (the map prices)
+  Number link_gb_per_s;     // of copies from pinned memory
+  Number piece_us;          // start of one copy; an expert is three
+  Number host_first_us;     // beside the rest, for the first expert of a layer on the host
+  Number host_expert_us;    // start of one expert on the host
+  Number device_expert_us;  // start of one expert's kernels on the accelerator
+};
+
 struct Profile {
   std::string name, description;
   UnitProfile npu, cpu;
@@ -64,6 +75,7 @@ struct Profile {
   bool logits_all_rows = false;  // logits of every computed row, not only of undecided ones
   std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
+  std::optional<ExpertProfile> experts;  // none: experts are computed where the units' op lists say
   std::vector<std::string> uncertain;  // paths of the three least certain numbers: "npu.matmul_gflops"
 
   const MapVariant& map(std::string_view variant) const;  // "" or an unknown name: the default

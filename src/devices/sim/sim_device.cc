@@ -39,6 +39,7 @@ class Sim final : public SimDevice {
     } else if (p.window_gib) {
       window_ = static_cast<int64_t>((p.window_gib->value - p.reserve_gib.value) * 0x1p30);
     }
+    drop_experts();
   }
 
   DeviceInfo info() const override {
@@ -58,7 +59,9 @@ class Sim final : public SimDevice {
   }
 
   Unit place(const Op& op) const override {
-    if (chip_->options.host_only || op.kind == OpKind::embed) return Unit::host;
+    // Shared-out experts have no slab; a run without a plan (beside a step) is the host's.
+    const bool shared_out = chip_->options.experts && op.kind == OpKind::experts;
+    if (chip_->options.host_only || op.kind == OpKind::embed || shared_out) return Unit::host;
     if (op.kind == OpKind::head && !chip_->options.head_on_npu.value_or(chip_->profile.head_on_npu))
       return Unit::host;
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
@@ -131,6 +134,7 @@ class Sim final : public SimDevice {
 
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.first <= run.last && run.last <= run.program->ops.size());
+    if (run.experts != nullptr) return submit_experts(run);
     const bool npu = run.unit == Unit::accelerator;
     for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check(run.program->ops[i], i, npu));
     if (numerics_) {
@@ -152,6 +156,18 @@ class Sim final : public SimDevice {
     return {};
   }
 
+  std::span<const float> peek(const Program& program, ValueId id) const override {
+    return numerics_ ? numerics_->peek(program, id) : std::span<const float>();
+  }
+
+  ExpertLink expert_link() override { return experts_ ? experts_->link() : ExpertLink{}; }
+
+  void drop_experts() override {
+    if (experts_) moved_expert_bytes_ += experts_->moved_bytes();
+    if (const auto& shared = chip_->options.experts)
+      experts_.emplace(lanes_, shared->costs, shared->window, chip_->options.record_spans);
+  }
+
   std::optional<EmulatedStats> emulated() override {
     const Profile& p = chip_->profile;
     EmulatedStats s = stats_;
@@ -162,6 +178,7 @@ class Sim final : public SimDevice {
     s.map_s = lanes_.busy_s(Lane::map) - begin_.map_s;
     s.dma_s = lanes_.busy_s(Lane::dma) - begin_.dma_s;
     s.exposed_map_s = lanes_.exposed_s() - begin_.exposed_map_s;
+    s.moved_expert_bytes = moved_experts() - begin_.moved_expert_bytes;
     s.joules = s.seconds * p.idle_watts.value + s.npu_s * p.npu.watts.value + s.cpu_s * p.cpu.watts.value +
                s.map_s * p.map_watts.value + s.dma_s * p.dma_watts.value;
     return s;
@@ -178,6 +195,7 @@ class Sim final : public SimDevice {
     begin_.map_s = lanes_.busy_s(Lane::map);
     begin_.dma_s = lanes_.busy_s(Lane::dma);
     begin_.exposed_map_s = lanes_.exposed_s();
+    begin_.moved_expert_bytes = moved_experts();
     stats_ = {};
   }
 
@@ -190,6 +208,20 @@ class Sim final : public SimDevice {
   }
 
  private:
+  int64_t moved_experts() const { return moved_expert_bytes_ + (experts_ ? experts_->moved_bytes() : 0); }
+
+  Result<Ticket> submit_experts(const Run& run) {
+    const Op& op = run.program->ops[run.first];
+    if (!experts_ || run.last != run.first + 1 || op.kind != OpKind::experts)
+      return failed("sim: a plan for experts goes with one experts op on a device that shares them out");
+    if (numerics_) {
+      LLADA_TRY(const Ticket inner, numerics_->submit(run));
+      LLADA_TRY_STATUS(numerics_->wait(inner));
+    }
+    LLADA_TRY(last_, experts_->run(*run.experts, last_));
+    return last_;
+  }
+
   // Why `unit` cannot run the op; empty where it can.
   std::string refusal(const Op& op, const UnitProfile& unit) const {
     if (std::ranges::find(unit.ops, op.kind) == unit.ops.end())
@@ -234,8 +266,16 @@ class Sim final : public SimDevice {
       if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0)
         task.fixed_s += unit.batch_us.value * 1e-6;
     (unit.overlap ? task.compute_s : task.fixed_s) += cost.compute_s;
-    task.bytes = cost.stream_bytes;
-    task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
+    if (npu && chip_->profile.experts && chip_->profile.experts->own_memory) {
+      const double streams = cost.stream_bytes / (unit.stream_gb_per_s.value * 1e9);
+      if (unit.overlap)
+        task.compute_s = std::max(task.compute_s, streams);
+      else
+        task.fixed_s += streams;
+    } else {
+      task.bytes = cost.stream_bytes;
+      task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
+    }
     task.after = last;
     task.background = run.beside;
     std::vector<int> needed;
@@ -271,6 +311,8 @@ class Sim final : public SimDevice {
   std::vector<int64_t> used_;  // bytes mapped per session
   TaskId last_ = kNoTask, last_beside_ = kNoTask, unmapped_after_ = kNoTask;
   int session_ = -1;
+  std::optional<ExpertLanes> experts_;
+  int64_t moved_expert_bytes_ = 0;
   EmulatedStats stats_, begin_;
 };
 

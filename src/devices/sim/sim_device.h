@@ -10,6 +10,7 @@
 
 #include "devices/device.h"
 #include "devices/sim/cost.h"
+#include "devices/sim/expert_lanes.h"
 #include "devices/sim/lanes.h"
 #include "devices/sim/profile.h"
 
@@ -20,6 +21,12 @@ struct SimOptions {
   std::optional<int64_t> window_bytes = {};  // for weights, overrides the profile's; -1: unlimited
   std::optional<bool> head_on_npu = {};      // overrides the profile's
   bool host_only = false;                    // nothing runs on the NPU
+  // Experts of which the accelerator holds some; none: they are computed where the op lists say.
+  struct Experts {
+    ExpertCosts costs;
+    ExpertWindow window;
+  };
+  std::optional<Experts> experts = {};
   bool record_spans = false;                 // keep every task for take_spans()
 };
 

@@ -1,0 +1,189 @@
+#include "cli/simulate_moe.h"
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/trace.h"
+#include "cli/lanes_svg.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "25%" or "25%,50%,75%".
+Result<std::vector<double>> parse_shares(std::string_view text) {
+  std::vector<double> shares;
+  const std::string whole(text);
+  while (!text.empty()) {
+    std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    double value = 0;
+    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), value);
+    if (error != std::errc() || end + 1 != one.data() + one.size() || *end != '%' || !(value > 0 && value <= 100))
+      return invalid("--experts-on-device: found '{}', needed shares such as 25% or 25%,50%,75%", whole);
+    shares.push_back(value / 100);
+  }
+  return shares;
+}
+
+Json line_json(const MoeLine& l) {
+  if (l.seconds <= 0) return {{"name", l.name}, {"hit_rate", l.hit_rate}};
+  Json json = {{"name", l.name},
+               {"seconds_per_step", l.seconds},
+               {"hit_rate", l.hit_rate},
+               {"moved_bytes_per_step", l.moved_bytes},
+               {"host_share", l.host_share},
+               {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
+               {"makespan_error_mean", l.predicted_off},
+               {"makespan_error_worst", l.predicted_worst},
+               {"guessed_right_share", l.guessed_right}};
+  if (l.refresh > 0) json["refresh_steps"] = l.refresh;
+  if (l.replans > 0) json["replans"] = l.replans;
+  return json;
+}
+
+Json phase_json(const MoePhase& p) {
+  Json json = {{"phase", p.phase},
+               {"experts_on_device", p.share},
+               {"slots_per_layer", p.slots},
+               {"speed_up_over_static", p.speed_up("hybrid", "static")}};
+  if (p.find("TIDE") != nullptr) json["speed_up_over_tide"] = p.speed_up("hybrid", "TIDE");
+  json["routing"] = {{"rows_per_step", p.statistics.rows},
+                     {"experts_touched", p.statistics.touched},
+                     {"static_quarter_covers", p.statistics.static_quarter},
+                     {"similarity_next_step", p.statistics.similarity_1},
+                     {"similarity_five_steps", p.statistics.similarity_5},
+                     {"guess_recall", p.statistics.guessed}};
+  json["lines"] = Json::array();
+  for (const MoeLine& line : p.lines) json["lines"].push_back(line_json(line));
+  return json;
+}
+
+// Whether anything is gained by moving experts, in words.
+std::string verdict(const MoePhase& p) {
+  const double moving = p.speed_up("hybrid", "static");
+  const MoeLine* hybrid = p.find("hybrid");
+  if (hybrid == nullptr) return {};
+  if (moving < 1.05)
+    return fmt::format("  moving experts does not pay here: {:.2f}x of a mapping that never moves any\n", moving);
+  return {};
+}
+
+std::string phase_text(const MoePhase& p) {
+  const TraceStatistics& s = p.statistics;
+  std::string out = fmt::format(
+      "\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n"
+      "  routing: {:.0f} rows a step touch {:.0f} % of the experts; the most popular quarter of other texts has "
+      "{:.0f} % of the rows",
+      p.phase, 100 * p.share, p.slots, s.rows, 100 * s.touched, 100 * s.static_quarter);
+  if (s.similarity_1 > 0) out += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
+  if (s.guessed[0] > 0)
+    out += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want", 100 * s.guessed[0],
+                       100 * s.guessed[1], 100 * s.guessed[2]);
+  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step", "speed-up",
+                     "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
+  const double fixed = p.lines.front().seconds;
+  for (const MoeLine& l : p.lines) {
+    if (l.seconds <= 0) continue;
+    std::string name = l.name;
+    if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
+    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % {:>7.1f} % {:>5.0f} us\n",
+                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
+                       100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
+  }
+  out += "  hits if every miss came in:";
+  for (const MoeLine& l : p.lines)
+    if (l.seconds <= 0) out += fmt::format(" {} {:.1f} %,", l.name.substr(l.name.find(' ') + 1), 100 * l.hit_rate);
+  out.back() = '\n';
+  if (p.find("TIDE") != nullptr) out += fmt::format("  hybrid over TIDE: {:.2f}x\n", p.speed_up("hybrid", "TIDE"));
+  return out + verdict(p);
+}
+
+std::string text_of(const MoeSimulation& s) {
+  std::string out = fmt::format(
+      "{} on {}. All times are modelled; 'decide' is measured on this machine.\n"
+      "an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator, {:.0f} us to move\n"
+      "routing: {}\n",
+      s.geometry, s.profile, s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6, s.move_s * 1e6, s.routing_source);
+  for (const MoePhase& p : s.phases) out += phase_text(p);
+  return out;
+}
+
+}  // namespace
+
+void add_moe_options(CLI::App& app, MoeRequest& r) {
+  constexpr const char* kGroup = "Mixtures of experts";
+  MoeSimulateOptions& o = r.simulate;
+  app.add_option("--moe", o.geometry,
+                 "experts that do not fit the accelerator, in the geometry of mixtral, qwen2-57b, deepseek-v2-lite, "
+                 "llada-moe-7b or llada2-mini")
+      ->type_name("GEOMETRY")
+      ->group(kGroup);
+  app.add_option("--experts-on-device", r.shares, "shares of the experts that fit (25%,50%,75%)")
+      ->type_name("P%,...")
+      ->group(kGroup);
+  app.add_option("--routing", o.routing, "routing from llada run --record-routing, instead of a synthetic router")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_flag("--skip-decided", o.skip_decided, "rows that are final are not computed, and do not route")
+      ->group(kGroup);
+  app.add_option_function<std::string>(
+         "--moe-guess-noise",
+         [&o](const std::string& text) {
+           double value = 0;
+           const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+             throw CLI::ValidationError("--moe-guess-noise", fmt::format("found '{}', needed a number", text));
+           o.guess_noise = value;
+         },
+         "how wrong the next layers' routers are about a row, in its own spread per layer (0.5)")
+      ->type_name("X")
+      ->group(kGroup);
+  const auto count = [&](const char* name, auto& value, int64_t most, const char* help) {
+    add_integer_option(app, name, value, 1, most, help)->group(kGroup);
+  };
+  count("--moe-tokens", o.tokens, 4096, "tokens decoded (96)");
+  count("--moe-steps", o.steps, 512, "denoising steps of a block (16)");
+  count("--moe-seed", o.seed, 1 << 30, "of the synthetic router (1)");
+}
+
+Result<int> run_moe(MoeRequest r, const std::string& trace_path, const std::string& svg, bool json) {
+  if (!r.shares.empty()) {
+    LLADA_TRY(r.simulate.shares, parse_shares(r.shares));
+  }
+  LLADA_TRY(const MoeSimulation simulation, simulate_moe(r.simulate));
+  if (!trace_path.empty() || !svg.empty()) {
+    LLADA_TRY(const auto spans, simulate_moe_spans(r.simulate));
+    if (!trace_path.empty()) {
+      Trace trace;
+      for (const SimulatedSpan& span : spans)
+        trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
+      LLADA_TRY_STATUS(trace.write(trace_path));
+    }
+    if (!svg.empty()) {
+      LLADA_TRY(auto file, AtomicFile::create(svg));
+      const std::string picture = lanes_svg(
+          spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", simulation.geometry, simulation.profile));
+      LLADA_TRY_STATUS(file.write(picture.data(), picture.size()));
+      LLADA_TRY_STATUS(file.commit());
+    }
+  }
+  Json out = {{"profile", simulation.profile},
+              {"geometry", simulation.geometry},
+              {"label", "modelled"},
+              {"routing", simulation.routing_source},
+              {"expert_bytes", simulation.expert_bytes},
+              {"expert_seconds", {{"host", simulation.host_s}, {"accelerator", simulation.device_s}, {"move", simulation.move_s}}},
+              {"phases", Json::array()}};
+  for (const MoePhase& phase : simulation.phases) out["phases"].push_back(phase_json(phase));
+  LLADA_TRY_STATUS(print(json ? json_line(out) : text_of(simulation)));
+  return 0;
+}
+
+}  // namespace llada::cli

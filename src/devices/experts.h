@@ -1,0 +1,107 @@
+// The experts of a mixture, where an accelerator holds only some of them: what computing and moving one costs,
+// and what a layer's step is to do with each (plain data between sched, which decides, and devices, which do).
+//
+// Words: resident = in the accelerator's memory and kept there; move = a transfer of one expert from host
+// memory to the accelerator; piece = its gate, up or down matrix, which arrive in that order, so that the
+// gate product starts before the down matrix is there.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace llada {
+
+// Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a
+// term of its own: what the host streams and what the link reads share it.
+struct ExpertCosts {
+  double host_first_s = 0;      // beside the rest, for the first expert of a layer: cold caches, waking threads
+  double host_expert_s = 0;     // start of one expert
+  double host_bytes_per_s = 1;  // its weights
+  double host_row_s = 0;        // one row of it
+  bool host_overlap = true;     // weights stream while it computes
+
+  double device_expert_s = 0;     // start of its kernels
+  double device_bytes_per_s = 1;  // its weights, from where the accelerator reads them
+  double device_row_s = 0;
+  int32_t device_row_tile = 1;        // rows are padded to a multiple
+  bool device_shares_memory = false;  // the accelerator reads host memory (a phone)
+
+  std::array<double, 3> piece_bytes = {0, 0, 0};  // gate, up, down
+  double piece_s = 0;                             // start of one piece's transfer
+  double link_bytes_per_s = 1;
+  bool link_reads_memory = true;   // false: nothing is copied (a phone maps pages)
+  double memory_bytes_per_s = 0;  // of the host, shared; 0: no limit
+  int32_t staging = 8;            // moved experts that can be on their way or in use without a slot of their own
+
+  double expert_bytes() const { return piece_bytes[0] + piece_bytes[1] + piece_bytes[2]; }
+  double host_compute_s(int32_t rows) const { return rows * host_row_s; }
+  double host_stream_s() const { return expert_bytes() / host_bytes_per_s; }
+  // Alone on the memory, without the cold start.
+  double host_s(int32_t rows) const {
+    const double compute = host_compute_s(rows), stream = host_stream_s();
+    return host_expert_s + (host_overlap ? std::max(compute, stream) : compute + stream);
+  }
+  double device_compute_s(int32_t rows) const {
+    return std::ceil(static_cast<double>(rows) / device_row_tile) * device_row_tile * device_row_s;
+  }
+  double device_s(int32_t rows) const {
+    return device_expert_s + std::max(device_compute_s(rows), expert_bytes() / device_bytes_per_s);
+  }
+  double piece_link_s(int piece) const {
+    return piece_s + piece_bytes[static_cast<size_t>(piece)] / link_bytes_per_s;
+  }
+  double move_s() const { return 3 * piece_s + expert_bytes() / link_bytes_per_s; }
+};
+
+struct ExpertWork {
+  int32_t expert = 0, rows = 0;
+  bool on_device = false;
+};
+
+struct ExpertId {
+  int32_t layer = 0, expert = 0;
+  bool operator==(const ExpertId&) const = default;
+  auto operator<=>(const ExpertId&) const = default;
+};
+
+enum class MoveTo : uint8_t {
+  slot,     // resident
+  staging,  // for this layer only, through a slot that the next staged expert takes
+  buffer,   // moved ahead on a guess: nothing makes room until the guess has come true
+};
+
+struct ExpertMove {
+  ExpertId id;
+  std::optional<ExpertId> replaces = {};  // the resident expert that makes room; none: a free slot
+  MoveTo to = MoveTo::slot;
+  bool background = false;  // only while the link has nothing else to do
+};
+
+// One layer of one step. Each unit takes its experts of `work` in order, the link takes `moves` in order.
+struct ExpertsPlan {
+  int32_t layer = 0;
+  std::vector<ExpertWork> work;
+  std::vector<ExpertMove> moves;
+  std::vector<ExpertId> cancelled;  // background moves not wanted any more; a piece under way still ends
+  // After the work: buffered experts that take a slot, and those that leave the buffer.
+  std::vector<ExpertMove> kept;
+  std::vector<ExpertId> released;
+  bool moves_first = false;  // nothing computes before the moves are done (copies that are waited for)
+  double predicted_s = 0;    // the planner's makespan
+};
+
+// What the link still has to do, as of now.
+struct ExpertArrival {
+  ExpertId id;
+  bool started = false;
+  double ready_s = 0;  // from now, if its pieces went first
+};
+struct ExpertLink {
+  double free_s = 0;                    // from now, until the piece under way has arrived
+  std::vector<ExpertArrival> arriving;  // not there yet, in the order in which they were asked for
+};
+
+}  // namespace llada

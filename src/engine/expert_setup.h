@@ -1,0 +1,50 @@
+// Experts shared out between an accelerator and the host in a run: what was asked for, whether it can be, and
+// how the run is set up for it. Also the routing recorder.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "devices/sim/sim_device.h"
+#include "formats/model_file.h"
+#include "models/model_graph.h"
+#include "sched/expert_split.h"
+
+namespace llada {
+
+// As on the command line; strings that were not given are empty.
+struct ExpertRequest {
+  double share = 0;      // of the experts that the accelerator holds, 0 to 1; 0: not asked for
+  std::string plan = {};      // hybrid (the default), static, all-cpu or on-demand
+  std::string cache = {};     // block (the default), mrs, lru, lfu or classlru
+  std::string prefetch = {};  // on (the default of hybrid) or off
+};
+
+// Before a file is opened: values, and what does not go together. `profile`: of the device; null: it has none.
+Result<MoeOptions> check_experts(const ExpertRequest& request, const Profile* profile, const std::string& device);
+
+struct ExpertSetup {
+  SimOptions::Experts device;
+  ExpertSplitOptions split;
+};
+Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOptions& options, const Profile& profile,
+                                   const std::string& map_variant, const ModelFile& file, const ModelGraph& graph);
+
+// Where the routing of a model is only listened to.
+Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file);
+
+// Writes what it hears to a file that appears when commit() is called.
+class RoutingRecorder {
+ public:
+  static Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path, const ModelFile& file);
+  Status hear(const RoutedLayer& routed);
+  Status commit();
+
+ private:
+  RoutingRecorder() = default;
+  std::string path_, text_;
+  int64_t step_ = -1;  // of the file: several answers of one conversation go on counting
+};
+
+}  // namespace llada

@@ -1,0 +1,64 @@
+#include "sched/expert_split.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace llada {
+namespace {
+
+constexpr int32_t kAheadLayers = 3;  // that a guess reaches
+
+LayerRouting summed(std::span<const float> gates, int32_t experts) {
+  LayerRouting routing{std::vector<int32_t>(static_cast<size_t>(experts), 0),
+                       std::vector<float>(static_cast<size_t>(experts), 0)};
+  for (size_t i = 0; i < gates.size(); ++i) {
+    const size_t e = i % static_cast<size_t>(experts);
+    routing.rows[e] += gates[i] != 0;
+    routing.score[e] += gates[i];
+  }
+  return routing;
+}
+
+}  // namespace
+
+ExpertSplit::ExpertSplit(ExpertSplitOptions options) : options_(std::move(options)) {
+  if (options_.costs) runtime_.emplace(options_.layers, options_.experts, *options_.costs, options_.moe);
+}
+
+void ExpertSplit::begin_step(const StepInputs& inputs) {
+  // Other rows than before: another block, or all of the canvas.
+  const bool block = inputs.positions != positions_;
+  positions_ = inputs.positions;
+  if (runtime_) runtime_->begin_step(block);
+}
+
+Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& program, const Op& op,
+                                             const StepInputs& inputs) {
+  LLADA_CHECK(op.kind == OpKind::experts && op.experts == options_.experts);
+  const int32_t layer = op.layer - options_.first_layer;
+  LLADA_CHECK(layer >= 0 && layer < options_.layers);
+  const std::span<const float> gates = device.peek(program, op.in[1]);
+  const int64_t rows = program.shape.count(op.rows);
+  if (static_cast<int64_t>(gates.size()) != rows * op.experts)
+    return failed("{}: what the router decided cannot be read", device.info().name);
+  if (options_.listen) {
+    std::vector<int32_t> positions = inputs.positions;
+    if (op.rows != RowSet::all) {  // the last layer computes only rows whose logits are wanted
+      positions.clear();
+      for (const int32_t row : inputs.wanted) positions.push_back(inputs.positions[static_cast<size_t>(row)]);
+    }
+    LLADA_TRY_STATUS(options_.listen({layer, positions, gates, op.experts}));
+  }
+  if (!runtime_) return nullptr;
+  std::vector<LayerRouting> ahead;
+  if (options_.guess && options_.moe.prefetch) {
+    const std::span<const float> x = device.peek(program, op.in[0]);
+    for (int32_t d = 1; d <= kAheadLayers && layer + d < options_.layers; ++d)
+      ahead.push_back(options_.guess(layer, d, x, rows));
+  }
+  plan_ = runtime_->layer(layer, summed(gates, op.experts), ahead, {.link = device.expert_link()});
+  return &plan_;
+}
+
+}  // namespace llada

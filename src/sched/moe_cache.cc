@@ -1,0 +1,132 @@
+#include "sched/moe_cache.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace llada {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames = {"mrs", "lru", "lfu", "classlru", "belady"};
+constexpr int kClasses = 8;  // of ClassLRU
+
+}  // namespace
+
+std::string_view name(CacheRule rule) { return kNames[static_cast<size_t>(rule)]; }
+
+Result<CacheRule> cache_rule_from_name(std::string_view text) {
+  for (const CacheRule rule : kCacheRules)
+    if (name(rule) == text) return rule;
+  return invalid("moe cache: found '{}', needed one of {}", text,
+                 fmt::join(std::span(kNames).first(std::size(kCacheRules)), ", "));
+}
+
+ExpertCache::ExpertCache(int32_t layers, int32_t experts, CacheOptions options)
+    : layers_(layers),
+      experts_(experts),
+      options_(std::move(options)),
+      entries_(static_cast<size_t>(layers) * static_cast<size_t>(experts)),
+      in_layer_(static_cast<size_t>(layers), 0) {
+  LLADA_CHECK(options_.slots >= 0 && options_.slots <= experts);
+  LLADA_CHECK(options_.rule != CacheRule::belady || options_.next_use);
+}
+
+int32_t ExpertCache::capacity(int32_t) const {
+  return options_.shared ? std::min(experts_, options_.slots * layers_) : options_.slots;
+}
+
+bool ExpertCache::full(int32_t layer) const {
+  return options_.shared ? resident_ >= int64_t{options_.slots} * layers_ : count(layer) >= options_.slots;
+}
+
+std::vector<int32_t> ExpertCache::residents(int32_t layer) const {
+  std::vector<int32_t> out;
+  for (int32_t e = 0; e < experts_; ++e)
+    if (resident({layer, e})) out.push_back(e);
+  return out;
+}
+
+void ExpertCache::begin_pass() { ++pass_; }
+
+double ExpertCache::decayed(const Entry& e) const {
+  return e.uses * std::exp2(-static_cast<double>(pass_ - e.decayed_at) / options_.half_life);
+}
+
+void ExpertCache::observe(int32_t layer, const LayerRouting& routing) {
+  LLADA_CHECK(routing.rows.size() == static_cast<size_t>(experts_) && routing.score.size() == routing.rows.size());
+  float least = -1;  // scores below do not count
+  if (options_.top_p > 0 && options_.top_p < experts_) {
+    std::vector<float> sorted = routing.score;
+    std::ranges::nth_element(sorted, sorted.begin() + options_.top_p - 1, std::greater<>());
+    least = sorted[static_cast<size_t>(options_.top_p - 1)];
+  }
+  for (int32_t i = 0; i < experts_; ++i) {
+    Entry& e = entry({layer, i});
+    const auto at = static_cast<size_t>(i);
+    const double s = routing.score[at] >= least ? routing.score[at] : 0;
+    e.score = options_.alpha * s + (1 - options_.alpha) * e.score;
+    if (routing.rows[at] == 0) continue;
+    e.uses = options_.rule == CacheRule::class_lru ? decayed(e) + 1 : e.uses + routing.rows[at];
+    e.decayed_at = pass_;
+    e.used_at = e.used_in = pass_;
+  }
+}
+
+double ExpertCache::worth(ExpertId id) const {
+  const Entry& e = entry(id);
+  switch (options_.rule) {
+    case CacheRule::mrs:
+      return e.score;
+    case CacheRule::lru:
+      return static_cast<double>(e.used_at);
+    case CacheRule::lfu:
+      return e.uses;
+    case CacheRule::class_lru: {
+      const int level = std::clamp(static_cast<int>(std::log2(1 + decayed(e))), 0, kClasses - 1);
+      return -static_cast<double>(pass_ - e.used_at) / (1 << level);
+    }
+    case CacheRule::belady:
+      return -static_cast<double>(options_.next_use(id));
+  }
+  return 0;
+}
+
+std::optional<ExpertCache::Admission> ExpertCache::place_for(ExpertId id, bool wanted) const {
+  LLADA_CHECK(!resident(id));
+  if (options_.slots == 0) return std::nullopt;
+  if (!full(id.layer)) return Admission{};
+  std::optional<ExpertId> victim;
+  double least = 0;
+  for (int32_t l = options_.shared ? 0 : id.layer; l < (options_.shared ? layers_ : id.layer + 1); ++l)
+    for (int32_t e = 0; e < experts_; ++e) {
+      const ExpertId candidate{l, e};
+      if (!entry(candidate).resident || entry(candidate).used_in == pass_) continue;
+      const double w = worth(candidate);
+      if (!victim || w < least) victim = candidate, least = w;
+    }
+  if (!victim) return std::nullopt;
+  // LRU and ClassLRU let every newcomer in; the others compare.
+  const bool compares = options_.rule != CacheRule::lru && options_.rule != CacheRule::class_lru;
+  if (compares && !wanted && worth(id) <= least) return std::nullopt;
+  return Admission{victim};
+}
+
+void ExpertCache::insert(ExpertId id, const Admission& admission) {
+  LLADA_CHECK(!resident(id));
+  if (admission.victim) erase(*admission.victim);
+  LLADA_CHECK(!full(id.layer));
+  entry(id).resident = true;
+  ++in_layer_[static_cast<size_t>(id.layer)];
+  ++resident_;
+}
+
+void ExpertCache::erase(ExpertId id) {
+  LLADA_CHECK(resident(id));
+  entry(id).resident = false;
+  --in_layer_[static_cast<size_t>(id.layer)];
+  --resident_;
+}
+
+}  // namespace llada

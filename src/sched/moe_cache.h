@@ -1,0 +1,98 @@
+// Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room.
+// Pure: routing in, victims out; what is moved when is decided elsewhere (moe_run.h).
+//
+// MRS is HybriMoE's (arXiv 2504.05897): an expert's score follows the router's scores of each step, of which
+// only the highest count, S <- alpha TopP(s) + (1 - alpha) S. A step of a diffusion model routes many rows at
+// once; its s is the sum over the rows. ClassLRU is the rule of llama.cpp's expert cache, as its description
+// has it: use counts with a half-life in eight classes by their logarithm, and the head of the class with
+// the greatest age / 2^class goes. Belady's rule needs the future and is for comparison.
+//
+// The victim is never an expert that the present pass uses: two earlier implementations evicted those and
+// computed with the wrong weights.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "devices/experts.h"
+
+namespace llada {
+
+enum class CacheRule : uint8_t { mrs, lru, lfu, class_lru, belady };
+inline constexpr CacheRule kCacheRules[] = {CacheRule::mrs, CacheRule::lru, CacheRule::lfu, CacheRule::class_lru};
+std::string_view name(CacheRule rule);
+Result<CacheRule> cache_rule_from_name(std::string_view text);  // not belady, which no run can follow
+
+// What one layer's router decided in one step.
+struct LayerRouting {
+  std::vector<int32_t> rows;  // per expert: rows that chose it
+  std::vector<float> score;   // per expert: the router's scores summed over the rows; chosen or not
+};
+
+struct CacheOptions {
+  CacheRule rule = CacheRule::mrs;
+  int32_t slots = 0;          // of one layer; with `shared` the layers' slots are one pool
+  bool shared = false;
+  double alpha = 0.5;         // weight of the present step in MRS
+  int32_t top_p = 0;          // scores that count in MRS; 0: all
+  double half_life = 128;     // steps, ClassLRU
+  // Belady: the step, counted from the present one, in which the layer will want the expert next; a large
+  // number for never.
+  std::function<int64_t(ExpertId id)> next_use = {};
+};
+
+class ExpertCache {
+ public:
+  ExpertCache(int32_t layers, int32_t experts, CacheOptions options);
+
+  bool resident(ExpertId id) const { return entry(id).resident; }
+  int32_t count(int32_t layer) const { return in_layer_[static_cast<size_t>(layer)]; }
+  int32_t capacity(int32_t layer) const;  // that this layer could hold at most
+  bool full(int32_t layer) const;
+  std::vector<int32_t> residents(int32_t layer) const;
+
+  // A pass begins: what it will use counts as used by it.
+  void begin_pass();
+  // The layer's routing in this pass: scores, counts and ages move on, and its experts are safe until the pass
+  // ends.
+  void observe(int32_t layer, const LayerRouting& routing);
+  // Safe from eviction until the pass ends, without counting as used (a prediction).
+  void protect(ExpertId id) { entry(id).used_in = pass_; }
+
+  struct Admission {
+    std::optional<ExpertId> victim;  // none: a free slot
+  };
+  // Whether `id` may become resident, and in whose place. Nothing: it should not, because every resident
+  // expert is in use by this pass or worth more. `wanted` overrules the comparison of worth.
+  std::optional<Admission> place_for(ExpertId id, bool wanted = false) const;
+  void insert(ExpertId id, const Admission& admission);
+  void erase(ExpertId id);
+
+  // Higher stays. Of MRS the score, of the others what their rule orders by.
+  double worth(ExpertId id) const;
+
+ private:
+  struct Entry {
+    bool resident = false;
+    double score = 0;          // MRS
+    double uses = 0;           // LFU: all; ClassLRU: decayed
+    int64_t used_at = -1;      // pass of the last use; -1: never
+    int64_t used_in = -1;      // pass in which it is safe
+    int64_t decayed_at = 0;    // ClassLRU: pass up to which `uses` has decayed
+  };
+  Entry& entry(ExpertId id) { return entries_[static_cast<size_t>(id.layer * experts_ + id.expert)]; }
+  const Entry& entry(ExpertId id) const { return entries_[static_cast<size_t>(id.layer * experts_ + id.expert)]; }
+  double decayed(const Entry& e) const;
+
+  int32_t layers_, experts_;
+  CacheOptions options_;
+  std::vector<Entry> entries_;
+  std::vector<int32_t> in_layer_;
+  int64_t resident_ = 0, pass_ = 0;
+};
+
+}  // namespace llada

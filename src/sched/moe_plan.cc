@@ -1,0 +1,449 @@
+#include "sched/moe_plan.h"
+
+#include <array>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+
+namespace llada {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"hybrid", "static", "all-cpu", "on-demand"};
+constexpr size_t kMostExact = 7;
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+enum Line : size_t { host, device, link };
+
+// What a timeline is doing: first its fixed time, then computing and streaming at once.
+struct Work {
+  bool active = false;
+  double fixed = 0, compute = 0, bytes = 0, wanted_rate = 0, rate = 0;
+  bool done() const { return fixed <= 0 && compute <= 0 && bytes <= 0; }
+};
+
+// Three timelines that share the host's memory, from event to event: the rule of devices/sim/lanes.h in small,
+// without its queues, because a layer is planned for every layer of every step.
+class Evaluator {
+ public:
+  Evaluator(const ExpertCosts& costs, std::vector<PlannedExpert>& experts, std::span<const ExpertLoad> loads,
+            const PlanStart& start)
+      : c_(costs), experts_(experts), start_(start) {
+    for (size_t i = 0; i < experts.size(); ++i) {
+      PlannedExpert& e = experts[i];
+      (e.on_device ? device_queue_ : host_queue_).push_back(i);
+      if (e.moved) link_queue_.push_back(i);
+      arrived_.push_back({kForever, kForever, kForever});
+      if (!e.moved) arrived_.back().fill(0);
+    }
+    // An expert that is still arriving counts as one piece.
+    for (const ExpertLoad& load : loads)
+      if (load.ready_s > 0)
+        for (size_t i = 0; i < experts.size(); ++i)
+          if (experts[i].expert == load.expert && !experts[i].moved) arrived_[i].fill(load.ready_s);
+  }
+
+  void run(MoePlan& plan) {
+    work_[link] = {start_.link_s > 0, 0, 0, 0, 0, 0};
+    if (c_.link_reads_memory)
+      work_[link].bytes = start_.link_s * c_.link_bytes_per_s, work_[link].wanted_rate = c_.link_bytes_per_s;
+    else
+      work_[link].fixed = start_.link_s;
+    link_piece_ = -1;  // what it was doing before
+    for (;;) {
+      while (begin_host() || begin_device() || begin_link()) {
+      }
+      if (!work_[host].active && !work_[device].active && !work_[link].active) {
+        const double wake = std::min(host_wake(), device_wake());
+        if (wake == kForever) break;
+        now_ = wake;
+        continue;
+      }
+      advance(plan);
+    }
+    for (const PlannedExpert& e : experts_) plan.makespan_s = std::max(plan.makespan_s, e.end_s);
+  }
+
+ private:
+  double host_wake() const {
+    return host_at_ < host_queue_.size() && now_ < start_.host_s ? start_.host_s : kForever;
+  }
+  // When the accelerator can go on, if that is a time and not a move.
+  double device_wake() const {
+    if (device_at_ >= device_queue_.size()) return kForever;
+    const double ready = arrived_[device_queue_[device_at_]][static_cast<size_t>(device_piece_)];
+    if (ready == kForever) return kForever;
+    return std::max(start_.device_s, ready);
+  }
+
+  bool begin_host() {
+    if (work_[host].active || host_at_ >= host_queue_.size() || now_ < start_.host_s) return false;
+    PlannedExpert& e = experts_[host_queue_[host_at_]];
+    e.start_s = now_;
+    Work& w = work_[host];
+    w = {true, c_.host_expert_s, c_.host_compute_s(e.rows), c_.expert_bytes(), c_.host_bytes_per_s, 0};
+    if (host_at_ == 0) w.fixed += c_.host_first_s;
+    if (!c_.host_overlap) w.fixed += std::exchange(w.compute, 0);
+    return true;
+  }
+
+  bool begin_device() {
+    if (work_[device].active || device_at_ >= device_queue_.size()) return false;
+    const size_t i = device_queue_[device_at_];
+    PlannedExpert& e = experts_[i];
+    if (now_ < start_.device_s || now_ < arrived_[i][static_cast<size_t>(device_piece_)]) return false;
+    if (device_piece_ == 0) e.start_s = now_;
+    // An expert that is there is one task; a moved one's products follow its pieces.
+    const double share = e.moved ? c_.piece_bytes[static_cast<size_t>(device_piece_)] / c_.expert_bytes() : 1;
+    Work& w = work_[device];
+    w = {true, c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0, 0};
+    const double bytes = c_.expert_bytes() * share;
+    if (c_.device_shares_memory)
+      w.bytes = bytes, w.wanted_rate = c_.device_bytes_per_s;
+    else
+      w.compute = std::max(w.compute, bytes / c_.device_bytes_per_s);
+    return true;
+  }
+
+  bool begin_link() {
+    if (work_[link].active || link_at_ >= link_queue_.size()) return false;
+    if (link_piece_ < 0) link_piece_ = 0;
+    // A staging slot is free again when its expert has been computed; moves and products keep one order.
+    if (link_piece_ == 0 && link_at_ >= moved_done_ + static_cast<size_t>(c_.staging)) return false;
+    if (link_piece_ == 0) experts_[link_queue_[link_at_]].move_start_s = now_;
+    const double bytes = c_.piece_bytes[static_cast<size_t>(link_piece_)];
+    Work& w = work_[link];
+    w = {true, c_.piece_s, 0, 0, 0, 0};
+    if (c_.link_reads_memory)
+      w.bytes = bytes, w.wanted_rate = c_.link_bytes_per_s;
+    else
+      w.fixed += bytes / c_.link_bytes_per_s;
+    return true;
+  }
+
+  // Water filling, as in devices/sim/lanes.cc.
+  void share_memory() {
+    std::array<Work*, 3> streams{};
+    size_t count = 0;
+    for (Work& w : work_)
+      if (w.active && w.fixed <= 0 && w.bytes > 0) streams[count++] = &w;
+    for (size_t i = 1; i < count; ++i)  // at most three
+      for (size_t j = i; j > 0 && streams[j]->wanted_rate < streams[j - 1]->wanted_rate; --j)
+        std::swap(streams[j], streams[j - 1]);
+    double left = c_.memory_bytes_per_s > 0 ? c_.memory_bytes_per_s : kForever;
+    for (size_t i = 0; i < count; ++i) {
+      streams[i]->rate = std::min(streams[i]->wanted_rate, left / static_cast<double>(count - i));
+      left -= streams[i]->rate;
+    }
+  }
+
+  void advance(MoePlan& plan) {
+    share_memory();
+    double step = std::min(host_wake(), device_wake()) - now_;
+    if (!(step > 0)) step = kForever;
+    for (const Work& w : work_) {
+      if (!w.active) continue;
+      if (w.fixed > 0) {
+        step = std::min(step, w.fixed);
+      } else {
+        if (w.compute > 0) step = std::min(step, w.compute);
+        if (w.bytes > 0) step = std::min(step, w.bytes / w.rate);
+        if (w.done()) step = 0;
+      }
+    }
+    LLADA_CHECK(step < kForever);
+    now_ += step;
+    const auto shrink = [](double left, double by) { return left - by <= 1e-12 * left ? 0 : left - by; };
+    std::array<double*, 3> busy = {&plan.host_s, &plan.device_s, &plan.link_s};
+    for (size_t line = 0; line < 3; ++line) {
+      Work& w = work_[line];
+      if (!w.active) continue;
+      if (line != link || link_piece_ >= 0) *busy[line] += step;
+      if (w.fixed > 0) {
+        w.fixed = shrink(w.fixed, step);
+      } else {
+        w.compute = w.compute > 0 ? shrink(w.compute, step) : 0;
+        w.bytes = w.bytes > 0 ? shrink(w.bytes, step * w.rate) : 0;
+      }
+      if (!w.done()) continue;
+      w.active = false;
+      end(line);
+    }
+  }
+
+  void end(size_t line) {
+    if (line == host) {
+      experts_[host_queue_[host_at_++]].end_s = now_;
+    } else if (line == device) {
+      PlannedExpert& e = experts_[device_queue_[device_at_]];
+      if (e.moved && ++device_piece_ < 3) return;
+      e.end_s = now_;
+      moved_done_ += e.moved ? 1 : 0;
+      device_piece_ = 0;
+      ++device_at_;
+    } else if (link_piece_ >= 0) {
+      const size_t i = link_queue_[link_at_];
+      arrived_[i][static_cast<size_t>(link_piece_)] = now_;
+      if (++link_piece_ < 3) return;
+      experts_[i].move_end_s = now_;
+      link_piece_ = 0;
+      ++link_at_;
+    }
+  }
+
+  const ExpertCosts& c_;
+  std::vector<PlannedExpert>& experts_;
+  const PlanStart start_;
+  std::vector<size_t> host_queue_, device_queue_, link_queue_;
+  std::vector<std::array<double, 3>> arrived_;  // when each piece is there
+  std::array<Work, 3> work_{};
+  size_t host_at_ = 0, device_at_ = 0, link_at_ = 0, moved_done_ = 0;
+  int device_piece_ = 0, link_piece_ = 0;
+  double now_ = 0;
+};
+
+std::vector<ExpertLoad> by_load(std::span<const ExpertLoad> loads) {
+  std::vector<ExpertLoad> sorted(loads.begin(), loads.end());
+  std::ranges::sort(sorted, [](const ExpertLoad& a, const ExpertLoad& b) {
+    return std::pair(-a.rows, a.expert) < std::pair(-b.rows, b.expert);
+  });
+  return sorted;
+}
+
+PlannedExpert planned(const ExpertLoad& load, bool on_device) {
+  return {.expert = load.expert, .rows = load.rows, .on_device = on_device, .moved = on_device && !load.resident};
+}
+
+// Heaviest first on the accelerator, those that are there before those that are moved; lightest first on the
+// host.
+template <class OnDevice>
+std::vector<PlannedExpert> split(std::span<const ExpertLoad> sorted, OnDevice on_device) {
+  std::vector<PlannedExpert> out;
+  const auto device_pass = [&](auto chosen) {
+    for (const ExpertLoad& load : sorted)
+      if (on_device(load) && chosen(load)) out.push_back(planned(load, true));
+  };
+  device_pass([](const ExpertLoad& load) { return load.resident && load.ready_s <= 0; });
+  device_pass([](const ExpertLoad& load) { return load.resident && load.ready_s > 0; });
+  device_pass([](const ExpertLoad& load) { return !load.resident; });
+  for (size_t i = sorted.size(); i-- > 0;)
+    if (!on_device(sorted[i])) out.push_back(planned(sorted[i], false));
+  return out;
+}
+
+// Time of a host expert and of a move where both read the memory all the time.
+std::pair<double, double> slowed(const ExpertCosts& c) {
+  if (c.memory_bytes_per_s <= 0 || !c.link_reads_memory) return {1, 1};
+  const double host = c.host_bytes_per_s, moved = c.link_bytes_per_s, all = c.memory_bytes_per_s;
+  if (host + moved <= all) return {1, 1};
+  const double low = std::min({host, moved, all / 2}), high = std::min(std::max(host, moved), all - low);
+  return host <= moved ? std::pair{host / low, moved / high} : std::pair{host / high, moved / low};
+}
+
+// The queues; `end`, where wanted, is when the last of them is estimated to be empty.
+std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const ExpertLoad> sorted,
+                                     const PlanStart& start, bool contended, double* end = nullptr) {
+  std::vector<ExpertLoad> missing, there;  // heaviest first
+  struct Arriving {
+    ExpertLoad load;
+    double ready;
+  };
+  std::vector<Arriving> arriving;
+  for (const ExpertLoad& load : sorted) {
+    if (!load.resident)
+      missing.push_back(load);
+    else if (load.ready_s > 0)
+      arriving.push_back({load, load.ready_s});
+    else
+      there.push_back(load);
+  }
+  std::ranges::sort(arriving, {}, &Arriving::ready);
+  const auto [host_factor, link_factor] = contended ? slowed(c) : std::pair{1.0, 1.0};
+  const double stream = c.host_stream_s() * host_factor;
+  const auto host_time = [&](int32_t rows) {
+    const double compute = c.host_compute_s(rows);
+    return c.host_expert_s + (c.host_overlap ? std::max(compute, stream) : compute + stream);
+  };
+  const double move = 3 * c.piece_s + c.expert_bytes() / c.link_bytes_per_s * link_factor;
+  double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
+  size_t heavy = 0, light = missing.size(), first = 0, last = there.size(), next = 0;
+  double last_end = 0;
+  std::vector<PlannedExpert> out;
+  if (end == nullptr) out.reserve(sorted.size());
+  const auto give = [&](const ExpertLoad& load, bool on_device, double until) {
+    last_end = std::max(last_end, until);
+    if (end == nullptr) out.push_back(planned(load, on_device));
+  };
+  while (heavy < light || first < last || next < arriving.size()) {
+    const ExpertLoad* for_host = light > heavy ? &missing[light - 1] : last > first ? &there[last - 1] : nullptr;
+    const double host_end = for_host != nullptr ? host_t + host_time(for_host->rows) : kForever;
+    const bool waits = next < arriving.size();
+    // The heavier of what is there; what is still arriving only where nothing else is left.
+    const bool take_arrived =
+        waits && (first >= last || (arriving[next].ready <= device_t && arriving[next].load.rows >= there[first].rows));
+    const ExpertLoad* for_device = take_arrived ? &arriving[next].load : first < last ? &there[first] : nullptr;
+    const double device_end =
+        for_device == nullptr
+            ? kForever
+            : std::max(device_t, take_arrived ? arriving[next].ready : 0) + c.device_s(for_device->rows);
+    const double link_end =
+        heavy < light ? std::max(link_t + move, device_t) + c.device_s(missing[heavy].rows) : kForever;
+    if (device_end <= host_end && device_end <= link_end) {
+      give(*for_device, true, device_end);
+      device_t = device_end;
+      take_arrived ? ++next : ++first;
+    } else if (host_end <= link_end) {
+      give(*for_host, false, host_end);
+      host_t = host_end;
+      light > heavy ? --light : --last;
+    } else {
+      link_t += move;
+      arriving.push_back({missing[heavy++], link_t});
+    }
+  }
+  if (end != nullptr) *end = last_end;
+  return out;
+}
+
+void check(std::span<const ExpertLoad> loads) {
+  for (const ExpertLoad& load : loads) LLADA_CHECK(load.rows > 0);
+}
+
+}  // namespace
+
+std::string_view name(MoeRule rule) { return kNames[static_cast<size_t>(rule)]; }
+
+Result<MoeRule> moe_rule_from_name(std::string_view text) {
+  for (const MoeRule rule : kMoeRules)
+    if (name(rule) == text) return rule;
+  return invalid("moe plan: found '{}', needed one of {}", text, fmt::join(kNames, ", "));
+}
+
+MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts,
+                      std::span<const ExpertLoad> loads, const PlanStart& start) {
+  MoePlan plan;
+  plan.experts = std::move(experts);
+  Evaluator(costs, plan.experts, loads, start).run(plan);
+  return plan;
+}
+
+MoePlan greedy_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
+  check(loads);
+  return evaluate_plan(costs, two_ended(costs, by_load(loads), start, false), loads, start);
+}
+
+MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, MoeRule rule,
+                   const PlanStart& start) {
+  check(loads);
+  const std::vector<ExpertLoad> sorted = by_load(loads);
+  const auto all = [](const ExpertLoad&) { return true; };
+  const auto none = [](const ExpertLoad&) { return false; };
+  const auto there = [](const ExpertLoad& load) { return load.resident; };
+  const auto evaluated = [&](std::vector<PlannedExpert> experts) {
+    return evaluate_plan(costs, std::move(experts), loads, start);
+  };
+  switch (rule) {
+    case MoeRule::static_split:
+      return evaluated(split(sorted, there));
+    case MoeRule::all_cpu:
+      return evaluated(split(sorted, none));
+    case MoeRule::on_demand:
+      return evaluated(split(sorted, all));
+    case MoeRule::hybrid:
+      break;
+  }
+  MoePlan best = evaluated(two_ended(costs, sorted, start, false));
+  const auto consider = [&](std::vector<PlannedExpert> experts) {
+    MoePlan other = evaluated(std::move(experts));
+    if (other.makespan_s < best.makespan_s) best = std::move(other);
+  };
+  if (slowed(costs) != std::pair{1.0, 1.0}) consider(two_ended(costs, sorted, start, true));
+  consider(split(sorted, there));
+  consider(split(sorted, none));
+  consider(split(sorted, all));
+  return best;
+}
+
+double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorted, MoeRule rule,
+                         const PlanStart& start) {
+  double end = 0;
+  if (rule == MoeRule::hybrid) {
+    two_ended(c, sorted, start, true, &end);
+    return end;
+  }
+  double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
+  bool on_host = false;
+  for (const ExpertLoad& load : sorted) {
+    if (rule == MoeRule::all_cpu || (rule == MoeRule::static_split && !load.resident)) {
+      host_t += c.host_s(load.rows), on_host = true;
+      continue;
+    }
+    if (!load.resident) link_t += c.move_s();
+    device_t = std::max(device_t, load.resident ? load.ready_s : link_t) + c.device_s(load.rows);
+  }
+  return std::max(on_host ? host_t : 0, device_t);
+}
+
+MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
+  check(loads);
+  LLADA_CHECK(loads.size() <= kMostExact);
+  const std::vector<ExpertLoad> sorted = by_load(loads);
+  MoePlan best = plan_layer(costs, loads, MoeRule::hybrid, start);
+  std::vector<bool> used(sorted.size(), false);
+  std::vector<PlannedExpert> chosen;
+  // Every subset for the accelerator in every order; the host's order does not change its end.
+  const auto visit = [&](const auto& self) -> void {
+    std::vector<PlannedExpert> experts = chosen;
+    for (size_t i = sorted.size(); i-- > 0;)
+      if (!used[i]) experts.push_back(planned(sorted[i], false));
+    MoePlan plan = evaluate_plan(costs, std::move(experts), loads, start);
+    if (plan.makespan_s < best.makespan_s) best = std::move(plan);
+    double device_end = start.device_s;
+    for (const PlannedExpert& e : chosen) device_end += costs.device_s(e.rows);
+    if (device_end >= best.makespan_s) return;  // one more only ends later
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      if (used[i]) continue;
+      used[i] = true;
+      chosen.push_back(planned(sorted[i], true));
+      self(self);
+      chosen.pop_back();
+      used[i] = false;
+    }
+  };
+  visit(visit);
+  return best;
+}
+
+double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
+  const std::vector<ExpertLoad> sorted = by_load(loads);
+  double work = start.host_s + start.device_s, single = 0;
+  for (const ExpertLoad& load : sorted) {
+    const double on_host = costs.host_s(load.rows), on_device = costs.device_s(load.rows);
+    work += std::min(on_host, on_device);
+    const double reach = load.resident ? start.device_s : start.link_s + costs.move_s();
+    single = std::max(single, std::min(start.host_s + on_host, reach));
+  }
+  // What is missing goes over the link or to the host; the host takes the lightest, part of one if need be.
+  double low = std::max(single, work / 2), high = low;
+  const auto fits = [&](double t) {
+    double left = t - start.host_s, moved = 0;
+    for (size_t i = sorted.size(); i-- > 0;) {
+      if (sorted[i].resident) continue;
+      const double cost = costs.host_s(sorted[i].rows), share = std::clamp(left / cost, 0.0, 1.0);
+      left -= share * cost;
+      moved += 1 - share;
+    }
+    return moved * costs.move_s() <= t - start.link_s || moved <= 0;
+  };
+  if (fits(low)) return low;
+  do high = 2 * high + 1e-9;
+  while (!fits(high));
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+}  // namespace llada

@@ -1,0 +1,63 @@
+// Which experts a block of a diffusion model should have on the accelerator. A step routes a whole block, and
+// the next step routes it almost alike (TIDE, arXiv 2605.20179, measured a cosine above 0.95 five steps apart),
+// so the set is planned per block from the loads and planned again only every k steps: k doubles while the
+// routing stays as it was when the set was planned and falls back to one when it moves on. Rows that are final
+// and not computed any more do not route, and so do not count.
+//
+// Where every step touches nearly every expert, no set is better than another by what it holds, only by load:
+// the set is the heaviest ones, kept, and the rest goes through staging slots. That is the plan of
+// memory/residency.h for a cyclic scan, in which rules that replace on every miss replace just what comes next.
+// Pure.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/moe_cache.h"
+
+namespace llada {
+
+// Cosine of two load vectors; 0 where one is empty.
+double routing_similarity(std::span<const int32_t> a, std::span<const int32_t> b);
+
+struct ResidencyRule {
+  double alike = 0.9;      // cosine from which the set is kept for twice as long
+  int32_t longest = 16;    // steps between two plans
+  double scan = 0.95;      // share of experts touched per step from which a layer counts as a scan
+  double margin = 1.25;    // a newcomer must carry this many times the rows of what it replaces
+};
+
+class BlockResidency {
+ public:
+  BlockResidency(int32_t layers, int32_t experts, int32_t slots, ResidencyRule rule = {});
+
+  void begin_block();  // the next step is the first of a block
+  // One step's routing of a layer. True: the set of this layer is due and has been planned anew.
+  bool observe(int32_t layer, const LayerRouting& routing);
+
+  const std::vector<int32_t>& target(int32_t layer) const { return at(layer).target; }  // heaviest first
+  bool wanted(ExpertId id) const { return at(id.layer).in_target[static_cast<size_t>(id.expert)]; }
+  bool scan(int32_t layer) const { return at(layer).scan; }
+  int32_t interval(int32_t layer) const { return at(layer).interval; }
+  // Of the two, whether the first should take the second's place.
+  bool replaces(ExpertId newcomer, ExpertId resident) const;
+  double load(ExpertId id) const { return at(id.layer).load[static_cast<size_t>(id.expert)]; }
+
+ private:
+  struct Layer {
+    std::vector<double> load;          // rows per step, the latest counting half
+    std::vector<int32_t> planned_for;  // loads of the step in which the set was planned
+    std::vector<int32_t> target;
+    std::vector<bool> in_target;
+    int32_t interval = 1, since = 0;
+    bool scan = false, fresh = true;
+  };
+  Layer& at(int32_t layer) { return layers_[static_cast<size_t>(layer)]; }
+  const Layer& at(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
+
+  int32_t slots_;
+  ResidencyRule rule_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace llada

@@ -1,0 +1,272 @@
+#include "sched/moe_run.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace llada {
+namespace {
+
+// Background moves that may stand in the link's queue: enough that it does not run dry within a layer, few
+// enough that they are not out of date when they begin.
+constexpr size_t kQueue = 2;
+
+std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
+  std::vector<int32_t> order(routing.rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return std::pair(routing.rows[i], routing.score[i]) > std::pair(routing.rows[j], routing.score[j]);
+  });
+  return order;
+}
+
+}  // namespace
+
+MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options)
+    : layers_(layers),
+      experts_(experts),
+      costs_(costs),
+      options_(std::move(options)),
+      cache_(layers, experts, options_.cache),
+      residency_(layers, experts, options_.cache.slots, options_.residency),
+      placed_(static_cast<size_t>(layers), false) {}
+
+std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
+  LLADA_CHECK(history.size() == static_cast<size_t>(layers_));
+  std::vector<ExpertId> ids;
+  for (int32_t l = 0; l < layers_; ++l) {
+    placed_[static_cast<size_t>(l)] = true;
+    for (const int32_t e : heaviest_first(history[static_cast<size_t>(l)])) {
+      if (cache_.count(l) >= options_.cache.slots) break;
+      cache_.insert({l, e}, {});
+      ids.push_back({l, e});
+    }
+  }
+  return ids;
+}
+
+void MoeRuntime::begin_step(bool block) {
+  ++step_;
+  cache_.begin_pass();
+  if (block) residency_.begin_block();
+}
+
+// Background moves that this layer needs but that have not begun are given up: the plan decides about those
+// anew. So are guesses about this layer that were wrong.
+void MoeRuntime::settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link) {
+  queued_ = 0;
+  arriving_.clear();
+  for (const ExpertArrival& arrival : link.arriving) {
+    const ExpertId id = arrival.id;
+    const bool here = id.layer == out.layer;
+    const bool wanted = here && routing.rows[static_cast<size_t>(id.expert)] > 0;
+    const bool guess = buffer_.contains(id);
+    if (here && !arrival.started && (wanted || guess)) {
+      out.cancelled.push_back(id);
+      ++stats_.cancelled;
+      guess ? void(buffer_.erase(id)) : cache_.erase(id);
+      continue;
+    }
+    queued_ += arrival.started ? 0 : 1;
+    if (!guess) arrives(id);
+  }
+  for (auto it = buffer_.begin(); it != buffer_.end();) {
+    const bool wrong = it->layer == out.layer && routing.rows[static_cast<size_t>(it->expert)] == 0;
+    if (wrong) out.released.push_back(*it);
+    it = wrong ? buffer_.erase(it) : std::next(it);
+  }
+}
+
+// The residents become the heaviest experts of this step; no more go than come.
+void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
+  std::vector<int32_t> coming, going;
+  const std::vector<int32_t> order = heaviest_first(routing);
+  int32_t taken = 0;
+  std::vector<bool> target(static_cast<size_t>(experts_), false);
+  for (const int32_t e : order) {
+    if (taken++ >= options_.cache.slots || routing.rows[static_cast<size_t>(e)] == 0) break;
+    target[static_cast<size_t>(e)] = true;
+    if (!there({out.layer, e})) coming.push_back(e);
+  }
+  for (size_t i = order.size(); i-- > 0;) {
+    const ExpertId id{out.layer, order[i]};
+    if (cache_.resident(id) && !arriving_.contains(id) && !target[static_cast<size_t>(id.expert)])
+      going.push_back(id.expert);
+  }
+  size_t next = 0;
+  for (const int32_t e : coming) {
+    ExpertMove move{.id = {out.layer, e}};
+    if (cache_.full(out.layer)) {
+      if (next >= going.size()) break;
+      move.replaces = ExpertId{out.layer, going[next++]};
+    }
+    cache_.insert(move.id, {move.replaces});
+    arrives(move.id);
+    out.moves.push_back(move);
+    ++stats_.moved;
+  }
+  out.moves_first = !out.moves.empty();
+}
+
+// Whether an expert may become resident, and in whose place.
+std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
+  if (!options_.cached) return std::nullopt;
+  if (!options_.blocks) return cache_.place_for(id);
+  if (!residency_.wanted(id)) return std::nullopt;
+  if (!cache_.full(id.layer)) return ExpertCache::Admission{};
+  std::optional<ExpertId> victim;
+  for (const int32_t e : cache_.residents(id.layer)) {
+    const ExpertId old{id.layer, e};
+    if (arriving_.contains(old) || !residency_.replaces(id, old)) continue;
+    if (!victim || residency_.load(old) < residency_.load(*victim)) victim = old;
+  }
+  if (!victim) return std::nullopt;
+  return ExpertCache::Admission{victim};
+}
+
+std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_t layer,
+                                             const ExpertLink& link) const {
+  std::vector<ExpertLoad> loads;
+  for (int32_t e = 0; e < experts_; ++e) {
+    const ExpertId id{layer, e};
+    const int32_t rows = routing.rows[static_cast<size_t>(e)];
+    if (rows == 0) continue;
+    ExpertLoad load{e, rows, there(id), 0};
+    for (const ExpertArrival& arrival : link.arriving)
+      if (load.resident && arrival.id == id) load.ready_s = arrival.ready_s;
+    loads.push_back(load);
+  }
+  return loads;
+}
+
+ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::span<const LayerRouting> ahead,
+                              const LayerClock& clock) {
+  ExpertsPlan out;
+  out.layer = layer;
+  ++stats_.layers;
+  settle(routing, out, clock.link);
+  cache_.observe(layer, routing);
+  if (options_.blocks && residency_.observe(layer, routing)) ++stats_.replans;
+  const bool first = !placed_[static_cast<size_t>(layer)];
+  placed_[static_cast<size_t>(layer)] = true;
+  if (options_.cache.slots > 0 && (first || (options_.refresh > 0 && step_ % options_.refresh == 0)))
+    refresh(routing, out);
+
+  PlanStart start{.host_s = 0, .device_s = clock.device_busy_s, .link_s = clock.link.free_s};
+  if (out.moves_first) {
+    start.link_s += static_cast<double>(out.moves.size()) * costs_.move_s();
+    start.host_s = start.link_s;
+    start.device_s = std::max(start.device_s, start.link_s);
+  }
+  const std::vector<ExpertLoad> loads = loads_of(routing, layer, clock.link);
+  stats_.used += static_cast<int64_t>(loads.size());
+  stats_.hits += std::ranges::count(loads, true, &ExpertLoad::resident);
+  const MoePlan plan = plan_layer(costs_, loads, options_.plan, start);
+  out.predicted_s = plan.makespan_s;
+  double link_end = start.link_s;
+  for (const PlannedExpert& e : plan.experts) {
+    out.work.push_back({e.expert, e.rows, e.on_device});
+    stats_.on_host += e.on_device ? 0 : 1;
+    if (!e.moved) continue;
+    ++stats_.moved;
+    link_end = std::max(link_end, e.move_end_s);
+    ExpertMove move{.id = {layer, e.expert}, .to = MoveTo::staging};
+    const auto place = admission(move.id);
+    // A move of this layer's own cannot take the place of what this layer uses.
+    if (place && !(place->victim && place->victim->layer == layer &&
+                   routing.rows[static_cast<size_t>(place->victim->expert)] > 0)) {
+      move.to = MoveTo::slot;
+      move.replaces = place->victim;
+      cache_.insert(move.id, *place);
+      arrives(move.id);
+    }
+    out.moves.push_back(move);
+  }
+  keep_or_release(routing, out);
+  if (options_.prefetch && !ahead.empty()) prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
+  if (options_.cached && options_.plan != MoeRule::all_cpu)
+    promote(routing, plan.makespan_s + clock.between_s - link_end, out);
+  return out;
+}
+
+// Guesses about this layer that came true: where a slot is to be had for them they stay.
+void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) {
+  for (auto it = buffer_.begin(); it != buffer_.end();) {
+    if (it->layer != out.layer) {
+      ++it;
+      continue;
+    }
+    LLADA_CHECK(routing.rows[static_cast<size_t>(it->expert)] > 0);
+    ++stats_.guessed_right;
+    if (const auto place = admission(*it)) {
+      out.kept.push_back({.id = *it, .replaces = place->victim});
+      cache_.insert(*it, *place);
+      arrives(*it);
+    } else {
+      out.released.push_back(*it);
+    }
+    it = buffer_.erase(it);
+  }
+}
+
+void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
+                          double link_free_s, double layer_s, ExpertsPlan& out) {
+  std::vector<LayerAhead> guesses;
+  double begins = layer_s + clock.between_s;
+  for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
+    LayerAhead guess{.layer = layer + static_cast<int32_t>(d) + 1, .loads = {}, .begins_s = begins,
+                     .device_s = clock.device_busy_s};
+    guess.loads = loads_of(ahead[d], guess.layer, {});
+    const std::vector<float>& score = ahead[d].score;
+    std::ranges::sort(guess.loads, [&](const ExpertLoad& a, const ExpertLoad& b) {
+      return score[static_cast<size_t>(a.expert)] > score[static_cast<size_t>(b.expert)];
+    });
+    guesses.push_back(std::move(guess));
+    begins += layer_s + clock.between_s;
+  }
+  const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
+  for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, options_.prefetching)) {
+    if (queued_ >= kQueue || buffer_.size() >= static_cast<size_t>(options_.buffer)) break;
+    buffer_.insert(choice.id);
+    out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
+    ++queued_;
+    ++stats_.guessed;
+  }
+}
+
+// Experts that this layer wanted and did not have, or that its block should have, for later steps. What goes may
+// still be in this layer's queue: its place is taken over after its use.
+void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out) {
+  std::vector<int32_t> missing;
+  const auto staged = [&](int32_t e) {
+    return std::ranges::any_of(out.moves, [&](const ExpertMove& m) { return m.id == ExpertId{out.layer, e}; });
+  };
+  if (options_.blocks) {
+    for (const int32_t e : residency_.target(out.layer))
+      if (!there({out.layer, e}) && !staged(e)) missing.push_back(e);
+  } else {
+    for (const int32_t e : heaviest_first(routing))
+      if (routing.rows[static_cast<size_t>(e)] > 0 && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
+    std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) {
+      return cache_.worth({out.layer, a}) > cache_.worth({out.layer, b});
+    });
+  }
+  idle_s -= static_cast<double>(queued_) * costs_.move_s();
+  for (const int32_t e : missing) {
+    // One that would still be moving when the next layer wants the link is in its way.
+    if (queued_ >= kQueue || idle_s < costs_.move_s()) break;
+    const ExpertId id{out.layer, e};
+    const auto place = admission(id);
+    if (!place) continue;
+    cache_.insert(id, *place);
+    arrives(id);
+    out.moves.push_back({.id = id, .replaces = place->victim, .background = true});
+    ++queued_;
+    ++stats_.promoted;
+    idle_s -= costs_.move_s();
+  }
+}
+
+}  // namespace llada

@@ -1,0 +1,98 @@
+// The experts of a model over a run: takes each layer's routing, decides what the units and the link do, and
+// keeps the books of what is on the accelerator. Decisions are made here, times pass on the device (real or
+// simulated), and nothing decided here changes a result: experts compute the same numbers on either unit.
+//
+// Beside the hybrid plan with its cache and its prefetch stand the ways to compare it with: a fixed mapping by
+// frequency, everything on the host, everything moved on demand, and TIDE's refresh (arXiv 2605.20179): every
+// `refresh` steps the experts with the most rows of that step become the resident ones, by copies that
+// everything waits for.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "sched/moe_cache.h"
+#include "sched/moe_plan.h"
+#include "sched/moe_prefetch.h"
+#include "sched/moe_residency.h"
+
+namespace llada {
+
+struct MoeOptions {
+  MoeRule plan = MoeRule::hybrid;
+  CacheOptions cache;
+  bool cached = true;    // residents change by cache.rule; false: they stay what they are at first
+  bool prefetch = true;  // experts of the next layers while the link is idle
+  bool blocks = false;   // diffusion: residents planned per block (moe_residency.h) in place of cache.rule
+  int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
+  ResidencyRule residency;
+  PrefetchOptions prefetching;
+  int32_t buffer = 4;  // places for experts moved ahead on a guess
+};
+
+// What is known when a layer's routing is.
+struct LayerClock {
+  ExpertLink link;
+  double device_busy_s = 0;  // work of the accelerator before its experts (a shared expert)
+  double between_s = 0;      // from the end of a layer's experts to the next layer's routing
+};
+
+struct MoeStats {
+  int64_t layers = 0;                         // layer passes
+  int64_t used = 0, hits = 0;                 // experts wanted; of them resident when their layer was planned
+  int64_t on_host = 0, moved = 0;             // experts computed by the host; moved for the layer at hand
+  int64_t guessed = 0, guessed_right = 0;     // moved ahead on a guess; of those wanted by their layer
+  int64_t promoted = 0;                       // moved in the background for later steps
+  int64_t cancelled = 0;                      // background moves that never began
+  int64_t replans = 0;                        // of a block's residents
+};
+
+class MoeRuntime {
+ public:
+  MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options);
+
+  // The first residents: of each layer the experts with the most rows of a history. The value is what to place.
+  std::vector<ExpertId> place(std::span<const LayerRouting> history);
+
+  // A step begins; `block`: the first of a block.
+  void begin_step(bool block);
+
+  // A layer whose routing has become known. `ahead`: guesses for the layers after it, nearest first; may be
+  // empty. The plan must be carried out: the books count on it. Residents without history are the first step's
+  // heaviest, moved before anything computes.
+  ExpertsPlan layer(int32_t layer, const LayerRouting& routing, std::span<const LayerRouting> ahead,
+                    const LayerClock& clock);
+
+  const MoeStats& stats() const { return stats_; }
+  const ExpertCache& cache() const { return cache_; }
+  const BlockResidency& residency() const { return residency_; }
+
+ private:
+  bool there(ExpertId id) const { return cache_.resident(id) || buffer_.contains(id); }
+  // It cannot make room for another before it is there.
+  void arrives(ExpertId id) { arriving_.insert(id), cache_.protect(id); }
+  void settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
+  void refresh(const LayerRouting& routing, ExpertsPlan& out);
+  std::vector<ExpertLoad> loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const;
+  std::optional<ExpertCache::Admission> admission(ExpertId id) const;
+  void keep_or_release(const LayerRouting& routing, ExpertsPlan& out);
+  void prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock, double link_free_s,
+                double layer_s, ExpertsPlan& out);
+  void promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out);
+
+  int32_t layers_, experts_;
+  ExpertCosts costs_;
+  MoeOptions options_;
+  ExpertCache cache_;
+  BlockResidency residency_;
+  std::vector<bool> placed_;      // per layer
+  std::set<ExpertId> buffer_;     // moved ahead on a guess
+  std::set<ExpertId> arriving_;   // residents that are not there yet
+  size_t queued_ = 0;             // background moves that have not begun
+  int64_t step_ = -1;
+  MoeStats stats_;
+};
+
+}  // namespace llada

@@ -1,0 +1,199 @@
+// Prefetch by gain, residents per block, and the whole of moe_run on emulated lanes: every plan can be carried
+// out, and what was predicted is what happens where nothing else is on the link.
+#include "sched/moe_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "devices/sim/expert_lanes.h"
+
+namespace llada {
+namespace {
+
+// A host expert 3 s, an accelerator expert 1 s, a move 6 s.
+ExpertCosts unit_costs() {
+  ExpertCosts c;
+  c.host_expert_s = 2;
+  c.host_bytes_per_s = 1e9;
+  c.host_row_s = 1;
+  c.device_expert_s = 1;
+  c.device_bytes_per_s = 1e9;
+  c.piece_bytes = {2, 2, 2};
+  c.link_bytes_per_s = 1;
+  return c;
+}
+
+TEST(MoePrefetch, TakesWhatShortensItsLayerMost) {
+  const ExpertCosts c = unit_costs();
+  // Layer 1 has its heavy expert missing, layer 2 a light one.
+  const std::vector<LayerAhead> ahead = {{.layer = 1, .loads = {{0, 9, false}, {1, 1, true}}, .begins_s = 10},
+                                         {.layer = 2, .loads = {{4, 1, false}, {5, 1, true}}, .begins_s = 20}};
+  const auto chosen = choose_prefetch(c, ahead, 0, MoeRule::static_split, {.trust = 1, .candidates = 4, .most = 4});
+  ASSERT_EQ(chosen.size(), 2u);
+  EXPECT_EQ(chosen[0].id, (ExpertId{1, 0}));
+  EXPECT_NEAR(chosen[0].gain_s, 11 - 2, 1e-6) << "the host's 2 + 9 gives way to two on the accelerator";
+  EXPECT_EQ(chosen[1].id, (ExpertId{2, 4}));
+  EXPECT_NEAR(chosen[1].gain_s, 3 - 2, 1e-6);
+  // Arriving 8 s after its layer began, the light one is no gain.
+  const std::vector<LayerAhead> late = {{.layer = 2, .loads = {{4, 1, false}}, .begins_s = 4}};
+  EXPECT_TRUE(choose_prefetch(c, late, 6, MoeRule::static_split).empty());
+  EXPECT_TRUE(choose_prefetch(c, {}, 0, MoeRule::hybrid).empty());
+}
+
+LayerRouting loads(std::vector<int32_t> rows) {
+  LayerRouting r{std::move(rows), {}};
+  for (const int32_t n : r.rows) r.score.push_back(static_cast<float>(n));
+  return r;
+}
+
+TEST(BlockResidency, PlansAgainLaterWhileTheRoutingStaysAndAtOnceWhenItMoves) {
+  BlockResidency residency(1, 4, 2);
+  residency.begin_block();
+  std::vector<bool> planned;
+  for (int step = 0; step < 8; ++step) planned.push_back(residency.observe(0, loads({8, 1, 5, 0})));
+  EXPECT_THAT(planned, testing::ElementsAre(true, true, false, true, false, false, false, true));
+  EXPECT_THAT(residency.target(0), testing::ElementsAre(0, 2));
+  EXPECT_EQ(residency.interval(0), 8);
+  for (int step = 0; step < 8; ++step) residency.observe(0, loads({0, 9, 0, 9}));
+  EXPECT_EQ(residency.interval(0), 1);
+  EXPECT_THAT(residency.target(0), testing::UnorderedElementsAre(1, 3));
+  EXPECT_TRUE(residency.replaces({0, 1}, {0, 0}));
+  EXPECT_FALSE(residency.replaces({0, 0}, {0, 1}));
+  residency.begin_block();
+  EXPECT_TRUE(residency.observe(0, loads({1, 1, 1, 1})));
+  EXPECT_TRUE(residency.scan(0)) << "every expert is touched";
+  EXPECT_NEAR(routing_similarity(std::vector<int32_t>{3, 4}, std::vector<int32_t>{4, 3}), 24.0 / 25, 1e-12);
+}
+
+TEST(ExpertLanes, RefusesWhatTheHardwareCouldNotDo) {
+  Lanes lanes(1e9);
+  ExpertLanes experts(lanes, unit_costs(), {.layers = 2, .experts = 4, .slots = 1, .buffer = 1}, false);
+  const auto refused = [&](const ExpertsPlan& plan, const char* says) {
+    const auto got = experts.run(plan, kNoTask);
+    ASSERT_FALSE(got) << says;
+    EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+  };
+  refused({.layer = 0, .work = {{1, 1, true}}, .moves = {}, .cancelled = {}, .kept = {}, .released = {}}, "but not there");
+  ASSERT_TRUE(experts.place({0, 0}));
+  EXPECT_FALSE(experts.place({0, 1})) << "one slot";
+  ExpertsPlan plan;
+  plan.moves = {{.id = {0, 0}}};
+  refused(plan, "is moved, but it is there");
+  plan.moves = {{.id = {0, 1}}};
+  refused(plan, "needs a slot, all 1 are taken");
+  plan.moves = {{.id = {0, 1}, .replaces = ExpertId{0, 2}}};
+  refused(plan, "is to make room, but it is not there");
+  plan.moves = {{.id = {1, 1}, .to = MoveTo::staging}};
+  refused(plan, "is staged for later");
+  plan.moves = {};
+  plan.kept = {{.id = {0, 3}}};
+  refused(plan, "but it is not in the buffer");
+  plan.kept = {};
+  plan.cancelled = {{0, 3}};
+  refused(plan, "is not being moved ahead");
+}
+
+struct Outcome {
+  double seconds = 0, worst_error = 0;
+  MoeStats stats;
+};
+
+Outcome play(MoeOptions options, double memory_bytes_per_s) {
+  constexpr int kLayers = 3, kExperts = 12, kSteps = 20;
+  ExpertCosts c = unit_costs();
+  c.host_bytes_per_s = 4;
+  c.host_first_s = 1;
+  c.memory_bytes_per_s = memory_bytes_per_s;
+  c.staging = 2;
+  options.cache.slots = 4;
+  Lanes lanes(memory_bytes_per_s > 0 ? memory_bytes_per_s : 1e9);
+  ExpertLanes experts(lanes, c, {.layers = kLayers, .experts = kExperts, .slots = 4 * kLayers, .buffer = options.buffer},
+                      false);
+  MoeRuntime runtime(kLayers, kExperts, c, options);
+  Outcome out;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    runtime.begin_step(step % 10 == 0);
+    std::vector<LayerRouting> routing;
+    for (uint64_t l = 0; l < kLayers; ++l) {
+      std::vector<int32_t> rows(kExperts, 0);
+      for (uint64_t r = 0; r < 6; ++r) {
+        const double u = uniform(3, step / 4, l, r);
+        ++rows[static_cast<size_t>(u * u * kExperts)];
+      }
+      routing.push_back(loads(std::move(rows)));
+    }
+    for (int32_t l = 0; l < kLayers; ++l) {
+      const double begin = lanes.now();
+      const ExpertsPlan plan =
+          runtime.layer(l, routing[static_cast<size_t>(l)], std::span(routing).subspan(static_cast<size_t>(l) + 1),
+                        {.link = experts.link(), .device_busy_s = 0, .between_s = 0});
+      const auto done = experts.run(plan, kNoTask);
+      EXPECT_TRUE(done) << done.error().message;
+      if (!done) return out;
+      lanes.finish(*done);
+      const double took = lanes.now() - begin;
+      out.worst_error = std::max(out.worst_error, std::abs(plan.predicted_s - took) / took);
+    }
+  }
+  out.seconds = lanes.now();
+  out.stats = runtime.stats();
+  return out;
+}
+
+TEST(MoeRuntime, PredictsExactlyWhereNothingElseIsOnTheLink) {
+  for (const MoeRule rule : kMoeRules)
+    for (const double memory : {0.0, 4.5}) {
+      MoeOptions o;
+      o.plan = rule;
+      o.cached = o.prefetch = false;
+      const Outcome got = play(o, memory);
+      EXPECT_LT(got.worst_error, 1e-6) << name(rule) << " " << memory;
+    }
+}
+
+TEST(MoeRuntime, EveryOptionGivesPlansThatCanBeCarriedOut) {
+  MoeOptions fixed;
+  fixed.plan = MoeRule::static_split;
+  fixed.cached = fixed.prefetch = false;
+  const double static_s = play(fixed, 0).seconds;
+  for (const MoeRule rule : {MoeRule::hybrid, MoeRule::on_demand, MoeRule::static_split})
+    for (const CacheRule cache : kCacheRules)
+      for (const bool blocks : {false, true})
+        for (const bool prefetch : {false, true}) {
+          MoeOptions o;
+          o.plan = rule;
+          o.cache.rule = cache;
+          o.blocks = blocks;
+          o.prefetch = prefetch;
+          const Outcome got = play(o, 4.5);
+          EXPECT_GT(got.seconds, 0);
+          EXPECT_LE(got.stats.hits, got.stats.used);
+          EXPECT_LE(got.stats.guessed_right, got.stats.guessed);
+          if (rule == MoeRule::hybrid) {
+            EXPECT_LT(play(o, 0).seconds, static_s) << name(cache) << blocks << prefetch;
+          }
+        }
+}
+
+TEST(MoeRuntime, RefreshTakesTheHeaviestAndEverythingWaits) {
+  MoeOptions o;
+  o.plan = MoeRule::static_split;
+  o.cached = o.prefetch = false;
+  o.cache.slots = 2;
+  o.refresh = 2;
+  MoeRuntime runtime(1, 4, unit_costs(), o);
+  runtime.place(std::vector<LayerRouting>{loads({9, 8, 0, 0})});
+  runtime.begin_step(true);
+  const ExpertsPlan first = runtime.layer(0, loads({1, 0, 5, 7}), {}, {});
+  EXPECT_TRUE(first.moves_first);
+  ASSERT_EQ(first.moves.size(), 2u);
+  EXPECT_EQ(first.moves[0].id, (ExpertId{0, 3}));
+  EXPECT_EQ(first.moves[0].replaces, (ExpertId{0, 1})) << "the lightest goes first";
+  EXPECT_NEAR(first.predicted_s, 12 + 3, 1e-6) << "two moves, then the host's expert beside the accelerator's two";
+  runtime.begin_step(false);
+  EXPECT_TRUE(runtime.layer(0, loads({5, 5, 0, 0}), {}, {}).moves.empty());
+}
+
+}  // namespace
+}  // namespace llada
