@@ -141,7 +141,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
        "'--thresold' is no decoding option"},
       {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json")}, "README.md"},
       {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
-      {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"}, "exact, balanced, fast, or a preset file"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"}, "exact, balanced, fast, llada2, llada2.1, or a preset file"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };

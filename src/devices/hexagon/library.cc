@@ -37,7 +37,8 @@ Loaded& loaded() {
 
 std::string aee_name(int code) {
   // Codes that come from the DSP itself are offset.
-  const int plain = static_cast<unsigned>(code) >= 0x80000400u ? static_cast<int>(static_cast<unsigned>(code) - 0x80000400u) : code;
+  const auto bits = static_cast<unsigned>(code);
+  const int plain = bits >= 0x80000400u ? static_cast<int>(bits - 0x80000400u) : code;
   const char* name = nullptr;
   switch (plain) {
     case AEE_EFAILED: name = "failed"; break;
