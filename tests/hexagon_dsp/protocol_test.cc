@@ -169,14 +169,14 @@ TEST_F(HexagonProtocol, CallsOfAnotherShapeReturnAnErrorNumber) {
 TEST_F(HexagonProtocol, SessionsFollowEachOther) {
   constexpr uint32_t kOpen = WIRE_OPEN << 24 | 2u << 16 | 1, kClose = WIRE_CLOSE << 24 | 1u << 4;
   char name[] = "again";
-  uint32_t length = sizeof name;
+  uint32_t length = sizeof name, answer = 0;
   uint64_t handle = 0;
   EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 2);  // one at a time
   const WireOp op = good_op();
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(run(op, 3).status, WIRE_OK);
     EXPECT_EQ(dsp_->invoke(0x4c4c, kClose, {}), 0);
-    EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&length, 4}}), 14);
+    EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&answer, 4}}), 14);
     EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 0);
     EXPECT_EQ(handle, 0x4c4cu);
     EXPECT_EQ(run(op).status, WIRE_BAD_REF);
