@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 extern char** environ;
@@ -57,7 +58,9 @@ DspProcess::DspProcess(uint64_t window) : control_(RING_BYTES) {
   ring().version = RING_VERSION;
   std::vector<std::string> words = {LLADA_QEMU_HEXAGON};
   if (window != 0) words.insert(words.end(), {"-R", std::to_string(window)});
-  words.insert(words.end(), {LLADA_DSP_PROGRAM, std::to_string(getpid()), std::to_string(control_.fd())});
+  // Another build of the program, e.g. of another architecture (docs/hexagon.md).
+  const char* other = std::getenv("LLADA_DSP_PROGRAM");
+  words.insert(words.end(), {other != nullptr ? other : LLADA_DSP_PROGRAM, std::to_string(getpid()), std::to_string(control_.fd())});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -1,4 +1,6 @@
 // The skel's methods and its refusals: nothing that a host could send harms the DSP, and the reply says what was wrong.
+#include <cstdlib>
+
 #include "hexagon_dsp/dsp_test.h"
 #include "kernels/kernel_test_data.h"
 
@@ -25,7 +27,7 @@ TEST_F(HexagonProtocol, QueryTellsWhatItIs) {
   const WireInfo info = dsp_->query();
   EXPECT_EQ(info.magic, WIRE_MAGIC);
   EXPECT_EQ(info.version, WIRE_VERSION);
-  EXPECT_EQ(info.arch, 67u);
+  if (std::getenv("LLADA_DSP_PROGRAM") == nullptr) EXPECT_EQ(info.arch, 67u);
   EXPECT_EQ(info.emulated, 1u);
   EXPECT_GE(info.threads, 1u);
   EXPECT_EQ(info.kinds & (1u << WIRE_ROUTE | 1u << WIRE_EXPERTS), 0u);
@@ -169,14 +171,14 @@ TEST_F(HexagonProtocol, CallsOfAnotherShapeReturnAnErrorNumber) {
 TEST_F(HexagonProtocol, SessionsFollowEachOther) {
   constexpr uint32_t kOpen = WIRE_OPEN << 24 | 2u << 16 | 1, kClose = WIRE_CLOSE << 24 | 1u << 4;
   char name[] = "again";
-  uint32_t length = sizeof name;
+  uint32_t length = sizeof name, answer = 0;
   uint64_t handle = 0;
   EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 2);  // one at a time
   const WireOp op = good_op();
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(run(op, 3).status, WIRE_OK);
     EXPECT_EQ(dsp_->invoke(0x4c4c, kClose, {}), 0);
-    EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&length, 4}}), 14);
+    EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&answer, 4}}), 14);
     EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 0);
     EXPECT_EQ(handle, 0x4c4cu);
     EXPECT_EQ(run(op).status, WIRE_BAD_REF);
