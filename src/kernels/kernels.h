@@ -5,8 +5,8 @@
 // Contract of every kernel: a result element depends only on its own inputs, with an order of operations that
 // does not change with the number of rows, the column range or the thread. So a row computed alone equals the
 // row computed in a batch bit for bit, which is what makes "refresh every step" equal "no cache", and any
-// thread count equal one thread. Across instruction sets float results differ by rounding; quantized
-// activations and integer dot products do not.
+// thread count equal one thread. Across instruction sets float results differ by rounding, attention over
+// digests by its error; quantized activations and integer dot products do not.
 #pragma once
 #include <cstddef>
 #include <cstdint>
