@@ -143,7 +143,10 @@ Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repea
   }
   const double top = (before + int8_peak(*pool_, 5)) / 2, seconds = median(times);
   r.ms = seconds * 1e3;
-  r.floor_ms = median(floors), r.percent_of_floor = median(percents);
+  if (read_) {
+    r.floor_ms = median(floors), r.percent_of_floor = median(percents);
+    r.percent_of_floor_best = *std::ranges::min_element(floors) / *std::ranges::min_element(times) / 10;
+  }
   r.ms_min = *std::ranges::min_element(times) * 1e3;
   r.ms_max = *std::ranges::max_element(times) * 1e3;
   r.gop_per_s =

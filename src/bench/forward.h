@@ -34,8 +34,9 @@ struct ForwardResult {
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
   // Of a mixture: experts that a layer touched, mean over its layers; the weights that the forward read, what
-  // reading them takes at the machine's rate, and 100 floor / ms, each run with a reading just before it (median).
-  double experts_touched = 0, read_bytes = 0, floor_ms = 0, percent_of_floor = 0;
+  // reading them takes at the machine's rate, and 100 floor / ms, each run with a reading just before it (median;
+  // best: the fastest reading over the fastest run, which a busy machine disturbs least).
+  double experts_touched = 0, read_bytes = 0, floor_ms = 0, percent_of_floor = 0, percent_of_floor_best = 0;
 };
 
 // Forwards over one K/V store whose positions count as computed: filled with small random keys and values.

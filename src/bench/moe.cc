@@ -132,6 +132,8 @@ Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadT
   r.touched /= repeats;
   r.bytes = r.touched * expert_bytes();
   r.read_gb_per_s = median(rates), r.floor_ms = median(floors), r.percent_of_floor = median(percents);
+  const double best_floor = static_cast<double>(r.bytes) / *std::ranges::max_element(rates) / 1e6;
+  r.percent_of_floor_best = 100 * best_floor / *std::ranges::min_element(times);
   r.ms = median(times), r.ms_min = *std::ranges::min_element(times), r.ms_max = *std::ranges::max_element(times);
 
   const std::vector<float> all(static_cast<size_t>(rows * experts_), 1.0f / static_cast<float>(experts_));

@@ -14,8 +14,8 @@
 #include "bench/machine.h"
 #include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_weights.h"
-#include "formats/model_config.h"
 #include "kernels/kernels.h"
+#include "models/model_graph.h"
 
 namespace llada::bench {
 
@@ -34,6 +34,7 @@ struct MoeResult {
   double floor_ms = 0;       // to read so many bytes at that rate
   double ms = 0, ms_min = 0, ms_max = 0;  // gather, products, activation, sum; median
   double percent_of_floor = 0;            // 100 floor / ms, each run with the reading just before it; median
+  double percent_of_floor_best = 0;       // the fastest reading over the fastest run: what a busy machine hides
   double dense_ms = 0;                    // every row through every expert
 };
 

@@ -93,7 +93,8 @@ Result<int> run(const TuneOptions& o) {
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
     return result.total;
   };
-  LLADA_TRY(const auto result, eval::tune(examples, tune_axes(model->special_ids().attention_block > 0), accepts, measure, request));
+  const auto axes = tune_axes(model->special_ids().attention_block > 0);
+  LLADA_TRY(const auto result, eval::tune(examples, axes, accepts, measure, request));
   LLADA_TRY_STATUS(print(fmt::format(
       "{} candidates tried, {} combinations refused; cost is {}\n{}", result.tried, result.refused,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize,
