@@ -186,9 +186,9 @@ inline std::vector<double> reference_gates(const ModelConfig& c, const std::vect
   return gates;
 }
 
-// Logits of every position, all of them computed together; no causal mask but the block-causal one where the
-// model has it.
-inline Rows reference_forward(const SmallModel& m, const std::vector<int32_t>& tokens) {
+// Logits of every position from `from` on, all of them computed together; no causal mask but the block-causal one
+// where the model has it.
+inline Rows reference_forward(const SmallModel& m, const std::vector<int32_t>& tokens, size_t from = 0) {
   const ModelConfig& c = m.config;
   const size_t n = tokens.size(), d = static_cast<size_t>(c.head_dim);
   Rows x;
@@ -260,7 +260,7 @@ inline Rows reference_forward(const SmallModel& m, const std::vector<int32_t>& t
     }
   }
   Rows logits;
-  for (size_t p = 0; p < n; ++p)
+  for (size_t p = from; p < n; ++p)
     logits.push_back(
         reference_linear(reference_norm(x[p], m["output_norm.weight"], c.rms_eps), m["output.weight"]));
   return logits;

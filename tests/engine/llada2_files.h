@@ -154,12 +154,13 @@ inline std::vector<int32_t> reference_llada2(const SmallModel& m, std::vector<in
       const auto masks = std::count(tokens.begin() + b, tokens.begin() + b + block, mask);
       if (masks == 0 && (edit < 0 || alone++ == 16)) break;
       const std::vector<int32_t> window(tokens.begin(), tokens.begin() + b + block);
-      const Rows logits = reference_forward(m, window);
+      const auto from = static_cast<size_t>(b);
+      const Rows logits = reference_forward(m, window, from);
       std::vector<std::pair<double, int64_t>> order;  // of the masks
       bool changed = false;
       for (int64_t p = std::max(b, prompt); p < b + block; ++p) {
         const auto i = static_cast<size_t>(p);
-        const Guess g = guess(logits[i], mask);
+        const Guess g = guess(logits[i - from], mask);
         if (window[i] == mask) {
           order.emplace_back(-g.probability, p);
         } else if (edit >= 0 && g.token != window[i] && g.probability > edit) {
@@ -170,7 +171,7 @@ inline std::vector<int32_t> reference_llada2(const SmallModel& m, std::vector<in
       for (size_t k = 0; k < order.size(); ++k) {
         if (static_cast<int64_t>(k) >= per_step && !(-order[k].first > threshold)) break;
         const auto i = static_cast<size_t>(order[k].second);
-        tokens[i] = guess(logits[i], mask).token, changed = true;
+        tokens[i] = guess(logits[i - from], mask).token, changed = true;
       }
       if (!changed) break;
     }
