@@ -214,6 +214,10 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec,
 Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, size_t index) {
   const LineSpec& spec = kLines[index];
   if (index == kLast && !o.replay.empty()) return run_line(setup, spec, o.replay, o.replay_tokens);
+  // The ladder's policies are those of models with full attention; a block-causal model refuses most of them.
+  if (setup.spec.preset.config.attention_block > 0)
+    return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
+                   setup.spec.preset.name);
   const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
   auto passes = schedule(o, spec.prefix_kv, setup.logits_all, tokens);
   if (index == kLast && o.sparse_rows > 0)

@@ -174,6 +174,7 @@ TEST(Simulate, WrongRequestsAreOneLine) {
       {[](auto& o) { o.profile = "none"; }, "profile: found 'none'"},
       {[](auto& o) { o.preset = "llada-9b"; }, "preset: found 'llada-9b'"},
       {[](auto& o) { o.preset = "llada-8b:q9"; }, "preset: found the type 'q9'"},
+      {[](auto& o) { o.preset = "llada2-mini:q4_0"; }, "preset: found llada2-mini, whose attention is block-causal"},
       {[](auto& o) { o.gen = 0; }, "gen: found 0 tokens"},
       {[](auto& o) { o.block = 500; }, "block: found 500 tokens"},
       {[](auto& o) { o.prompt = -1; }, "prompt: found -1 tokens"},
