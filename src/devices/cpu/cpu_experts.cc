@@ -89,7 +89,8 @@ void CpuExperts::list_tasks(const Job& job) {
     for (const int64_t g : order) {
       const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(g)]);
       const int64_t tile = job.kernels->column_tile(w.stored.type), tiles = (w.outputs + tile - 1) / tile;
-      const int64_t pieces = std::clamp(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1}, tiles);
+      const int64_t pieces =
+          std::clamp(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1}, tiles);
       const int64_t step = tile * ((tiles + pieces - 1) / pieces);
       for (int64_t n0 = 0; n0 < w.outputs; n0 += step, ++added) {
         tasks_.push_back({stage, g, n0, std::min(w.outputs, n0 + step)});
@@ -142,7 +143,8 @@ void CpuExperts::multiply(const Job& job, int slot, const Task& task, const floa
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
 void CpuExperts::add_up(const Job& job, int64_t row) const {
-  const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs, used = job.op->experts_used;
+  const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs,
+                used = job.op->experts_used;
   float* out = job.out + row * width;
   std::fill_n(out, width, 0.0f);
   for (int64_t k = 0; k < used; ++k) {
@@ -177,7 +179,8 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       multiply(job, 0, task, x_, gate_);
       multiply(job, 1, task, x_, up_);
       // Who is last makes the hidden rows. acq_rel: it must see what all the others wrote.
-      if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)]) return;
+      if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)])
+        return;
       for (int64_t i = group.begin; i < group.begin + group.count; ++i)
         job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
       quantize(job, 2, group, gate_);
