@@ -18,13 +18,15 @@ Shape matrix(int64_t inputs, int64_t outputs) { return {{inputs, outputs, 1, 1},
 
 std::string_view name(MoeRouting routing) { return routing == MoeRouting::uniform ? "uniform" : "skewed"; }
 
-std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used, uint64_t seed) {
+std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used,
+                                   uint64_t seed) {
   std::vector<double> log_weight(static_cast<size_t>(experts), 0.0);
   if (routing == MoeRouting::skewed) {
     std::vector<size_t> order(static_cast<size_t>(experts));
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::sort(order, {}, [&](size_t e) { return uniform(seed, 0, e, kOrderDraw); });
-    for (size_t rank = 0; rank < order.size(); ++rank) log_weight[order[rank]] = -std::log(static_cast<double>(rank + 1));
+    for (size_t rank = 0; rank < order.size(); ++rank)
+      log_weight[order[rank]] = -std::log(static_cast<double>(rank + 1));
   }
   std::vector<float> gates(static_cast<size_t>(rows * experts), 0.0f);
   std::vector<std::pair<double, int64_t>> draw(static_cast<size_t>(experts));
@@ -36,13 +38,14 @@ std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t exp
     }
     std::ranges::partial_sort(draw, draw.begin() + used);
     for (int64_t k = 0; k < used; ++k)
-      gates[static_cast<size_t>(r * experts + draw[static_cast<size_t>(k)].second)] = 1.0f / static_cast<float>(used);
+      gates[static_cast<size_t>(r * experts + draw[static_cast<size_t>(k)].second)] =
+          1.0f / static_cast<float>(used);
   }
   return gates;
 }
 
-Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& pool, const ModelConfig& config,
-                                DType type) {
+Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& pool,
+                                const ModelConfig& config, DType type) {
   MoeTest test;
   test.table_ = &table;
   test.pool_ = &pool;
@@ -64,7 +67,9 @@ Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& p
   constexpr int64_t kAlign = 4096;
   int64_t shared = 0, bytes = 0;
   std::vector<int64_t> offsets(views.size(), 0);
-  const auto packs = [&](const TensorView& v) { return table.packed_bytes(v.type, v.shape.rows(), v.shape.columns()) > 0; };
+  const auto packs = [&](const TensorView& v) {
+    return table.packed_bytes(v.type, v.shape.rows(), v.shape.columns()) > 0;
+  };
   for (const TensorView& v : views)
     if (packs(v)) shared = std::max(shared, (v.bytes() + kAlign - 1) / kAlign * kAlign);
   bytes = shared;
@@ -101,20 +106,21 @@ Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used)
   op.weight = {0, static_cast<WeightId>(experts_), static_cast<WeightId>(2 * experts_)};
   op.experts = static_cast<int16_t>(experts_), op.experts_used = used;
   return run_->run({.kernels = table_,
-                   .pool = pool_,
-                   .weights = weights_->list,
-                   .op = &op,
-                   .x = x_.data(),
-                   .gates = gates.data(),
-                   .rows = rows,
-                   .out = out_.data()});
+                    .pool = pool_,
+                    .weights = weights_->list,
+                    .op = &op,
+                    .x = x_.data(),
+                    .gates = gates.data(),
+                    .rows = rows,
+                    .out = out_.data()});
 }
 
 Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats) {
   x_.resize(static_cast<size_t>(rows * width_));
   out_.resize(x_.size());
   for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(2 * uniform(1, 0, i, kInputDraw) - 1);
-  MoeResult r{.routing = routing, .rows = rows, .experts = experts_, .used = used_, .width = width_, .inner = inner_};
+  MoeResult r{
+      .routing = routing, .rows = rows, .experts = experts_, .used = used_, .width = width_, .inner = inner_};
   std::vector<double> times, floors, rates, percents;
   // Every repeat draws anew, so that none finds its experts in a cache because the last one used them.
   for (int i = 0; i <= repeats; ++i) {
@@ -134,7 +140,8 @@ Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadT
   r.read_gb_per_s = median(rates), r.floor_ms = median(floors), r.percent_of_floor = median(percents);
   const double best_floor = static_cast<double>(r.bytes) / *std::ranges::max_element(rates) / 1e6;
   r.percent_of_floor_best = 100 * best_floor / *std::ranges::min_element(times);
-  r.ms = median(times), r.ms_min = *std::ranges::min_element(times), r.ms_max = *std::ranges::max_element(times);
+  r.ms = median(times), r.ms_min = *std::ranges::min_element(times),
+  r.ms_max = *std::ranges::max_element(times);
 
   const std::vector<float> all(static_cast<size_t>(rows * experts_), 1.0f / static_cast<float>(experts_));
   times.clear();

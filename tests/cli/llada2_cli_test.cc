@@ -39,11 +39,13 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
 }
 
 TEST_F(Llada2Cli, ChatAndEvalWork) {
-  const auto chat = run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
-                              {.stdin_text = "a\n"});
+  const auto chat = run_llada(
+      {"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
+      {.stdin_text = "a\n"});
   ASSERT_EQ(chat.status, 0) << chat.err;
   EXPECT_EQ(std::ranges::count(chat.out, '\n'), 1);
-  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})" "\n");
+  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})"
+                                   "\n");
   const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--json", "--compare",
                                "exact: --gen-length 8 --kv block", "--likelihood-groups", "2"});
   ASSERT_EQ(eval.status, 0) << eval.err;
@@ -53,10 +55,13 @@ TEST_F(Llada2Cli, ChatAndEvalWork) {
 
 TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"}, "kv: found dual with a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
+       "kv: found dual with a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "mbsd: a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"}, "block_length: found 64, needed 32"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"}, "tail: nothing that"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
+       "block_length: found 64, needed 32"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"},
+       "tail: nothing that"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);

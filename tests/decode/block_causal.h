@@ -1,6 +1,6 @@
-// A block-causal model in numbers instead of matrices: two layers whose keys are hashes of all that a position
-// may see, held in a store that a step only updates at its rows. A plan that leaves out a row whose key another
-// token has changed gets other predictions than full recomputation, as in a real model.
+// A block-causal model in numbers instead of matrices: two layers whose keys are hashes of all that a
+// position may see, held in a store that a step only updates at its rows. A plan that leaves out a row whose
+// key another token has changed gets other predictions than full recomputation, as in a real model.
 #pragma once
 #include "decode/script.h"
 
@@ -9,7 +9,8 @@ namespace llada::decode {
 class BlockCausalModel : public StepRunner {
  public:
   // ends: the chance of an end token, in 16ths.
-  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0) : seed_(seed), block_(block), ends_(ends) {}
+  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0)
+      : seed_(seed), block_(block), ends_(ends) {}
 
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
     if (!plan.sparse.empty() || !plan.probes.empty()) return failed("a sparse plan or probes");
@@ -18,7 +19,8 @@ class BlockCausalModel : public StepRunner {
     for (size_t s = 0; s < streams; ++s) {
       store(stores_[s], plan.rows, s == 0 ? plan.inputs : plan.unconditional, plan.keys);
       for (int32_t p = 0; p < plan.keys; ++p)
-        if (stores_[s].shallow.size() <= static_cast<size_t>(p) || stores_[s].shallow[static_cast<size_t>(p)] == 0)
+        if (stores_[s].shallow.size() <= static_cast<size_t>(p) ||
+            stores_[s].shallow[static_cast<size_t>(p)] == 0)
           return failed("position {} is read but was never computed", p);
     }
     StepResult result;
@@ -82,7 +84,8 @@ class BlockCausalModel : public StepRunner {
   Prediction prediction(uint64_t h, int32_t position) const {
     Prediction p;
     p.position = position;
-    p.token = h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
+    p.token =
+        h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
     p.probability = static_cast<double>((h >> 24) % 20 + 1) / 20;
     p.entropy = static_cast<double>((h >> 40) % 50) / 25;
     p.runner_up = (p.token + 1) % kMask;

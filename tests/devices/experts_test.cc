@@ -1,12 +1,11 @@
-// The mixture on the CPU at its edges: who goes to which expert, how rows are shared out, what a layer is made
-// of; against plain double arithmetic.
-#include "devices/cpu/cpu_experts.h"
-
+// The mixture on the CPU at its edges: who goes to which expert, how rows are shared out, what a layer is
+// made of; against plain double arithmetic.
 #include <gmock/gmock.h>
 
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_routing.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
@@ -32,7 +31,8 @@ class Layer {
         infos_.push_back({"experts", {in, out}, 0, static_cast<int16_t>(e)});
         std::vector<float> floats(static_cast<size_t>(in * out));
         for (size_t i = 0; i < floats.size(); ++i)
-          floats[i] = static_cast<float>((2 * uniform(3, infos_.size(), i, 0) - 1) / std::sqrt(static_cast<double>(in)) * 2);
+          floats[i] = static_cast<float>((2 * uniform(3, infos_.size(), i, 0) - 1) /
+                                         std::sqrt(static_cast<double>(in)) * 2);
         auto& bytes = storage_.emplace_back(static_cast<size_t>(row_bytes(type, in) * out));
         quantize_row(type, floats.data(), bytes.data(), in * out);
         dequantize_row(type, bytes.data(), floats.data(), in * out);
@@ -42,7 +42,8 @@ class Layer {
     weights_ = *load_cpu_weights(table, pool_, infos_, views_, {});
   }
 
-  std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used, int threads) {
+  std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used,
+                         int threads) {
     ThreadPool pool(threads);
     Op op{.kind = OpKind::experts};
     op.weight = {0, g_.experts, 2 * g_.experts};
@@ -64,11 +65,13 @@ class Layer {
     std::vector<double> out;
     const auto width = static_cast<size_t>(g_.width), experts = static_cast<size_t>(g_.experts);
     for (size_t r = 0; r < x.size() / width; ++r) {
-      const std::vector<double> row(x.begin() + static_cast<long>(r * width), x.begin() + static_cast<long>((r + 1) * width));
+      const std::vector<double> row(x.begin() + static_cast<long>(r * width),
+                                    x.begin() + static_cast<long>((r + 1) * width));
       std::vector<double> sum(width, 0.0);
       for (size_t e = 0; e < experts; ++e)
         if (const float gate = gates[r * experts + e]; gate != 0)
-          add_to(sum, reference_swiglu(row, values_[e], values_[experts + e], values_[2 * experts + e]), gate);
+          add_to(sum, reference_swiglu(row, values_[e], values_[experts + e], values_[2 * experts + e]),
+                 gate);
       out.insert(out.end(), sum.begin(), sum.end());
     }
     return out;
@@ -121,14 +124,16 @@ TEST(CpuExperts, AnyShareOfRowsAndThreadsGivesEachRowsOwnResult) {
       {{0, 1, 2, 3, 4, 5, 6}},                        // one row everywhere
       {{6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}, {6, 5}, {6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}, {6, 5}}};
   for (const kernels::KernelTable* table : kernels::available())
-    for (const auto& [type, tolerance] : {std::pair{DType::F32, 2e-5}, {DType::Q4_0, 0.05}, {DType::Q8_0, 0.05}}) {
+    for (const auto& [type, tolerance] :
+         {std::pair{DType::F32, 2e-5}, {DType::Q4_0, 0.05}, {DType::Q8_0, 0.05}}) {
       Layer layer(type, g, *table);
       for (const auto& chosen : cases) {
         const auto rows = static_cast<int64_t>(chosen.size());
         const auto x = inputs(rows, g.width), gates = gates_of(chosen, g.experts);
         const auto one = layer.run(x, gates, 7, 1);
         expect_near(one, layer.reference(x, gates), tolerance);
-        for (const int threads : {2, 5}) EXPECT_EQ(layer.run(x, gates, 7, threads), one) << threads << " threads";
+        for (const int threads : {2, 5})
+          EXPECT_EQ(layer.run(x, gates, 7, threads), one) << threads << " threads";
         for (int64_t r = 0; r < rows; ++r) {
           const std::vector<float> row(x.begin() + r * g.width, x.begin() + (r + 1) * g.width);
           const std::vector<float> gate(gates.begin() + r * g.experts, gates.begin() + (r + 1) * g.experts);
@@ -155,13 +160,25 @@ std::vector<float> route(const Op& op, const std::vector<float>& scores, const f
 float logit(double p) { return static_cast<float>(std::log(p / (1 - p))); }
 
 TEST(RoutingEdges, TiesGoToTheLowerGroupAndTheLowerExpert) {
-  const Op op{.kind = OpKind::route, .sigmoid = 1, .groups = 3, .groups_used = 2, .experts = 6, .experts_used = 3, .parameter = 1};
+  const Op op{.kind = OpKind::route,
+              .sigmoid = 1,
+              .groups = 3,
+              .groups_used = 2,
+              .experts = 6,
+              .experts_used = 3,
+              .parameter = 1};
   // All alike: groups 0 and 1 compete, experts 0, 1 and 2 win.
   EXPECT_THAT(route(op, std::vector<float>(6, 0.0f)), ElementsAre(0.5f, 0.5f, 0.5f, 0, 0, 0));
 }
 
 TEST(RoutingEdges, TheBiasChoosesGroupsToo) {
-  const Op op{.kind = OpKind::route, .sigmoid = 1, .groups = 2, .groups_used = 1, .experts = 4, .experts_used = 2, .parameter = 1};
+  const Op op{.kind = OpKind::route,
+              .sigmoid = 1,
+              .groups = 2,
+              .groups_used = 1,
+              .experts = 4,
+              .experts_used = 2,
+              .parameter = 1};
   const float bias[] = {0, 0, 0.5f, 0.5f};
   // Without it group 0 is worth 1.8; with it group 1 is worth 0.4 + 1.
   const auto gates = route(op, {logit(0.6), logit(0.6), logit(0.2), logit(0.2)}, bias);
@@ -170,17 +187,33 @@ TEST(RoutingEdges, TheBiasChoosesGroupsToo) {
 }
 
 TEST(RoutingEdges, GroupsOfOneExpertAndAllExperts) {
-  const Op singles{.kind = OpKind::route, .sigmoid = 1, .groups = 4, .groups_used = 2, .experts = 4, .experts_used = 2, .parameter = 1};
+  const Op singles{.kind = OpKind::route,
+                   .sigmoid = 1,
+                   .groups = 4,
+                   .groups_used = 2,
+                   .experts = 4,
+                   .experts_used = 2,
+                   .parameter = 1};
   EXPECT_THAT(route(singles, {logit(0.1), logit(0.4), logit(0.3), logit(0.2)}),
               ElementsAre(0, testing::FloatNear(0.4f, 1e-6f), testing::FloatNear(0.3f, 1e-6f), 0));
-  const Op all{.kind = OpKind::route, .sigmoid = 1, .renormalise = 1, .experts = 3, .experts_used = 3, .parameter = 2.5f};
+  const Op all{.kind = OpKind::route,
+               .sigmoid = 1,
+               .renormalise = 1,
+               .experts = 3,
+               .experts_used = 3,
+               .parameter = 2.5f};
   const auto gates = route(all, {logit(0.2), logit(0.2), logit(0.4)});
   EXPECT_NEAR(std::accumulate(gates.begin(), gates.end(), 0.0), 2.5, 1e-5);
   EXPECT_NEAR(gates[2], 1.25, 1e-5);
 }
 
 TEST(RoutingEdges, ScoresThatVanishAreNotDividedByNothing) {
-  const Op op{.kind = OpKind::route, .sigmoid = 1, .renormalise = 1, .experts = 2, .experts_used = 2, .parameter = 2.5f};
+  const Op op{.kind = OpKind::route,
+              .sigmoid = 1,
+              .renormalise = 1,
+              .experts = 2,
+              .experts_used = 2,
+              .parameter = 2.5f};
   for (const float gate : route(op, {-200.0f, -200.0f})) EXPECT_EQ(gate, 0) << "sigmoid(-200) is 0 in float";
 }
 
@@ -230,7 +263,8 @@ TEST(MixtureLayers, EveryPartIsOptional) {
     const Rows expected = reference_forward(m, tokens);
     double worst = 0;
     for (size_t p = 0; p < tokens.size(); ++p)
-      for (size_t t = 0; t < 64; ++t) worst = std::max(worst, std::fabs(out.logits[p * 64 + t] - expected[p][t]));
+      for (size_t t = 0; t < 64; ++t)
+        worst = std::max(worst, std::fabs(out.logits[p * 64 + t] - expected[p][t]));
     EXPECT_LT(worst, 2e-4) << what;
   }
 }

@@ -27,13 +27,20 @@ inline ModelConfig tiny_llada2(int64_t block) {
 
 inline std::string hf_name(const WeightInfo& w) {
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"attn_norm", "input_layernorm"},       {"attn_q_norm", "attention.query_layernorm"},
-      {"attn_k_norm", "attention.key_layernorm"}, {"attn_output", "attention.dense"},
-      {"ffn_norm", "post_attention_layernorm"},   {"ffn_gate_inp", "mlp.gate"},
-      {"ffn_gate", "mlp.gate_proj"},          {"ffn_up", "mlp.up_proj"},
-      {"ffn_down", "mlp.down_proj"},          {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-      {"ffn_up_shexp", "mlp.shared_experts.up_proj"}, {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
-      {"ffn_gate_exps", "gate_proj"},         {"ffn_up_exps", "up_proj"},
+      {"attn_norm", "input_layernorm"},
+      {"attn_q_norm", "attention.query_layernorm"},
+      {"attn_k_norm", "attention.key_layernorm"},
+      {"attn_output", "attention.dense"},
+      {"ffn_norm", "post_attention_layernorm"},
+      {"ffn_gate_inp", "mlp.gate"},
+      {"ffn_gate", "mlp.gate_proj"},
+      {"ffn_up", "mlp.up_proj"},
+      {"ffn_down", "mlp.down_proj"},
+      {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+      {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+      {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+      {"ffn_gate_exps", "gate_proj"},
+      {"ffn_up_exps", "up_proj"},
       {"ffn_down_exps", "down_proj"}};
   if (w.name == "token_embd.weight") return "model.word_embeddings.weight";
   if (w.name == "output_norm.weight") return "model.norm.weight";
@@ -44,7 +51,8 @@ inline std::string hf_name(const WeightInfo& w) {
   const std::string leaf = w.name.substr(from, w.name.rfind('.') - from);
   for (const auto& [ours, theirs] : kNames)
     if (leaf == ours)
-      return layer + (w.expert >= 0 ? fmt::format("mlp.experts.{}.", w.expert) : "") + std::string(theirs) + ".weight";
+      return layer + (w.expert >= 0 ? fmt::format("mlp.experts.{}.", w.expert) : "") + std::string(theirs) +
+             ".weight";
   throw std::runtime_error("no name for " + w.name);
 }
 
@@ -64,7 +72,8 @@ inline void write_hf_folder(const SmallModel& m, const std::string& folder) {
       data.append(reinterpret_cast<const char*>(m.storage[at].data()), m.storage[at].size());
     };
     add(i);
-    std::string name, shape = w.dims[1] == 1 ? fmt::format("{}", w.dims[0]) : fmt::format("{},{}", w.dims[1], w.dims[0]);
+    std::string name,
+        shape = w.dims[1] == 1 ? fmt::format("{}", w.dims[0]) : fmt::format("{},{}", w.dims[1], w.dims[0]);
     if (w.name.ends_with("attn_q.weight")) {
       add(i + 1), add(i + 2);
       name = fmt::format("model.layers.{}.attention.query_key_value.weight", w.layer);
@@ -73,8 +82,8 @@ inline void write_hf_folder(const SmallModel& m, const std::string& folder) {
     } else {
       name = hf_name(w);
     }
-    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", header.empty() ? "{" : ",",
-                          name, shape, begin, data.size());
+    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
+                          header.empty() ? "{" : ",", name, shape, begin, data.size());
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
@@ -91,12 +100,13 @@ inline void write_hf_folder(const SmallModel& m, const std::string& folder) {
           R"("moe_shared_expert_intermediate_size":{},"num_shared_experts":1,"n_group":{},"topk_group":{},)"
           R"("routed_scaling_factor":{},"first_k_dense_replace":{},"intermediate_size":{},"rotary_dim":{},)"
           R"("norm_topk_prob":true,"use_qk_norm":true}})",
-          c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads, c.kv_heads,
-          c.head_dim, c.context, c.experts, c.experts_used, c.expert_ffn_width, c.shared_expert_ffn_width,
-          c.expert_groups, c.expert_groups_used, c.expert_scale, c.dense_layers, c.ffn_width, c.rotary_dims));
+          c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads,
+          c.kv_heads, c.head_dim, c.context, c.experts, c.experts_used, c.expert_ffn_width,
+          c.shared_expert_ffn_width, c.expert_groups, c.expert_groups_used, c.expert_scale, c.dense_layers,
+          c.ffn_width, c.rotary_dims));
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::copy_file(std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe/") + file, folder + "/" + file,
-                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe/") + file,
+                               folder + "/" + file, std::filesystem::copy_options::overwrite_existing);
 }
 
 // Without a tokenizer; the experts of a layer are one tensor.
@@ -117,7 +127,8 @@ inline void write_gguf(const SmallModel& m, const std::string& path) {
     parts.push_back({i});
   }
   const auto status = out.write(path, [&](size_t index, AtomicFile& file) -> Status {
-    for (const size_t i : parts[index]) LLADA_TRY_STATUS(file.write(m.storage[i].data(), m.storage[i].size()));
+    for (const size_t i : parts[index])
+      LLADA_TRY_STATUS(file.write(m.storage[i].data(), m.storage[i].size()));
     return {};
   });
   if (!status) throw std::runtime_error(status.error().message);
@@ -133,16 +144,17 @@ inline Guess guess(const std::vector<double>& logits, int32_t mask) {
   Guess best;
   for (size_t t = 0; t < logits.size(); ++t) {
     sum += std::exp(logits[t]);
-    if (static_cast<int32_t>(t) != mask && (best.token < 0 || logits[t] > logits[static_cast<size_t>(best.token)]))
+    if (static_cast<int32_t>(t) != mask &&
+        (best.token < 0 || logits[t] > logits[static_cast<size_t>(best.token)]))
       best.token = static_cast<int32_t>(t);
   }
   best.probability = std::exp(logits[static_cast<size_t>(best.token)]) / sum;
   return best;
 }
 
-// LLaDA2's generate() (edit < 0) and LLaDA2.1's with edits, from the published description: the whole window up
-// to the current block is computed again from its tokens in every step, in double, without a store. per_step: the
-// least number of masks that a step decides.
+// LLaDA2's generate() (edit < 0) and LLaDA2.1's with edits, from the published description: the whole window
+// up to the current block is computed again from its tokens in every step, in double, without a store.
+// per_step: the least number of masks that a step decides.
 inline std::vector<int32_t> reference_llada2(const SmallModel& m, std::vector<int32_t> tokens, int64_t gen,
                                              int64_t per_step, double threshold, double edit) {
   const auto prompt = static_cast<int64_t>(tokens.size());

@@ -1,5 +1,5 @@
-// LLaDA2 from the file to the answer, with random weights: generation against a loop in double arithmetic that
-// recomputes everything, exact block K/V against none bit for bit, both file formats, every stored type.
+// LLaDA2 from the file to the answer, with random weights: generation against a loop in double arithmetic
+// that recomputes everything, exact block K/V against none bit for bit, both file formats, every stored type.
 #include <gmock/gmock.h>
 
 #include "formats/convert.h"
@@ -40,7 +40,8 @@ class Llada2 : public testing::Test {
     o.kv = KvChoice::block;
     return o;
   }
-  static Generation generate(Session& session, const std::vector<int32_t>& prompt, const decode::DecodeOptions& o) {
+  static Generation generate(Session& session, const std::vector<int32_t>& prompt,
+                             const decode::DecodeOptions& o) {
     auto g = session.generate(prompt, o, {});
     if (!g) throw std::runtime_error(g.error().message);
     return std::move(*g);
@@ -74,7 +75,8 @@ TEST_F(Llada2, GenerationEqualsTheLoopInDoubleArithmetic) {
     edits.edit_threshold = 0.015;
     const Generation g = generate(*session, prompt_of(prompt), edits);
     EXPECT_GT(g.stats.decode.counters.revisions_changed, 0);
-    EXPECT_EQ(g.tokens, reference_llada2(*small_, prompt_of(prompt), gen, 1, edits.threshold, 0.015)) << prompt;
+    EXPECT_EQ(g.tokens, reference_llada2(*small_, prompt_of(prompt), gen, 1, edits.threshold, 0.015))
+        << prompt;
     if (quick()) break;
   }
 }
@@ -94,7 +96,8 @@ TEST_F(Llada2, AFolderAndItsConversionsEqualIt) {
   EXPECT_EQ(generate(*session, prompt_of(21), one).tokens,
             reference_llada2(*whole_, prompt_of(21), 11, 4, one.threshold, -1));
 
-  ASSERT_TRUE(convert_to_gguf(model->file(), nullptr, path("f32.gguf"), {.type = DType::F32, .progress = {}}));
+  ASSERT_TRUE(
+      convert_to_gguf(model->file(), nullptr, path("f32.gguf"), {.type = DType::F32, .progress = {}}));
   EXPECT_EQ(generate(*open_session(load_model(path("f32.gguf"))), prompt_of(21), o).tokens, g.tokens);
 }
 
@@ -158,7 +161,8 @@ TEST_F(Llada2, RequestsThatHaveNoMeaningAreOneLine) {
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::dual; }), HasSubstr("needed none or block"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 32; }), HasSubstr("block_length: found 32, needed 8"));
   // 4 + 87 positions and five of padding are the context's 96; one more would be a block more.
-  EXPECT_THAT(refusal([](auto& o) { o.gen_length = 93; }), HasSubstr("need 104 positions; the model was trained for 96"));
+  EXPECT_THAT(refusal([](auto& o) { o.gen_length = 93; }),
+              HasSubstr("need 104 positions; the model was trained for 96"));
   const auto infill = session->infill(prompt_of(12), std::vector<int32_t>{3, 4}, {}, {});
   ASSERT_FALSE(infill);
   EXPECT_THAT(infill.error().message, HasSubstr("infill: a block-causal model"));

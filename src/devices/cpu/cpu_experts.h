@@ -1,12 +1,13 @@
 // A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read
 // once per step whatever the number of its rows.
 //
-// All of a layer's work is one queue that the threads take from in order: first every expert's rows are gathered
-// and quantized, then come the gate and up products, then the down products, then the rows' sums; experts with
-// many rows first, and cut into column ranges where there are few experts or one outweighs the others, so that
-// the last tasks are small. A task that needs another expert's result waits for that expert alone, and what it
-// waits for stands before it in the queue and so is under way. (Seven loops with a barrier each, as before, lost
-// little while the machine was quiet, but one descheduled worker stopped all others seven times per layer.)
+// All of a layer's work is one queue that the threads take from in order: first every expert's rows are
+// gathered and quantized, then come the gate and up products, then the down products, then the rows' sums;
+// experts with many rows first, and cut into column ranges where there are few experts or one outweighs the
+// others, so that the last tasks are small. A task that needs another expert's result waits for that expert
+// alone, and what it waits for stands before it in the queue and so is under way. (Seven loops with a barrier
+// each, as before, lost little while the machine was quiet, but one descheduled worker stopped all others
+// seven times per layer.)
 #pragma once
 #include <atomic>
 #include <memory>
@@ -33,7 +34,9 @@ class CpuExperts {
     const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);
-  int64_t touched() const { return static_cast<int64_t>(groups_.size()); }  // experts with a row in the last run
+  int64_t touched() const {
+    return static_cast<int64_t>(groups_.size());
+  }  // experts with a row in the last run
   int64_t memory_bytes() const { return bytes_; }
 
  private:
