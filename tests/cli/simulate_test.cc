@@ -163,12 +163,13 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   for (size_t i = 0; i < part["tokens"].size(); ++i) EXPECT_EQ(part["tokens"][i], whole["tokens"][i]);
 }
 
-TEST(Devices, ProfilesAreListed) {
+TEST(Devices, AreListedWithWhatWasFound) {
   const auto text = run_llada({"devices"});
   for (const char* name :
-       {"cpu: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: "})
+       {"cpu: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: ",
+        "hexagon: "})
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
-  EXPECT_EQ(std::ranges::count(text.out, '\n'), 5);
+  EXPECT_EQ(std::ranges::count(text.out, '\n'), 6);
 }
 
 TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {
