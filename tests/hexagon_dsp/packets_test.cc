@@ -49,5 +49,27 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfEachMatrixKernel) {
   }
 }
 
+// Of 256 more keys, for 32 rows of one head; scores and mix are two multiply-accumulates per row, key and element.
+TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
+  constexpr uint32_t kRows = 32, kDim = 128, kPositions = 512;
+  std::vector<uint16_t> store(kPositions * kDim);
+  kernels::testing::Random random(3);
+  for (uint16_t& h : store) h = float_to_f16(random.normal());
+  WireOp op = make_op(WIRE_ATTENTION, kRows);
+  op.in[0] = put(kernels::testing::normal_rows(kRows, kDim, 1)), op.out[0] = reserve(kRows * kDim * 4);
+  op.heads = 1, op.head_dim = kDim, op.span_count = 1;
+  op.kv = {put(store), put(store), kPositions * kDim * 2, kPositions * kDim * 2, 1, kPositions, 1, kDim, 1, kNowhere};
+  const auto packets = [&](uint32_t keys) {
+    op.spans = put(std::vector<WireSpan>{{0, kRows, 0, keys, 0, 0, 0}});
+    const WireReply reply = run(op, 1);
+    EXPECT_EQ(reply.status, WIRE_OK);
+    return static_cast<double>(reply.packets);
+  };
+  const double each = (packets(512) - packets(256)) / (2.0 * 256 * kRows * kDim);
+  fmt::print("packets per MAC (emulated), attention, 32 rows of a head of 128: {:.6f}\n", each);
+  EXPECT_LE(each, 0.055);
+  EXPECT_GT(each, 1.0 / 64);
+}
+
 }  // namespace
 }  // namespace llada::hexagon

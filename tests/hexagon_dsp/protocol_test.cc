@@ -165,6 +165,26 @@ TEST_F(HexagonProtocol, CallsOfAnotherShapeReturnAnErrorNumber) {
   EXPECT_EQ(dsp_->query().magic, WIRE_MAGIC);  // and it still serves
 }
 
+// Closing ends the workers and forgets the buffers; the next session starts anew.
+TEST_F(HexagonProtocol, SessionsFollowEachOther) {
+  constexpr uint32_t kOpen = WIRE_OPEN << 24 | 2u << 16 | 1, kClose = WIRE_CLOSE << 24 | 1u << 4;
+  char name[] = "again";
+  uint32_t length = sizeof name;
+  uint64_t handle = 0;
+  EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 2);  // one at a time
+  const WireOp op = good_op();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(run(op, 3).status, WIRE_OK);
+    EXPECT_EQ(dsp_->invoke(0x4c4c, kClose, {}), 0);
+    EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&length, 4}}), 14);
+    EXPECT_EQ(dsp_->invoke(0, kOpen, {{&length, 4}, {name, length}}, &handle), 0);
+    EXPECT_EQ(handle, 0x4c4cu);
+    EXPECT_EQ(run(op).status, WIRE_BAD_REF);
+    EXPECT_EQ(dsp_->map(kBuffer, *memory_).status, WIRE_OK);
+    EXPECT_EQ(dsp_->map(kScratch, *scratch_).status, WIRE_OK);
+  }
+}
+
 // The guest's address space is a window that really ends: mappings are refused there, with the system's number, and
 // what was mapped before stays usable.
 TEST_F(HexagonProtocol, TheAddressSpaceEndsWhereItSays) {

@@ -16,8 +16,10 @@ void os_log(const char* text);
 
 uint32_t os_threads();   // hardware threads with a vector unit that may be used, at least 1
 uint32_t os_emulated();  // 1 under the emulator
-// Starts worker `index` (from 1, each at most once per process); false where the system refuses.
+// Starts worker `index` (from 1); false where the system refuses. os_join_worker() returns when the worker's entry has
+// returned; only then may it be started again.
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument);
+void os_join_worker(uint32_t index);
 // Sleeps until *word != seen or for no reason at all; os_wake ends the sleep of all.
 void os_wait(uint32_t* word, uint32_t seen);
 void os_wake(uint32_t* word);

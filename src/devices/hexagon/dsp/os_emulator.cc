@@ -57,6 +57,7 @@ struct FdPath {
 
 constexpr uint32_t kStackBytes = 64 << 10;
 alignas(128) uint8_t stacks[kMaxWorkers][kStackBytes];
+uint32_t alive[kMaxWorkers];  // the system clears a worker's word, and wakes who waits on it, when the thread has ended
 
 uint32_t parse(const char* text) {
   uint32_t n = 0;
@@ -159,14 +160,14 @@ uint32_t os_threads() {
 
 uint32_t os_emulated() { return 1; }
 
-extern "C" int32_t dsp_clone(int32_t flags, void* stack, void (*entry)(void*), void* argument);
+extern "C" int32_t dsp_clone(int32_t flags, void* stack, void (*entry)(void*), void* argument, uint32_t* alive);
 asm(R"(
   .globl dsp_clone
   .type dsp_clone, @function
 dsp_clone:
   { r10 = r2; r11 = r3 }
-  { r2 = #0; r3 = #0 }
-  { r4 = #0; r6 = #220 }
+  { r2 = #0; r3 = r4 }
+  { r6 = #220 }
   { trap0(#1) }
   { p0 = cmp.eq(r0, #0); if (!p0.new) jumpr:nt r31 }
   { r0 = r11; callr r10 }
@@ -175,8 +176,14 @@ dsp_clone:
 )");
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
-  constexpr int32_t kThread = 0x50f00;  // memory, files, signal handlers and semaphores shared; one process
-  return dsp_clone(kThread, stacks[index - 1] + kStackBytes - 128, entry, argument) > 0;
+  // Memory, files, signal handlers and semaphores shared; one process; clear the word at the end.
+  constexpr int32_t kThread = 0x50f00 | 0x200000;
+  alive[index - 1] = 1;
+  return dsp_clone(kThread, stacks[index - 1] + kStackBytes - 128, entry, argument, &alive[index - 1]) > 0;
+}
+
+void os_join_worker(uint32_t index) {
+  while (__atomic_load_n(&alive[index - 1], __ATOMIC_SEQ_CST) != 0) os_wait(&alive[index - 1], 1);
 }
 
 void os_wait(uint32_t* at, uint32_t seen) {

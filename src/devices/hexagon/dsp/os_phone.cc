@@ -13,6 +13,7 @@ __attribute__((weak)) int qurt_hvx_get_units();
 __attribute__((weak)) int qurt_futex_wait(void* word, int seen);
 __attribute__((weak)) int qurt_futex_wake(void* word, int threads);
 __attribute__((weak)) int pthread_create(unsigned* thread, const void* attributes, void* (*entry)(void*), void* argument);
+__attribute__((weak)) int pthread_join(unsigned thread, void** result);
 }
 
 namespace dsp {
@@ -35,7 +36,7 @@ void os_log(const char* text) {
 }
 
 uint32_t os_threads() {
-  if (pthread_create == nullptr || qurt_futex_wait == nullptr || qurt_futex_wake == nullptr) return 1;
+  if (pthread_create == nullptr || pthread_join == nullptr || qurt_futex_wait == nullptr || qurt_futex_wake == nullptr) return 1;
   // The number of vector units of 128 bytes stands in the second byte.
   const uint32_t units = qurt_hvx_get_units != nullptr ? static_cast<uint32_t>(qurt_hvx_get_units()) >> 8 & 0xff : 0;
   return units > 0 ? units : 4;
@@ -48,6 +49,7 @@ namespace {
 struct Start {
   void (*entry)(void*);
   void* argument;
+  unsigned thread;
 };
 Start starts[kMaxWorkers];
 
@@ -59,10 +61,10 @@ void* start_worker(void* start) {
 }  // namespace
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
-  unsigned thread = 0;
-  starts[index] = {entry, argument};
-  return pthread_create(&thread, nullptr, start_worker, &starts[index]) == 0;
+  starts[index] = {entry, argument, 0};
+  return pthread_create(&starts[index].thread, nullptr, start_worker, &starts[index]) == 0;
 }
+void os_join_worker(uint32_t index) { pthread_join(starts[index].thread, nullptr); }
 
 void os_wait(uint32_t* word, uint32_t seen) { qurt_futex_wait(word, static_cast<int>(seen)); }
 void os_wake(uint32_t* word) { qurt_futex_wake(word, 64); }

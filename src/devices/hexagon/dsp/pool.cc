@@ -32,10 +32,20 @@ void Pool::main(void* argument) {
       os_wait(&pool.generation_, seen);
       continue;
     }
+    if (pool.stopping_) return;
     seen = generation;
     if (self->index < pool.workers_) pool.work(self->index);
     if (__atomic_sub_fetch(&pool.busy_, 1u, __ATOMIC_SEQ_CST) == 0) os_wake(&pool.busy_);
   }
+}
+
+void Pool::stop() {
+  stopping_ = true;
+  __atomic_add_fetch(&generation_, 1u, __ATOMIC_SEQ_CST);
+  os_wake(&generation_);
+  for (uint32_t i = 1; i < started_; ++i) os_join_worker(i);
+  started_ = workers_ = 1;
+  stopping_ = false;
 }
 
 void Pool::run(uint32_t tasks, void (*body)(void*, uint32_t, uint32_t), void* context) {

@@ -14,6 +14,8 @@ class Pool {
   uint32_t use(uint32_t workers);
   uint32_t workers() const { return workers_; }
 
+  void stop();  // ends the threads: the module may be unloaded behind it
+
   // Calls body(context, task, worker) for every task below `tasks`, on all workers; returns when all are done.
   void run(uint32_t tasks, void (*body)(void* context, uint32_t task, uint32_t worker), void* context);
 
@@ -35,6 +37,7 @@ class Pool {
   static void main(void* argument);
   void work(uint32_t worker);
 
+  bool stopping_ = false;
   uint32_t started_ = 1, workers_ = 1;
   uint32_t generation_ = 0;  // a job each; futex word
   uint32_t next_ = 0, tasks_ = 0;

@@ -106,6 +106,7 @@ int32_t llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, Remo
       if (!session.open || arguments[0].handle != kHandle) return kBadParameter;
       for (Buffer& buffer : session.buffers)
         if (buffer.address != nullptr) unmap(buffer);
+      session.pool.stop();
       session.open = false;
       return 0;
     default: break;
