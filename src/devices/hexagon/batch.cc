@@ -228,7 +228,9 @@ class Builder {
     KvStore& store = *s_.run->kv;
     const int64_t layer = store.bytes() / 2 / store.shape().layers;
     for (const std::byte* begin : {store.keys(low, 0, 0), store.values(low, 0, 0)})
-      out.push_back({{kv_, static_cast<uint32_t>(begin - store.memory())}, static_cast<uint32_t>(layer * (high - low + 1)), kBoth});
+      out.push_back({{kv_, static_cast<uint32_t>(begin - store.memory())},
+                     static_cast<uint32_t>(layer * (high - low + 1)),
+                     kBoth});
     return out;
   }
 
