@@ -100,8 +100,8 @@ Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& ou
 }
 
 Status Executor::finish_beside() {
-  const Ticket due = device_->runs_beside() ? std::exchange(beside_, 0)
-                                            : std::exchange(beside_before_, std::exchange(beside_, 0));
+  const Ticket now = std::exchange(beside_, 0);
+  const Ticket due = device_->runs_beside() ? now : std::exchange(beside_before_, now);
   return due > 0 ? device_->wait(due) : Status{};
 }
 

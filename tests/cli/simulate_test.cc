@@ -163,7 +163,7 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   for (size_t i = 0; i < part["tokens"].size(); ++i) EXPECT_EQ(part["tokens"][i], whole["tokens"][i]);
 }
 
-TEST(Devices, ProfilesAreListed) {
+TEST(Devices, AreListedWithWhatWasFound) {
   const auto text = run_llada({"devices"});
   for (const char* name :
        {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ",

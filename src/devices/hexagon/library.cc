@@ -37,8 +37,9 @@ Loaded& loaded() {
 
 std::string aee_name(int code) {
   // Codes that come from the DSP itself are offset.
+  constexpr unsigned kOffset = 0x80000400u;
   const auto bits = static_cast<unsigned>(code);
-  const int plain = bits >= 0x80000400u ? static_cast<int>(bits - 0x80000400u) : code;
+  const int plain = bits >= kOffset && bits - kOffset < 0x400 ? static_cast<int>(bits - kOffset) : code;
   const char* name = nullptr;
   switch (plain) {
     case AEE_EFAILED: name = "failed"; break;
