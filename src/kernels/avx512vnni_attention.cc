@@ -11,10 +11,10 @@
 //
 // Error: of a score 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each); of the
 // mix 0.7 % of the root mean square of a result. Together, for normal keys and values, 0.6 % (flat weights), 1.2 % (scores
-// that deviate by 1), 2.1 % (by 4). Tried:
-// scores of 16 bits from F16 keys (0.8 % in all, 1.8 times the time: vpdpwssd has half the rate, and converting keys
-// and values in every call costs as much as the scores); both products in 16 bits (3e-4, twice the time); BF16 (as slow as
-// 16-bit integers and less exact).
+// that deviate by 1), 2.1 % (by 4). Tried
+// and lost: scores of 16 bits from F16 keys (0.8 % in all, 1.8 times the time: vpdpwssd has half the rate, and converting keys
+// and values in every call costs as much as the scores). Reckoned, not run: both products in 16 bits (about 3e-4, twice the
+// time) and BF16 (the rate of 16-bit integers, less exact).
 #include "kernels/avx512vnni_attention.h"
 
 #include <immintrin.h>
