@@ -310,8 +310,9 @@ class Hexagon final : public HexagonDevice {
                            .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
                            .sequence = ++sequence_};
       LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
       LLADA_TRY(const WireReply reply,
-                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / (session.info().emulated != 0 ? kSlowestEmulated : kSlowest)));
+                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
       if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
         scratch_ = nullptr;
         scratch_ = Buffer::allocate(library_, reply.detail);
