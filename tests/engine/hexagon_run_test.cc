@@ -179,7 +179,7 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
 // The recorded settings, item by item: ids equal to the int8 path of the cpu device.
 TEST_F(HexagonRun, RecordedSettings) {
   if (!wants("LLADA_TEST_LONG")) GTEST_SKIP() << "set LLADA_TEST_LONG=1: minutes under an emulator";
-  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none");
+  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none,deadline=600");
   int count = 0;
   for (const GoldenItem& item : items_)
     for (const GoldenRun* run : {&item.threshold, &item.one_per_step}) {

@@ -17,9 +17,9 @@ namespace {
 
 using namespace hexagon;
 
-// Multiply-accumulates per second below which a DSP counts as hanging: an emulated one on a busy machine does 30 times
-// as many, a real one thousands.
-constexpr double kSlowestMacs = 50e6;
+// Multiply-accumulates per second of whole batches below which a DSP counts as hanging. The emulator does about 100
+// million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
+constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 constexpr int64_t kFirstScratch = 4 << 20;
 constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
@@ -311,8 +311,9 @@ class Hexagon final : public HexagonDevice {
                            .sequence = ++sequence_};
       forget_digests(run, first, last);
       LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
       LLADA_TRY(const WireReply reply,
-                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / kSlowestMacs));
+                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
       if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
         scratch_ = nullptr;
         scratch_ = Buffer::allocate(library_, reply.detail);
