@@ -82,7 +82,8 @@ std::string phase_text(const MoePhase& p) {
       "  routing: {:.0f} rows a step touch {:.0f} % of the experts; the most popular quarter of other texts has "
       "{:.0f} % of the rows",
       p.phase, 100 * p.share, p.slots, s.rows, 100 * s.touched, 100 * s.static_quarter);
-  if (s.similarity_1 > 0) out += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
+  if (s.similarity_1 > 0)
+    out += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
   if (s.guessed[0] > 0)
     out += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want", 100 * s.guessed[0],
                        100 * s.guessed[1], 100 * s.guessed[2]);
@@ -93,7 +94,8 @@ std::string phase_text(const MoePhase& p) {
     if (l.seconds <= 0) continue;
     std::string name = l.name;
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
-    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % {:>7.1f} % {:>5.0f} us\n",
+    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
+                       "{:>7.1f} % {:>5.0f} us\n",
                        name, l.seconds * 1e3, fixed / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
                        100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }
@@ -179,7 +181,8 @@ Result<int> run_moe(MoeRequest r, const std::string& trace_path, const std::stri
               {"label", "modelled"},
               {"routing", simulation.routing_source},
               {"expert_bytes", simulation.expert_bytes},
-              {"expert_seconds", {{"host", simulation.host_s}, {"accelerator", simulation.device_s}, {"move", simulation.move_s}}},
+              {"expert_seconds",
+               {{"host", simulation.host_s}, {"accelerator", simulation.device_s}, {"move", simulation.move_s}}},
               {"phases", Json::array()}};
   for (const MoePhase& phase : simulation.phases) out["phases"].push_back(phase_json(phase));
   LLADA_TRY_STATUS(print(json ? json_line(out) : text_of(simulation)));
