@@ -87,7 +87,7 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
       {replaced(good, "\"head\": \"cpu\"", "\"heads\": \"cpu\""),
        "p: heads: unknown field, needed one of name, description, npu, cpu, ddr, window, map, copy, power, "
        "head, logits, "
-       "rival, uncertain"},
+       "rival, experts, uncertain"},
       {replaced(good, "\"matmul_gflops\"", "\"matmul_tflops\""), "p: npu.matmul_tflops: unknown field"},
       {replaced(good, "{\"value\": 60,", "{\"value\": \"60\","),
        "p: npu.stream_gb_per_s.value: needed a number in GB/s"},
