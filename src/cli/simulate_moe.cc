@@ -94,8 +94,8 @@ std::string phase_text(const MoePhase& p) {
     if (l.seconds <= 0) continue;
     std::string name = l.name;
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
-    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % {:>7.1f} % {:>5.0f} "
-                       "us\n",
+    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
+                       "{:>7.1f} % {:>5.0f} us\n",
                        name, l.seconds * 1e3, fixed / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
                        100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }

@@ -34,7 +34,7 @@ MoeGeometry of_preset(std::string_view name, RoutingStatistics routing) {
 constexpr std::string_view kPublishedHits =
     "chosen so that LRU with a quarter of the experts hits about as often as HybriMoE measured of this model";
 constexpr std::string_view kStable =
-    "chosen so that the loads of steps five apart have the cosine that TIDE measured of LLaDA2, above 0.95";
+    "chosen after TIDE's measurement of LLaDA2, a cosine above 0.95 of steps five apart; the figures below say how near";
 
 std::vector<MoeGeometry> geometries() {
   return {{.name = "mixtral",

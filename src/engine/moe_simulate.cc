@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 
-#include "base/check.h"
 #include "devices/sim/cost.h"
 #include "devices/sim/expert_lanes.h"
 
