@@ -4,7 +4,7 @@
 # usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default)
 #   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped one as F16 GGUF)
 #   OUT     where reports go (build/decoding)          WRAP   a command in front of every measurement
-#   TASKS   (gsm-mini json sort bool choice)
+#   TASKS   (gsm-mini json sort bool choice)           TIMED  examples of each task whose processor time is measured (10)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llada=${LLADA:-build/release/bin/llada}
@@ -66,6 +66,14 @@ for table in "${tables[@]}"; do
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples --reference "$out/$task.reference" \
       --json "${compare[@]}" >"$report.part"
+    mv "$report.part" "$report"
+  done
+  # Processor time is measured by itself, on few examples, so that it can be done when nothing else runs.
+  for task in ${TASKS:-$tasks}; do
+    report=$out/$table/$task.times.json
+    [ ! -s "$report" ] || continue
+    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit "${TIMED:-10}" --no-reference \
+      --json --compare "reference: --kv none" "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
 done

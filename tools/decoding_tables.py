@@ -66,6 +66,9 @@ def load(folder):
         for result in [report["reference"], *report["results"]]:
             names[result["name"]] = "" if result is report["reference"] else result["options"]
             scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
+        times = json.loads((folder / f"{task}.times.json").read_text())
+        for result in times["results"]:
+            scores[task][result["name"]]["cpu_seconds_mean"] = result["tasks"][task]["cpu_seconds_mean"]
     return list(names.items()), scores
 
 
