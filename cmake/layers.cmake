@@ -23,13 +23,12 @@ function(llada_pch name)  # llada_pch(name OPTIONS flags... HEADERS headers... L
 endfunction()
 
 # Several files of a target in one translation unit: the headers of JSON, the command line and GoogleTest are most of a
-# small file's compile time. ALONE names files that cannot share one (two with a local of the same name).
-option(LLADA_UNITY "compile the files of a target together (continuous integration; not for release, as above)" OFF)
+# small file's compile time. ALONE names files that cannot share one (two with a local of the same name). Always for the
+# tests and the command line, elsewhere with LLADA_UNITY.
+option(LLADA_UNITY "compile the files of every target together (continuous integration; not for release, as above)" OFF)
 function(llada_unity target)
-  if(LLADA_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
-    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... ALONE files...): one static library for every .cc below the folder.
@@ -42,7 +41,9 @@ function(llada_layer name)
   string(REPLACE "/" "_" target llada_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
-    llada_unity(${target} ${ARG_ALONE})
+    if(LLADA_UNITY OR name STREQUAL "cli")
+      llada_unity(${target} ${ARG_ALONE})
+    endif()
     set(scope PUBLIC)
   else()
     add_library(${target} INTERFACE)

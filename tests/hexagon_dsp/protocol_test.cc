@@ -27,7 +27,9 @@ TEST_F(HexagonProtocol, QueryTellsWhatItIs) {
   const WireInfo info = dsp_->query();
   EXPECT_EQ(info.magic, WIRE_MAGIC);
   EXPECT_EQ(info.version, WIRE_VERSION);
-  if (std::getenv("LLADA_DSP_PROGRAM") == nullptr) EXPECT_EQ(info.arch, 67u);
+  if (std::getenv("LLADA_DSP_PROGRAM") == nullptr) {
+    EXPECT_EQ(info.arch, 67u);
+  }
   EXPECT_EQ(info.emulated, 1u);
   EXPECT_GE(info.threads, 1u);
   EXPECT_EQ(info.kinds & (1u << WIRE_ROUTE | 1u << WIRE_EXPERTS), 0u);
