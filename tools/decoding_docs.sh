@@ -62,8 +62,8 @@ for table in "${tables[@]}"; do
   mkdir -p "$out/$table"
   for task in ${TASKS:-$tasks}; do
     report=$out/$table/$task.json
-    [ ! -s "$report" ] || continue
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
+    [ ! -s "$report" ] || continue
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples --reference "$out/$task.reference" \
       --json "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
