@@ -22,7 +22,8 @@ finish() {  # stage status seconds note
 build() {  # preset [cmake --build options]
   local preset=$1
   shift
-  cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" "$@" -- --quiet
+  # make demo leaves the tests out of the same folder.
+  cmake --preset "$preset" -DLLADA_TESTS=ON >/dev/null && cmake --build --preset "$preset" "$@" -- --quiet
 }
 
 run_stage() {
