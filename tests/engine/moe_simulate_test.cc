@@ -70,7 +70,7 @@ TEST(MoeRouting, StatisticsAreThoseOfTheTrace) {
   EXPECT_EQ(s.guessed[0], 1) << "without noise every guess is right";
   for (const RoutingStep& step : trace.steps)
     for (const LayerRouting& r : step.layers) EXPECT_EQ(std::ranges::count(r.rows, 1), 8);
-  g.routing = {.popularity = 5, .context = 0, .token = 0.1};
+  g.routing = {.popularity = 5, .context = 0, .token = 0.1, .source = {}};
   EXPECT_GT(statistics(decode_trace(g, 8, 7)).static_quarter, 0.95) << "what is popular elsewhere is popular here";
 }
 
