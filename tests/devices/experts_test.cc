@@ -6,7 +6,7 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/cpu/cpu_experts.h"
-#include "devices/cpu/cpu_routing.h"
+#include "devices/routing.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -152,13 +152,6 @@ TEST(CpuExperts, CountsWhomItTouched) {
   EXPECT_EQ(layer.touched(), 0);
 }
 
-std::vector<float> route(const Op& op, const std::vector<float>& scores, const float* bias = nullptr) {
-  std::vector<float> gates(scores.size(), -1);
-  route_row(op, scores.data(), bias, gates.data());
-  return gates;
-}
-float logit(double p) { return static_cast<float>(std::log(p / (1 - p))); }
-
 TEST(RoutingEdges, TiesGoToTheLowerGroupAndTheLowerExpert) {
   const Op op{.kind = OpKind::route,
               .sigmoid = 1,
@@ -168,7 +161,7 @@ TEST(RoutingEdges, TiesGoToTheLowerGroupAndTheLowerExpert) {
               .experts_used = 3,
               .parameter = 1};
   // All alike: groups 0 and 1 compete, experts 0, 1 and 2 win.
-  EXPECT_THAT(route(op, std::vector<float>(6, 0.0f)), ElementsAre(0.5f, 0.5f, 0.5f, 0, 0, 0));
+  EXPECT_THAT(routed(op, std::vector<float>(6, 0.0f)), ElementsAre(0.5f, 0.5f, 0.5f, 0, 0, 0));
 }
 
 TEST(RoutingEdges, TheBiasChoosesGroupsToo) {
@@ -181,7 +174,7 @@ TEST(RoutingEdges, TheBiasChoosesGroupsToo) {
               .parameter = 1};
   const float bias[] = {0, 0, 0.5f, 0.5f};
   // Without it group 0 is worth 1.8; with it group 1 is worth 0.4 + 1.
-  const auto gates = route(op, {logit(0.6), logit(0.6), logit(0.2), logit(0.2)}, bias);
+  const auto gates = routed(op, {logit(0.6), logit(0.6), logit(0.2), logit(0.2)}, bias);
   EXPECT_EQ(gates[0], 0);
   EXPECT_NEAR(gates[2], 0.2, 1e-6) << "the gate itself has no bias";
 }
@@ -194,7 +187,7 @@ TEST(RoutingEdges, GroupsOfOneExpertAndAllExperts) {
                    .experts = 4,
                    .experts_used = 2,
                    .parameter = 1};
-  EXPECT_THAT(route(singles, {logit(0.1), logit(0.4), logit(0.3), logit(0.2)}),
+  EXPECT_THAT(routed(singles, {logit(0.1), logit(0.4), logit(0.3), logit(0.2)}),
               ElementsAre(0, testing::FloatNear(0.4f, 1e-6f), testing::FloatNear(0.3f, 1e-6f), 0));
   const Op all{.kind = OpKind::route,
                .sigmoid = 1,
@@ -202,7 +195,7 @@ TEST(RoutingEdges, GroupsOfOneExpertAndAllExperts) {
                .experts = 3,
                .experts_used = 3,
                .parameter = 2.5f};
-  const auto gates = route(all, {logit(0.2), logit(0.2), logit(0.4)});
+  const auto gates = routed(all, {logit(0.2), logit(0.2), logit(0.4)});
   EXPECT_NEAR(std::accumulate(gates.begin(), gates.end(), 0.0), 2.5, 1e-5);
   EXPECT_NEAR(gates[2], 1.25, 1e-5);
 }
@@ -214,7 +207,7 @@ TEST(RoutingEdges, ScoresThatVanishAreNotDividedByNothing) {
               .experts = 2,
               .experts_used = 2,
               .parameter = 2.5f};
-  for (const float gate : route(op, {-200.0f, -200.0f})) EXPECT_EQ(gate, 0) << "sigmoid(-200) is 0 in float";
+  for (const float gate : routed(op, {-200.0f, -200.0f})) EXPECT_EQ(gate, 0) << "sigmoid(-200) is 0 in float";
 }
 
 // What a mixture's layers can be made of: each variation of LLaDA2 against the reference.

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "devices/cpu/cpu_routing.h"
+#include "devices/routing.h"
 
 namespace llada {
 namespace {
@@ -11,26 +11,19 @@ namespace {
 using testing::ElementsAre;
 using testing::FloatNear;
 
-std::vector<float> gates(const Op& op, const std::vector<float>& scores, const float* bias = nullptr) {
-  std::vector<float> out(scores.size(), -1);
-  route_row(op, scores.data(), bias, out.data());
-  return out;
-}
-
 float ln(double x) { return static_cast<float>(std::log(x)); }
-float logit(double p) { return static_cast<float>(std::log(p / (1 - p))); }
 
 TEST(Routing, SoftmaxOverAllExpertsIsNotRenormalisedUnlessAsked) {
   Op op{.kind = OpKind::route, .experts = 4, .experts_used = 2, .parameter = 1};
   const std::vector<float> scores = {ln(1), ln(4), ln(2), ln(3)};  // probabilities 0.1 0.4 0.2 0.3
-  EXPECT_THAT(gates(op, scores), ElementsAre(0, FloatNear(0.4f, 1e-6f), 0, FloatNear(0.3f, 1e-6f)));
+  EXPECT_THAT(routed(op, scores), ElementsAre(0, FloatNear(0.4f, 1e-6f), 0, FloatNear(0.3f, 1e-6f)));
   op.renormalise = 1;
-  EXPECT_THAT(gates(op, scores), ElementsAre(0, FloatNear(4.f / 7, 1e-6f), 0, FloatNear(3.f / 7, 1e-6f)));
+  EXPECT_THAT(routed(op, scores), ElementsAre(0, FloatNear(4.f / 7, 1e-6f), 0, FloatNear(3.f / 7, 1e-6f)));
 }
 
 TEST(Routing, TiesGoToTheLowerExpert) {
   const Op op{.kind = OpKind::route, .experts = 4, .experts_used = 2, .parameter = 1};
-  EXPECT_THAT(gates(op, {1, 1, 1, 1}), ElementsAre(0.25f, 0.25f, 0, 0));
+  EXPECT_THAT(routed(op, {1, 1, 1, 1}), ElementsAre(0.25f, 0.25f, 0, 0));
 }
 
 TEST(Routing, TheBiasChoosesButDoesNotWeigh) {
@@ -42,7 +35,7 @@ TEST(Routing, TheBiasChoosesButDoesNotWeigh) {
               .parameter = 2.5f};
   const float bias[] = {0, 0, 0.9f};
   // Ranks 0.8, 0.6, 1.1: experts 2 and 0 with gates 2.5 * {0.2, 0.8} / 1.0.
-  EXPECT_THAT(gates(op, {logit(0.8), logit(0.6), logit(0.2)}, bias),
+  EXPECT_THAT(routed(op, {logit(0.8), logit(0.6), logit(0.2)}, bias),
               ElementsAre(FloatNear(2.0f, 1e-5f), 0, FloatNear(0.5f, 1e-5f)));
 }
 
@@ -55,7 +48,7 @@ TEST(Routing, OnlyTheBestGroupsCompete) {
               .experts_used = 2,
               .parameter = 1};
   // Worth 1.0, 1.2 and 1.1: the single best expert, 0.95, stands in a group that loses.
-  EXPECT_THAT(gates(op, {logit(0.95), logit(0.05), logit(0.6), logit(0.6), logit(0.7), logit(0.4)}),
+  EXPECT_THAT(routed(op, {logit(0.95), logit(0.05), logit(0.6), logit(0.6), logit(0.7), logit(0.4)}),
               ElementsAre(0, 0, FloatNear(0.6f, 1e-6f), FloatNear(0.6f, 1e-6f), 0, 0));
 }
 

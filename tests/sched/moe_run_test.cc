@@ -7,22 +7,10 @@
 
 #include "base/random.h"
 #include "devices/sim/expert_lanes.h"
+#include "sched/unit_costs.h"
 
 namespace llada {
 namespace {
-
-// A host expert 3 s, an accelerator expert 1 s, a move 6 s.
-ExpertCosts unit_costs() {
-  ExpertCosts c;
-  c.host_expert_s = 2;
-  c.host_bytes_per_s = 1e9;
-  c.host_row_s = 1;
-  c.device_expert_s = 1;
-  c.device_bytes_per_s = 1e9;
-  c.piece_bytes = {2, 2, 2};
-  c.link_bytes_per_s = 1;
-  return c;
-}
 
 TEST(MoePrefetch, TakesWhatShortensItsLayerMost) {
   const ExpertCosts c = unit_costs();

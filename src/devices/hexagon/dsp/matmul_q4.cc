@@ -61,21 +61,10 @@ DSP_INLINE void block(const BlockQ4<8>& a, const HVX_Vector* w, HVX_Vector scale
 
 template <int R>
 __attribute__((noinline)) void rows(const TileJob& job, HVX_Vector* out) {
-  const auto* w = reinterpret_cast<const HVX_Vector*>(job.tile) + 1;
-  const auto* a = blocks_in<BlockQ4<R>>(job);
-  const auto& head = *reinterpret_cast<const RowGroup*>(job.group);
-  HVX_Vector sums[R];
-#pragma clang loop unroll(full)
-  for (int r = 0; r < R; ++r) sums[r] = Q6_V_vsplat_R(head.bias[r]);
-  const int pairs = static_cast<int>(blocks_of(job.inputs) / 2);
-  for (int i = 0; i < pairs; ++i, a += 2, w += 2 * kVectors + 1) {
-    // The scales of two blocks; each twice, for the two rows that share a vector.
-    const HVX_VectorPair scales = Q6_W_vshuff_VVR(w[2 * kVectors], w[2 * kVectors], -2);
-    block(a[0], w, Q6_V_lo_W(scales), sums);
-    block(a[1], w + kVectors, Q6_V_hi_W(scales), sums);
-  }
-#pragma clang loop unroll(full)
-  for (int r = 0; r < R; ++r) out[r] = sums[r];
+  sum_blocks<R, kVectors, BlockQ4<R>>(
+      job, out, [](const BlockQ4<R>& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums) DSP_LAMBDA {
+        block(a, w, scale, sums);
+      });
 }
 
 }  // namespace

@@ -29,20 +29,10 @@ DSP_INLINE void block(const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, H
 }
 
 __attribute__((noinline)) void rows(const TileJob& job, HVX_Vector* out) {
-  const auto* w = reinterpret_cast<const HVX_Vector*>(job.tile) + 1;
-  const auto* a = blocks_in<BlockQ8>(job);
-  const auto& head = *reinterpret_cast<const RowGroup*>(job.group);
-  HVX_Vector sums[4];
-#pragma clang loop unroll(full)
-  for (int r = 0; r < 4; ++r) sums[r] = Q6_V_vsplat_R(head.bias[r]);
-  const int pairs = static_cast<int>(blocks_of(job.inputs) / 2);
-  for (int i = 0; i < pairs; ++i, a += 2, w += 2 * kVectors + 1) {
-    const HVX_VectorPair scales = Q6_W_vshuff_VVR(w[2 * kVectors], w[2 * kVectors], -2);
-    block(a[0], w, Q6_V_lo_W(scales), sums);
-    block(a[1], w + kVectors, Q6_V_hi_W(scales), sums);
-  }
-#pragma clang loop unroll(full)
-  for (int r = 0; r < 4; ++r) out[r] = sums[r];
+  sum_blocks<4, kVectors, BlockQ8>(
+      job, out, [](const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums) DSP_LAMBDA {
+        block(a, w, scale, sums);
+      });
 }
 
 }  // namespace

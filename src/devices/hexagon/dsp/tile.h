@@ -6,6 +6,7 @@
 namespace dsp {
 
 #define DSP_INLINE inline __attribute__((always_inline))
+#define DSP_LAMBDA __attribute__((always_inline))
 
 template <class Block>
 DSP_INLINE const Block* blocks_in(const TileJob& job) {
@@ -22,6 +23,26 @@ DSP_INLINE void fetch_tile(const void* tile, uint32_t bytes) {
   const uint32_t lines = bytes / kLine < 0xffff ? bytes / kLine : 0xffff;
   const uint64_t box = static_cast<uint64_t>(kLine) << 32 | kLine << 16 | lines;
   asm volatile("l2fetch(%0, %1)" : : "r"(tile), "r"(box));
+}
+
+// The sums of R rows over a tile. `block` is a format's own: block(rows' block, weights, scales, sums).
+template <int R, int kVectors, class Block, class BlockSums>
+DSP_INLINE void sum_blocks(const TileJob& job, HVX_Vector* out, BlockSums block) {
+  const auto* w = reinterpret_cast<const HVX_Vector*>(job.tile) + 1;
+  const auto* a = blocks_in<Block>(job);
+  const auto& head = *reinterpret_cast<const RowGroup*>(job.group);
+  HVX_Vector sums[R];
+#pragma clang loop unroll(full)
+  for (int r = 0; r < R; ++r) sums[r] = Q6_V_vsplat_R(head.bias[r]);
+  const int pairs = static_cast<int>(blocks_of(job.inputs) / 2);
+  for (int i = 0; i < pairs; ++i, a += 2, w += 2 * kVectors + 1) {
+    // The scales of two blocks; each twice, for the two rows that share a vector.
+    const HVX_VectorPair scales = Q6_W_vshuff_VVR(w[2 * kVectors], w[2 * kVectors], -2);
+    block(a[0], w, Q6_V_lo_W(scales), sums);
+    block(a[1], w + kVectors, Q6_V_hi_W(scales), sums);
+  }
+#pragma clang loop unroll(full)
+  for (int r = 0; r < R; ++r) out[r] = sums[r];
 }
 
 // From sums to floats. A call: in line it would take registers from the loops.
