@@ -339,6 +339,9 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     }
     row.line = *line;
     row.lower_bound_bytes = row.line.lower_bound_bytes;
+    const double price = setup->profile.map(at.map_variant).us_per_mb.value * 1e-6;  // s per MB
+    row.least_exposed_s = std::max(
+        0.0, static_cast<double>(row.line.passes) * row.lower_bound_bytes * 1e-6 * price - row.line.npu_seconds);
     constexpr int kPasses = 31;
     for (const MemoryPolicy policy : kMemoryPolicies) {
       if (policy == MemoryPolicy::copy) continue;  // moves what the plan maps

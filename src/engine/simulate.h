@@ -103,6 +103,9 @@ struct SweepRow {
   double window_gib = 0;
   SimulatedLine line;  // one token per pass, memory as asked for
   double lower_bound_bytes = 0;
+  // What no plan can hide, of the whole line: weights that the window cannot hold when a pass begins must be
+  // mapped between its first and its last op on the NPU, and hide behind nothing else.
+  double least_exposed_s = 0;
   std::vector<std::pair<std::string, double>> policy_bytes;  // bytes per pass
   std::string error;  // the window is too small; then the rest is empty
 };

@@ -10,8 +10,9 @@
 #include "text/utf8.h"
 
 namespace llada {
-namespace {
 
+// Not in the unnamed namespace: Pattern and State, whose fields these are, have external linkage.
+namespace pcre {
 template <class T, void (*Free)(T*)>
 struct Deleter {
   void operator()(T* pointer) const { Free(pointer); }
@@ -22,6 +23,9 @@ using CompileContext =
 using MatchContext =
     std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context, pcre2_match_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data, pcre2_match_data_free>>;
+}  // namespace pcre
+
+namespace {
 
 constexpr size_t kMaxRegex = 16384;   // bytes of pattern text
 constexpr size_t kMaxRegexes = 16;    // patterns in one tokenizer
@@ -38,14 +42,14 @@ size_t char_length(std::string_view text) { return static_cast<size_t>(utf8_unit
 }  // namespace
 
 struct PreTokenizer::Pattern {
-  Code code;
+  pcre::Code code;
   bool linear = false;
 };
 
 struct PreTokenizer::Scratch::State {
-  std::vector<MatchData> data;  // one per pattern
-  MatchContext limited;
-  MatchContext unlimited;
+  std::vector<pcre::MatchData> data;  // one per pattern
+  pcre::MatchContext limited;
+  pcre::MatchContext unlimited;
   std::vector<std::string_view> pieces, next;
 };
 
@@ -70,7 +74,7 @@ PreTokenizer::Scratch::~Scratch() = default;
 Result<PreTokenizer> PreTokenizer::create(std::span<const std::string> regexes) {
   if (regexes.size() > kMaxRegexes)
     return invalid("{} pre-tokenizer regexes, needed at most {}", regexes.size(), kMaxRegexes);
-  CompileContext context(pcre2_compile_context_create(nullptr));
+  pcre::CompileContext context(pcre2_compile_context_create(nullptr));
   if (!context) return failed("out of memory for the pre-tokenizer");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
@@ -159,7 +163,7 @@ const std::vector<std::string_view>& PreTokenizer::split(std::string_view text, 
         const auto emit = [&](size_t from, size_t to) {
           if (to > from) state.next.push_back(window.substr(from, to - from));
         };
-        MatchContext& context = pattern.linear ? state.unlimited : state.limited;
+        pcre::MatchContext& context = pattern.linear ? state.unlimited : state.limited;
         begin +=
             cut(pattern.code.get(), state.data[i].get(), context.get(), window, end == piece.size(), emit);
       }

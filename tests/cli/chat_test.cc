@@ -114,6 +114,7 @@ TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {
 }
 
 TEST(Chat, ATerminalGetsAPromptSign) {
+  LLADA_NEEDS_TERMINAL();
   const auto result =
       run_llada_on_terminal({"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5"},
                             {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
@@ -122,6 +123,7 @@ TEST(Chat, ATerminalGetsAPromptSign) {
 }
 
 TEST(Chat, AnInterruptWhileWaitingForALineEndsIt) {
+  LLADA_NEEDS_TERMINAL();
   const auto result = run_llada_on_terminal({"run", "-m", tiny_model(), "--chat"}, {.interrupt_after = "> "});
   EXPECT_EQ(result.status, 130);
 }

@@ -68,6 +68,7 @@ std::vector<std::string> with(std::vector<std::string> list, const std::vector<s
 const std::vector<std::string> kXterm = {"TERM=xterm-256color", "NO_COLOR"};
 
 TEST(Live, EndsWithThePlainAnswerAndTheStats) {
+  LLADA_NEEDS_TERMINAL();
   const auto plain = run_llada(arguments());
   ASSERT_EQ(plain.status, 0) << plain.err;
   const auto live = run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = kXterm});
@@ -84,6 +85,7 @@ TEST(Live, EndsWithThePlainAnswerAndTheStats) {
 }
 
 TEST(Live, EveryPictureFitsASmallTerminal) {
+  LLADA_NEEDS_TERMINAL();
   const auto live =
       run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = kXterm, .columns = 12, .rows = 5});
   EXPECT_EQ(live.status, 0);
@@ -97,6 +99,7 @@ TEST(Live, EveryPictureFitsASmallTerminal) {
 }
 
 TEST(Live, NoColorKeepsRepainting) {
+  LLADA_NEEDS_TERMINAL();
   const auto live =
       run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = {"TERM=xterm", "NO_COLOR=1"}});
   EXPECT_EQ(live.status, 0);
@@ -106,6 +109,7 @@ TEST(Live, NoColorKeepsRepainting) {
 }
 
 TEST(Live, DumbTerminalAndPipeGetPlainText) {
+  LLADA_NEEDS_TERMINAL();
   const auto dumb = run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = {"TERM=dumb"}});
   EXPECT_EQ(dumb.status, 0);
   EXPECT_EQ(dumb.out.find('\x1b'), std::string::npos);
@@ -116,6 +120,7 @@ TEST(Live, DumbTerminalAndPipeGetPlainText) {
 }
 
 TEST(Live, ThePauseIsNotCounted) {
+  LLADA_NEEDS_TERMINAL();
   const auto begin = std::chrono::steady_clock::now();
   const auto live =
       run_llada_on_terminal(with(arguments(), {"--live", "--live-delay", "250"}), {.environment = kXterm});
@@ -135,6 +140,7 @@ TEST(Live, ThePauseIsNotCounted) {
 }
 
 TEST(Live, InfillShowsTheTextAroundTheGaps) {
+  LLADA_NEEDS_TERMINAL();
   const auto live =
       run_llada_on_terminal({"infill", "-m", tiny_model(), "--text", "There are <mask:3> rings", "--live"},
                             {.environment = kXterm});
@@ -148,6 +154,7 @@ TEST(Live, InfillShowsTheTextAroundTheGaps) {
 }
 
 TEST(Live, AnInterruptGivesTheCursorBackAndPrintsWhatIsDecided) {
+  LLADA_NEEDS_TERMINAL();
   const auto live =
       run_llada_on_terminal({"run", "-m", tiny_model(), "-p", "Write as JSON: Eric is 31 years old.",
                              "--gen-length", "96", "--live", "--live-delay", "50"},

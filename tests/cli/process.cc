@@ -117,6 +117,12 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
   return result;
 }
 
+bool has_terminal() {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) ::close(terminal);
+  return terminal >= 0;
+}
+
 ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input) {
   const auto words = command_line(arguments);
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);

@@ -31,6 +31,11 @@ struct TerminalInput {
 ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments,
                                     const TerminalInput& input = {});
 
+// A sandbox without /dev/pts has no terminals; what needs one says so and is skipped.
+bool has_terminal();
+#define LLADA_NEEDS_TERMINAL() \
+  if (!llada::test::has_terminal()) GTEST_SKIP() << "no pseudo terminal here; is /dev/pts mounted?"
+
 std::string tiny_model();  // the shipped model's folder
 
 }  // namespace llada::test

@@ -58,7 +58,7 @@ TEST(PaperTable, SomrIsOnlyExposedMapTime) {
   EXPECT_NEAR(with.lower_bound_bytes / 0x1p30, 0.46, 0.0065);
 }
 
-TEST(PaperTable, ExposedTimeIsZeroAboveAWindowOfAboutThreePointTwo) {
+TEST(PaperTable, ExposedTimeVanishesSoonAfterAnyPlanCouldHideIt) {
   const auto rows = sweep_window(options("sm8750-paper"), 2.0, 4.25, 0.25);
   ASSERT_TRUE(rows) << rows.error().message;
   ASSERT_EQ(rows->size(), 10u);
@@ -67,6 +67,10 @@ TEST(PaperTable, ExposedTimeIsZeroAboveAWindowOfAboutThreePointTwo) {
     ASSERT_EQ(row.error, "") << row.window_gib;
     EXPECT_LE(row.line.exposed_map_seconds, before) << row.window_gib;
     before = row.line.exposed_map_seconds;
+    EXPECT_LE(row.least_exposed_s, row.line.exposed_map_seconds + 1e-9) << row.window_gib;
+    // At 3 GiB (3.2 GB) a plan would have to map more than its layers can hide.
+    EXPECT_EQ(row.least_exposed_s > 0.1 * row.line.seconds, row.window_gib <= 3.0) << row.window_gib;
+    EXPECT_EQ(row.least_exposed_s > 0, row.window_gib < 3.5) << row.window_gib;
     if (row.window_gib >= 3.5) {
       EXPECT_LT(row.line.exposed_map_seconds, 0.005 * row.line.seconds) << row.window_gib;
     }
