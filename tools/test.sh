@@ -44,7 +44,7 @@ run_stage() {
       done ;;
     asan)
       # Left out: longer runs of what neighbours run too.
-      long='OneTokenPerStep/tinylladamoe|AHastyStrategy|CachedPolicies|RefreshEveryStep|^cli\.(Tune\.WritesAPreset|Eval\.TellsQuality|Chat\.OldTurns)'
+      long='Latency\.SpeculationTakes|OneTokenPerStep/tinylladamoe|AHastyStrategy|CachedPolicies|RefreshEveryStep|^cli\.(Tune\.WritesAPreset|Eval\.TellsQuality|Chat\.OldTurns)'
       build asan && LLADA_TEST_QUICK=1 ctest --preset asan -j "$jobs" -E "$long" | tee "$log" || status=failed ;;
     tsan)
       # The parts with threads (of the tokenizer only the shared one); the others have none to race, nor do what is simulated and
