@@ -84,7 +84,8 @@ function(llada_tests name)
   endforeach()
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(test_${name} PRIVATE ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS})
-  if(LLADA_PCH)
+  # In every preset: tests share translation units anyway. A compiler cache has no use for precompiled headers.
+  if(LLADA_PCH OR NOT CMAKE_CXX_COMPILER_LAUNCHER)
     if(NOT TARGET llada_test_pch)
       find_package(nlohmann_json REQUIRED)
       llada_pch(llada_test_pch OPTIONS ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS}
