@@ -1,5 +1,5 @@
-// Attention over digests with AVX2's vpmaddubsw, whose sums of two products must fit 16 bits: keys meet queries with the
-// query's sign (2 * 127 * 127), weights have seven bits.
+// Attention over digests with AVX2's vpmaddubsw, whose sums of two products must fit 16 bits: keys meet
+// queries with the query's sign (2 * 127 * 127), weights have seven bits.
 #include "kernels/avx2.h"
 
 #define LLADA_VECTOR_NAMESPACE avx2::digests

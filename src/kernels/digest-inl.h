@@ -1,33 +1,31 @@
-// Attention over digests (kernels.h) for vectors of 4 and 8 floats: 8-bit queries, keys, weights and values, for rows that
-// see many keys. Included once by each file that defines the words below for its instructions; LLADA_VECTOR_NAMESPACE names
-// its namespace. Everything is in an anonymous namespace, as in x86_rows-inl.h. avx512vnni_attention.cc has the same
-// computation for vectors of 16 and tells the error and what was tried; the error here is the same (tests/kernels/
-// digest_test.cc holds all tables to one bound).
+// Attention over digests (kernels.h) for vectors of 4 and 8 floats: 8-bit queries, keys, weights and values,
+// for rows that see many keys. Included once by each file that defines the words below for its instructions;
+// LLADA_VECTOR_NAMESPACE names its namespace. Everything is in an anonymous namespace, as in x86_rows-inl.h.
+// avx512vnni_attention.cc has the same computation for vectors of 16 and tells the error and what was tried;
+// the error here is the same (tests/kernels/ digest_test.cc holds all tables to one bound).
 //
-// In short: queries, keys and values are turned by a Hadamard matrix, which spreads what stands out in one channel over all;
-// each gets a scale; weights become bytes relative to the largest weight * value scale of the row and block of 64 keys.
-// One lane is one row. A tile is two vectors of rows; a block of keys meets all tiles of a call before the next block, so
-// that it comes from memory once. What a row's result depends on is the row and the keys that it sees: scales are of one
-// position, blocks begin at multiples of 64.
+// In short: queries, keys and values are turned by a Hadamard matrix, which spreads what stands out in one
+// channel over all; each gets a scale; weights become bytes relative to the largest weight * value scale of
+// the row and block of 64 keys. One lane is one row. A tile is two vectors of rows; a block of keys meets all
+// tiles of a call before the next block, so that it comes from memory once. What a row's result depends on is
+// the row and the keys that it sees: scales are of one position, blocks begin at multiples of 64.
 //
-// Words of four bytes are the unit of the products: four dimensions of a key (d, d + L, d + 2L, d + 3L of 4L neighbours, L =
-// lanes), or four neighbouring positions of a value. A head's keys are [position][word], its values [block of 64 positions]
-// [dimension][word], so that both products are one function: rows x words times columns x words. Where the instruction
-// multiplies two by two (kPairs), words lie in pairs: rows as [word / 2][row][word % 2], columns as [column / 2][word / 2]
-// [column % 2][word % 2].
+// Words of four bytes are the unit of the products: four dimensions of a key (d, d + L, d + 2L, d + 3L of 4L
+// neighbours, L = lanes), or four neighbouring positions of a value. A head's keys are [position][word], its
+// values [block of 64 positions] [dimension][word], so that both products are one function: rows x words
+// times columns x words. Where the instruction multiplies two by two (kPairs), words lie in pairs: rows as
+// [word / 2][row][word % 2], columns as [column / 2][word / 2] [column % 2][word % 2].
 //
 // The including file defines:
-//   Vec, Ints, Mask, kLanes; zero, fill, load, store, add, sub, mul, fma, max (which keeps a NaN in its second operand),
-//   greater, choose; load_f16
-//   swap_lanes<h>(Vec)       lane i gets lane i xor h
-//   power(Vec x)             2^(the low 8 bits of each lane's pattern - 127), 0 where they are 0
-//   bytes(x0 .. x3, s0 .. s3)  round(x_i * s_i) of each lane as the bytes of a word
-//   to_float(Ints)
-//   kPairs, store_weights(at, t, w0, w1)  two vectors' words of the rows of half t, in the order above
-//   products<kMix>(rows, columns, count, words, put)  put(column, t, sums of the rows of half t); kMix: rows are weights
-//   kKeyFlip, kValueFlip     0x80808080 where the bytes of keys or values are unsigned, 128 more than they mean; else 0
-//   add_bytes(Ints sum, Ints word)  the sum of each word's unsigned bytes on top; read where kValueFlip is not 0
-//   kMostWeight              what the largest weight becomes: 255 or 127
+//   Vec, Ints, Mask, kLanes; zero, fill, load, store, add, sub, mul, fma, max (which keeps a NaN in its
+//   second operand), greater, choose; load_f16 swap_lanes<h>(Vec)       lane i gets lane i xor h power(Vec x)
+//   2^(the low 8 bits of each lane's pattern - 127), 0 where they are 0 bytes(x0 .. x3, s0 .. s3)  round(x_i
+//   * s_i) of each lane as the bytes of a word to_float(Ints) kPairs, store_weights(at, t, w0, w1)  two
+//   vectors' words of the rows of half t, in the order above products<kMix>(rows, columns, count, words, put)
+//   put(column, t, sums of the rows of half t); kMix: rows are weights kKeyFlip, kValueFlip     0x80808080
+//   where the bytes of keys or values are unsigned, 128 more than they mean; else 0 add_bytes(Ints sum, Ints
+//   word)  the sum of each word's unsigned bytes on top; read where kValueFlip is not 0 kMostWeight what the
+//   largest weight becomes: 255 or 127
 #pragma once
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -35,14 +33,17 @@ namespace {
 
 inline constexpr int64_t kTileRows = 2 * kLanes, kTiles = 32 / kTileRows, kKeys = 64, kMostDimensions = 128;
 inline constexpr int kKeyWords = static_cast<int>(kKeys / 4);
-inline constexpr float kHidden = -1e30f;     // log weight of a key that a row does not see: finite, its exponential is zero
-inline constexpr float kPowers = 12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
+inline constexpr float kHidden =
+    -1e30f;  // log weight of a key that a row does not see: finite, its exponential is zero
+inline constexpr float kPowers =
+    12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
 
 inline constexpr int64_t row_word(int64_t word, int64_t row) {
   return kPairs ? (word / 2 * kTileRows + row) * 2 + word % 2 : word * kTileRows + row;
 }
 inline constexpr int64_t column_word(int64_t column, int64_t word, int64_t words) {
-  return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2 : column * words + word;
+  return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2
+                : column * words + word;
 }
 
 // 2^x of x up to 127 within 3.5e-6 relative; 0 below -126.5.
@@ -174,8 +175,8 @@ void make_digest(const DigestArgs& a) {
     int32_t* block = to.values + p / kKeys * kKeyWords * a.head_dim;
     for (int v = 0; v < Vectors; ++v) {
       int32_t words[kLanes];
-      store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]), fill(scales[1]),
-                         fill(scales[2]), fill(scales[3])));
+      store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]),
+                         fill(scales[1]), fill(scales[2]), fill(scales[3])));
       for (int i = 0; i < kLanes; ++i)
         block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)] = words[i] ^ kValueFlip;
     }
@@ -196,7 +197,9 @@ struct Work {
   alignas(64) float logs[kKeys][kTileRows];  // log2 of weight * scale of the value
 };
 
-inline int64_t seen_by(const AttentionArgs& a, int64_t row) { return a.row_keys != nullptr ? a.row_keys[row] : a.keys; }
+inline int64_t seen_by(const AttentionArgs& a, int64_t row) {
+  return a.row_keys != nullptr ? a.row_keys[row] : a.keys;
+}
 
 // Rows [r0, r0 + rows) into the lanes of a tile.
 template <int Vectors>
@@ -215,7 +218,8 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
       turn(q);
       const float most = largest(q);
       // log2(e) because weights are powers of two; head_dim because both sides are sqrt(head_dim) too long.
-      scales[lane] = finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(kLanes * Vectors) : __builtin_nanf("");
+      scales[lane] = finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(kLanes * Vectors)
+                               : __builtin_nanf("");
       limits[lane] = static_cast<float>(seen);
       tile.least = seen < tile.least ? seen : tile.least;
       words_of(q, most > 0x1p-120f ? 127 / most : 0, words);
@@ -236,20 +240,24 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
     for (int t = 0; t < 2; ++t) store(tile.sums[d] + t * kLanes, zero());
 }
 
-// Log weights of a block's keys, p0 its first. `next`: the following block's keys, fetched evenly meanwhile, or null.
+// Log weights of a block's keys, p0 its first. `next`: the following block's keys, fetched evenly meanwhile,
+// or null.
 template <int Vectors>
-__attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Digest& from, int64_t p0, const char* next) {
+__attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Digest& from, int64_t p0,
+                                          const char* next) {
   constexpr int kWords = kLanes * Vectors / 4;
   const Vec scale[2] = {tile.query_scale[0], tile.query_scale[1]};
   const Ints start[2] = {tile.start[0], tile.start[1]};
-  products<false>(tile.queries, from.keys + p0 * kWords, kKeys, kWords, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
-    const Vec s = mul(to_float(kKeyFlip != 0 ? add(sum, start[t]) : sum), fill(from.key_scale[p0 + key]));
-    store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
-    if (t == 0 && next != nullptr) {
-      __builtin_prefetch(next + key * 4 * kWords);
-      if (kWords > 16) __builtin_prefetch(next + key * 4 * kWords + 64);
-    }
-  });
+  products<false>(
+      tile.queries, from.keys + p0 * kWords, kKeys,
+      kWords, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
+        const Vec s = mul(to_float(kKeyFlip != 0 ? add(sum, start[t]) : sum), fill(from.key_scale[p0 + key]));
+        store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
+        if (t == 0 && next != nullptr) {
+          __builtin_prefetch(next + key * 4 * kWords);
+          if (kWords > 16) __builtin_prefetch(next + key * 4 * kWords + 64);
+        }
+      });
 }
 
 // What a block's bytes become: sums so far times `before`, its own (`start` added) times `after`.
@@ -259,7 +267,8 @@ struct Joint {
 };
 
 // The block's log weights into bytes, for the rows of half t; the sum of its weights joins those before.
-__attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0, bool all_seen, Joint& joint) {
+__attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0,
+                                     bool all_seen, Joint& joint) {
   float* logs = w.logs[0] + t * kLanes;
   if (!all_seen)
     for (int64_t p = 0; p < kKeys; ++p) {
@@ -303,14 +312,18 @@ __attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, in
 
 // Adds the block's values. `next`: the following block's, or null.
 template <int Vectors>
-__attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* block, const Joint (&joint)[2], const char* next) {
+__attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* block, const Joint (&joint)[2],
+                                   const char* next) {
   const Vec before[2] = {joint[0].before, joint[1].before}, after[2] = {joint[0].after, joint[1].after};
   const Ints start[2] = {joint[0].start, joint[1].start};
-  products<true>(w.weights, block, kLanes * Vectors, kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
-    float* to = tile.sums[d] + t * kLanes;
-    store(to, fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
-    if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
-  });
+  products<true>(
+      w.weights, block, kLanes * Vectors,
+      kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
+        float* to = tile.sums[d] + t * kLanes;
+        store(to,
+              fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
+        if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
+      });
 }
 
 template <int Vectors>
@@ -324,7 +337,8 @@ __attribute__((noinline)) void write_rows(const AttentionArgs& a, int64_t r0, co
     for (int v = 0; v < Vectors; ++v) x[v] = load(mixed + kLanes * v);
     turn(x);
     const Vec scale = fill(1.0f / (weight_sums[lane] * static_cast<float>(kLanes * Vectors)));
-    for (int v = 0; v < Vectors; ++v) store(a.out + (r0 + lane) * a.out_stride + kLanes * v, mul(x[v], scale));
+    for (int v = 0; v < Vectors; ++v)
+      store(a.out + (r0 + lane) * a.out_stride + kLanes * v, mul(x[v], scale));
   }
 }
 
@@ -338,7 +352,8 @@ void attend(const AttentionArgs& a) {
     int64_t most = 0;
     for (int64_t i = 0; i < rows; ++i) most = seen_by(a, r + i) > most ? seen_by(a, r + i) : most;
     for (int64_t i = 0; i < tiles; ++i)
-      take_queries<Vectors>(a, r + i * kTileRows, rows - i * kTileRows < kTileRows ? rows - i * kTileRows : kTileRows, w.tiles[i]);
+      take_queries<Vectors>(a, r + i * kTileRows,
+                            rows - i * kTileRows < kTileRows ? rows - i * kTileRows : kTileRows, w.tiles[i]);
     for (int64_t p0 = 0; p0 < most; p0 += kKeys) {
       const bool last = p0 + kKeys >= most;
       const int32_t *values = from.values + p0 / 4 * a.head_dim, *keys = from.keys + p0 / 4 * a.head_dim;
@@ -363,9 +378,13 @@ int64_t digest_size(DType kv_type, int64_t positions, int64_t head_dim) {
   return Digest::padded(positions) * (2 * head_dim + 12);
 }
 
-void renew_digest(const DigestArgs& a) { (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a); }
+void renew_digest(const DigestArgs& a) {
+  (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a);
+}
 
-void attend_by_digest(const AttentionArgs& a) { (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a); }
+void attend_by_digest(const AttentionArgs& a) {
+  (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a);
+}
 
 }  // namespace
 }  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE

@@ -4,8 +4,8 @@
 
 namespace llada::kernels {
 
-// A table's attention: stretches of rows that see enough keys go by the digest, the others by floats; a matter of each row
-// alone.
+// A table's attention: stretches of rows that see enough keys go by the digest, the others by floats; a
+// matter of each row alone.
 template <void (*by_digest)(const AttentionArgs&), void (*by_floats)(const AttentionArgs&)>
 void attention_by_keys(const AttentionArgs& args) {
   const auto narrow = [&](int64_t r) {

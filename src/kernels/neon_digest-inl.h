@@ -1,5 +1,5 @@
-// Digests for processors with dot products: the words of digest-inl.h that neon_dotprod.cc and neon_i8mm.cc share. Each
-// includes this, then defines kPairs, products and store_weights, then includes digest-inl.h.
+// Digests for processors with dot products: the words of digest-inl.h that neon_dotprod.cc and neon_i8mm.cc
+// share. Each includes this, then defines kPairs, products and store_weights, then includes digest-inl.h.
 #pragma once
 #include "kernels/digest.h"
 #include "kernels/neon_vector.h"
@@ -12,7 +12,8 @@ using Ints = int32x4_t;
 using Mask = uint32x4_t;
 inline constexpr int kLanes = 4;
 inline constexpr float kMostWeight = 255;
-inline constexpr int32_t kKeyFlip = 0, kValueFlip = static_cast<int32_t>(0x80808080);  // weights and values: both unsigned
+inline constexpr int32_t kKeyFlip = 0,
+                         kValueFlip = static_cast<int32_t>(0x80808080);  // weights and values: both unsigned
 
 LLADA_INLINE Vec zero() { return vdupq_n_f32(0); }
 LLADA_INLINE Vec fill(float x) { return vdupq_n_f32(x); }
