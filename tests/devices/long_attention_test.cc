@@ -129,8 +129,12 @@ TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
     }
     const int64_t store = engine.kv->bytes();
     StepOutputs out;
-    const Run run{.program = program, .first = 0, .last = static_cast<size_t>(op - program->ops.begin()) + 1, .inputs = &in,
-                  .kv = engine.kv.get(), .outputs = &out};
+    const llada::Run run{.program = program,
+                         .first = 0,
+                         .last = static_cast<size_t>(op - program->ops.begin()) + 1,
+                         .inputs = &in,
+                         .kv = engine.kv.get(),
+                         .outputs = &out};
     ASSERT_TRUE(engine.device->submit(run));
     const auto q = engine.device->peek(*program, op->in[0]), got = engine.device->peek(*program, op->out[0]);
     std::vector<float> want(got.size()), scratch(static_cast<size_t>(kernels::attention_scratch(kPositions)));
