@@ -114,10 +114,9 @@ TEST_F(LongAttention, IsCloseToFloats) {
 TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
   const kernels::KernelTable& table = **kernels::select("");
   StepInputs in;
-  for (int32_t r = 0; r < 9; ++r) in.positions.push_back(100 * r + 7), in.tokens.push_back(r);
+  for (int32_t r = 0; r < 9; ++r) in.positions.push_back(100 * r + 7), in.tokens.push_back(r), in.wanted.push_back(r);
   in.spans = {{0, 9, 0, static_cast<int32_t>(kPositions), false}};
-  in.wanted = {8};
-  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 1}));
+  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 9}));
   const auto op = std::ranges::find(program->ops, OpKind::attention, &Op::kind);
   for (const bool exact : {true, false}) {
     Engine engine(2, DType::F16, exact);
@@ -137,6 +136,7 @@ TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
                          .outputs = &out};
     ASSERT_TRUE(engine.device->submit(run));
     const auto q = engine.device->peek(*program, op->in[0]), got = engine.device->peek(*program, op->out[0]);
+    ASSERT_EQ(q.size(), 9 * 128);
     std::vector<float> want(got.size()), scratch(static_cast<size_t>(kernels::attention_scratch(kPositions)));
     for (int64_t head = 0; head < 2; ++head)
       table.attention({q.data() + head * 64, 128, keys, values, DType::F16, kPositions, 64, 0.125f, 0, 9, nullptr, scratch.data(),
