@@ -39,12 +39,14 @@ Processors find_processors(const std::filesystem::path& sys, const std::vector<i
     int sibling;  // 0: the first hardware thread of its core that is allowed
     int capacity, cpu;
   };
-  std::map<std::pair<int, int>, int> seen;  // (package, core): hardware threads so far
+  // (package, cluster, core): hardware threads so far. A device tree counts the cores of each cluster from 0.
+  std::map<std::tuple<int, int, int>, int> seen;
   std::vector<Candidate> candidates;
   int greatest = 0;
   for (const int cpu : allowed) {
     const auto base = sys / "devices/system/cpu" / ("cpu" + std::to_string(cpu));
-    const std::pair core(read_int(base / "topology/physical_package_id", 0), read_int(base / "topology/core_id", cpu));
+    const std::tuple core(read_int(base / "topology/physical_package_id", 0), read_int(base / "topology/cluster_id", 0),
+                          read_int(base / "topology/core_id", cpu));
     const int capacity = read_int(base / "cpu_capacity", kFullCapacity);
     candidates.push_back({seen[core]++, capacity, cpu});
     greatest = std::max(greatest, capacity);

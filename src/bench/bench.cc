@@ -20,7 +20,7 @@ class Bench {
   Result<BenchReport> run() {
     report_.repeats = o_.repeats;
     LLADA_TRY_STATUS(check());
-    LLADA_TRY(const auto info, describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa}));
+    LLADA_TRY(const auto info, describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa, .exact_attention = false}));
     LLADA_TRY(table_, kernels::select(o_.load.isa));
     report_.machine = {.cpu = info.processor,
                        .isa = std::string(table_->isa),

@@ -449,6 +449,17 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
       ->group(kGroup);
   add_integer_option(app, "--threads", options.threads, 0, 1024, "0: one per physical core (0)")
       ->group(kGroup);
+  app.add_option_function<std::string>(
+         "--attention",
+         [&options](const std::string& text) {
+           if (text != "fast" && text != "exact")
+             throw CLI::ValidationError("--attention", fmt::format("found '{}', needed fast or exact", text));
+           options.exact_attention = text == "exact";
+         },
+         "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the processor has "
+         "kernels for them (error about 1 %), exact the stored ones (fast)")
+      ->type_name("KIND")
+      ->group(kGroup);
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

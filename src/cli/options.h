@@ -16,7 +16,7 @@ struct ModelOptions {
   LoadOptions load;
 };
 
-// -m/--model (required), --device and --threads.
+// -m/--model (required), --device, --threads and --attention.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_device_options(CLI::App& app, LoadOptions& options);
 

@@ -8,7 +8,7 @@
 namespace llada {
 
 Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads) {
-  LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa}));
+  LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa, .exact_attention = false}));
   DeviceSummary cpu{
       .name = info.name, .description = info.description, .threads = info.threads, .instruction_sets = {}};
   for (const kernels::KernelTable* table : kernels::available())

@@ -25,7 +25,8 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
     return [&graph, &weights, &hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
   };
   LLADA_TRY(auto cpu,
-            make_cpu_device({.threads = options.threads, .isa = options.isa}, graph.weights, weights,
+            make_cpu_device({.threads = options.threads, .isa = options.isa, .exact_attention = options.exact_attention},
+                         graph.weights, weights,
                          {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)}));
   return open_device(spec, graph, weights, std::move(cpu), options.threads);
 }

@@ -27,6 +27,7 @@ struct LoadOptions {
   std::string device = "cpu";   // device_spec.h
   std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   int threads = 0;  // 0: one per usable physical core
+  bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   ExpertRequest experts = {};         // experts shared out between the device's units
 };
 

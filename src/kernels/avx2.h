@@ -22,9 +22,18 @@ void matmul(const MatmulArgs& args);
 
 inline constexpr int64_t kColumnTile = 16;  // of every type
 
+// Head by head, in floats; from args.digest alone.
+void float_attention(const AttentionArgs& args);
+int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim);
+void digest(const DigestArgs& args);
+void digest_attention(const AttentionArgs& args);
+
 }  // namespace llada::kernels::avx2
 
 namespace llada::kernels::avxvnni {
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
 void matmul(const MatmulArgs& args);
+int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim);
+void digest(const DigestArgs& args);
+void digest_attention(const AttentionArgs& args);
 }  // namespace llada::kernels::avxvnni

@@ -3,6 +3,7 @@
 
 #include "kernels/avx512vnni_attention.h"
 #include "kernels/avx512vnni_float.h"
+#include "kernels/digest.h"
 #include "kernels/tables.h"
 
 namespace llada::kernels {
@@ -25,19 +26,6 @@ void matmul(const MatmulArgs& args) {
   (traits(args.type).quantized ? avx512vnni::matmul : avx512vnni::float_matmul)(args);
 }
 
-// Stretches of rows that see enough keys go by the digest, the others by floats: a matter of each row alone.
-void attention(const AttentionArgs& args) {
-  const auto by_digest = [&](int64_t r) {
-    return args.digest != nullptr && (args.row_keys != nullptr ? args.row_keys[r] : args.keys) >= kDigestKeys;
-  };
-  AttentionArgs part = args;
-  for (part.r0 = args.r0; part.r0 < args.r1; part.r0 = part.r1) {
-    const bool digest = by_digest(part.r0);
-    for (part.r1 = part.r0 + 1; part.r1 < args.r1 && by_digest(part.r1) == digest;) ++part.r1;
-    (digest ? avx512vnni::digest_attention : avx512vnni::float_attention)(part);
-  }
-}
-
 }  // namespace
 
 const KernelTable* avx512vnni_table() {
@@ -50,7 +38,7 @@ const KernelTable* avx512vnni_table() {
     KernelTable t = *scalar_table();
     t.isa = "avx512vnni";
     avx512vnni::use_row_kernels(t);
-    t.attention = attention;
+    t.attention = attention_by_keys<avx512vnni::digest_attention, avx512vnni::float_attention>;
     t.digest_bytes = avx512vnni::digest_bytes;
     t.digest = avx512vnni::digest;
     t.column_tile = column_tile;

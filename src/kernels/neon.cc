@@ -36,8 +36,10 @@ struct Isa {
       const int8_t* x = (r < 4 ? x0 : x1) + 16 * (r % 4);
       int16x8_t narrow[kTile];
       int32x4_t wide[kTile];
+#pragma GCC unroll 8
       for (int half = kFrom; half < kTo; ++half) {
         const int8x16_t row = vld1q_s8(x + 64 * half);
+#pragma GCC unroll 8
         for (int c = 0; c < kTile; ++c) {
           const int8x16_t column = w[4 * half + c];
           if (kSmall && half > kFrom) {

@@ -40,7 +40,9 @@ struct Isa {
   // dot[r] += w . x over values [16 * kFrom, 16 * kTo).
   template <int R, int kFrom, int kTo, bool kSmall>
   static LLADA_INLINE void dots(const int8x16_t w[8], const int8_t* x0, const int8_t* x1, int32x4_t dot[R]) {
+#pragma GCC unroll 8
     for (int chunk = 4 * kFrom; chunk < 4 * kTo; ++chunk) {
+      if (chunk % 2 == 0) loads_stay_behind();
       const int8x16_t x[2] = {vld1q_s8(x0 + 16 * chunk), vld1q_s8(x1 + 16 * chunk)};
       unroll<R>([&](auto r) __attribute__((always_inline)) {
         dot[r] = vdotq_laneq_s32(dot[r], w[chunk], x[r / 4], r % 4);
@@ -60,12 +62,63 @@ struct Isa {
 }  // namespace
 }  // namespace llada::kernels::neon
 
+#include "kernels/neon_digest-inl.h"
 #include "kernels/neon_integer-inl.h"
+
+namespace llada::kernels::neon::digests {
+namespace {
+
+inline constexpr bool kPairs = false;
+
+// Eight columns of eight rows: 16 sums, four words of each column at a time.
+template <bool kMix, class Put>
+LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, const Put& put) {
+  const auto dot = [](int32x4_t sum, int32x4_t row, int32x4_t column, auto lane) __attribute__((always_inline)) {
+    if constexpr (kMix)
+      return vreinterpretq_s32_u32(vdotq_laneq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(row),
+                                                   vreinterpretq_u8_s32(column), lane));
+    else
+      return vdotq_laneq_s32(sum, vreinterpretq_s8_s32(row), vreinterpretq_s8_s32(column), lane);
+  };
+  for (int64_t c = 0; c < count; c += 8) {
+    int32x4_t x[8], y[8];
+    unroll<8>([&](auto j) __attribute__((always_inline)) { x[j] = y[j] = vdupq_n_s32(0); });
+    const int32_t *row = rows, *column = columns + c * words;
+    for (int i = 0; i < words; i += 4, row += 32, column += 4) {
+      int32x4_t b[8];
+      unroll<8>([&](auto j) __attribute__((always_inline)) { b[j] = vld1q_s32(column + j * words); });
+      unroll<4>([&](auto lane) __attribute__((always_inline)) {
+        const int32x4_t a0 = vld1q_s32(row + 8 * lane), a1 = vld1q_s32(row + 8 * lane + 4);
+        unroll<8>([&](auto j) __attribute__((always_inline)) {
+          x[j] = dot(x[j], a0, b[j], lane);
+          y[j] = dot(y[j], a1, b[j], lane);
+        });
+      });
+    }
+    unroll<8>([&](auto j) __attribute__((always_inline)) {
+      put(c + j, 0, x[j]);
+      put(c + j, 1, y[j]);
+    });
+  }
+}
+
+LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) {
+  vst1q_s32(at + 4 * t, w0);
+  vst1q_s32(at + 8 + 4 * t, w1);
+}
+
+}  // namespace
+}  // namespace llada::kernels::neon::digests
+
+#define LLADA_VECTOR_NAMESPACE neon::digests
+#include "kernels/digest-inl.h"
 
 namespace llada::kernels {
 
 const KernelTable* neon_dotprod_table() {
-  static constexpr KernelTable table = neon::make_table("neon_dotprod");
+  static constexpr KernelTable table =
+      neon::with_digests(neon::make_table("neon_dotprod"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
+                         neon::digests::digest_size, neon::digests::renew_digest);
   return neon::has_dotprod() ? &table : nullptr;
 }
 

@@ -37,6 +37,7 @@ struct Isa {
   // dot += w . x over values [16 * kFrom, 16 * kTo).
   template <int R, int kFrom, int kTo, bool kSmall>
   static LLADA_INLINE void dots(const int8x16_t w[8], const int8_t* x0, const int8_t* x1, int32x4_t* dot) {
+#pragma GCC unroll 8
     for (int chunk = 2 * kFrom; chunk < 2 * kTo; ++chunk)
       unroll<(R + 1) / 2>([&](auto p) __attribute__((always_inline)) {
         const int8x16_t x = vld1q_s8((p < 2 ? x0 : x1) + 32 * chunk + 16 * (p % 2));
@@ -63,6 +64,7 @@ struct Isa {
   // Tiles of two by two <-> a vector of four columns for each row; its own inverse.
   template <int kCount>
   static LLADA_INLINE void exchange(float32x4_t* sum) {
+#pragma GCC unroll 8
     for (int i = 0; i < kCount; i += 2) {
       const float32x4_t first = low_pair(sum[i], sum[i + 1]), second = high_pair(sum[i], sum[i + 1]);
       sum[i] = first;
@@ -74,12 +76,62 @@ struct Isa {
 }  // namespace
 }  // namespace llada::kernels::neon
 
+#include "kernels/neon_digest-inl.h"
 #include "kernels/neon_integer-inl.h"
+
+namespace llada::kernels::neon::digests {
+namespace {
+
+inline constexpr bool kPairs = true;
+
+// Eight columns of eight rows: 16 sums of two rows and two columns, two words of each at a time.
+template <bool kMix, class Put>
+LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, const Put& put) {
+  const auto multiply = [](int32x4_t sum, int32x4_t row, int32x4_t column) __attribute__((always_inline)) {
+    if constexpr (kMix)
+      return vreinterpretq_s32_u32(
+          vmmlaq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(row), vreinterpretq_u8_s32(column)));
+    else
+      return vmmlaq_s32(sum, vreinterpretq_s8_s32(row), vreinterpretq_s8_s32(column));
+  };
+  for (int64_t c = 0; c < count; c += 8) {
+    int32x4_t sum[4][4];  // [pair of columns][pair of rows]
+    unroll<16>([&](auto i) __attribute__((always_inline)) { sum[i / 4][i % 4] = vdupq_n_s32(0); });
+    const int32_t *row = rows, *column = columns + c * words;
+    for (int i = 0; i < words; i += 2, row += 16, column += 4) {
+      int32x4_t a[4];
+      unroll<4>([&](auto p) __attribute__((always_inline)) { a[p] = vld1q_s32(row + 4 * p); });
+      unroll<4>([&](auto q) __attribute__((always_inline)) {
+        const int32x4_t b = vld1q_s32(column + q * 2 * words);
+        unroll<4>([&](auto p) __attribute__((always_inline)) { sum[q][p] = multiply(sum[q][p], a[p], b); });
+      });
+    }
+    unroll<4>([&](auto q) __attribute__((always_inline)) {
+      unroll<2>([&](auto t) __attribute__((always_inline)) {
+        put(c + 2 * q, t, vuzp1q_s32(sum[q][2 * t], sum[q][2 * t + 1]));
+        put(c + 2 * q + 1, t, vuzp2q_s32(sum[q][2 * t], sum[q][2 * t + 1]));
+      });
+    });
+  }
+}
+
+LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) {
+  vst1q_s32(at + 8 * t, vzip1q_s32(w0, w1));
+  vst1q_s32(at + 8 * t + 4, vzip2q_s32(w0, w1));
+}
+
+}  // namespace
+}  // namespace llada::kernels::neon::digests
+
+#define LLADA_VECTOR_NAMESPACE neon::digests
+#include "kernels/digest-inl.h"
 
 namespace llada::kernels {
 
 const KernelTable* neon_i8mm_table() {
-  static constexpr KernelTable table = neon::make_table("neon_i8mm");
+  static constexpr KernelTable table =
+      neon::with_digests(neon::make_table("neon_i8mm"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
+                         neon::digests::digest_size, neon::digests::renew_digest);
   return neon::has_i8mm() ? &table : nullptr;
 }
 

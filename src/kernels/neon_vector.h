@@ -13,6 +13,17 @@ namespace llada::kernels::neon {
 
 #define LLADA_INLINE inline __attribute__((always_inline))
 
+// Loads below are not moved above: without it the compiler fetches what is needed last long before, and has no registers
+// left for sums.
+LLADA_INLINE void loads_stay_behind() { asm volatile("" ::: "memory"); }
+
+// Zero made on the spot: the compiler keeps one in a register to copy from, which the sums need.
+LLADA_INLINE int32x4_t fresh_zero() {
+  int32x4_t zero;
+  asm volatile("movi %0.4s, #0" : "=w"(zero));
+  return zero;
+}
+
 // body(std::integral_constant<int, 0>) ... body(std::integral_constant<int, N - 1>).
 template <int N, class Body>
 LLADA_INLINE void unroll(Body&& body) {

@@ -74,6 +74,26 @@ TEST_F(ProcessorTree, FastCoresFirstAndSlowOnesNotByDefault) {
   EXPECT_EQ(p.threads, 4);
 }
 
+// Linux on a device tree: one package, cores numbered within their cluster. Core 0 of the big cluster is no second hardware
+// thread of core 0 of the small one.
+TEST_F(ProcessorTree, ClustersThatNumberTheirCoresFromZero) {
+  const int capacities[] = {290, 290, 290, 290, 780, 780, 780, 1024};
+  const int clusters[] = {0, 0, 0, 0, 1, 1, 1, 2}, cores[] = {0, 1, 2, 3, 0, 1, 2, 0};
+  for (int i = 0; i < 8; ++i) {
+    cpu(i, 0, cores[i], capacities[i]);
+    put("devices/system/cpu/cpu" + std::to_string(i) + "/topology/cluster_id", std::to_string(clusters[i]));
+  }
+  const Processors p = find(first(8));
+  EXPECT_EQ(p.order, (std::vector<int>{7, 4, 5, 6, 0, 1, 2, 3}));
+  EXPECT_EQ(p.preferred, 4);
+  // Without the fastest core the next ones are what others are measured with; half of it is fast enough.
+  const Processors rest = find({0, 1, 4, 5, 6});
+  EXPECT_EQ(rest.order, (std::vector<int>{4, 5, 6, 0, 1}));
+  EXPECT_EQ(rest.preferred, 3);
+  put("devices/system/cpu/cpu0/cpu_capacity", "390");
+  EXPECT_EQ(find({0, 1, 4, 5, 6}).preferred, 4);
+}
+
 TEST_F(ProcessorTree, OnlySlowCoresAllowed) {  // what a background app gets
   const int capacities[] = {325, 325, 325, 325, 1024, 1024};
   for (int i = 0; i < 6; ++i) cpu(i, 0, i, capacities[i]);

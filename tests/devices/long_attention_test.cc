@@ -2,12 +2,14 @@
 // of threads, and a step that computes a few rows equals one that computes them all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
 #include "small_model.h"
+#include "tensor/half.h"
 
 namespace llada {
 namespace {
@@ -32,8 +34,9 @@ class LongAttention : public testing::Test {
     std::unique_ptr<Executor> executor;
     std::unique_ptr<KvStore> kv;
 
-    explicit Engine(int threads, DType type = DType::F16) {
-      device = std::move(*make_cpu_device({.threads = threads, .isa = ""}, model_->graph.weights, model_->views, {}));
+    explicit Engine(int threads, DType type = DType::F16, bool exact = false) {
+      device = std::move(*make_cpu_device({.threads = threads, .isa = "", .exact_attention = exact}, model_->graph.weights,
+                                          model_->views, {}));
       executor = std::make_unique<Executor>(*device, [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
         return std::make_shared<Program>(model_->graph.forward(shape));
       });
@@ -104,6 +107,45 @@ TEST_F(LongAttention, IsCloseToFloats) {
   for (size_t i = 0; i < want.size(); ++i)
     difference += std::pow(got[i] - want[i], 2), size += std::pow(want[i], 2);
   EXPECT_LT(std::sqrt(difference / size), 0.01);
+}
+
+// A step of a few rows up to and with its attention, over a store with keys and values of any kind; what it gave, and what
+// the kernels give for the same queries when no digest is offered.
+TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
+  const kernels::KernelTable& table = **kernels::select("");
+  StepInputs in;
+  for (int32_t r = 0; r < 9; ++r) in.positions.push_back(100 * r + 7), in.tokens.push_back(r), in.wanted.push_back(r);
+  in.spans = {{0, 9, 0, static_cast<int32_t>(kPositions), false}};
+  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 9}));
+  const auto op = std::ranges::find(program->ops, OpKind::attention, &Op::kind);
+  for (const bool exact : {true, false}) {
+    Engine engine(2, DType::F16, exact);
+    auto *keys = reinterpret_cast<uint16_t*>(engine.kv->keys(0, 0, 0)),
+         *values = reinterpret_cast<uint16_t*>(engine.kv->values(0, 0, 0));
+    for (int64_t i = 0; i < kPositions * 64; ++i) {
+      keys[i] = float_to_f16(static_cast<float>(uniform(5, static_cast<uint64_t>(i), 0, 0)) - 0.5f);
+      values[i] = float_to_f16(static_cast<float>(uniform(6, static_cast<uint64_t>(i), 0, 0)) - 0.5f);
+    }
+    const int64_t store = engine.kv->bytes();
+    StepOutputs out;
+    const llada::Run run{.program = program,
+                         .first = 0,
+                         .last = static_cast<size_t>(op - program->ops.begin()) + 1,
+                         .inputs = &in,
+                         .kv = engine.kv.get(),
+                         .outputs = &out};
+    ASSERT_TRUE(engine.device->submit(run));
+    const auto q = engine.device->peek(*program, op->in[0]), got = engine.device->peek(*program, op->out[0]);
+    ASSERT_EQ(q.size(), 9 * 128);
+    std::vector<float> want(got.size()), scratch(static_cast<size_t>(kernels::attention_scratch(kPositions)));
+    for (int64_t head = 0; head < 2; ++head)
+      table.attention({q.data() + head * 64, 128, keys, values, DType::F16, kPositions, 64, 0.125f, 0, 9, nullptr, scratch.data(),
+                       want.data() + head * 64, 128});
+    const bool digests = !exact && table.digest_bytes(DType::F16, kPositions, 64) > 0;
+    EXPECT_EQ(std::ranges::equal(got, want), !digests) << "exact " << exact;
+    EXPECT_EQ(engine.kv->bytes() > store, digests) << "exact " << exact;
+    EXPECT_EQ(engine.device->info().description.ends_with(", exact attention"), exact);
+  }
 }
 
 }  // namespace

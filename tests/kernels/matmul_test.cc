@@ -20,16 +20,19 @@ double tolerance(DType type, int64_t k) {
   return roundings * kEpsilon + (traits(type).quantized ? 5e-4 : 0);
 }
 
-void expect_close(const KernelTable& table, const Problem& p, const Bytes& stored,
-                  const std::vector<float>& x) {
+// The oracle's product once, and every table's beside it.
+void expect_close(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
   const std::vector<float> want = multiply(*scalar_table(), p, stored.data(), x);
-  const Weights weights(table, p.type, stored, p.n, p.k);
-  const std::vector<float> got = multiply(table, p, weights.data(), x);
   const std::vector<double> scale = magnitudes(p, stored, x);
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double limit = tolerance(p.type, p.k) * scale[i] + std::numeric_limits<float>::min();
-    ASSERT_NEAR(got[i], want[i], limit) << name_of(table, p) << " row " << i / static_cast<size_t>(p.n)
-                                        << " column " << i % static_cast<size_t>(p.n);
+  for (const KernelTable* table : available()) {
+    if (table == scalar_table()) continue;
+    const Weights weights(*table, p.type, stored, p.n, p.k);
+    const std::vector<float> got = multiply(*table, p, weights.data(), x);
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double limit = tolerance(p.type, p.k) * scale[i] + std::numeric_limits<float>::min();
+      ASSERT_NEAR(got[i], want[i], limit) << name_of(*table, p) << " row " << i / static_cast<size_t>(p.n)
+                                          << " column " << i % static_cast<size_t>(p.n);
+    }
   }
 }
 
@@ -39,86 +42,79 @@ std::vector<int64_t> widths(DType type) {
 }
 
 TEST(Matmul, RowCounts) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types())
-      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 127, 128}) {
-        const Problem p{type, 37, 256, rows};
-        expect_close(*table, p, make_weights(type, p.n, p.k, Fill::random, 1), exact_rows(rows, p.k, 2));
-      }
+  for (const DType type : all_types())
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 127, 128}) {
+      const Problem p{type, 39, 256, rows};  // one column of padding: NEON packs all types
+      expect_close(p, make_weights(type, p.n, p.k, Fill::random, 1), exact_rows(rows, p.k, 2));
+    }
 }
 
 TEST(Matmul, Widths) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types())
-      for (const int64_t k : widths(type))
-        for (const int64_t rows : {1, 5, 18}) {
-          const Problem p{type, 21, k, rows};
-          expect_close(*table, p, make_weights(type, p.n, k, Fill::random, 3), exact_rows(rows, k, 4));
-        }
+  for (const DType type : all_types())
+    for (const int64_t k : widths(type))
+      for (const int64_t rows : {1, 5, 18}) {
+        const Problem p{type, 23, k, rows};
+        expect_close(p, make_weights(type, p.n, k, Fill::random, 3), exact_rows(rows, k, 4));
+      }
 }
 
 TEST(Matmul, ColumnCounts) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types())
-      for (const int64_t n : {1, 2, 7, 15, 16, 17, 31, 33, 48, 63, 65, 130})
-        for (const int64_t rows : {1, 11}) {
-          const Problem p{type, n, 256, rows};
-          expect_close(*table, p, make_weights(type, n, p.k, Fill::random, 5), exact_rows(rows, p.k, 6));
-        }
+  for (const DType type : all_types())
+    for (const int64_t n : {1, 2, 7, 15, 16, 17, 31, 33, 48, 63, 65, 130})
+      for (const int64_t rows : {1, 11}) {
+        const Problem p{type, n, 256, rows};
+        expect_close(p, make_weights(type, n, p.k, Fill::random, 5), exact_rows(rows, p.k, 6));
+      }
 }
 
 // Saturation and overflow: every quant and every activation at the ends of its range, in all sign patterns.
 TEST(Matmul, Extremes) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types())
-      for (const Fill fill : {Fill::low, Fill::high, Fill::alternate})
-        for (const int pattern : {0, 1, 2, 3}) {
-          const Problem p{type, 19, 4096, 9};
-          std::vector<float> x(static_cast<size_t>(p.rows * p.k));
-          for (size_t i = 0; i < x.size(); ++i) {
-            const bool negative =
-                pattern == 1 || (pattern == 2 && i % 2 == 1) || (pattern == 3 && i % 2 == 0);
-            x[i] = negative ? -127.0f : 127.0f;
-          }
-          expect_close(*table, p, make_weights(type, p.n, p.k, fill, 7), x);
+  for (const DType type : all_types())
+    for (const Fill fill : {Fill::low, Fill::high, Fill::alternate})
+      for (const int pattern : {0, 1, 2, 3}) {
+        const Problem p{type, 19, 4096, 9};
+        std::vector<float> x(static_cast<size_t>(p.rows * p.k));
+        for (size_t i = 0; i < x.size(); ++i) {
+          const bool negative =
+              pattern == 1 || (pattern == 2 && i % 2 == 1) || (pattern == 3 && i % 2 == 0);
+          x[i] = negative ? -127.0f : 127.0f;
         }
+        expect_close(p, make_weights(type, p.n, p.k, fill, 7), x);
+      }
 }
 
 TEST(Matmul, ScalesOverFourDecadesZeroAndNegative) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types())
-      for (const int64_t rows : {1, 4, 33}) {
-        const Problem p{type, 50, 1024, rows};
-        expect_close(*table, p, make_weights(type, p.n, p.k, Fill::wide, 8), exact_rows(rows, p.k, 9));
-      }
+  for (const DType type : all_types())
+    for (const int64_t rows : {1, 4, 33}) {
+      const Problem p{type, 50, 1024, rows};
+      expect_close(p, make_weights(type, p.n, p.k, Fill::wide, 8), exact_rows(rows, p.k, 9));
+    }
 }
 
 // Only one group of each column meets non-zero inputs, so the others cannot hide a wrong scale.
 TEST(Matmul, EachGroupAlone) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types()) {
-      const Problem p{type, 40, 512, 16};
-      std::vector<float> x = exact_rows(p.rows, p.k, 10);
-      for (int64_t r = 0; r < p.rows; ++r)
-        for (int64_t i = 0; i < p.k; ++i)
-          if (i / 32 != r) x[static_cast<size_t>(r * p.k + i)] = 0;
-      for (const Fill fill : {Fill::random, Fill::wide})
-        expect_close(*table, p, make_weights(type, p.n, p.k, fill, 11), x);
-    }
+  for (const DType type : all_types()) {
+    const Problem p{type, 40, 512, 16};
+    std::vector<float> x = exact_rows(p.rows, p.k, 10);
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t i = 0; i < p.k; ++i)
+        if (i / 32 != r) x[static_cast<size_t>(r * p.k + i)] = 0;
+    for (const Fill fill : {Fill::random, Fill::wide})
+      expect_close(p, make_weights(type, p.n, p.k, fill, 11), x);
+  }
 }
 
 TEST(Matmul, ZeroRowsAndSmallAndLargeInputs) {
-  for (const KernelTable* table : available())
-    for (const DType type : all_types()) {
-      const Problem p{type, 18, 256, 7};
-      std::vector<float> x = exact_rows(p.rows, p.k, 12);
-      const float factors[7] = {0.0f, 1e-20f, 1e20f, 1e-30f, 1.0f, 1e30f, 0.0f};
-      for (int64_t r = 0; r < p.rows; ++r) {
-        const float factor = factors[r] == 0 ? 0 : std::exp2(std::round(std::log2(factors[r])));
-        for (int64_t i = 0; i < p.k; ++i) x[static_cast<size_t>(r * p.k + i)] *= factor;
-      }
-      expect_close(*table, p, make_weights(type, p.n, p.k, Fill::random, 13), x);
+  for (const DType type : all_types()) {
+    const Problem p{type, 18, 256, 7};
+    std::vector<float> x = exact_rows(p.rows, p.k, 12);
+    const float factors[7] = {0.0f, 1e-20f, 1e20f, 1e-30f, 1.0f, 1e30f, 0.0f};
+    for (int64_t r = 0; r < p.rows; ++r) {
+      const float factor = factors[r] == 0 ? 0 : std::exp2(std::round(std::log2(factors[r])));
+      for (int64_t i = 0; i < p.k; ++i) x[static_cast<size_t>(r * p.k + i)] *= factor;
     }
+    expect_close(p, make_weights(type, p.n, p.k, Fill::random, 13), x);
+  }
 }
 
 TEST(Matmul, DenormalInputsGiveFiniteResults) {
@@ -213,7 +209,7 @@ TEST(Matmul, UnlikeRowsInABatchEqualTheSameRowsAlone) {
   for (const KernelTable* table : available())
     for (const DType type : all_types())
       for (const Fill fill : {Fill::random, Fill::high, Fill::wide}) {
-        const Problem p{type, 37, 768, 13};
+        const Problem p{type, 39, 768, 13};
         const Bytes stored = make_weights(type, p.n, p.k, fill, 23);
         const Weights weights(*table, type, stored, p.n, p.k);
         const std::vector<float> x = mixed_rows(p.rows, p.k, 24);

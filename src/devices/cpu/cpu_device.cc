@@ -30,10 +30,11 @@ std::string processor_name() {
   return "processor";
 }
 
-DeviceInfo cpu_info(const kernels::KernelTable& table, int threads) {
+DeviceInfo cpu_info(const kernels::KernelTable& table, int threads, bool exact_attention) {
   std::string processor = processor_name();
   return {.name = "cpu",
-          .description = fmt::format("{}, {}, {} threads", processor, table.isa, threads),
+          .description = fmt::format("{}, {}, {} threads{}", processor, table.isa, threads,
+                                     exact_attention ? ", exact attention" : ""),
           .threads = threads,
           .processor = std::move(processor)};
 }
@@ -61,15 +62,18 @@ class Scratch {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(std::shared_ptr<const CpuWeights> weights, std::unique_ptr<ThreadPool> pool)
-      : weights_(std::move(weights)), kernels_(*weights_->kernels), pool_(std::move(pool)) {}
+  CpuDevice(std::shared_ptr<const CpuWeights> weights, std::unique_ptr<ThreadPool> pool, bool exact_attention)
+      : weights_(std::move(weights)),
+        kernels_(*weights_->kernels),
+        pool_(std::move(pool)),
+        exact_attention_(exact_attention) {}
 
   DeviceInfo info() const override {
-    return cpu_info(kernels_, pool_->size());
+    return cpu_info(kernels_, pool_->size(), exact_attention_);
   }
 
   Result<std::unique_ptr<Device>> share(int threads) const override {
-    return std::make_unique<CpuDevice>(weights_, std::make_unique<ThreadPool>(threads));
+    return std::make_unique<CpuDevice>(weights_, std::make_unique<ThreadPool>(threads), exact_attention_);
   }
 
   Result<Ticket> submit(const Run& run) override {
@@ -342,7 +346,7 @@ class CpuDevice final : public Device {
 
   // Digests are for spans of many keys, and where the kernels have them.
   bool by_digest(const RowSpan& span, int64_t head_dim) const {
-    return span.keys >= kernels::kDigestKeys && digest_bytes(head_dim) > 0;
+    return !exact_attention_ && span.keys >= kernels::kDigestKeys && digest_bytes(head_dim) > 0;
   }
   int64_t digest_bytes(int64_t head_dim) const {
     return kernels_.digest_bytes(run_->kv->shape().type, run_->kv->shape().positions, head_dim);
@@ -483,6 +487,7 @@ class CpuDevice final : public Device {
   std::shared_ptr<const CpuWeights> weights_;
   const kernels::KernelTable& kernels_;
   std::unique_ptr<ThreadPool> pool_;
+  bool exact_attention_;
   std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
   Scratch arena_, activations_, thread_scratch_, trial_kv_;
@@ -506,13 +511,13 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);
   LLADA_TRY(auto loaded, load_cpu_weights(*table, *pool, infos, weights, hooks));
-  return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool));
+  return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool), options.exact_attention);
 }
 
 Result<DeviceInfo> describe_cpu(const CpuOptions& options) {
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  return cpu_info(*table, threads);
+  return cpu_info(*table, threads, options.exact_attention);
 }
 
 }  // namespace llada

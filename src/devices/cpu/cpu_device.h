@@ -13,6 +13,7 @@ namespace llada {
 struct CpuOptions {
   int threads = 0;       // 0: one per usable physical core
   std::string_view isa;  // "" : the best; else a kernel table's name
+  bool exact_attention = false;  // no digests: attention over many keys in floats too, several times slower
 };
 
 // What the owner of the stored bytes is told while weights are loaded; either may be empty.

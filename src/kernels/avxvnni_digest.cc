@@ -1,0 +1,34 @@
+// Attention over digests with AVX-VNNI's vpdpbusd: keys are unsigned, 128 more than they mean.
+#include "kernels/avx2.h"
+
+#define LLADA_VECTOR_NAMESPACE avxvnni::digests
+#include "kernels/avx2_vector-inl.h"
+
+namespace llada::kernels::avxvnni::digests {
+namespace {
+
+inline constexpr float kMostWeight = 255;
+inline constexpr int32_t kKeyFlip = static_cast<int32_t>(0x80808080), kValueFlip = 0;
+
+// As assembly: GCC 12 copies every sum around a loop over the intrinsic.
+template <bool kMix>
+inline Ints step(Ints sum, Ints row, Ints column) {
+  const Ints unsigned_bytes = kMix ? row : column, signed_bytes = kMix ? column : row;
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
+  return sum;
+}
+
+}  // namespace
+}  // namespace llada::kernels::avxvnni::digests
+
+#include "kernels/avx2_digest-inl.h"
+
+namespace llada::kernels::avxvnni {
+
+int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim) {
+  return digests::digest_size(kv_type, positions, head_dim);
+}
+void digest(const DigestArgs& args) { digests::renew_digest(args); }
+void digest_attention(const AttentionArgs& args) { digests::attend_by_digest(args); }
+
+}  // namespace llada::kernels::avxvnni

@@ -1,0 +1,390 @@
+// Attention over digests (kernels.h) for vectors of 4 and 8 floats: 8-bit queries, keys, weights and values,
+// for rows that see many keys. Included once by each file that defines the words below for its instructions;
+// LLADA_VECTOR_NAMESPACE names its namespace. Everything is in an anonymous namespace, as in x86_rows-inl.h.
+// avx512vnni_attention.cc has the same computation for vectors of 16 and tells the error and what was tried;
+// the error here is the same (tests/kernels/ digest_test.cc holds all tables to one bound).
+//
+// In short: queries, keys and values are turned by a Hadamard matrix, which spreads what stands out in one
+// channel over all; each gets a scale; weights become bytes relative to the largest weight * value scale of
+// the row and block of 64 keys. One lane is one row. A tile is two vectors of rows; a block of keys meets all
+// tiles of a call before the next block, so that it comes from memory once. What a row's result depends on is
+// the row and the keys that it sees: scales are of one position, blocks begin at multiples of 64.
+//
+// Words of four bytes are the unit of the products: four dimensions of a key (d, d + L, d + 2L, d + 3L of 4L
+// neighbours, L = lanes), or four neighbouring positions of a value. A head's keys are [position][word], its
+// values [block of 64 positions] [dimension][word], so that both products are one function: rows x words
+// times columns x words. Where the instruction multiplies two by two (kPairs), words lie in pairs: rows as
+// [word / 2][row][word % 2], columns as [column / 2][word / 2] [column % 2][word % 2].
+//
+// The including file defines:
+//   Vec, Ints, Mask, kLanes; zero, fill, load, store, add, sub, mul, fma, max (which keeps a NaN in its
+//   second operand), greater, choose; load_f16 swap_lanes<h>(Vec)       lane i gets lane i xor h power(Vec x)
+//   2^(the low 8 bits of each lane's pattern - 127), 0 where they are 0 bytes(x0 .. x3, s0 .. s3)  round(x_i
+//   * s_i) of each lane as the bytes of a word to_float(Ints) kPairs, store_weights(at, t, w0, w1)  two
+//   vectors' words of the rows of half t, in the order above products<kMix>(rows, columns, count, words, put)
+//   put(column, t, sums of the rows of half t); kMix: rows are weights kKeyFlip, kValueFlip     0x80808080
+//   where the bytes of keys or values are unsigned, 128 more than they mean; else 0 add_bytes(Ints sum, Ints
+//   word)  the sum of each word's unsigned bytes on top; read where kValueFlip is not 0 kMostWeight what the
+//   largest weight becomes: 255 or 127
+#pragma once
+
+namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
+namespace {
+
+inline constexpr int64_t kTileRows = 2 * kLanes, kTiles = 32 / kTileRows, kKeys = 64, kMostDimensions = 128;
+inline constexpr int kKeyWords = static_cast<int>(kKeys / 4);
+inline constexpr float kHidden =
+    -1e30f;  // log weight of a key that a row does not see: finite, its exponential is zero
+inline constexpr float kPowers =
+    12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
+
+inline constexpr int64_t row_word(int64_t word, int64_t row) {
+  return kPairs ? (word / 2 * kTileRows + row) * 2 + word % 2 : word * kTileRows + row;
+}
+inline constexpr int64_t column_word(int64_t column, int64_t word, int64_t words) {
+  return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2
+                : column * words + word;
+}
+
+// 2^x of x up to 127 within 3.5e-6 relative; 0 below -126.5.
+inline Vec exp2(Vec x) {
+  x = max(fill(-127.0f), x);
+  const Vec shifted = add(x, fill(kPowers)), f = sub(x, sub(shifted, fill(kPowers)));
+  Vec p = fma(fill(0.009666368515f), f, fill(0.055921975842f));
+  p = fma(p, f, fill(0.240223490380f));
+  p = fma(p, f, fill(0.693121045203f));
+  p = fma(p, f, fill(1.0f));
+  return mul(p, power(shifted));
+}
+
+inline float reduce(Vec x, float (*join)(float, float)) {
+  float lanes[kLanes];
+  store(lanes, x);
+  float all = lanes[0];
+  for (int i = 1; i < kLanes; ++i) all = join(all, lanes[i]);
+  return all;
+}
+
+// Exchanges between lanes: the upper of each pair gets the difference.
+template <int h>
+inline Vec turn_lanes(Vec x) {
+  float signs[kLanes];
+  for (int i = 0; i < kLanes; ++i) signs[i] = (i & h) != 0 ? -1.0f : 1.0f;
+  return fma(x, load(signs), swap_lanes<h>(x));
+}
+
+// x times a Hadamard matrix: sqrt(kLanes * Vectors) times a rotation that is its own inverse.
+template <int Vectors>
+inline void turn(Vec (&x)[Vectors]) {
+  for (int h = 1; h < Vectors; h *= 2)
+    for (int v = 0; v < Vectors; ++v) {
+      if ((v & h) != 0) continue;
+      const Vec a = x[v], b = x[v + h];
+      x[v] = add(a, b);
+      x[v + h] = sub(a, b);
+    }
+  for (int v = 0; v < Vectors; ++v) {
+    x[v] = turn_lanes<2>(turn_lanes<1>(x[v]));
+    if constexpr (kLanes > 4) x[v] = turn_lanes<4>(x[v]);
+  }
+}
+
+template <int Vectors>
+inline float largest(const Vec (&x)[Vectors]) {
+  Vec most = zero();
+  for (int v = 0; v < Vectors; ++v) most = max(max(x[v], sub(zero(), x[v])), most);
+  return reduce(most, [](float a, float b) { return a > b ? a : b; });
+}
+
+template <int Vectors>
+inline bool finite(const Vec (&x)[Vectors]) {
+  Vec sum = zero();
+  for (int v = 0; v < Vectors; ++v) sum = fma(x[v], zero(), sum);
+  return reduce(sum, [](float a, float b) { return a + b; }) == 0;
+}
+
+// Where the parts of a head's digest lie.
+struct Digest {
+  int32_t *keys, *values;
+  float* key_scale;  // per position; NaN where the key is not finite
+  float* value_log;  // log2 of the value's scale; NaN where the value is not finite
+  float* value_inverse;
+
+  Digest(std::byte* base, int64_t positions, int64_t head_dim) {
+    const int64_t n = padded(positions);
+    keys = reinterpret_cast<int32_t*>(base);
+    values = keys + n * head_dim / 4;
+    key_scale = reinterpret_cast<float*>(values + n * head_dim / 4);
+    value_log = key_scale + n;
+    value_inverse = value_log + n;
+  }
+  static int64_t padded(int64_t positions) { return (positions + kKeys - 1) / kKeys * kKeys; }
+};
+
+template <int Vectors>
+inline void load_row(const void* rows, int64_t p, int64_t positions, Vec (&x)[Vectors]) {
+  const auto* row = static_cast<const uint16_t*>(rows) + p * kLanes * Vectors;
+  for (int v = 0; v < Vectors; ++v) x[v] = p < positions ? load_f16(row + kLanes * v) : zero();
+}
+
+// The words of a turned row; scale: what brings its numbers to +-127.
+template <int Vectors>
+inline void words_of(const Vec (&x)[Vectors], float scale, int32_t (&words)[kLanes * Vectors / 4]) {
+  const Vec s = fill(scale);
+  for (int g = 0; g < Vectors / 4; ++g)
+    store(words + kLanes * g, bytes(x[4 * g], x[4 * g + 1], x[4 * g + 2], x[4 * g + 3], s, s, s, s));
+}
+
+// log2 of x / 127, 0.6 to 2.2 % above the exact one: a parabola over the mantissa.
+inline float log_of(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  const float exponent = static_cast<float>(static_cast<int>(bits >> 23) - 127);
+  bits = (bits & 0x7fffff) | 0x3f800000;
+  float m;
+  __builtin_memcpy(&m, &bits, 4);
+  return (-0.3333333f * m + 2.0f) * m + (-1.6506667f - 6.9886847f) + exponent;
+}
+
+template <int Vectors>
+void make_digest(const DigestArgs& a) {
+  constexpr int kWords = kLanes * Vectors / 4;
+  const Digest to(a.digest, a.positions, a.head_dim);
+  for (int64_t p = a.p0 / 4 * 4; p < a.p1; p += 4) {
+    Vec values[4][Vectors];
+    float scales[4];
+    for (int64_t j = 0; j < 4; ++j) {
+      Vec key[Vectors];
+      load_row(a.k, p + j, a.positions, key);
+      turn(key);
+      const float most = largest(key);
+      to.key_scale[p + j] = finite(key) ? most / 127 : __builtin_nanf("");
+      int32_t words[kWords];
+      words_of(key, most > 0 ? 127 / most : 0, words);
+      for (int i = 0; i < kWords; ++i) to.keys[column_word(p + j, i, kWords)] = words[i] ^ kKeyFlip;
+
+      load_row(a.v, p + j, a.positions, values[j]);
+      turn(values[j]);
+      const bool good = finite(values[j]);
+      const float size = largest(values[j]), log = log_of(good && size > 0x1p-40f ? size : 0x1p-40f);
+      to.value_log[p + j] = good ? log : __builtin_nanf("");
+      float lanes[kLanes];
+      store(lanes, exp2(fill(-log)));  // the scale is what belongs to the logarithm
+      to.value_inverse[p + j] = scales[j] = good ? lanes[0] : 1;
+    }
+    int32_t* block = to.values + p / kKeys * kKeyWords * a.head_dim;
+    for (int v = 0; v < Vectors; ++v) {
+      int32_t words[kLanes];
+      store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]),
+                         fill(scales[1]), fill(scales[2]), fill(scales[3])));
+      for (int i = 0; i < kLanes; ++i)
+        block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)] = words[i] ^ kValueFlip;
+    }
+  }
+}
+
+struct Tile {
+  alignas(64) int32_t queries[kMostDimensions / 4 * kTileRows];
+  alignas(64) float sums[kMostDimensions][kTileRows];
+  Ints start[2];  // what 128 added to keys makes too much
+  Vec query_scale[2], limit[2], top[2], weight_sum[2];
+  int64_t rows, least;  // keys that each of its rows sees at least
+};
+
+struct Work {
+  Tile tiles[kTiles];
+  alignas(64) int32_t weights[kKeyWords * kTileRows];
+  alignas(64) float logs[kKeys][kTileRows];  // log2 of weight * scale of the value
+};
+
+inline int64_t seen_by(const AttentionArgs& a, int64_t row) {
+  return a.row_keys != nullptr ? a.row_keys[row] : a.keys;
+}
+
+// Rows [r0, r0 + rows) into the lanes of a tile.
+template <int Vectors>
+__attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, int64_t rows, Tile& tile) {
+  constexpr int kWords = kLanes * Vectors / 4;
+  float scales[kTileRows] = {}, limits[kTileRows] = {};
+  int start[kTileRows] = {};
+  tile.rows = rows;
+  tile.least = INT64_MAX;
+  for (int64_t lane = 0; lane < kTileRows; ++lane) {
+    int32_t words[kWords] = {};
+    if (lane < rows) {
+      const int64_t r = r0 + lane, seen = seen_by(a, r);
+      Vec q[Vectors];
+      for (int v = 0; v < Vectors; ++v) q[v] = load(a.q + r * a.q_stride + kLanes * v);
+      turn(q);
+      const float most = largest(q);
+      // log2(e) because weights are powers of two; head_dim because both sides are sqrt(head_dim) too long.
+      scales[lane] = finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(kLanes * Vectors)
+                               : __builtin_nanf("");
+      limits[lane] = static_cast<float>(seen);
+      tile.least = seen < tile.least ? seen : tile.least;
+      words_of(q, most > 0x1p-120f ? 127 / most : 0, words);
+      if (kKeyFlip != 0)
+        for (const int32_t word : words)
+          for (int shift = 0; shift < 32; shift += 8) start[lane] -= 128 * static_cast<int8_t>(word >> shift);
+    }
+    for (int i = 0; i < kWords; ++i) tile.queries[row_word(i, lane)] = words[i];
+  }
+  for (int t = 0; t < 2; ++t) {
+    tile.start[t] = load(start + t * kLanes);
+    tile.query_scale[t] = load(scales + t * kLanes);
+    tile.limit[t] = load(limits + t * kLanes);
+    tile.top[t] = fill(kHidden);
+    tile.weight_sum[t] = zero();
+  }
+  for (int d = 0; d < kLanes * Vectors; ++d)
+    for (int t = 0; t < 2; ++t) store(tile.sums[d] + t * kLanes, zero());
+}
+
+// Log weights of a block's keys, p0 its first. `next`: the following block's keys, fetched evenly meanwhile,
+// or null.
+template <int Vectors>
+__attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Digest& from, int64_t p0,
+                                          const char* next) {
+  constexpr int kWords = kLanes * Vectors / 4;
+  const Vec scale[2] = {tile.query_scale[0], tile.query_scale[1]};
+  const Ints start[2] = {tile.start[0], tile.start[1]};
+  products<false>(
+      tile.queries, from.keys + p0 * kWords, kKeys,
+      kWords, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
+        const Vec s = mul(to_float(kKeyFlip != 0 ? add(sum, start[t]) : sum), fill(from.key_scale[p0 + key]));
+        store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
+        if (t == 0 && next != nullptr) {
+          __builtin_prefetch(next + key * 4 * kWords);
+          if (kWords > 16) __builtin_prefetch(next + key * 4 * kWords + 64);
+        }
+      });
+}
+
+// What a block's bytes become: sums so far times `before`, its own (`start` added) times `after`.
+struct Joint {
+  Vec before, after;
+  Ints start;
+};
+
+// The block's log weights into bytes, for the rows of half t; the sum of its weights joins those before.
+__attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0,
+                                     bool all_seen, Joint& joint) {
+  float* logs = w.logs[0] + t * kLanes;
+  if (!all_seen)
+    for (int64_t p = 0; p < kKeys; ++p) {
+      float* at = logs + p * kTileRows;
+      store(at, choose(greater(tile.limit[t], fill(static_cast<float>(p0 + p))), load(at), fill(kHidden)));
+    }
+  Vec tops[4];
+  for (int i = 0; i < 4; ++i) tops[i] = load(logs + i * kTileRows);
+  for (int64_t p = 4; p < kKeys; p += 4)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) tops[i] = max(tops[i], load(logs + (p + i) * kTileRows));
+  const Vec top = max(max(tops[0], tops[1]), max(tops[2], tops[3])), most = fill(kMostWeight);
+
+  Vec totals[4] = {zero(), zero(), zero(), zero()};
+  Ints bytes_sum = fill_int(0);
+  for (int64_t p = 0; p < kKeys; p += 8) {
+    Ints words[2];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const int64_t first = p + 4 * half;
+      Vec e[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        e[i] = exp2(sub(load(logs + (first + i) * kTileRows), top));
+        totals[i] = fma(e[i], fill(from.value_inverse[p0 + first + i]), totals[i]);
+      }
+      words[half] = bytes(e[0], e[1], e[2], e[3], most, most, most, most);
+      if (kValueFlip != 0) bytes_sum = add_bytes(bytes_sum, words[half]);
+    }
+    store_weights(w.weights + p / 4 * kTileRows, t, words[0], words[1]);
+  }
+  const Vec total = add(add(totals[0], totals[1]), add(totals[2], totals[3]));
+  const Vec reference = max(tile.top[t], top);
+  const Vec after = exp2(sub(top, reference));
+  joint.before = exp2(sub(tile.top[t], reference));
+  tile.weight_sum[t] = fma(total, after, mul(tile.weight_sum[t], joint.before));
+  tile.top[t] = reference;
+  joint.after = mul(after, fill(1.0f / kMostWeight));
+  joint.start = times_minus_128(bytes_sum);
+}
+
+// Adds the block's values. `next`: the following block's, or null.
+template <int Vectors>
+__attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* block, const Joint (&joint)[2],
+                                   const char* next) {
+  const Vec before[2] = {joint[0].before, joint[1].before}, after[2] = {joint[0].after, joint[1].after};
+  const Ints start[2] = {joint[0].start, joint[1].start};
+  products<true>(
+      w.weights, block, kLanes * Vectors,
+      kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
+        float* to = tile.sums[d] + t * kLanes;
+        store(to,
+              fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
+        if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
+      });
+}
+
+template <int Vectors>
+__attribute__((noinline)) void write_rows(const AttentionArgs& a, int64_t r0, const Tile& tile) {
+  float weight_sums[kTileRows];
+  for (int t = 0; t < 2; ++t) store(weight_sums + t * kLanes, tile.weight_sum[t]);
+  for (int64_t lane = 0; lane < tile.rows; ++lane) {
+    float mixed[kLanes * Vectors];
+    for (int d = 0; d < kLanes * Vectors; ++d) mixed[d] = tile.sums[d][lane];
+    Vec x[Vectors];
+    for (int v = 0; v < Vectors; ++v) x[v] = load(mixed + kLanes * v);
+    turn(x);
+    const Vec scale = fill(1.0f / (weight_sums[lane] * static_cast<float>(kLanes * Vectors)));
+    for (int v = 0; v < Vectors; ++v)
+      store(a.out + (r0 + lane) * a.out_stride + kLanes * v, mul(x[v], scale));
+  }
+}
+
+template <int Vectors>
+void attend(const AttentionArgs& a) {
+  Work w;
+  const Digest from(const_cast<std::byte*>(a.digest), a.digest_positions, a.head_dim);
+  constexpr int64_t kRows = kTiles * kTileRows;
+  for (int64_t r = a.r0; r < a.r1; r += kRows) {
+    const int64_t rows = a.r1 - r < kRows ? a.r1 - r : kRows, tiles = (rows + kTileRows - 1) / kTileRows;
+    int64_t most = 0;
+    for (int64_t i = 0; i < rows; ++i) most = seen_by(a, r + i) > most ? seen_by(a, r + i) : most;
+    for (int64_t i = 0; i < tiles; ++i)
+      take_queries<Vectors>(a, r + i * kTileRows,
+                            rows - i * kTileRows < kTileRows ? rows - i * kTileRows : kTileRows, w.tiles[i]);
+    for (int64_t p0 = 0; p0 < most; p0 += kKeys) {
+      const bool last = p0 + kKeys >= most;
+      const int32_t *values = from.values + p0 / 4 * a.head_dim, *keys = from.keys + p0 / 4 * a.head_dim;
+      for (int64_t i = 0; i < tiles; ++i) {
+        Tile& tile = w.tiles[i];
+        const bool fetch = i == 0 && !last;
+        const auto next = [&](const int32_t* block) {
+          return fetch ? reinterpret_cast<const char*>(block + kKeyWords * a.head_dim) : nullptr;
+        };
+        score_keys<Vectors>(w, tile, from, p0, next(keys));
+        Joint joint[2];
+        for (int t = 0; t < 2; ++t) weigh(w, tile, from, t, p0, p0 + kKeys <= tile.least, joint[t]);
+        mix<Vectors>(w, tile, values, joint, next(values));
+      }
+    }
+    for (int64_t i = 0; i < tiles; ++i) write_rows<Vectors>(a, r + i * kTileRows, w.tiles[i]);
+  }
+}
+
+int64_t digest_size(DType kv_type, int64_t positions, int64_t head_dim) {
+  if (kv_type != DType::F16 || (head_dim != 64 && head_dim != 128)) return 0;
+  return Digest::padded(positions) * (2 * head_dim + 12);
+}
+
+void renew_digest(const DigestArgs& a) {
+  (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a);
+}
+
+void attend_by_digest(const AttentionArgs& a) {
+  (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a);
+}
+
+}  // namespace
+}  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE
