@@ -85,6 +85,15 @@ void end_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t 
                             _mm512_load_ps(s.sums + (i * (s.r1 - s.r0) + row - s.r0) * kColumnTile));
 }
 
+// To be written soon: by the time the products are done the lines are near and this core's to change.
+void prefetch_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
+  for (int64_t i = 0; i < columns; ++i)
+    for (int64_t row = r; row < r + height; ++row) {
+      const float* y = s.args.y + row * s.args.y_stride + c + i * kColumnTile;
+      asm volatile("prefetchw %0" : : "m"(*y));
+    }
+}
+
 // Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`; next:
 // where the first tile's following piece begins. The following weights are prefetched evenly over all row
 // tiles (in a burst they would wait for memory) by the calls for the first column tile; the calls for the
@@ -104,6 +113,7 @@ void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int
     tile.chunks = chunks;
     tile.skip = 0;
     if (from == s.from) begin_row_tile(s, c, columns, r, height);
+    if (to == s.to) prefetch_row_tile(s, c, columns, r, height);
     for (int64_t j = 0; j < columns; ++j) {
       tile.weights = weights + j * s.tile_bytes;
       tile.sums = s.sums + (j * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
@@ -184,8 +194,11 @@ void matmul(const MatmulArgs& a) {
   const ActivationLayout layout(a.rows, a.k);
   const int64_t chunks = chunks_of(a.k);
   const int64_t tile_bytes = packs(a.type) ? packed_tile_bytes(a.type, a.k) : kBlockChunks * kExpandedChunk;
-  for (int64_t r0 = 0; r0 < a.rows; r0 += kRowBlock) {
-    const int64_t r1 = lesser(r0 + kRowBlock, a.rows);
+  const int64_t row_tiles = (a.rows + kRowTile - 1) / kRowTile, most = kRowBlock / kRowTile;
+  const int64_t row_blocks = (row_tiles + most - 1) / most;
+  const int64_t height = (row_tiles + row_blocks - 1) / row_blocks * kRowTile;  // of nearly equal row blocks
+  for (int64_t r0 = 0; r0 < a.rows; r0 += height) {
+    const int64_t r1 = lesser(r0 + height, a.rows);
     int64_t length = kActivationSpan / ((r1 - r0) * ActivationLayout::kMain) / kPiece * kPiece;
     if (length < kPiece) length = kPiece;
     for (int64_t from = 0; from < chunks; from += length) {
