@@ -239,6 +239,31 @@ void pack_chunk_q4_k(const std::byte* a, int64_t stride, uint8_t* out) {
   }
 }
 
+// Chunks 2 * pair and 2 * pair + 1 of a group of 256: their low bits are the nibbles of the same 64 bytes (group A of the
+// first 32), their upper two bits lie in the same 32 bytes, of A and B and of the second chunk's A and B from below.
+void load_chunks_q6_k(const std::byte* group, int64_t pair, int64_t stride, ChunkVectors (&v)[2]) {
+  const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(0x30);
+  const __m512i left = _mm512_set1_epi64(2ll << 32 | 4), right = _mm512_set1_epi64(2ll << 32);
+  constexpr int kOrMasked = 0xf8;  // a | (b & c)
+  for (int half = 0; half < 2; ++half) {
+    const FourVectors low = load_four(group + 64 * pair + 16 * half, 32, stride);
+    const FourVectors high = load_four(group + offsetof(GroupQ6_K, high) + 32 * pair + 16 * half, 0, stride);
+    const auto first = [&](__m512i l, __m512i h) {
+      return _mm512_ternarylogic_epi32(_mm512_and_si512(l, nibble), _mm512_sllv_epi32(h, left), top, kOrMasked);
+    };
+    const auto second = [&](__m512i l, __m512i h) {
+      const __m512i four = _mm512_and_si512(_mm512_srli_epi32(l, 4), nibble);
+      return _mm512_ternarylogic_epi32(four, _mm512_srlv_epi32(h, right), top, kOrMasked);
+    };
+    for (int q = 0; q < 4; ++q) {
+      v[0].x[4 * half + q] = first(low.x[q], high.x[q]);
+      v[0].y[4 * half + q] = first(low.y[q], high.y[q]);
+      v[1].x[4 * half + q] = second(low.x[q], high.x[q]);
+      v[1].y[4 * half + q] = second(low.y[q], high.y[q]);
+    }
+  }
+}
+
 // The F16 scales that begin the eight groups of a block, [group][column]. Words: of a group.
 template <int Words>
 void load_block_scales(const std::byte* first, int64_t stride, uint16_t (&half)[8][16]) {
@@ -407,15 +432,20 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   const __m512i d = _mm512_srli_epi32(words_of(s, group, kD - 2), 16);  // the word that ends with the group
   store_past(out, _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(d))));
   out += 64;
+  ChunkVectors two[2];
   for (int64_t c = 0; c < chunks; ++c, out += 832) {
-    ChunkVectors v;
-    load_chunk(s, chunk + c, v);
+    if (!whole(s, chunks)) {
+      load_chunk(s, chunk + c, two[c % 2]);
+    } else if (c % 2 == 0) {
+      load_chunks_q6_k(group_at(s, 0, group), c / 2, s.stride, two);
+    }
+    const ChunkVectors& v = two[c % 2];
     for (int p = 0; p < 4; ++p) {
       const __m512i three[3] = {v.x[2 * p], v.y[2 * p], v.x[2 * p + 1]};
       for (unsigned i = 0; i < 3; ++i) {  // bits 2i, 2i + 1 of the fourth to the top
-        const __m512i two = _mm512_slli_epi16(_mm512_srli_epi16(v.y[2 * p + 1], 2 * i), 6);
+        const __m512i upper = _mm512_slli_epi16(_mm512_srli_epi16(v.y[2 * p + 1], 2 * i), 6);
         store_past(out + 192 * p + 64 * i,
-                   _mm512_or_si512(three[i], _mm512_and_si512(two, _mm512_set1_epi8(-64))));
+                   _mm512_or_si512(three[i], _mm512_and_si512(upper, _mm512_set1_epi8(-64))));
       }
     }
     // Scales of A's halves, then of B's: bytes 0 and 2 for the first halves, 1 and 3 for the second.

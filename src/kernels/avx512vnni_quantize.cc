@@ -125,9 +125,12 @@ int64_t activation_bytes(int64_t rows, int64_t k) { return ActivationLayout(rows
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   const ActivationLayout layout(rows, k);
   const int64_t chunks = chunks_of(k), blocks = blocks_of(k);
-  for (int64_t r = r0; r < r1; ++r) {
-    const int64_t first = r / kRowTile * kRowTile, height = rows - first < kRowTile ? rows - first : kRowTile;
-    const RowPlace place{
+  // Block by block of a row tile, since its rows share cache lines: row by row they left L1 in between, and took three
+  // times as long.
+  for (int64_t begin = r0, end; begin < r1; begin = end) {
+    const int64_t first = begin / kRowTile * kRowTile, height = rows - first < kRowTile ? rows - first : kRowTile;
+    end = r1 < first + height ? r1 : first + height;
+    RowPlace place{
         activations + first * chunks * ActivationLayout::kMain,
         reinterpret_cast<float*>(activations + layout.block_values) +
             first * blocks * ActivationLayout::kBlockValues,
@@ -136,9 +139,12 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
         reinterpret_cast<int32_t*>(activations + layout.wide) + first * chunks * 2,
         reinterpret_cast<int16_t*>(activations + layout.pairs) + first * chunks * 2,
         height,
-        r - first};
+        0};
     for (int64_t b = 0; b < blocks; ++b)
-      quantize_block(x + r * k + b * kBlock, (k - b * kBlock < kBlock ? k - b * kBlock : kBlock) / 16, b, place);
+      for (int64_t r = begin; r < end; ++r) {
+        place.in_tile = r - first;
+        quantize_block(x + r * k + b * kBlock, (k - b * kBlock < kBlock ? k - b * kBlock : kBlock) / 16, b, place);
+      }
   }
 }
 

@@ -187,6 +187,25 @@ TEST(Matmul, RowAloneEqualsRowInBatchBitForBit) {
       }
 }
 
+// More rows than a kernel takes at once, and rows longer than it takes at once for so many.
+TEST(Matmul, ManyLongRowsEqualTheSameRowsAlone) {
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K}) {
+      if (table == scalar_table()) continue;  // nothing is shared between its rows, and it is slow
+      const Problem p{type, 17, 7424, 137};
+      const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 27);
+      const Weights weights(*table, type, stored, p.n, p.k);
+      const std::vector<float> x = normal_rows(p.rows, p.k, 28);
+      const std::vector<float> batch = multiply(*table, p, weights.data(), x);
+      for (const int64_t r : {int64_t{0}, int64_t{71}, int64_t{72}, p.rows - 1}) {
+        const std::vector<float> row(x.begin() + r * p.k, x.begin() + (r + 1) * p.k);
+        const std::vector<float> alone = multiply(*table, {type, p.n, p.k, 1}, weights.data(), row);
+        ASSERT_EQ(std::memcmp(alone.data(), batch.data() + r * p.n, alone.size() * 4), 0)
+            << name_of(*table, p) << " row " << r;
+      }
+    }
+}
+
 // Rows as different as a kernel may treat them: every quant at its extreme, one outlier per group of 32, one per 256,
 // nothing at all, usual ones. What neighbours need must not show in a row.
 std::vector<float> mixed_rows(int64_t rows, int64_t k, uint64_t seed) {

@@ -85,6 +85,8 @@ class CpuDevice final : public Device {
     if (run.first == 0) bind_rows();
     for (size_t i = run.first; i < run.last; ++i) {
       const Op& op = run.program->ops[i];
+      next_ = i + 1 < run.last ? &run.program->ops[i + 1] : nullptr;
+      ready_ = std::exchange(quantized_, kNoValue);
       const auto begin = std::chrono::steady_clock::now();
       const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
       LLADA_TRY_STATUS(execute(op));
@@ -154,6 +156,38 @@ class CpuDevice final : public Device {
     });
   }
 
+  // Rows that one task quantizes: those of a tile share cache lines, so that a thread should have all of them.
+  int64_t quantize_step(int64_t rows) const {
+    constexpr int64_t kTile = 8;
+    return rows >= 2 * kTile ? kTile : std::max<int64_t>(1, (rows + pool_->size() - 1) / pool_->size());
+  }
+
+  // for_rows() of an op whose result, n columns wide, is quantized by the same task where the next op is a product that wants
+  // it so: the rows are still near, and a loop is saved.
+  Status for_rows_of_input(const Op& op, int64_t rows, int64_t n, const std::function<void(int64_t row)>& body) {
+    const bool wanted = next_ != nullptr && next_->kind == OpKind::matmul && next_->rows == op.rows &&
+                        next_->in[0] == op.out[0] && multiplies_integers(*next_);
+    if (!wanted) {
+      for_rows(rows, body);
+      return {};
+    }
+    LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, n)));
+    const int64_t step = quantize_step(rows);
+    pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
+      const int64_t end = std::min(rows, (chunk + 1) * step);
+      for (int64_t r = chunk * step; r < end; ++r) body(r);
+      kernels_.quantize_rows(value(op.out[0]), rows, n, chunk * step, end, activations_.data());
+    });
+    quantized_ = op.out[0];
+    return {};
+  }
+
+  bool multiplies_integers(const Op& op) const {
+    return std::ranges::any_of(op.weight, [&](WeightId id) {
+      return id != kNoWeight && kernels_.integer_path(weight(id).stored.type);
+    });
+  }
+
   Status execute(const Op& op) {
     const int64_t rows = run_->program->shape.count(op.rows);
     switch (op.kind) {
@@ -170,11 +204,10 @@ class CpuDevice final : public Device {
       }
       case OpKind::rms_norm: {
         const int64_t n = columns(op.in[0]);
-        for_rows(rows, [&](int64_t r) {
+        return for_rows_of_input(op, rows, n, [&](int64_t r) {
           kernels_.rms_norm(value(op.in[0]) + r * n, weight(op.weight[0]).vector.data(), op.parameter, n,
                             value(op.out[0]) + r * n);
         });
-        return {};
       }
       case OpKind::head_norm: {
         const int64_t vectors = rows * op.heads;
@@ -194,10 +227,9 @@ class CpuDevice final : public Device {
         return attention(op);
       case OpKind::swiglu: {
         const int64_t n = columns(op.in[0]);
-        for_rows(rows, [&](int64_t r) {
+        return for_rows_of_input(op, rows, n, [&](int64_t r) {
           kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
         });
-        return {};
       }
       case OpKind::add: {
         const int64_t n = columns(op.in[0]);
@@ -234,7 +266,7 @@ class CpuDevice final : public Device {
       case OpKind::head: {
         const CpuWeight& w = weight(op.weight[0]);
         const int64_t n = columns(op.in[0]);
-        LLADA_TRY_STATUS(quantize(w.stored.type, value(op.in[0]), rows, n));
+        if (kernels_.integer_path(w.stored.type)) LLADA_TRY_STATUS(quantize(value(op.in[0]), rows, n));
         return head_.run({.kernels = &kernels_,
                           .pool = pool_.get(),
                           .weight = &w,
@@ -258,11 +290,10 @@ class CpuDevice final : public Device {
     });
   }
 
-  // Fills activations_ when `type` multiplies integers; the quantized rows serve every weight of the op.
-  Status quantize(DType type, const float* x, int64_t rows, int64_t k) {
-    if (!kernels_.integer_path(type)) return {};
+  // Fills activations_; the quantized rows serve every weight of the op.
+  Status quantize(const float* x, int64_t rows, int64_t k) {
     LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, k)));
-    const int64_t step = std::max<int64_t>(1, (rows + pool_->size() - 1) / pool_->size());
+    const int64_t step = quantize_step(rows);
     pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
       kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step),
                              activations_.data());
@@ -273,11 +304,7 @@ class CpuDevice final : public Device {
   Status matmul(const Op& op, int64_t rows) {
     const int64_t k = columns(op.in[0]);
     const float* x = value(op.in[0]);
-    for (const WeightId id : op.weight) {
-      if (id == kNoWeight || !kernels_.integer_path(weight(id).stored.type)) continue;
-      LLADA_TRY_STATUS(quantize(weight(id).stored.type, x, rows, k));
-      break;
-    }
+    if (ready_ != op.in[0] && multiplies_integers(op)) LLADA_TRY_STATUS(quantize(x, rows, k));
     std::vector<CpuProduct> products;
     for (size_t slot = 0; slot < op.weight.size() && op.weight[slot] != kNoWeight; ++slot)
       products.push_back({&weight(op.weight[slot]), x, activations_.data(), rows, value(op.out[slot])});
@@ -496,6 +523,8 @@ class CpuDevice final : public Device {
   const Run* run_ = nullptr;
   RowSets rows_;
   RopeTable rope_;
+  const Op* next_ = nullptr;  // what the run executes after the present op
+  ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it
   const Program* run_program_ = nullptr;  // whose values are in the arena
   PhaseTimes times_{};
   Trace* trace_ = nullptr;

@@ -74,6 +74,20 @@ Status CpuExperts::reserve(const Job& job) {
   return {};
 }
 
+void CpuExperts::mix(std::vector<Task>& tasks) const {
+  const auto rows = [&](const Task& t) { return groups_[static_cast<size_t>(t.at)].count; };
+  std::ranges::stable_sort(tasks, std::greater<>(), rows);
+  int64_t all = 0;
+  for (const Task& t : tasks) all += rows(t);
+  const std::vector<Task> sorted = std::exchange(tasks, {});
+  size_t front = 0, back = sorted.size();
+  for (int64_t taken = 0; front < back;) {
+    const bool heavy = taken * static_cast<int64_t>(sorted.size()) <= all * static_cast<int64_t>(tasks.size());
+    tasks.push_back(heavy ? sorted[front++] : sorted[--back]);
+    taken += rows(tasks.back());
+  }
+}
+
 void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums) {
   tasks_.clear();
   cuts_.assign(groups_.size(), 0);
@@ -81,22 +95,33 @@ void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, b
   const auto cost = [&](int64_t g) { return std::max(count(g), kLeastCost); };
   int64_t all = 0;
   for (const int64_t g : order) all += cost(g);
-  const auto add_products = [&](Stage stage, int slot) {
-    int64_t added = 0;
+  const auto products = [&](Stage stage, int slot) {
+    std::vector<Task> tasks;
     for (const int64_t g : order) {
       const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(g)]);
       const int64_t pieces = std::max(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1});
       const int64_t step = column_step(*job.kernels, w, pieces);
-      for (int64_t n0 = 0; n0 < w.outputs; n0 += step, ++added) {
-        tasks_.push_back({stage, g, n0, std::min(w.outputs, n0 + step)});
+      for (int64_t n0 = 0; n0 < w.outputs; n0 += step) {
+        tasks.push_back({stage, g, n0, std::min(w.outputs, n0 + step)});
         cuts_[static_cast<size_t>(g)] += stage == Stage::gate_up;
       }
     }
-    return added;
+    if (job.plan == nullptr) mix(tasks);
+    return tasks;
   };
-  for (const int64_t g : order) tasks_.push_back({Stage::gather, g, 0, 0});
-  add_products(Stage::gate_up, 0);
-  products_left_.store(add_products(Stage::down, 2), std::memory_order_relaxed);
+  // An expert's rows are gathered some products ahead of its own: all at once would leave the memory idle meanwhile.
+  const std::vector<Task> gate_up = products(Stage::gate_up, 0), down = products(Stage::down, 2);
+  std::vector<bool> gathered(groups_.size(), false);
+  const size_t ahead = static_cast<size_t>(2 * job.pool->size());
+  for (size_t i = 0; i < gate_up.size() + ahead; ++i) {
+    if (i < gate_up.size() && !gathered[static_cast<size_t>(gate_up[i].at)]) {
+      gathered[static_cast<size_t>(gate_up[i].at)] = true;
+      tasks_.push_back({Stage::gather, gate_up[i].at, 0, 0});
+    }
+    if (i >= ahead) tasks_.push_back(gate_up[i - ahead]);
+  }
+  tasks_.insert(tasks_.end(), down.begin(), down.end());
+  products_left_.store(static_cast<int64_t>(down.size()), std::memory_order_relaxed);
   const int64_t step = std::max<int64_t>(1, job.rows / (4 * job.pool->size()));
   for (int64_t r = 0; sums && r < job.rows; r += step)
     tasks_.push_back({Stage::sum, r, 0, std::min(job.rows, r + step)});
@@ -110,6 +135,23 @@ void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, b
 
 const CpuWeight& CpuExperts::weight(const Job& job, int slot, const Group& group) const {
   return job.weights[static_cast<size_t>(job.op->weight[static_cast<size_t>(slot)] + group.expert)];
+}
+
+void CpuExperts::fetch_head(const Job& job, int slot, const Task& task) const {
+  constexpr int64_t kHead = 8192, kLine = 64;  // bytes: as far as the kernels look ahead
+  const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(task.at)]);
+  const std::byte* at = w.bytes() + (w.packed != nullptr ? job.kernels->packed_bytes(w.stored.type, task.n0, w.inputs)
+                                                         : task.n0 * row_bytes(w.stored.type, w.inputs));
+  for (int64_t i = 0; i < kHead; i += kLine) __builtin_prefetch(at + i, 0, 2);
+}
+
+void CpuExperts::fetch_next(const Job& job) const {
+  auto next = static_cast<size_t>(next_.load(std::memory_order_relaxed));
+  if (next < tasks_.size() && tasks_[next].stage == Stage::gather) ++next;
+  if (next >= tasks_.size()) return;
+  const Task& task = tasks_[next];
+  if (task.stage == Stage::gate_up) fetch_head(job, 0, task);
+  if (task.stage == Stage::down) fetch_head(job, 2, task);
 }
 
 // The group's rows of x as int8, where the weights of `slot` want it.
@@ -163,7 +205,9 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       return;
     case Stage::gate_up:
       wait_for(progress.gathered, 1);
+      fetch_head(job, 1, task);
       multiply(job, 0, task, x_, gate_);
+      fetch_next(job);
       multiply(job, 1, task, x_, up_);
       // Who is last makes the hidden rows. acq_rel: it must see what all the others wrote.
       if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)]) return;
@@ -174,6 +218,7 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       return;
     case Stage::down:
       wait_for(progress.hidden, 1);
+      fetch_next(job);
       multiply(job, 2, task, gate_, y_);
       products_left_.fetch_sub(1, std::memory_order_acq_rel);
       return;

@@ -1,13 +1,13 @@
 // A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read
 // once per step whatever the number of its rows.
 //
-// All of a layer's work is one queue that the threads take from in order: first every expert's rows are
-// gathered and quantized, then come the gate and up products, then the down products, then the rows' sums;
-// experts with many rows first, and cut into column ranges where there are few experts or one outweighs the
-// others, so that the last tasks are small. A task that needs another expert's result waits for that expert
-// alone, and what it waits for stands before it in the queue and so is under way. (Seven loops with a barrier
-// each, as before, lost little while the machine was quiet, but one descheduled worker stopped all others
-// seven times per layer.)
+// All of a layer's work is one queue that the threads take from in order: the gate and up products of every expert,
+// each some tasks behind the gathering and quantizing of its rows, then the down products, then the rows' sums. Experts
+// are cut into column ranges where there are few or one outweighs the others, so that the last tasks are small. Within a
+// stage experts with many rows (bound by arithmetic) and with few (bound by memory, which one thread nearly exhausts)
+// alternate, so that both are busy all the time. A task that needs another expert's result waits for that expert alone,
+// and what it waits for stands before it in the queue and so is under way. (Seven loops with a barrier each, as before,
+// lost little while the machine was quiet, but one descheduled worker stopped all others seven times per layer.)
 #pragma once
 #include <atomic>
 #include <memory>
@@ -63,6 +63,11 @@ class CpuExperts {
   Status reserve(const Job& job);
   // Tasks of the groups of `order`, in that order; with `sums` also the rows' sums.
   void list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums);
+  // Alternates tasks of many and of few rows, each at most as far as to keep the rows per task near their mean.
+  void mix(std::vector<Task>& tasks) const;
+  // Has the first weights of a task brought near, as the kernels do within a product for what follows.
+  void fetch_head(const Job& job, int slot, const Task& task) const;
+  void fetch_next(const Job& job) const;  // of the task that is likely to be this thread's next
   void run_tasks(const Job& job);
   Result<std::vector<int64_t>> part_of(const Job& job, bool on_device) const;
   void perform(const Job& job, const Task& task);
