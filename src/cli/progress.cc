@@ -42,6 +42,12 @@ void Progress::update(double fraction, std::string_view what) {
   percent_ = percent;
 }
 
+void Progress::say(std::string_view line) {
+  note(fmt::format("{}{}\n", painted_ ? "\r\x1b[K" : "", line));
+  painted_ = false;
+  if (terminal_) percent_ = -1;  // paint again
+}
+
 SlowNote::SlowNote(std::string text) {
   if (can_repaint(STDERR_FILENO)) thread_ = std::thread([this, text = std::move(text)] { wait(text); });
 }
