@@ -96,13 +96,13 @@ class Search {
     return {};
   }
 
-  // Beyond the loss by two standard errors, and there are others to go on with.
+  // Beyond the loss by two standard errors, and there is another to go on with.
   bool hopeless(const Score& score) const {
     const auto beyond = [&](const Score& s) {
       return s.compared == 0 || loss_points(s) - 2 * error_points(s) > request_.max_loss;
     };
     const auto is_good = [&](const auto& entry) { return !beyond(entry.second.score); };
-    return beyond(score) && static_cast<size_t>(std::ranges::count_if(tried_, is_good)) >= kLeastKept;
+    return beyond(score) && std::ranges::any_of(tried_, is_good);
   }
 
   Result<Score> measured(const std::string& options, const std::vector<size_t>& which) {
