@@ -37,7 +37,7 @@ void Progress::update(double fraction, std::string_view what) {
     painted_ = true;
   } else if (percent / 10 > std::max(percent_, 0) / 10 &&
              std::chrono::steady_clock::now() - begin_ > kQuiet) {
-    note(fmt::format("{}: {} %\n", title_, percent / 10 * 10));
+    note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(what)));
   }
   percent_ = percent;
 }
