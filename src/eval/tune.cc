@@ -20,6 +20,7 @@ double error_points(const Score& s) {
 
 constexpr size_t kKeepOneOf = 3;         // of a stage's candidates, for twice its examples
 constexpr size_t kLeastKept = 4;
+constexpr size_t kSecondChances = 12;
 constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
 
 class Search {
@@ -111,19 +112,29 @@ class Search {
     return score;
   }
 
-  // The cheapest candidates that may still be within the loss, `keep` of them; those beyond it follow by
-  // loss, so that a search that starts too fast finds its way back. Only what was tried on so many examples.
-  std::vector<Genes> promising(size_t keep, int64_t examples) const {
-    std::vector<std::pair<std::pair<double, double>, Genes>> ranked;
+  // What was tried on at least so many examples: cheapest first where the loss is within the limit, the others behind
+  // them by loss. `errors` standard errors are granted: 1 for what may still be within it, 0 for what is so far.
+  std::vector<Genes> ranked(int64_t examples, double errors) const {
+    std::vector<std::pair<std::pair<double, double>, Genes>> rows;
     for (const auto& [genes, tried] : tried_) {
       if (tried.examples < examples) continue;
-      const double over = loss_points(tried.score) - error_points(tried.score) - request_.max_loss;
-      ranked.push_back({{std::max(0.0, over), request_.cost(tried.score)}, genes});
+      const double over = loss_points(tried.score) - errors * error_points(tried.score) - request_.max_loss;
+      rows.push_back({{std::max(0.0, over), request_.cost(tried.score)}, genes});
     }
-    std::ranges::sort(ranked);
+    std::ranges::sort(rows);
     std::vector<Genes> out;
-    for (const auto& [rank, genes] : ranked)
-      if (out.size() < keep) out.push_back(genes);
+    for (const auto& [rank, genes] : rows) out.push_back(genes);
+    return out;
+  }
+
+  // In turns the best of either ranking. Granting an error alone, the cheap and inaccurate crowd out the rest, and a
+  // search ends with nothing; granting none, good ones with bad luck on few examples are lost.
+  std::vector<Genes> promising(size_t keep, int64_t examples) const {
+    const auto hoped = ranked(examples, 1), safe = ranked(examples, 0);
+    std::vector<Genes> out;
+    for (size_t i = 0; i < hoped.size(); ++i)
+      for (const Genes& genes : {hoped[i], safe[i]})
+        if (out.size() < keep && std::ranges::count(out, genes) == 0) out.push_back(genes);
     return out;
   }
 
@@ -179,8 +190,8 @@ class Search {
     return sum + static_cast<int64_t>(std::min(candidates, kUsuallyValidated) * halves_.validation.size());
   }
 
-  // Validates, cheapest first, the candidates that are more accurate in the search than all cheaper ones; if none
-  // of them holds, the others until one does.
+  // Validates, cheapest first, the candidates that are more accurate in the search than all cheaper ones. If none of
+  // them holds, others until one does: those that were seen whole, then those that were left behind, the likeliest first.
   Result<TuneResult> decide() {
     TuneResult result;
     result.refused = refused_;
@@ -196,8 +207,19 @@ class Search {
       (first.empty() || trial.loss() < first.back().loss() ? first : others).push_back(std::move(trial));
     std::vector<Trial> validated;
     LLADA_TRY_STATUS(validate(first, false, validated));
-    if (std::ranges::none_of(validated, [&](const Trial& t) { return holds(t); }))
-      LLADA_TRY_STATUS(validate(others, true, validated));
+    const auto found = [&] { return std::ranges::any_of(validated, [&](const Trial& t) { return holds(t); }); };
+    if (!found()) LLADA_TRY_STATUS(validate(others, true, validated));
+    std::vector<Genes> left = ranked(1, 0);
+    std::erase_if(left, [&](const Genes& genes) { return tried_.at(genes).examples == all_; });
+    if (left.size() > kSecondChances) left.resize(kSecondChances);
+    for (size_t i = 0; i < left.size() && !found(); ++i) {
+      later_ = static_cast<int64_t>((left.size() - i) * halves_.validation.size());
+      LLADA_TRY_STATUS(try_all("second chances", {left[i]}, all_));
+      const Tried& tried = tried_.at(left[i]);
+      if (tried.examples < all_ || loss_points(tried.score) > request_.max_loss) continue;
+      std::vector<Trial> one = {{text(left[i]), tried.score, {}, request_.cost(tried.score)}};
+      LLADA_TRY_STATUS(validate(one, true, validated));
+    }
     std::ranges::sort(validated, {}, by_cost);
     for (Trial& trial : validated)
       if (result.frontier.empty() || trial.loss() < result.frontier.back().loss())
@@ -228,7 +250,7 @@ class Search {
   static std::tuple<double, double, std::string> by_cost(const Trial& t) { return {t.cost, t.loss(), t.options}; }
 
   std::string leader() const {
-    const auto best = promising(1, std::max<int64_t>(least_, 1));
+    const auto best = ranked(std::max<int64_t>(least_, 1), 0);
     if (best.empty()) return {};
     const Score& s = tried_.at(best.front()).score;
     return fmt::format("cost {:.3g}, {:+.1f} points on {}: {}", request_.cost(s), -loss_points(s), s.compared,
