@@ -221,11 +221,14 @@ class Search {
       LLADA_TRY_STATUS(validate(one, true, validated));
     }
     std::ranges::sort(validated, {}, by_cost);
-    for (Trial& trial : validated)
-      if (result.frontier.empty() || trial.loss() < result.frontier.back().loss())
-        result.frontier.push_back(std::move(trial));
-    for (size_t i = 0; i < result.frontier.size() && result.chosen < 0; ++i)
-      if (holds(result.frontier[i])) result.chosen = static_cast<int64_t>(i);
+    double least = 0;  // loss of what is in the frontier
+    for (Trial& trial : validated) {
+      const bool chosen = result.chosen < 0 && holds(trial);
+      const bool better = result.frontier.empty() || trial.loss() < least;
+      if (chosen) result.chosen = static_cast<int64_t>(result.frontier.size());
+      if (better) least = trial.loss();
+      if (better || chosen) result.frontier.push_back(std::move(trial));
+    }
     result.examples = done_;
     return result;
   }

@@ -54,7 +54,8 @@ struct TuneRequest {
 };
 
 struct TuneResult {
-  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones
+  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones, but for the chosen one,
+                                   // which may stand behind one that held in the search alone
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
   int64_t examples = 0;            // decoded, over all candidates

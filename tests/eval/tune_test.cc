@@ -160,6 +160,45 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "t=9");
 }
 
+TEST(Tune, WhatHoldsIsChosenBehindWhatHeldInTheSearchAlone) {
+  // Of 100 examples in each half "t=8" loses 0 and 2, "t=9" 1 and 1.
+  const auto examples = examples_of({{"a", 200}});
+  const Halves halves = split(examples);
+  const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
+  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which) {
+      const bool held_out = std::ranges::find(halves.validation, i) != halves.validation.end();
+      const size_t bad = options == "t=9" ? 1 : held_out ? 2 : 0;
+      sum += Score{.n = 1, .nfe = setting_of(options).t, .compared = 1, .lost = i / 2 < bad};
+    }
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples, axes, [](const std::string&) { return true; }, measure, request(1));
+  ASSERT_TRUE(result);
+  ASSERT_EQ(result->chosen, 1);
+  EXPECT_EQ(result->frontier[0].options, "t=8");
+  EXPECT_EQ(result->frontier[1].options, "t=9");
+}
+
+TEST(Tune, GoesBackToTheAccurateWhereTheCheapFail) {
+  // Many cheap candidates lose 2 of every 50, and only the dearest loses none: granting luck, all look possible.
+  std::vector<Axis> axes = {{"t", {}, 0}};
+  for (int t = 60; t >= 20; --t) axes[0].choices.push_back(std::to_string(t));
+  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which)
+      sum += Score{.n = 1, .nfe = std::stoi(options), .compared = 1, .lost = options != "60" && i % 50 / 2 == 24};
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1));
+  ASSERT_TRUE(result);
+  ASSERT_GE(result->chosen, 0);
+  EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "60");
+}
+
 TEST(Tune, HalvesAreBalancedAndDisjoint) {
   const auto examples = examples_of({{"a", 10}, {"b", 4}, {"c", 5}});
   const Halves halves = split(examples);
