@@ -209,7 +209,7 @@ class Search {
     LLADA_TRY_STATUS(validate(first, false, validated));
     const auto found = [&] { return std::ranges::any_of(validated, [&](const Trial& t) { return holds(t); }); };
     if (!found()) LLADA_TRY_STATUS(validate(others, true, validated));
-    std::vector<Genes> left = ranked(1, 0);
+    std::vector<Genes> left = ranked(1, -1);  // what is surest, so not the lucky on few examples
     std::erase_if(left, [&](const Genes& genes) { return tried_.at(genes).examples == all_; });
     if (left.size() > kSecondChances) left.resize(kSecondChances);
     for (size_t i = 0; i < left.size() && !found(); ++i) {
