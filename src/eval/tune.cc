@@ -113,7 +113,7 @@ class Search {
   }
 
   // What was tried on at least so many examples: cheapest first where the loss is within the limit, the others behind
-  // them by loss. `errors` standard errors are granted: 1 for what may still be within it, 0 for what is so far.
+  // them by loss. `errors` standard errors are granted: 1 for what may still be within it, -1 for what surely is.
   std::vector<Genes> ranked(int64_t examples, double errors) const {
     std::vector<std::pair<std::pair<double, double>, Genes>> rows;
     for (const auto& [genes, tried] : tried_) {
@@ -127,13 +127,13 @@ class Search {
     return out;
   }
 
-  // In turns the best of either ranking. Granting an error alone, the cheap and inaccurate crowd out the rest, and a
-  // search ends with nothing; granting none, good ones with bad luck on few examples are lost.
+  // In turns the best of two rankings: what may be good enough, by cost, and what is so surely. With the first alone the
+  // cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing that held.
   std::vector<Genes> promising(size_t keep, int64_t examples) const {
-    const auto hoped = ranked(examples, 1), safe = ranked(examples, 0);
+    const auto hoped = ranked(examples, 1), sure = ranked(examples, -1);
     std::vector<Genes> out;
     for (size_t i = 0; i < hoped.size(); ++i)
-      for (const Genes& genes : {hoped[i], safe[i]})
+      for (const Genes& genes : {hoped[i], sure[i]})
         if (out.size() < keep && std::ranges::count(out, genes) == 0) out.push_back(genes);
     return out;
   }
