@@ -37,9 +37,15 @@ void Progress::update(double fraction, std::string_view what) {
     painted_ = true;
   } else if (percent / 10 > std::max(percent_, 0) / 10 &&
              std::chrono::steady_clock::now() - begin_ > kQuiet) {
-    note(fmt::format("{}: {} %\n", title_, percent / 10 * 10));
+    note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(what)));
   }
   percent_ = percent;
+}
+
+void Progress::say(std::string_view line) {
+  note(fmt::format("{}{}\n", painted_ ? "\r\x1b[K" : "", line));
+  painted_ = false;
+  if (terminal_) percent_ = -1;  // paint again
 }
 
 SlowNote::SlowNote(std::string text) {

@@ -18,6 +18,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(double fraction, std::string_view what);
+  void say(std::string_view line);  // a line that stays, above the bar
 
  private:
   std::string title_;

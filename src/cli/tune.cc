@@ -2,6 +2,7 @@
 #include "eval/tune.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -11,13 +12,14 @@
 #include "cli/terminal.h"
 #include "cli/tune_axes.h"
 #include "eval/evaluate.h"
+#include "eval/measurements.h"
 
 namespace llada::cli {
 namespace {
 
 struct TuneOptions {
   ModelOptions model;
-  std::string tasks, out, reference_path, name = "tuned", common, minimize = "time";
+  std::string tasks, out, reference_path, resume, name = "tuned", common, minimize = "time";
   int64_t limit = 0, generations = 4, breadth = 3;
   double max_loss = 1;
   bool raw = false;
@@ -47,6 +49,14 @@ PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Tri
           .rows_mean = total.mean(total.rows)};
 }
 
+// The time that is left, as far as work that is done tells; empty in the first seconds.
+std::string time_left(std::chrono::steady_clock::time_point begin, int64_t done, int64_t expected) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (done <= 0 || seconds < 3) return {};
+  const double left = seconds * static_cast<double>(expected - done) / static_cast<double>(done);
+  return left < 90 ? fmt::format("about {:.0f} s left", left) : fmt::format("about {:.0f} min left", left / 60);
+}
+
 Result<int> run(const TuneOptions& o) {
   if (o.minimize != "time" && o.minimize != "forwards" && o.minimize != "rows")
     return invalid("--minimize: found '{}', needed one of time, forwards, rows", o.minimize);
@@ -61,14 +71,23 @@ Result<int> run(const TuneOptions& o) {
   options.raw_prompts = o.raw;
   options.reference = eval::reference_options(*common);
   options.reference_path = o.reference_path;
-  LLADA_TRY(options.latency, model->latency(1));  // each example runs on one thread
+  LLADA_TRY(auto latency, model->latency(1));  // each example runs on one thread
+  eval::MeasurementStore::Key key{eval::model_fingerprint(*model), latency.device,
+                                  o.raw ? joined(o.common, "(raw prompts)") : o.common,
+                                  eval::examples_fingerprint(examples)};
+  LLADA_TRY(auto measurements, eval::MeasurementStore::open(o.resume, std::move(key), latency.points));
+  if (measurements.size() > 0)
+    note(fmt::format("tune: {} measurements taken from {}\n", measurements.size(), o.resume));
+  latency.points = measurements.latency();
+  options.latency = latency;
+  if (o.reference_path.empty() && !o.resume.empty()) options.reference_path = o.resume + ".reference";
   std::optional<Progress> progress;
-  std::string current;
+  auto begin = std::chrono::steady_clock::now();
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
-    if (what != "reference") return;  // candidates have a line of their own
-    if (!progress || what != current) progress.emplace("tune: " + (current = what));
+    if (what != "reference") return;  // candidates have a bar of their own
+    if (!progress) progress.emplace("tune: reference");
     progress->update(static_cast<double>(done) / static_cast<double>(total),
-                     fmt::format("{} of {}", done, total));
+                     fmt::format("{} of {}  {}", done, total, time_left(begin, done, total)));
   };
   LLADA_TRY(const auto evaluator, eval::Evaluator::create(model, examples, std::move(options)));
   LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
@@ -82,21 +101,37 @@ Result<int> run(const TuneOptions& o) {
   request.generations = o.generations;
   request.breadth = o.breadth;
   request.cost = cost_of(o.minimize);
-  request.progress = [](const std::string& text) { note(text + '\n'); };
+  begin = std::chrono::steady_clock::now();
+  int64_t known = 0;  // example runs that a file knew
+  progress.emplace("tune");
+  request.news = [&](const std::string& text) { progress->say(text); };
+  request.progress = [&](const eval::TuneProgress& p) {
+    progress->update(static_cast<double>(p.done) / static_cast<double>(std::max<int64_t>(p.expected, 1)),
+                     fmt::format("{}; {}; best {}", time_left(begin, p.done - known, p.expected - known), p.stage,
+                                 p.best.empty() ? "not known yet" : p.best));
+  };
   const auto accepts = [&](const std::string& text) {
     const auto parsed = parse_decode_options(joined(o.common, text));
     return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
   };
   const auto measure = [&](const std::string& text, const std::vector<size_t>& which) -> Result<eval::Score> {
+    if (const eval::Score* score = measurements.find(text, which)) {
+      known += static_cast<int64_t>(which.size());
+      return *score;
+    }
     const std::string whole = joined(o.common, text);
     LLADA_TRY(const auto parsed, parse_decode_options(whole));
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
+    LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
   };
   const auto axes = tune_axes(model->special_ids().attention_block > 0);
   LLADA_TRY(const auto result, eval::tune(examples, axes, accepts, measure, request));
+  progress.reset();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   LLADA_TRY_STATUS(print(fmt::format(
-      "{} candidates tried, {} combinations refused; cost is {}\n{}", result.tried, result.refused,
+      "{} candidates tried, {} combinations refused, {} examples decoded in {:.0f} s; cost is {}\n{}", result.tried,
+      result.refused, result.examples - known, seconds,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize,
       eval::tune_table(result))));
   if (result.chosen < 0)
@@ -139,12 +174,18 @@ Work setup_tune(CLI::App& app) {
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");
   app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE")
       ->type_name("FILE");
+  app.add_option("--resume", o->resume,
+                 "keep every measurement in FILE (and the reference in FILE.reference), and go on from there")
+      ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.footer(
       "Examples:\n"
       "  llada tune -m model.gguf --tasks eval/tuning.jsonl --max-loss 1.0 -o preset.json\n"
       "  llada run -m model.gguf -p '...' --preset-decode preset.json\n"
-      "Half of the examples choose the candidates, the other half must confirm the choice.");
+      "  llada tune -m model.gguf --tasks eval/tuning.jsonl --resume search.jsonl -o preset.json\n"
+      "Half of the examples choose the candidates, the other half must confirm the choice. With --resume a search\n"
+      "that was stopped goes on where it was, and one with another --max-loss or --minimize starts with what is\n"
+      "known. The preset is written at the end, whole or not at all.");
   return [o] {
     o->model.load.isa = isa_from_environment();
     return run(*o);

@@ -77,11 +77,13 @@ std::vector<size_t> Evaluator::all() const {
 }
 
 Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& which,
-                           const std::function<Status(Session&, size_t example, size_t index)>& body) {
+                           const std::function<Status(Session&, size_t example, size_t index)>& body,
+                           Part part) {
   std::atomic<size_t> next{0};
   std::mutex mutex;  // guards `error`, `done` and the calls of progress
   std::optional<Error> error;
-  int64_t done = 0;
+  auto done = static_cast<int64_t>(part.begin);
+  const auto total = static_cast<int64_t>(part.of > 0 ? part.of : which.size());
   const auto work = [&](Session& session) {
     for (size_t i; (i = next.fetch_add(1)) < which.size();) {
       const Status status = body(session, which[i], i);
@@ -91,7 +93,7 @@ Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& w
         next = which.size();
         return;
       }
-      if (options_.progress) options_.progress(++done, static_cast<int64_t>(which.size()), what);
+      if (options_.progress) options_.progress(++done, total, what);
     }
   };
   {
@@ -181,20 +183,27 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
       continue;
     if (first.emplace(prompt, example).second) missing.push_back(example);
   }
-  if (missing.empty()) return {};
-  std::vector<Answer> answers(missing.size());
-  const auto body = [&](Session& session, size_t example, size_t index) -> Status {
-    if (const Answer* known = store_.find(prompt_hash(prompts_[example]))) {
-      answers[index] = *known;
-    } else {
-      LLADA_TRY(answers[index], answer(session, example, *options_.reference, nullptr));
-    }
-    return add_likelihood(session, example, answers[index]);
-  };
-  LLADA_TRY_STATUS(for_each("reference", missing, body));
-  for (size_t i = 0; i < missing.size(); ++i)
-    store_.put(prompt_hash(prompts_[missing[i]]), std::move(answers[i]));
-  return store_.save();
+  // In parts that are saved, so that a run that is stopped does not start from nothing.
+  constexpr size_t kSavedTogether = 64;
+  for (size_t begin = 0; begin < missing.size(); begin += kSavedTogether) {
+    const auto at = missing.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::vector<size_t> part(
+        at, at + static_cast<std::ptrdiff_t>(std::min(kSavedTogether, missing.size() - begin)));
+    std::vector<Answer> answers(part.size());
+    const auto body = [&](Session& session, size_t example, size_t index) -> Status {
+      if (const Answer* known = store_.find(prompt_hash(prompts_[example]))) {
+        answers[index] = *known;
+      } else {
+        LLADA_TRY(answers[index], answer(session, example, *options_.reference, nullptr));
+      }
+      return add_likelihood(session, example, answers[index]);
+    };
+    LLADA_TRY_STATUS(for_each("reference", part, body, {begin, missing.size()}));
+    for (size_t i = 0; i < part.size(); ++i)
+      store_.put(prompt_hash(prompts_[part[i]]), std::move(answers[i]));
+    LLADA_TRY_STATUS(store_.save());
+  }
+  return {};
 }
 
 Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy,

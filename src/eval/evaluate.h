@@ -69,8 +69,11 @@ class Evaluator {
  private:
   Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples, EvaluateOptions options,
             ReferenceStore store);
+  struct Part {  // of work that is done in several calls: where this one begins, and the whole; for its progress
+    size_t begin, of;
+  };
   Status for_each(const std::string& what, const std::vector<size_t>& which,
-                  const std::function<Status(Session&, size_t example, size_t index)>& body);
+                  const std::function<Status(Session&, size_t example, size_t index)>& body, Part part = {0, 0});
   Result<Answer> answer(Session& session, size_t example, const decode::DecodeOptions& options,
                         RunRecorder* recorder) const;
   Status add_likelihood(Session& session, size_t example, Answer& answer);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "engine/json_fields.h"
+#include "eval/fnv.h"
 
 namespace llada::eval {
 namespace {
@@ -15,20 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMost = int64_t{1} << 40;
-
-class Fnv {
- public:
-  void add(const void* data, size_t size) {
-    const auto* bytes = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < size; ++i) hash_ = (hash_ ^ bytes[i]) * 0x100000001b3;
-  }
-  void add(std::string_view text) { add(text.data(), text.size()); }
-  void add(int64_t value) { add(&value, sizeof value); }
-  uint64_t hash() const { return hash_; }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325;
-};
 
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';

@@ -18,6 +18,11 @@ double error_points(const Score& s) {
   return 100 * std::sqrt(static_cast<double>(s.won + s.lost) + 0.5) / n;
 }
 
+constexpr size_t kKeepOneOf = 3;         // of a stage's candidates, for twice its examples
+constexpr size_t kLeastKept = 4;
+constexpr size_t kSecondChances = 12;
+constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
+
 class Search {
  public:
   Search(const std::vector<Axis>& axes, const std::function<bool(const std::string&)>& accepts,
@@ -25,17 +30,20 @@ class Search {
       : axes_(axes), accepts_(accepts), measure_(measure), request_(request), halves_(std::move(halves)) {}
 
   Result<TuneResult> run() {
-    const auto all = static_cast<int64_t>(halves_.search.size());
-    int64_t stage = std::min(all, std::max(request_.least_examples, all / 8));
-    LLADA_TRY_STATUS(explore(stage));
-    for (size_t keep = tried_.size(); stage < all;) {
-      keep = std::max<size_t>(keep / 2, 4);
-      stage = std::min(all, 2 * stage);
-      const auto best = promising(keep);
-      say(fmt::format("{} candidates on {} examples", best.size(), stage));
-      for (const Genes& genes : best) LLADA_TRY_STATUS(try_on(genes, stage));
+    all_ = static_cast<int64_t>(halves_.search.size());
+    const int64_t first = std::min(all_, std::max(request_.least_examples, all_ / 8));
+    least_ = first;
+    LLADA_TRY_STATUS(explore(first));
+    size_t keep = tried_.size();
+    for (int64_t stage = first; stage < all_;) {
+      keep = std::max(keep / kKeepOneOf, kLeastKept);
+      const auto best = promising(keep, stage);
+      stage = std::min(all_, 2 * stage);
+      later_ = rungs_after(best.size(), stage);
+      LLADA_TRY_STATUS(try_all(fmt::format("{} candidates on {} examples", best.size(), stage), best, stage));
+      least_ = stage;
     }
-    return decide(all);
+    return decide();
   }
 
  private:
@@ -62,29 +70,71 @@ class Search {
     return entry->second;
   }
 
-  Status try_on(const Genes& genes, int64_t examples) {
-    Tried& tried = tried_[genes];
-    if (tried.examples >= examples) return {};
-    const std::vector<size_t> more(halves_.search.begin() + tried.examples,
-                                   halves_.search.begin() + examples);
-    LLADA_TRY(const Score score, measure_(text(genes), more));
-    tried.score += score;
-    tried.examples = examples;
+  // Tries every candidate of a stage on the first `examples` of the search half.
+  Status try_all(const std::string& stage, const std::vector<Genes>& candidates, int64_t examples) {
+    int64_t left = 0;
+    for (const Genes& genes : candidates) left += std::max<int64_t>(0, examples - tried_[genes].examples);
+    for (const Genes& genes : candidates) {
+      left -= std::max<int64_t>(0, examples - tried_[genes].examples);
+      LLADA_TRY_STATUS(try_on(genes, examples, stage, left));
+    }
+    say(stage, examples);
     return {};
   }
 
-  // The cheapest candidates that may still be within the loss, `keep` of them; those beyond it follow by
-  // loss, so that a search that starts too fast finds its way back.
-  std::vector<Genes> promising(size_t keep) const {
-    std::vector<std::pair<std::pair<double, double>, Genes>> ranked;
-    for (const auto& [genes, tried] : tried_) {
-      const double over = loss_points(tried.score) - error_points(tried.score) - request_.max_loss;
-      ranked.push_back({{std::max(0.0, over), request_.cost(tried.score)}, genes});
+  // In two parts: most of the hopeless are known after the first.
+  Status try_on(const Genes& genes, int64_t examples, const std::string& stage, int64_t left_of_others) {
+    Tried& tried = tried_[genes];
+    const int64_t part = tried.examples + (examples - tried.examples + 2) / 3;
+    for (const int64_t end : {part, examples}) {
+      if (tried.examples >= end || (end == examples && hopeless(tried.score))) continue;
+      tell(stage, examples - tried.examples + left_of_others);
+      const std::vector<size_t> more(halves_.search.begin() + tried.examples, halves_.search.begin() + end);
+      LLADA_TRY(const Score score, measured(text(genes), more));
+      tried.score += score;
+      tried.examples = end;
     }
-    std::ranges::sort(ranked);
+    return {};
+  }
+
+  // Beyond the loss by two standard errors, and there is another to go on with.
+  bool hopeless(const Score& score) const {
+    const auto beyond = [&](const Score& s) {
+      return s.compared == 0 || loss_points(s) - 2 * error_points(s) > request_.max_loss;
+    };
+    const auto is_good = [&](const auto& entry) { return !beyond(entry.second.score); };
+    return beyond(score) && std::ranges::any_of(tried_, is_good);
+  }
+
+  Result<Score> measured(const std::string& options, const std::vector<size_t>& which) {
+    LLADA_TRY(const Score score, measure_(options, which));
+    done_ += static_cast<int64_t>(which.size());
+    return score;
+  }
+
+  // What was tried on at least so many examples: cheapest first where the loss is within the limit, the others behind
+  // them by loss. `errors` standard errors are granted: 1 for what may still be within it, -1 for what surely is.
+  std::vector<Genes> ranked(int64_t examples, double errors) const {
+    std::vector<std::pair<std::pair<double, double>, Genes>> rows;
+    for (const auto& [genes, tried] : tried_) {
+      if (tried.examples < examples) continue;
+      const double over = loss_points(tried.score) - errors * error_points(tried.score) - request_.max_loss;
+      rows.push_back({{std::max(0.0, over), request_.cost(tried.score)}, genes});
+    }
+    std::ranges::sort(rows);
     std::vector<Genes> out;
-    for (const auto& [rank, genes] : ranked)
-      if (out.size() < keep) out.push_back(genes);
+    for (const auto& [rank, genes] : rows) out.push_back(genes);
+    return out;
+  }
+
+  // In turns the best of two rankings: what may be good enough, by cost, and what is so surely. With the first alone the
+  // cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing that held.
+  std::vector<Genes> promising(size_t keep, int64_t examples) const {
+    const auto hoped = ranked(examples, 1), sure = ranked(examples, -1);
+    std::vector<Genes> out;
+    for (size_t i = 0; i < hoped.size(); ++i)
+      for (const Genes& genes : {hoped[i], sure[i]})
+        if (out.size() < keep && std::ranges::count(out, genes) == 0) out.push_back(genes);
     return out;
   }
 
@@ -92,61 +142,132 @@ class Search {
     Genes start;
     for (const Axis& axis : axes_) start.push_back(axis.start);
     if (!makes_sense(start)) return invalid("tune: the search cannot start from '{}'", text(start));
-    LLADA_TRY_STATUS(try_on(start, examples));
     // Once around the start, whatever the distance; after that one choice at a time.
+    std::vector<Genes> around = {start};
     for (size_t a = 0; a < axes_.size(); ++a)
       for (size_t c = 0; c < axes_[a].choices.size(); ++c) {
         Genes genes = start;
         genes[a] = c;
-        if (makes_sense(genes)) LLADA_TRY_STATUS(try_on(genes, examples));
+        if (genes != start && makes_sense(genes)) around.push_back(genes);
       }
-    for (int64_t generation = 0; generation < request_.generations; ++generation) {
-      const auto best = promising(static_cast<size_t>(request_.breadth));
-      const size_t before = tried_.size();
-      for (const Genes& genes : best) LLADA_TRY_STATUS(try_neighbours(genes, examples));
-      say(fmt::format("generation {}: {} candidates tried, best so far: {}", generation + 1, tried_.size(),
-                      text(promising(1).front())));
-      if (tried_.size() == before) break;
+    // What a generation adds is not known; the first neighbours overlap least, so this is on the high side.
+    size_t usual = static_cast<size_t>(request_.breadth) * axes_.size();
+    for (int64_t generation = 0;; ++generation) {
+      const auto left = static_cast<size_t>(request_.generations - generation);
+      later_ = static_cast<int64_t>(left * usual) * examples +
+               rungs_after(tried_.size() + around.size() + left * usual, examples);
+      const std::string stage =
+          generation == 0 ? "around the start"
+                          : fmt::format("generation {} of at most {}", generation, request_.generations);
+      LLADA_TRY_STATUS(try_all(stage, around, examples));
+      if (generation == request_.generations) return {};
+      around.clear();
+      for (const Genes& genes : promising(static_cast<size_t>(request_.breadth), examples)) add_neighbours(genes, around);
+      if (around.empty()) return {};
+      usual = around.size();
     }
-    return {};
   }
 
-  Status try_neighbours(const Genes& genes, int64_t examples) {
+  void add_neighbours(const Genes& genes, std::vector<Genes>& out) {
     for (size_t a = 0; a < axes_.size(); ++a)
       for (const size_t choice : {genes[a] - 1, genes[a] + 1}) {
         if (choice >= axes_[a].choices.size()) continue;  // below 0 wraps to a large number
         Genes next = genes;
         next[a] = choice;
-        if (makes_sense(next)) LLADA_TRY_STATUS(try_on(next, examples));
+        if (!tried_.contains(next) && std::ranges::count(out, next) == 0 && makes_sense(next)) out.push_back(next);
       }
-    return {};
   }
 
-  Result<TuneResult> decide(int64_t all) {
-    TuneResult result;
-    result.tried = static_cast<int64_t>(tried_.size());
-    result.refused = refused_;
-    std::vector<Trial> trials;
-    for (const auto& [genes, tried] : tried_) {
-      if (tried.examples < all) continue;
-      Trial trial{.options = text(genes), .search = tried.score, .validation = {}};
-      LLADA_TRY(trial.validation, measure_(trial.options, halves_.validation));
-      trial.cost = request_.cost(trial.total());
-      trials.push_back(std::move(trial));
+  // Example runs of the stages after one in which `candidates` were tried on `stage` examples, and of validation.
+  int64_t rungs_after(size_t candidates, int64_t stage) const {
+    int64_t sum = 0;
+    while (stage < all_) {
+      candidates = std::max(candidates / kKeepOneOf, kLeastKept);
+      const int64_t next = std::min(all_, 2 * stage);
+      sum += static_cast<int64_t>(candidates) * (next - stage);
+      stage = next;
     }
-    std::ranges::sort(trials, {}, [](const Trial& t) { return std::tuple(t.cost, t.loss(), t.options); });
-    for (Trial& trial : trials)
-      if (result.frontier.empty() || trial.loss() < result.frontier.back().loss())
-        result.frontier.push_back(std::move(trial));
-    for (size_t i = 0; i < result.frontier.size() && result.chosen < 0; ++i)
-      if (result.frontier[i].loss() <= request_.max_loss &&
-          result.frontier[i].validation_loss() <= request_.max_loss)
-        result.chosen = static_cast<int64_t>(i);
+    return sum + static_cast<int64_t>(std::min(candidates, kUsuallyValidated) * halves_.validation.size());
+  }
+
+  // Validates, cheapest first, the candidates that are more accurate in the search than all cheaper ones. If none of
+  // them holds, others until one does: those that were seen whole, then those that were left behind, the likeliest first.
+  Result<TuneResult> decide() {
+    TuneResult result;
+    result.refused = refused_;
+    std::vector<Trial> candidates;
+    for (const auto& [genes, tried] : tried_) {
+      ++result.tried;
+      if (tried.examples < all_) continue;
+      candidates.push_back({text(genes), tried.score, {}, request_.cost(tried.score)});
+    }
+    std::ranges::sort(candidates, {}, by_cost);
+    std::vector<Trial> first, others;
+    for (Trial& trial : candidates)
+      (first.empty() || trial.loss() < first.back().loss() ? first : others).push_back(std::move(trial));
+    std::vector<Trial> validated;
+    LLADA_TRY_STATUS(validate(first, false, validated));
+    const auto found = [&] { return std::ranges::any_of(validated, [&](const Trial& t) { return holds(t); }); };
+    if (!found()) LLADA_TRY_STATUS(validate(others, true, validated));
+    std::vector<Genes> left = ranked(1, -1);  // what is surest, so not the lucky on few examples
+    std::erase_if(left, [&](const Genes& genes) { return tried_.at(genes).examples == all_; });
+    if (left.size() > kSecondChances) left.resize(kSecondChances);
+    for (size_t i = 0; i < left.size() && !found(); ++i) {
+      later_ = static_cast<int64_t>((left.size() - i) * halves_.validation.size());
+      LLADA_TRY_STATUS(try_all("second chances", {left[i]}, all_));
+      const Tried& tried = tried_.at(left[i]);
+      if (tried.examples < all_ || loss_points(tried.score) > request_.max_loss) continue;
+      std::vector<Trial> one = {{text(left[i]), tried.score, {}, request_.cost(tried.score)}};
+      LLADA_TRY_STATUS(validate(one, true, validated));
+    }
+    std::ranges::sort(validated, {}, by_cost);
+    double least = 0;  // loss of what is in the frontier
+    for (Trial& trial : validated) {
+      const bool chosen = result.chosen < 0 && holds(trial);
+      const bool better = result.frontier.empty() || trial.loss() < least;
+      if (chosen) result.chosen = static_cast<int64_t>(result.frontier.size());
+      if (better) least = trial.loss();
+      if (better || chosen) result.frontier.push_back(std::move(trial));
+    }
+    result.examples = done_;
     return result;
   }
 
-  void say(const std::string& what) const {
-    if (request_.progress) request_.progress(what);
+  Status validate(std::vector<Trial>& trials, bool stop_at_first, std::vector<Trial>& out) {
+    const auto each = static_cast<int64_t>(halves_.validation.size());
+    later_ = 0;
+    for (size_t i = 0; i < trials.size(); ++i) {
+      tell("validation", static_cast<int64_t>(trials.size() - i) * each);
+      LLADA_TRY(trials[i].validation, measured(trials[i].options, halves_.validation));
+      trials[i].cost = request_.cost(trials[i].total());
+      out.push_back(trials[i]);
+      if (stop_at_first && holds(trials[i])) break;
+    }
+    return {};
+  }
+
+  bool holds(const Trial& t) const {
+    return t.loss() <= request_.max_loss && t.validation_loss() <= request_.max_loss;
+  }
+
+  static std::tuple<double, double, std::string> by_cost(const Trial& t) { return {t.cost, t.loss(), t.options}; }
+
+  std::string leader() const {
+    const auto best = ranked(std::max<int64_t>(least_, 1), 0);
+    if (best.empty()) return {};
+    const Score& s = tried_.at(best.front()).score;
+    return fmt::format("cost {:.3g}, {:+.1f} points on {}: {}", request_.cost(s), -loss_points(s), s.compared,
+                       text(best.front()));
+  }
+
+  void tell(const std::string& stage, int64_t left) const {
+    if (request_.progress) request_.progress({stage, done_, done_ + left + later_, leader()});
+  }
+
+  void say(const std::string& stage, int64_t examples) const {
+    if (!request_.news) return;
+    request_.news(fmt::format("{}: {} candidates tried on up to {} examples; best {}", stage, tried_.size(), examples,
+                              leader()));
   }
 
   const std::vector<Axis>& axes_;
@@ -157,6 +278,10 @@ class Search {
   std::map<Genes, Tried> tried_;
   std::map<Genes, bool> sense_;
   int64_t refused_ = 0;
+  int64_t all_ = 0;    // examples of the search half
+  int64_t least_ = 0;  // examples that a candidate must have seen to be called the best
+  int64_t done_ = 0;   // example runs
+  int64_t later_ = 0;  // example runs expected after this stage
 };
 
 }  // namespace

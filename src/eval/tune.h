@@ -3,10 +3,11 @@
 //
 // The search is a neighbourhood search with successive halving (Jamieson and Talwalkar, "Non-stochastic best
 // arm identification and hyperparameter optimization", AISTATS 2016): candidates are tried on few examples,
-// the promising ones' neighbours (one axis, one choice away) are tried next, and the best half goes on to
-// twice the examples. Half of the examples of each task take no part in it; they decide in the end, so that a
-// candidate that was lucky in the search is found out. Everything is a function of the examples: no random
-// numbers, no clock.
+// the promising ones' neighbours (one axis, one choice away) are tried next, and the best third goes on to
+// twice the examples. A candidate that is beyond the loss by two standard errors after a third of a stage is
+// not tried on the rest of it. Half of the examples of each task take no part in all this; they decide in the
+// end, so that a candidate that was lucky in the search is found out. Everything is a function of the
+// examples: no random numbers, no clock.
 #pragma once
 #include <functional>
 #include <string>
@@ -34,20 +35,30 @@ struct Trial {
   Score total() const;
 };
 
+// How far the search is. Work is counted in examples decoded by a candidate.
+struct TuneProgress {
+  std::string stage;
+  int64_t done = 0;
+  int64_t expected = 0;  // of the whole search; an estimate that moves, at least `done`
+  std::string best;      // the options that lead, with their cost and loss so far; empty at first
+};
+
 struct TuneRequest {
   double max_loss = 1;  // points of accuracy below the reference
   int64_t generations = 4;
   int64_t breadth = 3;                             // promising candidates whose neighbours are tried
   int64_t least_examples = 24;                     // of the first stage
   std::function<double(const Score& score)> cost;  // per example
-  // One line for people whenever there is news.
-  std::function<void(const std::string& text)> progress = {};
+  std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
+  std::function<void(const std::string& text)> news = {};           // a line for people after every stage
 };
 
 struct TuneResult {
-  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones
+  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones, but for the chosen one,
+                                   // which may stand behind one that held in the search alone
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
+  int64_t examples = 0;            // decoded, over all candidates
 };
 
 // Sum of the scores of these examples under options that `accepts` took.

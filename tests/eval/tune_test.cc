@@ -42,6 +42,12 @@ Score measure_one(const std::string& options, size_t example) {
   return score;
 }
 
+Result<Score> sum_of(const std::string& options, const std::vector<size_t>& which) {
+  Score sum;
+  for (const size_t i : which) sum += measure_one(options, i);
+  return sum;
+}
+
 TuneRequest request(double max_loss) {
   TuneRequest r;
   r.max_loss = max_loss;
@@ -51,10 +57,8 @@ TuneRequest request(double max_loss) {
 
 Result<TuneResult> run(double max_loss, std::map<std::string, int64_t>* asked = nullptr) {
   const auto measure = [asked](const std::string& options, const std::vector<size_t>& which) {
-    Score sum;
-    for (const size_t i : which) sum += measure_one(options, i);
     if (asked != nullptr) (*asked)[options] += static_cast<int64_t>(which.size());
-    return Result<Score>(sum);
+    return sum_of(options, which);
   };
   // k=1 and t=8 do not go together.
   const auto accepts = [](const std::string& options) { return options != "t=8 k=1"; };
@@ -94,15 +98,44 @@ TEST(Tune, MostCandidatesSeeFewExamples) {
   EXPECT_GT(few, 0);
 }
 
+TEST(Tune, TheHopelessAreGivenUpEarly) {
+  std::map<std::string, int64_t> asked;
+  const auto result = run(0, &asked);
+  ASSERT_TRUE(result);
+  // The first stage is 25 of the search half: "t=4" loses 5 of every 20, and 9 examples of it are enough to know.
+  EXPECT_LT(asked.at("t=4"), 25);
+  EXPECT_GE(asked.at("t=9"), 25);
+  int64_t sum = 0;
+  for (const auto& [options, examples] : asked) sum += examples;
+  EXPECT_EQ(result->examples, sum);
+}
+
+TEST(Tune, TellsHowFarItIs) {
+  TuneRequest told = request(0);
+  std::vector<TuneProgress> seen;
+  std::vector<std::string> news;
+  told.progress = [&](const TuneProgress& p) { seen.push_back(p); };
+  told.news = [&](const std::string& text) { news.push_back(text); };
+  const auto result = tune(
+      examples_of({{"a", 200}, {"b", 200}}), kAxes, [](const std::string&) { return true; }, sum_of, told);
+  ASSERT_TRUE(result);
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.front().done, 0);
+  EXPECT_EQ(seen.front().best, "");
+  EXPECT_EQ(seen.back().stage, "validation");
+  EXPECT_EQ(seen.back().expected, result->examples);  // exact at the end
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_GT(seen[i].expected, seen[i].done) << i;
+    if (i > 0) EXPECT_GE(seen[i].done, seen[i - 1].done);
+  }
+  ASSERT_FALSE(news.empty());
+  EXPECT_NE(news.back().find("best cost"), std::string::npos) << news.back();
+}
+
 TEST(Tune, NothingIsChosenWhereNothingIsGoodEnough) {
   const std::vector<Axis> axes = {{"t", {"t=7", "t=6"}, 0}};
-  const auto measure = [](const std::string& options, const std::vector<size_t>& which) {
-    Score sum;
-    for (const size_t i : which) sum += measure_one(options, i);
-    return Result<Score>(sum);
-  };
   const auto result = tune(
-      examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, measure, request(0.5));
+      examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, sum_of, request(0.5));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->chosen, -1);
 }
@@ -125,6 +158,45 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   ASSERT_TRUE(result);
   ASSERT_GE(result->chosen, 0);
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "t=9");
+}
+
+TEST(Tune, WhatHoldsIsChosenBehindWhatHeldInTheSearchAlone) {
+  // Of 100 examples in each half "t=8" loses 0 and 2, "t=9" 1 and 1.
+  const auto examples = examples_of({{"a", 200}});
+  const Halves halves = split(examples);
+  const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
+  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which) {
+      const bool held_out = std::ranges::find(halves.validation, i) != halves.validation.end();
+      const size_t bad = options == "t=9" ? 1 : held_out ? 2 : 0;
+      sum += Score{.n = 1, .nfe = setting_of(options).t, .compared = 1, .lost = i / 2 < bad};
+    }
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples, axes, [](const std::string&) { return true; }, measure, request(1));
+  ASSERT_TRUE(result);
+  ASSERT_EQ(result->chosen, 1);
+  EXPECT_EQ(result->frontier[0].options, "t=8");
+  EXPECT_EQ(result->frontier[1].options, "t=9");
+}
+
+TEST(Tune, GoesBackToTheAccurateWhereTheCheapFail) {
+  // Many cheap candidates lose 2 of every 50, and only the dearest loses none: granting luck, all look possible.
+  std::vector<Axis> axes = {{"t", {}, 0}};
+  for (int t = 60; t >= 20; --t) axes[0].choices.push_back(std::to_string(t));
+  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which)
+      sum += Score{.n = 1, .nfe = std::stoi(options), .compared = 1, .lost = options != "60" && i % 50 / 2 == 24};
+    return Result<Score>(sum);
+  };
+  const auto result = tune(
+      examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1));
+  ASSERT_TRUE(result);
+  ASSERT_GE(result->chosen, 0);
+  EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "60");
 }
 
 TEST(Tune, HalvesAreBalancedAndDisjoint) {

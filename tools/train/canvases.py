@@ -9,29 +9,38 @@ Mask kinds, drawn per sequence:
            weight falls with the distance from the cut, since far tokens can hardly be known.
   block    what a sampler sees in the middle of a block: earlier blocks visible, the cut's block masked at random with
            t, later blocks all masked (small weight).
-  results  drills only: the digits of each equation's result.
+  decisive only the results (drills.py), everything else visible; all drills, a share of the others. A task that has no
+           such places gets `random` instead.
 """
 from typing import NamedTuple
 
 import torch
 
+from drills import ONLY_DECISIVE, decisive_spans
+
 MAX_RESPONSE = 128  # tokens, padding included: the generation length that the models are used with
 BLOCK = 32  # as in the sampler
 T_MIN = 0.05  # bounds the weight 1/t
-RESULT_MASK_SHARE, RESULT_WEIGHT = 0.95, 2.0
+DECISIVE_MASK_SHARE, DECISIVE_WEIGHT = 0.95, 2.0
 SUFFIX_REACH, SUFFIX_GAIN, FAR_WEIGHT = 6.0, 4.0, 0.05  # weight = gain * exp(-distance / reach) + far
 
 
 class MaskMix(NamedTuple):
     """Shares of the mask kinds; the rest is `random`. whole_canvas: share of batches that also mask the prompt, as in
-    pretraining, with `random` masks."""
+    pretraining, with `random` masks. long_room: share of canvases that may be padded up to MAX_RESPONSE, the others get
+    a few tokens of padding."""
     suffix: float = 0.0
     block: float = 0.0
+    decisive: float = 0.0
     whole_canvas: float = 0.1
+    long_room: float = 0.4
 
 
 RANDOM_MASKS = MaskMix()
 SAMPLER_MASKS = MaskMix(suffix=0.4, block=0.2, whole_canvas=0.03)
+# To learn lookups: short canvases, the looked-up word masked with its surroundings known.
+LOOKUP_MASKS = MaskMix(suffix=0.3, block=0.1, decisive=0.4, whole_canvas=0.0, long_room=0.1)
+FINAL_MASKS = MaskMix(suffix=0.35, block=0.2, decisive=0.15, whole_canvas=0.02, long_room=0.3)
 
 
 class Batch(NamedTuple):
@@ -48,9 +57,9 @@ class CanvasSource:
         self.tokenizer, self.batch_size, self.seed, self.masks = tokenizer, batch_size, seed, masks
         self.prompts = [tokenizer.chat(example.prompt) for example in examples]
         self.responses = [tokenizer.encode(example.response) + [tokenizer.eot] for example in examples]
-        self.is_drill = [example.task == "drill" for example in examples]
-        self.digits = torch.tensor([tokenizer.vocab[digit] for digit in "0123456789"])
-        self.equals = tokenizer.vocab["="]
+        self.decisive = [_decisive_tokens(tokenizer, example, response)
+                         for example, response in zip(examples, self.responses)]
+        self.only_decisive = [example.task in ONLY_DECISIVE for example in examples]
         self._epoch, self._groups = None, []
 
     def batch(self, step):
@@ -64,7 +73,7 @@ class CanvasSource:
         """-> [(examples of a batch, their canvas lengths)]: similar lengths together, in random order."""
         padded = []
         for i, (prompt, response) in enumerate(zip(self.prompts, self.responses)):
-            little = torch.rand((), generator=generator) < 0.6
+            little = torch.rand((), generator=generator) >= self.masks.long_room
             high = len(response) + 9 if little else max(MAX_RESPONSE + 1, len(response) + 1)
             room = torch.randint(len(response), high, (), generator=generator).item()
             padded.append((len(prompt) + room, i))
@@ -81,20 +90,22 @@ class CanvasSource:
     def _corrupt(self, members, lengths, generator):
         width = -(-max(lengths) // 8) * 8  # few distinct shapes
         tokens = torch.full((len(members), width), self.tokenizer.eos)
+        decisive = torch.zeros(tokens.shape, dtype=torch.bool)
         for row, i in enumerate(members):
             text = self.prompts[i] + self.responses[i]
             tokens[row, :len(text)] = torch.tensor(text)
+            decisive[row, [len(self.prompts[i]) + k for k in self.decisive[i]]] = True
         starts = torch.tensor([len(self.prompts[i]) for i in members])
         written = torch.tensor([len(self.responses[i]) for i in members])
-        drills = torch.tensor([self.is_drill[i] for i in members])
-        mask, weight, answer_tokens = self._masks(tokens, starts, written, drills, generator)
+        only_decisive = torch.tensor([self.only_decisive[i] for i in members])
+        mask, weight, answer_tokens = self._masks(decisive, starts, written, only_decisive, generator)
         rows = mask.flatten().nonzero().flatten()
         inputs = tokens.masked_fill(mask, self.tokenizer.mask)
         return Batch(inputs, tokens.flatten()[rows], rows, weight.flatten()[rows] / answer_tokens)
 
-    def _masks(self, tokens, starts, written, drills, generator):
-        """-> mask (B, T), weight (B, T), number of tokens that could have been masked"""
-        size, width = tokens.shape
+    def _masks(self, decisive, starts, written, only_decisive, generator):
+        """decisive (B, T), the rest (B,). -> mask (B, T), weight (B, T), number of tokens that could have been masked"""
+        size, width = decisive.shape
         position = torch.arange(width)[None]
         # Stratified: a batch always covers the whole range of t.
         t = (torch.rand((), generator=generator) + torch.arange(size) / size) % 1 * (1 - T_MIN) + T_MIN
@@ -109,20 +120,23 @@ class CanvasSource:
             kind = torch.rand(size, generator=generator)[:, None]
             suffix = kind < self.masks.suffix
             block = ~suffix & (kind < self.masks.suffix + self.masks.block)
+            results = (kind >= 1 - self.masks.decisive) & decisive.any(1, keepdim=True) | only_decisive[:, None]
             mask, weight = _suffix(mask, weight, suffix, position, cut[:, None])
             low = (starts + (cut - starts) // BLOCK * BLOCK)[:, None]
             mask, weight = _block(mask, weight, block, position, low, noise)
-            mask, weight = self._results(mask, weight, drills[:, None], tokens, answer, generator)
+            hidden = decisive & (torch.rand(size, width, generator=generator) < DECISIVE_MASK_SHARE)
+            mask, weight = torch.where(results, hidden, mask), torch.where(results, DECISIVE_WEIGHT, weight)
         return mask, weight, answer.sum()
 
-    def _results(self, mask, weight, drills, tokens, answer, generator):
-        digit = torch.isin(tokens, self.digits)
-        result, previous = torch.zeros_like(digit), tokens == self.equals
-        for _ in range(3):  # results have at most three digits
-            previous = torch.cat([torch.zeros_like(previous[:, :1]), previous[:, :-1]], 1) & digit
-            result |= previous
-        result &= answer & (torch.rand(tokens.shape, generator=generator) < RESULT_MASK_SHARE)
-        return torch.where(drills, result, mask), torch.where(drills, RESULT_WEIGHT, weight)
+
+def _decisive_tokens(tokenizer, example, response):
+    """Indices of the response's tokens that lie in one of its decisive spans; the text is ASCII, a byte a character."""
+    spans, out, begin = decisive_spans(example.task, example.response), [], 0
+    for i, token in enumerate(response[:-1]):  # the last is the end of the turn
+        end = begin + len(tokenizer.texts[token])
+        out += [i] if any(begin < high and low < end for low, high in spans) else []
+        begin = end
+    return out
 
 
 def _suffix(mask, weight, where, position, cut):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training examples: five tasks with answers that a program can check, one extra task that only trains.
+"""Training examples: five tasks with answers that a program can check, three more that only train.
 
 An example is {task, prompt, response, answer}, the record of eval/eval_public.jsonl. Everything is generated, and a
 seed fixes it. The split is a property of the prompt, not of the run: a prompt whose MD5 falls into one of two of
@@ -19,6 +19,7 @@ import re
 import sys
 from typing import NamedTuple
 
+import drills
 import stories
 import words
 from words import CATEGORIES, CITIES, COLORS, ITEMS, JOBS, PLAIN_WORDS, THINGS, Draw
@@ -89,11 +90,7 @@ def boolean(draw):
 
 
 def _bool_measure(draw):
-    verb, unit, more, less = draw.choice([
-        ("is", "years old", "older", "younger"),
-        ("is", "cm tall", "taller", "shorter"),
-        ("weighs", "kg", "heavier", "lighter"),
-    ])
+    verb, unit, more, less = draw.choice(drills.MEASURES)
     names = [p.name for p in draw.people(3)]
     values = draw.sample(range(5, 99), 3)
     (a, x), (b, y) = draw.sample(list(zip(names, values)), 2)
@@ -105,7 +102,7 @@ def _bool_measure(draw):
 
 def _bool_owner(draw):
     names, things = [p.name for p in draw.people(3)], draw.sample(THINGS, 3)
-    verb, who = draw.choice(["likes", "has", "wants", "sells"]), draw.number(0, 2)
+    verb, who = draw.choice(drills.VERBS), draw.number(0, 2)
     truth = draw.chance(0.5)
     asked = things[who] if truth else draw.choice([t for t in things if t != things[who]])
     facts = " ".join(f"{n} {verb} {t}." for n, t in zip(names, things))
@@ -168,24 +165,22 @@ def copy(draw):
 
 
 def drill(draw):
-    """Not evaluated: ten or more unrelated equations per canvas; a late phase trains only the results."""
-    lines = [_equation(draw) for _ in range(draw.number(10, 13))]
-    response = "\n".join(lines)
-    return Example("drill", "Compute", response, response)
+    """Not evaluated: arithmetic, only the results masked (drills.py)."""
+    prompt, response = drills.arithmetic(draw)
+    return Example("drill", prompt, response, response)
 
 
-def _equation(draw):
-    """The sums, differences and products that the stories need, small numbers more often than large ones."""
-    small, kind = draw.chance(0.8), draw.random()
-    if kind < 0.47:
-        return stories.plus(draw.number(2, 80), draw.number(2, 20 if small else 50))
-    if kind < 0.92:
-        a = draw.number(4, 90)
-        return stories.minus(a, draw.number(1, min(a - 1, 20 if small else 50)))
-    return stories.times(*draw.numbers(*([(2, 10), (2, 10)] if small else [(3, 30), (2, 4)])))
+def lookup(draw):
+    """Not evaluated: finding what stands beside a word in the prompt, only the results masked (drills.py)."""
+    prompt, response = drills.lookup(draw)
+    return Example("lookup", prompt, response, response)
 
 
+# Relative weights of the tasks, what phases of training draw from.
 MIX = {gsm_mini: 0.5, boolean: 0.1, choice: 0.1, sort: 0.1, json_record: 0.1, copy: 0.1}
+DRILLED = MIX | {drill: 0.065}
+LOOKUPS = {lookup: 0.40, boolean: 0.22, choice: 0.16, gsm_mini: 0.14, sort: 0.04, json_record: 0.04}
+BALANCED = {gsm_mini: 0.32, boolean: 0.18, choice: 0.18, sort: 0.13, json_record: 0.11, lookup: 0.04, drill: 0.04}
 EVALUATED = {"gsm-mini", "json", "sort", "bool", "choice"}
 
 # ---------------------------------------------------------------- split and streams
@@ -224,24 +219,23 @@ def read_examples(path=EVAL_FILE, per_task=None):
     return out
 
 
-def stream(seed, tasks=None):
-    """Endless examples of the mix, both sides of the split; `tasks` narrows the mix by function."""
-    draw, mix = Draw(seed), {task: MIX[task] for task in tasks or MIX}
+def stream(seed, mix=None):
+    """Endless examples of the mix {task function: weight}, both sides of the split."""
+    draw, mix = Draw(seed), mix or MIX
     while True:
         yield draw.choices(list(mix), list(mix.values()))[0](draw)
 
 
-def training_examples(count, seed, tasks=None, drills=0):
-    """`count` examples that no evaluation holds, then `drills` drills (their prompt is never evaluated)."""
+def training_examples(count, seed, mix=None):
+    """`count` examples that no evaluation holds. What is never evaluated has no split."""
     forbidden = {example.prompt for example in read_examples()} if EVAL_FILE.exists() else set()
     out = []
-    for example in stream(seed, tasks):
+    for example in stream(seed, mix):
         if len(out) == count:
-            break
-        if not is_held_out(example.prompt) and example.prompt not in forbidden:
+            return out
+        held_out = example.task in EVALUATED and (is_held_out(example.prompt) or example.prompt in forbidden)
+        if not held_out:
             out.append(example)
-    draw = Draw(seed + 1)
-    return out + [drill(draw) for _ in range(drills)]
 
 
 # ---------------------------------------------------------------- checks
@@ -291,7 +285,7 @@ def main():
         return
     if not arguments.check:
         draw = Draw(0)
-        for task in [*MIX, drill]:
+        for task in [*MIX, drill, lookup]:
             example = task(draw)
             print(f"--- {example.task}\n{example.prompt}\n=>\n{example.response}\n")
         return

@@ -3,6 +3,7 @@
 
     python3 tools/train/make_model.py --out DIR --smoke                     two minutes, a toy
     python3 tools/train/make_model.py --out DIR --minutes 600 --moe         both architectures
+    python3 tools/train/make_model.py --out DIR --minutes 60 --from MODEL   more training for finished dense weights
 """
 import argparse
 import pathlib
@@ -14,7 +15,7 @@ import model as models
 import tokenizer as tokenizers
 from export import export
 from hf_folder import load_model
-from train import DENSE_PHASES, MIXTURE_PHASES, Budget, Settings, Trainer, pick_device
+from train import CONTINUE_PHASES, DENSE_PHASES, MIXTURE_PHASES, Budget, Settings, Trainer, pick_device
 from upcycle import upcycle
 
 DENSE_SHARE = 0.75  # of the budget, where a mixture is trained as well
@@ -29,7 +30,10 @@ class Recipe:
         self.examples = 6000 if smoke else 220000
         self.batch_size = 16 if smoke else 48
         # Short responses, so that two minutes hold many steps; useful answers take hours all the same.
-        self.tasks = [data.sort, data.json_record, data.copy] if smoke else None
+        self.tasks = {data.sort, data.json_record, data.copy, data.drill} if smoke else None
+
+    def mix(self, mix):
+        return {task: weight for task, weight in mix.items() if self.tasks is None or task in self.tasks}
 
 
 def parse_arguments():
@@ -43,12 +47,16 @@ def parse_arguments():
                         help="a quarter of the budget goes to a mixture of experts, upcycled from the dense model")
     parser.add_argument("--smoke", action="store_true", help="a toy model on the short tasks")
     parser.add_argument("--from", dest="start", type=pathlib.Path, metavar="MODEL",
-                        help="with --moe: upcycle this dense model instead of training one")
+                        help="a dense model: train it further, or, with --moe, upcycle it instead of training one")
+    parser.add_argument("--lr", type=float, default=3e-3,
+                        help="learning rate of Muon, twice that of AdamW (0.003; less for finished weights)")
+    parser.add_argument("--batch-size", type=int, help="sequences per step (48; 16 with --smoke)")
+    parser.add_argument("--examples", type=int, help="new examples per phase (220000; 6000 with --smoke)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument("--bf16", action="store_true",
+                        help="bf16 matrix products; always on a GPU, on a CPU with instructions for them")
     args = parser.parse_args()
-    if args.start and not args.moe:
-        parser.error("--from is for --moe: it names the dense model to upcycle")
     args.minutes = args.minutes or (2.0 if args.smoke else 600.0)
     return args
 
@@ -64,16 +72,18 @@ def train_tokenizer(folder, recipe):
     return tokenizers.Tokenizer(folder)
 
 
-def train_stage(name, model, phases, share, args, recipe, tokenizer):
+def train_stage(name, model, phases, share, args, recipe, tokenizer, average=0.995):
     """Trains one architecture on its share of the budget. -> its averaged weights"""
 
-    def make_examples(phase, drills):
+    def make_examples(phase, mix):
         # Each phase has new examples: at the pace of the full run each is seen a few times only.
-        return data.training_examples(recipe.examples, seed=100 + 10 * args.seed + phase, tasks=recipe.tasks,
-                                      drills=int(drills * recipe.examples))
+        return data.training_examples(args.examples or recipe.examples, seed=100 + 10 * args.seed + phase,
+                                      mix=recipe.mix(mix))
 
     budget = Budget(minutes=args.minutes * share, steps=int(args.steps * share))
-    settings = Settings(budget, phases, batch_size=recipe.batch_size, seed=args.seed, device=pick_device(args.device))
+    device = pick_device(args.device)
+    settings = Settings(budget, phases, lr=args.lr, batch_size=args.batch_size or recipe.batch_size, seed=args.seed,
+                        average=average, device=device, bf16=args.bf16 or device.startswith("cuda"))
     size = sum(parameter.numel() for parameter in model.parameters())
     print(f"{name}: {size:,} parameters on {settings.device}", flush=True)
     log = lambda line: print(f"{name}: {line}", flush=True)
@@ -88,6 +98,11 @@ def main():
     if args.start:
         tokenizer_folder, dense = args.start, load_model(args.start)
         tokenizer = tokenizers.Tokenizer(tokenizer_folder)
+        if not args.moe:
+            # Fewer steps than a run from nothing has: a shorter average.
+            dense = train_stage("dense", dense, CONTINUE_PHASES, 1.0, args, recipe, tokenizer, average=0.98)
+            export(dense, tokenizer_folder, args.out / "tiny-llada")
+            print(f"wrote {args.out / 'tiny-llada'}")
     else:
         tokenizer_folder = args.out / "tokenizer"
         tokenizer = train_tokenizer(tokenizer_folder, recipe)

@@ -57,12 +57,12 @@ class Average:
     """Exponential moving average of the weights: what is exported. Short-sighted at first, so that it forgets the
     random start."""
 
-    def __init__(self, model):
-        self.model, self.steps = copy.deepcopy(model).requires_grad_(False), 0
+    def __init__(self, model, keep):
+        self.model, self.keep, self.steps = copy.deepcopy(model).requires_grad_(False), keep, 0
 
     @torch.no_grad()
     def update(self, model):
         self.steps += 1
-        decay = min(0.995, (self.steps + 1) / (self.steps + 20))
+        decay = min(self.keep, (self.steps + 1) / (self.steps + 20))
         for ours, theirs in zip(self.model.parameters(), model.parameters()):
             ours.lerp_(theirs, 1 - decay)

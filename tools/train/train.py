@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from canvases import RANDOM_MASKS, SAMPLER_MASKS, CanvasSource, MaskMix
+import data
+from canvases import FINAL_MASKS, LOOKUP_MASKS, RANDOM_MASKS, SAMPLER_MASKS, CanvasSource, MaskMix
 from optimizers import Average, make_optimizers
 
 WARMUP_STEPS, DECAY_SHARE, BALANCE_WEIGHT, CLIP = 30, 0.4, 0.01, 1.0
@@ -25,14 +26,17 @@ class Phase(NamedTuple):
     share: float  # of the budget
     masks: MaskMix
     muon: bool
-    drills: float = 0.0  # drills per ordinary example
+    mix: dict = data.MIX  # what the examples are drawn from
 
 
 # AdamW first: Muon's updates have one size whatever the gradient says, which is rough on fresh weights.
 DENSE_PHASES = [Phase("random masks, AdamW", 0.15, RANDOM_MASKS, muon=False),
                 Phase("random masks, Muon", 0.55, RANDOM_MASKS, muon=True),
-                Phase("sampler masks and drills, Muon", 0.30, SAMPLER_MASKS, muon=True, drills=0.065)]
-MIXTURE_PHASES = [Phase("sampler masks and drills, Muon", 1.0, SAMPLER_MASKS, muon=True, drills=0.065)]
+                Phase("sampler masks and drills, Muon", 0.30, SAMPLER_MASKS, muon=True, mix=data.DRILLED)]
+# From weights that know the texts of all tasks: first what they get wrong, then everything.
+CONTINUE_PHASES = [Phase("lookups, Muon", 0.5, LOOKUP_MASKS, muon=True, mix=data.LOOKUPS),
+                   Phase("all tasks, Muon", 0.5, FINAL_MASKS, muon=True, mix=data.BALANCED)]
+MIXTURE_PHASES = [Phase("sampler masks and drills, Muon", 1.0, SAMPLER_MASKS, muon=True, mix=data.DRILLED)]
 
 
 @dataclasses.dataclass
@@ -51,8 +55,10 @@ class Settings:
     phases: list
     lr: float = 3e-3
     batch_size: int = 48
+    average: float = 0.995  # share of the running average that a step keeps
     seed: int = 0
     device: str = "cpu"
+    bf16: bool = False
 
     def phase_at(self, progress):
         end = 0.0
@@ -71,12 +77,12 @@ def pick_device(name="auto"):
 
 
 class Trainer:
-    """make_examples(phase index, drills per example) -> examples for that phase."""
+    """make_examples(phase index, mix) -> examples for that phase."""
 
     def __init__(self, model, tokenizer, make_examples, settings, checkpoint, log=print):
         self.model, self.tokenizer, self.make_examples = model.to(settings.device), tokenizer, make_examples
         self.settings, self.checkpoint, self.log = settings, pathlib.Path(checkpoint), log
-        self.average = Average(self.model)
+        self.average = Average(self.model, settings.average)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         self.phase, self.phase_start, self.optimizers, self.source = None, 0, [], None
         self.recent = []  # losses since the last line of the log
@@ -109,7 +115,7 @@ class Trainer:
         self.log(f"phase {index + 1} of {len(self.settings.phases)}: {phase.name}")
         self.phase, self.phase_start = index, start
         self.optimizers = make_optimizers(self.model, self.settings.lr, phase.muon)
-        examples = self.make_examples(index, phase.drills)
+        examples = self.make_examples(index, phase.mix)
         self.source = CanvasSource(examples, self.tokenizer, self.settings.batch_size, self.settings.seed + index,
                                    phase.masks)
 
@@ -134,9 +140,9 @@ class Trainer:
         self.recent.append(loss.item())
 
     def _autocast(self):
-        """bf16 matrix products on a GPU; f32 on the CPU, where few machines are faster in bf16."""
-        gpu = self.settings.device.startswith("cuda")
-        return torch.autocast("cuda", torch.bfloat16) if gpu else contextlib.nullcontext()
+        """bf16 matrix products, f32 weights and sums."""
+        kind = self.settings.device.partition(":")[0]
+        return torch.autocast(kind, torch.bfloat16) if self.settings.bf16 else contextlib.nullcontext()
 
     def _log_line(self):
         if self.recent:

@@ -1,0 +1,163 @@
+#include "eval/measurements.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/json_fields.h"
+#include "eval/fnv.h"
+
+namespace llada::eval {
+namespace {
+
+constexpr const char* kMeasurements = "llada-measurements";
+constexpr int64_t kMeasurementsVersion = 1;
+constexpr int64_t kMostCounted = int64_t{1} << 50;
+
+struct Count {
+  const char* name;
+  int64_t Score::* field;
+};
+constexpr Count kCounts[] = {{"n", &Score::n},
+                             {"right", &Score::right},
+                             {"whole_right", &Score::whole_right},
+                             {"nfe", &Score::nfe},
+                             {"rows", &Score::rows},
+                             {"committed", &Score::committed},
+                             {"content_tokens", &Score::content_tokens},
+                             {"compared", &Score::compared},
+                             {"agreed", &Score::agreed},
+                             {"edit_distance", &Score::edit_distance},
+                             {"won", &Score::won},
+                             {"lost", &Score::lost}};
+struct Time {
+  const char* name;
+  double Score::* field;
+};
+constexpr Time kTimes[] = {{"seconds", &Score::seconds},
+                           {"cpu_seconds", &Score::cpu_seconds},
+                           {"table_seconds", &Score::table_seconds}};
+
+Status check_same(JsonFields& fields, const char* name, const std::string& needed) {
+  LLADA_TRY(const std::string found, fields.text(name));
+  if (found != needed)
+    return invalid("{}: measured with {} '{}', this search has '{}'; name another file", fields.where(), name, found,
+                   needed);
+  return {};
+}
+
+Result<std::vector<LatencyPoint>> read_latency(JsonFields& fields) {
+  std::vector<LatencyPoint> points;
+  LLADA_TRY_STATUS(fields.tuples("latency", 2, [&](const nlohmann::json& pair) -> Status {
+    if (!pair[0].is_number_integer() || !pair[1].is_number() || pair[0] < 1 || !(pair[1] > 0) ||
+        (!points.empty() && pair[0] <= points.back().rows))
+      return invalid("{}: field 'latency': needed rising numbers of rows, each with its milliseconds", fields.where());
+    points.push_back({pair[0], pair[1]});
+    return {};
+  }));
+  if (points.empty()) return invalid("{}: field 'latency': empty", fields.where());
+  return points;
+}
+
+}  // namespace
+
+const Score* MeasurementStore::find(const std::string& options, const std::vector<size_t>& which) const {
+  const auto found = scores_.find({options, which});
+  return found == scores_.end() ? nullptr : &found->second;
+}
+
+Status MeasurementStore::put(const std::string& options, const std::vector<size_t>& which, const Score& score) {
+  scores_[{options, which}] = score;
+  if (path_.empty()) return {};
+  LLADA_TRY(auto file, AtomicFile::create(path_));
+  const std::string out = text();
+  LLADA_TRY_STATUS(file.write(out.data(), out.size()));
+  return file.commit();
+}
+
+Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const std::string& source, Key key) {
+  MeasurementStore store({}, std::move(key));
+  bool headed = false;
+  const auto visit = [&](std::string_view row, std::string where) -> Status {
+    LLADA_TRY(auto fields, JsonFields::parse(row, where));
+    if (!headed) {
+      headed = true;
+      LLADA_TRY(const std::string format, fields.text("format"));
+      if (format != kMeasurements)
+        return invalid("{}: field 'format': found '{}', needed '{}'", where, format, kMeasurements);
+      LLADA_TRY(const int64_t version, fields.integer("version", kMeasurementsVersion, kMeasurementsVersion));
+      static_cast<void>(version);
+      LLADA_TRY_STATUS(check_same(fields, "model", store.key_.model));
+      LLADA_TRY_STATUS(check_same(fields, "device", store.key_.device));
+      LLADA_TRY_STATUS(check_same(fields, "common", store.key_.common));
+      LLADA_TRY_STATUS(check_same(fields, "tasks", store.key_.tasks));
+      LLADA_TRY(store.latency_, read_latency(fields));
+      return fields.finish();
+    }
+    LLADA_TRY(const std::string options, fields.text("options"));
+    LLADA_TRY(const auto examples, fields.integers("examples", 0, int64_t{1} << 30));
+    Score score;
+    for (const Count& count : kCounts) {
+      LLADA_TRY(score.*count.field, fields.integer(count.name, 0, kMostCounted));
+    }
+    for (const Time& time : kTimes) {
+      LLADA_TRY(score.*time.field, fields.real(time.name, 0, 1e15));
+    }
+    if (score.n != static_cast<int64_t>(examples.size()))
+      return invalid("{}: field 'n': found {}, needed {} as there are examples", where, score.n, examples.size());
+    store.scores_[{options, {examples.begin(), examples.end()}}] = score;
+    return fields.finish();
+  };
+  LLADA_TRY_STATUS(for_each_json_line(text, source, visit));
+  if (!headed) return invalid("{}: empty, needed a file of measurements", source);
+  return store;
+}
+
+std::string MeasurementStore::text() const {
+  using Json = nlohmann::ordered_json;
+  const auto line = [](const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  };
+  Json points = Json::array();
+  for (const LatencyPoint& point : latency_) points.push_back({point.rows, point.ms});
+  std::string out = line({{"format", kMeasurements},
+                          {"version", kMeasurementsVersion},
+                          {"model", key_.model},
+                          {"device", key_.device},
+                          {"common", key_.common},
+                          {"tasks", key_.tasks},
+                          {"latency", points}});
+  for (const auto& [what, score] : scores_) {
+    Json row = {{"options", what.first}, {"examples", what.second}};
+    for (const Count& count : kCounts) row[count.name] = score.*count.field;
+    for (const Time& time : kTimes) row[time.name] = score.*time.field;
+    out += line(row);
+  }
+  return out;
+}
+
+Result<MeasurementStore> MeasurementStore::open(const std::string& path, Key key,
+                                                std::vector<LatencyPoint> latency) {
+  if (path.empty() || ::access(path.c_str(), F_OK) != 0) {
+    MeasurementStore store(path, std::move(key));
+    store.latency_ = std::move(latency);
+    return store;
+  }
+  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(auto store, parse(text, path, std::move(key)));
+  store.path_ = path;
+  return store;
+}
+
+std::string examples_fingerprint(const std::vector<Example>& examples) {
+  Fnv fnv;
+  for (const Example& e : examples)
+    for (const std::string* field : {&e.task, &e.prompt, &e.response, &e.answer}) {
+      fnv.add(*field);
+      fnv.add(static_cast<int64_t>(field->size()));
+    }
+  return fmt::format("{:016x}", fnv.hash());
+}
+
+}  // namespace llada::eval
