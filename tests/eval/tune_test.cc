@@ -126,7 +126,9 @@ TEST(Tune, TellsHowFarItIs) {
   EXPECT_EQ(seen.back().expected, result->examples);  // exact at the end
   for (size_t i = 0; i < seen.size(); ++i) {
     EXPECT_GT(seen[i].expected, seen[i].done) << i;
-    if (i > 0) EXPECT_GE(seen[i].done, seen[i - 1].done);
+    if (i > 0) {
+      EXPECT_GE(seen[i].done, seen[i - 1].done);
+    }
   }
   ASSERT_FALSE(news.empty());
   EXPECT_NE(news.back().find("best cost"), std::string::npos) << news.back();
