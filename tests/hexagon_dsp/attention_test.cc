@@ -80,7 +80,7 @@ class HexagonAttention : public DspTest {
                           : double{reinterpret_cast<const float*>(base)[index]};
     };
     const float* q = reinterpret_cast<const float*>(memory_->data() + op.in[0].offset) + (row * op.heads + head) * d;
-    const bool vectors = kv.half != 0 && (d == 64 || d == 128);
+    const bool vectors = kv.half != 0 && (d == 32 || d == 64 || d == 128);
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     std::vector<double> scores;
     double worst = 0, low = INFINITY, high = -INFINITY, value = 0;
@@ -208,6 +208,8 @@ TEST_F(HexagonAttention, HeadsOfWholeVectorsRunInIntegers) {
   attend_to_random({1, 40, 2, 128, true}, 4, 9, 37, 0);         // grouped heads, a tail of keys, a group of rows cut short
   attend_to_random({1, 40, 1, 64, true}, 1, 40, 40, 8);         // rows that see their block and those before
   attend_to_random({1, 33, 1, 128, true}, 1, 3, 1, 0);          // a single key
+  attend_to_random({1, 71, 2, 32, true}, 4, 9, 71, 0);          // rows of half a vector, an odd number of them
+  attend_to_random({1, 40, 1, 32, true}, 1, 40, 40, 8);
   attend_to_random({1, 64, 1, 128, true}, 1, 2, 64, 0, 12);     // one key takes nearly all
 }
 TEST_F(HexagonAttention, ChunksOfKeysAreJoined) { attend_to_random({1, 1100, 1, 64, true}, 1, 5, 1090, 0); }
