@@ -9,6 +9,7 @@
 
 #include "base/memory_usage.h"
 #include "base/random.h"
+#include "decode/pairs.h"
 #include "engine/convert.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
@@ -29,8 +30,8 @@ class HexagonRun : public testing::Test {
   void SetUp() override { SKIP_WITHOUT_EMULATOR(); }
   void TearDown() override { EXPECT_TRUE(dsp_processes().empty()); }
 
-  static std::shared_ptr<const Model> load(const std::string& device) {
-    auto model = Model::load(path_, {.device = device, .isa = "", .threads = 1});
+  static std::shared_ptr<const Model> load(const std::string& device, const std::string& path = path_) {
+    auto model = Model::load(path, {.device = device, .isa = "", .threads = 1});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }
@@ -80,29 +81,87 @@ TEST_F(HexagonRun, EveryWindowGivesTheCpusIds) {
   }
 }
 
+struct Named {
+  std::string name;
+  decode::DecodeOptions options;
+};
+
+// What the table of pairs (decode/pairs.h) leaves at its default.
+std::vector<Named> strategies_beside_the_table(int64_t length) {
+  std::vector<Named> list;
+  const auto add = [&](std::string name) -> decode::DecodeOptions& {
+    list.push_back({std::move(name), {}});
+    decode::DecodeOptions& o = list.back().options;
+    o.gen_length = length, o.block_length = length / 2;
+    o.acceptance = decode::Acceptance::threshold;
+    o.kv = decode::KvChoice::dual;
+    return o;
+  };
+  auto* o = &add("guided and sampled");
+  o->temperature = 0.7, o->cfg_scale = 0.5;
+  o = &add("mbsd, dual-path beside");
+  o->mbsd = true, o->revision = decode::Revision::dual_path, o->threshold = 0.7;
+  o->revise_path = decode::RevisePath::separate;
+  add("credit").credit = true;
+  o = &add("random remasking");
+  o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
+  for (const auto policy : {decode::RevisePolicy::oldest, decode::RevisePolicy::least_confident}) {
+    o = &add(fmt::format("dual-path, {}", decode::name(policy)));
+    o->revision = decode::Revision::dual_path, o->threshold = 0.5, o->stable_threshold = 1, o->revise_policy = policy;
+  }
+  o = &add("visible drafts");
+  o->mbsd = true, o->mbsd_drafts = decode::DraftInput::visible;
+  add("refresh").refresh = 2;
+  add("refresh_drift").refresh_drift = 0.05;
+  add("tail").tail = 2;
+  add("warmup").warmup = 2;
+  add("no end token").logits_eos_inf = true;
+  add("end tokens last").confidence_eos_eot_inf = true;
+  for (const auto stop : {decode::EarlyStop::none, decode::EarlyStop::block})
+    add(fmt::format("early stop {}", decode::name(stop))).early_stop = stop;
+  return list;
+}
+
+// Every `step`-th working pair of the table.
+std::vector<Named> strategies_of_the_table(int64_t length, size_t step) {
+  std::vector<Named> list;
+  size_t working = 0;
+  for (const decode::StrategyPair& pair : decode::strategy_pairs()) {
+    if (!pair.refusal.empty() || working++ % step != 0) continue;
+    list.push_back({fmt::format("{}, {}, {}{}", decode::name(pair.options.acceptance), decode::name(pair.options.revision),
+                                decode::name(pair.options.kv), pair.options.mbsd ? ", mbsd" : ""),
+                    pair.options});
+    list.back().options.gen_length = length, list.back().options.block_length = length / 2;
+  }
+  return list;
+}
+
+// In short answers, here of a few strategies; with LLADA_TEST_LONG=1 of every working pair of the table of strategies, and
+// of both shipped models.
 TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
-  std::vector<decode::DecodeOptions> strategies{strategy(decode::KvChoice::prefix), strategy(decode::KvChoice::dual)};
-  strategies[1].temperature = 0.7;
-  strategies[1].cfg_scale = 0.5;
-  strategies.push_back(strategy(decode::KvChoice::dual));
-  strategies.back().mbsd = true;
-  strategies.back().revision = decode::Revision::dual_path;
-  strategies.back().revise_path = decode::RevisePath::separate;
-  strategies.back().threshold = 0.7;
-  if (wants("LLADA_TEST_LONG")) {
-    for (const auto kv : {decode::KvChoice::none, decode::KvChoice::block}) strategies.push_back(strategy(kv));
-    strategies.push_back(strategies[2]);
-    strategies.back().revise_path = decode::RevisePath::fused;
-    for (auto& s : strategies) s.gen_length = 32, s.block_length = 16;
+  const bool whole = wants("LLADA_TEST_LONG");
+  const int64_t length = whole ? 16 : 4;
+  std::vector<Named> list = strategies_of_the_table(length, whole ? 1 : 83);
+  for (Named& named : strategies_beside_the_table(length))
+    if (whole || list.size() < 9) list.push_back(std::move(named));
+  const std::string moe = path_ + ".moe";
+  for (const std::string& path : {path_, moe}) {
+    if (path == moe) {
+      if (!whole) list.resize(1);
+      ASSERT_TRUE(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe", path, "q8_0", {}));
+    }
+    const auto cpu = load("cpu", path), hexagon = load("hexagon:fallback=none,deadline=60", path);
+    for (const Named& named : list) {
+      const auto expected = answer(cpu, prompt(), named.options);
+      ASSERT_TRUE(expected) << named.name << ": " << expected.error().message;
+      const auto got = answer(hexagon, prompt(), named.options);
+      ASSERT_TRUE(got) << named.name << ": " << got.error().message;
+      EXPECT_EQ(got->tokens, expected->tokens) << named.name;
+      EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << named.name;
+    }
+    if (whole) fmt::print("{} strategies, {}\n", list.size(), path == moe ? "tiny-llada-moe" : "tiny-llada");
   }
-  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none");
-  for (size_t s = 0; s < strategies.size(); ++s) {
-    const auto expected = answer(cpu, prompt(), strategies[s]);
-    ASSERT_TRUE(expected) << expected.error().message;
-    const auto got = answer(hexagon, prompt(), strategies[s]);
-    ASSERT_TRUE(got) << s << ": " << got.error().message;
-    EXPECT_EQ(got->tokens, expected->tokens) << "strategy " << s;
-  }
+  std::filesystem::remove(moe);
 }
 
 // The sparse path of a separate revision runs on the host's processors while the DSP works on the step.
