@@ -40,7 +40,7 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
   start(96 << 20);
   for (const uint32_t rows : {1u, 33u, 1024u})
     for (const WireLayout layout : {WIRE_TILE_Q4_0, WIRE_TILE_Q8_0, WIRE_TILE_F16})
-      for (const auto [inputs, outputs] : {std::pair(256u, 768u), {4096u, 4096u}, {12288u, 1024u}}) {
+      for (const auto& [inputs, outputs] : {std::pair(256u, 768u), {4096u, 4096u}, {12288u, 1024u}}) {
         WireOp op = make_op(WIRE_MATMUL, rows, inputs);
         op.weight[0] = {{}, layout, inputs, outputs};
         const WeightInfo info{.name = "w", .dims = {inputs, outputs}};
