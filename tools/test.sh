@@ -68,6 +68,8 @@ run_stage() {
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
   esac
   local counts; counts=$(grep -hE 'tests passed|tests failed' "$log" | tr '\n' ' ')
+  local skips; skips=$(grep -cE '\*\*\*Skipped' "$log")
+  [ "$skips" = 0 ] || counts+="$skips tests SKIPPED "
   rm -f "$log"
   finish "$stage" "$status" $((SECONDS - begin)) "$counts$note"
 }

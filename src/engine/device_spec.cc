@@ -128,7 +128,8 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
   const int64_t positions = spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
   HexagonOptions dsp = spec.dsp;
-  dsp.reserve_bytes = hexagon_reserve(graph.forward({.rows = rows, .wanted = rows, .guided = false}), graph.weights, positions).total();
+  const Program full = graph.forward({.rows = rows, .wanted = rows, .guided = false});
+  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
   LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host)));
   if (const auto percent = number_before(spec.window, "%")) {
     const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});

@@ -5,6 +5,7 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
 #include "devices/small_model.h"
 #include "hexagon_tools.h"
@@ -38,7 +39,7 @@ class Overlap : public testing::Test {
 
 // One op that leaves a mark, then many that take long; all over one buffer.
 std::vector<std::byte> long_batch(uint32_t number, uint32_t scratch, uint64_t sequence) {
-  constexpr uint32_t kOps = 40, kRows = 32, kColumns = 256, kOut = 1 << 20, kWeights = 2 << 20;
+  constexpr uint32_t kOps = 40, kRows = 1, kColumns = 256, kOut = 1 << 20, kWeights = 2 << 20;
   constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
   std::vector<WireOp> ops(kOps);
   for (WireOp& op : ops) {
@@ -107,15 +108,25 @@ TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
     const auto device = *make_hexagon_device({.library = standin_path(), .deadline_s = 60, .head_on_dsp = false},
                                              model.graph.weights, model.views, *cpu->share(1));
     const Program program = model.graph.forward({.rows = 1, .wanted = 1, .guided = false});
-    device->set_window(total_bytes(group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes)) * percent / 100);
+    const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
+    device->set_window(total_bytes(slabs) * percent / 100);
     Executor executor(*device, build);
-    KvStore kv = *KvStore::create({.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 40, .type = DType::F16},
-                                  [&](int64_t bytes) { return device->allocate(bytes); });
+    KvStore kv = *KvStore::create(
+        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 40, .type = DType::F16},
+        [&](int64_t bytes) { return device->allocate(bytes); });
     StepOutputs out;
     for (int pass = 0; pass < 60 && (pass == 0 || (percent < 100 && device->counters().maps_beside == 0)); ++pass) {
       const Status status = executor.run(in, kv, out);
       ASSERT_TRUE(status) << status.error().message;
     }
+    // What the window leaves for everything else is enough.
+    const HexagonReserve reserve =
+        hexagon_reserve(model.graph.forward({.rows = 40, .wanted = 40, .guided = false}), model.graph.weights, 40);
+    const HexagonCounters used = device->counters();
+    EXPECT_LE(used.arena_bytes, reserve.arena + hexagon::kPageBytes);
+    EXPECT_LE(used.staging_bytes, reserve.staging);
+    EXPECT_LE(used.scratch_bytes, reserve.scratch + hexagon::kPageBytes);
+    EXPECT_LE(kv.bytes(), reserve.kv);
     if (percent == 100) {
       expected = out.logits;
       EXPECT_TRUE(executor.plan()->streamed.empty());

@@ -1,5 +1,5 @@
-// K/V and attention on the emulated DSP against double arithmetic (attention_oracle.h): F16 and F32 stores, grouped heads, block-causal
-// rows, guided streams, trials.
+// K/V and attention on the emulated DSP against double arithmetic (attention_oracle.h): F16 and F32 stores, grouped heads,
+// block-causal rows, guided streams, trials.
 #include <cmath>
 
 #include "hexagon_dsp/attention_oracle.h"

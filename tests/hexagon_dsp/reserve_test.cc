@@ -48,7 +48,7 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
                      "matmul " + std::to_string(rows) + " " + std::to_string(layout) + " " + std::to_string(inputs));
         if (inputs == 12288) continue;
         op.kind = WIRE_HEAD;
-        op.weight[0].outputs = inputs == 256 ? 1024 : 20000;
+        op.weight[0].outputs = inputs == 256 ? 20000 : 4000;
         expect_close(limit({.kind = OpKind::head}, static_cast<int32_t>(rows),
                            {{.name = "w", .dims = {inputs, op.weight[0].outputs}}}),
                      asked(op), "head " + std::to_string(rows) + " " + std::to_string(layout));

@@ -170,7 +170,8 @@ TEST_F(HexagonRows, MatmulOfF32WeightsIsARoundingPerTermAway) {
         const double product = double{w[c * kInputs + i]} * x[static_cast<size_t>(r * kInputs + i)];
         want += product, products += std::fabs(product);
       }
-      EXPECT_WITHIN(measured, got[static_cast<size_t>(r * kOutputs + c)], want, matmul_f32_bound(kInputs, products)) << r << " " << c;
+      EXPECT_WITHIN(measured, got[static_cast<size_t>(r * kOutputs + c)], want, matmul_f32_bound(kInputs, products))
+          << r << " " << c;
     }
 }
 

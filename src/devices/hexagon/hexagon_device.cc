@@ -50,7 +50,9 @@ class Hexagon final : public HexagonDevice {
   HexagonCounters counters() const override {
     map_lane_.finish();
     HexagonCounters c = counters_;
-    c.arena_bytes = arena_ ? arena_->bytes() : 0, c.staging_bytes = staging_.bytes(), c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
+    c.arena_bytes = arena_ ? arena_->bytes() : 0;
+    c.staging_bytes = staging_.bytes();
+    c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
     return c;
   }
 

@@ -18,13 +18,14 @@ constexpr int64_t kChunk = 512;
 
 int64_t scratch_of_matrices(int64_t rows, int64_t inputs, int64_t matrices) {
   const int64_t padded_rows = rows + 8, padded_inputs = inputs + 64;
-  const auto formats = static_cast<int64_t>(kQuantized * static_cast<double>(padded_rows * padded_inputs)) + padded_rows * 16 + 128;
-  return matrices * formats + kWorkers * (padded_inputs / 8 + 128);
+  const auto quantized = static_cast<int64_t>(kQuantized * static_cast<double>(padded_rows * padded_inputs));
+  return matrices * (quantized + padded_rows * 16 + 128) + kWorkers * (padded_inputs / 8 + 128);
 }
 
-// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows (attention_vectors.cc).
+// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows.
 int64_t scratch_of_attention(int64_t heads, int64_t head_dim) {
-  const int64_t values = head_dim / 32 * (int64_t{34} << 10), queries = 64 * head_dim + (int64_t{8} << 10), scores = int64_t{96} << 10;
+  const int64_t values = head_dim / 32 * (int64_t{34} << 10), queries = 64 * head_dim + (int64_t{8} << 10);
+  const int64_t scores = int64_t{96} << 10;
   return kWorkers * (values + queries + scores + heads * 32 * (head_dim + 2) * 4 + (int64_t{16} << 10));
 }
 
@@ -40,7 +41,8 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
     int64_t scratch = 0;
     switch (op.kind) {
       case OpKind::matmul:
-        scratch = scratch_of_matrices(rows, dims(0)[0], std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
+        scratch = scratch_of_matrices(rows, dims(0)[0],
+                                      std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
         break;
       case OpKind::rope:
         table = rows * op.rotary * 4;

@@ -49,31 +49,33 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   session->library_ = std::move(library);
   session->place_ = std::move(place);
   session->deadline_s_ = deadline_s;
-  for (Lane* lane : {&session->runs_, &session->maps_}) {
-    lane->worker = std::make_shared<Worker>();
-    lane->thread = std::thread([worker = lane->worker] { Worker::loop(worker); });
+  for (Channel* channel : {&session->runs_, &session->maps_}) {
+    channel->worker = std::make_shared<Worker>();
+    channel->thread = std::thread([worker = channel->worker] { Worker::loop(worker); });
   }
   session->library_->choose_space(space_bytes);
   const auto handle = std::make_shared<remote_handle64>(0);
   // Starting a process takes longer than a call of one.
   const double opening_s = std::max(deadline_s, 10.0);
-  LLADA_TRY(const int opened, session->call(session->runs_, [library = session->library_, uri = session->place_.uri, handle] {
-                                return library->open_handle(uri.c_str(), handle.get());
-                              }, opening_s, "opening the skel"));
+  const auto open = [library = session->library_, uri = session->place_.uri, handle] {
+    return library->open_handle(uri.c_str(), handle.get());
+  };
+  LLADA_TRY(const int opened, session->call(session->runs_, open, opening_s, "opening the skel"));
   if (opened != AEE_SUCCESS)
     return failed("hexagon: {} of {} could not be opened: {}{}", session->place_.uri, session->library_->path(),
                   aee_name(opened), session->library_->reason());
   session->handle_ = *handle;
   session->opened_ = true;
-  LLADA_TRY(const int asked, session->invoke(session->runs_, WIRE_QUERY, {},
-                                             std::as_writable_bytes(std::span(&session->info_, 1)), opening_s, "asking the DSP what it is"));
+  const auto info = std::as_writable_bytes(std::span(&session->info_, 1));
+  LLADA_TRY(const int asked,
+            session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP what it is"));
   if (asked != AEE_SUCCESS) return failed("hexagon: asking the DSP what it is: {}", aee_name(asked));
   if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
     return failed("hexagon: the skel speaks version {}, needed {}", session->info_.version, WIRE_VERSION);
   return session;
 }
 
-bool Session::Lane::end() {
+bool Session::Channel::end() {
   bool free = false;
   {
     const std::lock_guard lock(worker->mutex);
@@ -117,8 +119,8 @@ Status Session::die(std::string why) {
   return failed("hexagon: {}", dead_);
 }
 
-Result<int> Session::call(Lane& lane, std::function<int()> function, double deadline_s, std::string_view what) {
-  Worker& worker = *lane.worker;
+Result<int> Session::call(Channel& channel, std::function<int()> function, double deadline_s, std::string_view what) {
+  Worker& worker = *channel.worker;
   std::unique_lock lock(worker.mutex);
   if (worker.busy) {  // with a call that never returned
     LLADA_TRY_STATUS(check_alive());
@@ -128,7 +130,7 @@ Result<int> Session::call(Lane& lane, std::function<int()> function, double dead
   worker.busy = true;
   worker.changed.notify_all();
   if (worker.wait(lock, deadline_s)) return worker.result;
-  // What FastRPC has for an invoke that does not return; the invoke then fails, and what the other lane does too: the
+  // What FastRPC has for an invoke that does not return; the invoke then fails, and what the other channel does too: the
   // reason is this one.
   lock.unlock();
   const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
@@ -142,13 +144,13 @@ Result<int> Session::call(Lane& lane, std::function<int()> function, double dead
   return failed("{}, but the call did not return", late.error().message);
 }
 
-Result<int> Session::invoke(Lane& lane, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
+Result<int> Session::invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
                             double deadline_s, std::string_view what) {
   struct Message {
     std::vector<std::byte> in, out;
   };
   const auto message = std::make_shared<Message>(Message{{in.begin(), in.end()}, std::vector<std::byte>(out.size())});
-  LLADA_TRY(const int status, call(lane, [library = library_, handle = handle_, method, message] {
+  LLADA_TRY(const int status, call(channel, [library = library_, handle = handle_, method, message] {
               remote_arg arguments[2] = {};
               const uint32_t has_in = message->in.empty() ? 0 : 1;
               arguments[0].buf = {message->in.data(), message->in.size()};

@@ -39,16 +39,16 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   struct Worker;
-  struct Lane {  // calls that follow one another, on a thread of their own
+  struct Channel {  // calls that follow one another, on a thread of their own
     std::recursive_mutex mutex;
     std::shared_ptr<Worker> worker;
     std::thread thread;
     bool end();  // false: a call never returned, and keeps its thread
   };
   Session() = default;
-  // What function returns, on the lane's thread. The error says that the session is dead now.
-  Result<int> call(Lane& lane, std::function<int()> function, double deadline_s, std::string_view what);
-  Result<int> invoke(Lane& lane, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
+  // What function returns, on the channel's thread. The error says that the session is dead now.
+  Result<int> call(Channel& channel, std::function<int()> function, double deadline_s, std::string_view what);
+  Result<int> invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
                      double deadline_s, std::string_view what);
   Status check_alive() const;
   Status die(std::string why);
@@ -62,7 +62,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool opened_ = false;
   WireInfo info_{};
   double deadline_s_ = 0;
-  Lane runs_, maps_;
+  Channel runs_, maps_;
   mutable std::mutex mutex_;  // guards what follows; never held during a call
   std::map<const Buffer*, uint32_t> numbers_;
   int64_t mapped_bytes_ = 0;

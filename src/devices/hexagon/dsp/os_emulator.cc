@@ -83,7 +83,7 @@ int32_t invoke(Ring& ring, uint32_t bytes) {
   return result;
 }
 
-// Until the host is gone or tells the first lane to leave.
+// Until the host is gone or tells the first channel to leave.
 int32_t serve(Ring& ring, uint32_t bytes) {
   for (uint32_t done = 0;;) {
     const uint32_t request = __atomic_load_n(&ring.request, __ATOMIC_SEQ_CST);
@@ -108,15 +108,15 @@ int32_t serve(uint32_t control_fd) {
     os_log("llada_dsp: the control file is not a ring of this version\n");
     return 2;
   }
-  static_assert(RING_LANES == 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
+  static_assert(RING_CHANNELS == 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
   const bool second = os_start_worker(
       kMaxWorkers,
-      [](void* lane) { call(kExitGroup, serve(*static_cast<Ring*>(lane), RING_LANE_BYTES(1))); },
-      file + RING_LANE_AT(1));
-  ring->lanes = second ? RING_LANES : 1;
+      [](void* channel) { call(kExitGroup, serve(*static_cast<Ring*>(channel), RING_CHANNEL_BYTES(1))); },
+      file + RING_CHANNEL_AT(1));
+  ring->channels = second ? RING_CHANNELS : 1;
   __atomic_store_n(&ring->ready, 1u, __ATOMIC_SEQ_CST);
   os_wake(&ring->ready);
-  return serve(*ring, RING_LANE_BYTES(0));
+  return serve(*ring, RING_CHANNEL_BYTES(0));
 }
 
 }  // namespace

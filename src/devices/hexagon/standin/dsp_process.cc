@@ -81,7 +81,7 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
     }
     self->ended_ = true;
     futex_wake(&self->ring(0).ready);
-    for (uint32_t lane = 0; lane < RING_LANES; ++lane) futex_wake(&self->ring(lane).reply);
+    for (uint32_t channel = 0; channel < RING_CHANNELS; ++channel) futex_wake(&self->ring(channel).reply);
   });
   while (current(first.ready) == 0 && p->alive()) futex_wait(&first.ready, 0, 100);
   if (!p->alive()) {
@@ -106,24 +106,24 @@ void DspProcess::signal(int number) {
 void DspProcess::kill() { signal(SIGKILL); }
 void DspProcess::freeze() { signal(SIGSTOP); }
 
-// Short lanes first: a large request must not wait for a small one.
-bool DspProcess::take_lane(uint64_t bytes, uint32_t& lane) {
-  const uint32_t served = std::clamp(ring(0).lanes, 1u, RING_LANES);
-  const auto holds = [&](uint32_t l) { return RING_DATA + bytes <= RING_LANE_BYTES(l); };
+// Short channels first: a large request must not wait for a small one.
+bool DspProcess::take_channel(uint64_t bytes, uint32_t& channel) {
+  const uint32_t served = std::clamp(ring(0).channels, 1u, RING_CHANNELS);
+  const auto holds = [&](uint32_t l) { return RING_DATA + bytes <= RING_CHANNEL_BYTES(l); };
   if (!holds(0)) return false;
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [&] {
-    for (lane = served; lane-- > 0;)
-      if (!busy_[lane] && holds(lane)) return true;
+    for (channel = served; channel-- > 0;)
+      if (!busy_[channel] && holds(channel)) return true;
     return false;
   });
-  busy_[lane] = true;
+  busy_[channel] = true;
   return true;
 }
 
-void DspProcess::give_back(uint32_t lane) {
+void DspProcess::give_back(uint32_t channel) {
   const std::lock_guard lock(mutex_);
-  busy_[lane] = false;
+  busy_[channel] = false;
   freed_.notify_all();
 }
 
@@ -138,9 +138,9 @@ int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments,
     place[i] = bytes;
     bytes += (arguments[i].buf.nLen + 127) / 128 * 128;
   }
-  uint32_t lane = 0;
-  if (!take_lane(bytes, lane)) return AEE_ENOMEMORY;
-  Ring& ring = this->ring(lane);
+  uint32_t channel = 0;
+  if (!take_channel(bytes, channel)) return AEE_ENOMEMORY;
+  Ring& ring = this->ring(channel);
   auto* data = reinterpret_cast<uint8_t*>(&ring) + RING_DATA;
   const auto answered = [&]() -> int {
     if (!alive()) return AEE_ECONNRESET;
@@ -166,7 +166,7 @@ int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments,
     return status;
   };
   const int status = answered();
-  give_back(lane);
+  give_back(channel);
   return status;
 }
 
