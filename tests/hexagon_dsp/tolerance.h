@@ -103,12 +103,12 @@ class Measured {
       fmt::print("error beside its bound, {}: at most {:.2g} of {:.2g}, {:.1f} % of the bound at most, {} numbers\n", kernel_,
                  error_, bound_, 100 * share_, count_);
   }
-  // False where the error is above the bound. What was measured is told where it takes the largest share, of normal numbers.
+  // False where the error is above the bound. What was measured is told where it takes the largest share, of numbers far from the smallest.
   bool add(double got, double want, double bound) {
     ++count_;
     const double error = std::fabs(got - want);
     if (!(error <= bound)) return false;
-    const bool normal = std::fabs(want) >= 0x1p-126;
+    const bool normal = std::fabs(want) >= 0x1p-80;  // far from where everything is rounded to 2^-149
     if (normal && bound > 0 && error / bound > share_) share_ = error / bound, error_ = error, bound_ = bound;
     return true;
   }
