@@ -58,7 +58,7 @@ run_stage() {
       else
         # An emulator is a hundred times slower: bounds on time mean nothing, and whole
         # generations are left to the goldens, the command line and what is simulated or recorded to the native stages.
-        parts=(base tensor text formats kernels graph models memory devices decode engine bench)
+        parts=(base tensor text formats kernels graph models memory devices hexagon decode engine bench)
         LLADA_TEST_QUICK=1 TARGETS=${parts[*]/#/test_} tools/test_arm64.sh \
           -E '^engine\.(Invariance|Latency|Recording|GoldenPeer|NewerChips|PaperTable|Simulate|[A-Z][a-z]*Run)|HostileCost|HostileRegexes|NotQuadratic|OneTokenPerStep/tinylladamoe|_NOT_BUILT' | tee "$log" || status=failed
       fi ;;
@@ -68,6 +68,8 @@ run_stage() {
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
   esac
   local counts; counts=$(grep -hE 'tests passed|tests failed' "$log" | tr '\n' ' ')
+  local skips; skips=$(grep -cE '\*\*\*Skipped' "$log")
+  [ "$skips" = 0 ] || counts+="$skips tests SKIPPED "
   rm -f "$log"
   finish "$stage" "$status" $((SECONDS - begin)) "$counts$note"
 }

@@ -1,8 +1,11 @@
 #include "engine/device_spec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <set>
+
+#include "devices/hexagon/reserve.h"
 
 namespace llada {
 namespace {
@@ -17,8 +20,13 @@ std::optional<double> number_before(std::string_view text, std::string_view unit
   return value;
 }
 
-Status set_dsp_option(HexagonOptions& dsp, std::string_view key, const std::string& value) {
-  if (key == "library") {
+Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
+  HexagonOptions& dsp = spec.dsp;
+  if (key == "positions") {
+    const auto n = number_before(value, "");
+    if (!n || *n != std::floor(*n) || *n < 1 || *n > 0x1p20) return invalid("positions: found '{}', needed 1 to 1048576", value);
+    spec.positions = static_cast<int64_t>(*n);
+  } else if (key == "library") {
     if (value.empty()) return invalid("library: found '', needed a file");
     dsp.library = value;
   } else if (key == "sessions") {
@@ -51,8 +59,8 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     return {};
   }
   if (!spec.profile && !spec.hexagon) return invalid("'{}': only for sim and hexagon", key);
-  if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline"))
-    return set_dsp_option(spec.dsp, key, value);
+  if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
+    return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "map") return invalid("'map': only for sim");
   if (key == "window") {
     const auto percent = number_before(value, "%"), gib = number_before(value, "GiB");
@@ -75,7 +83,7 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     spec.sim.head_on_npu = spec.dsp.head_on_dsp = value == "npu";
   } else {
     return invalid("'{}': needed one of window, {}, memory, grain, head, fallback, fail", key,
-                   spec.hexagon ? "sessions, library, space, deadline" : "map");
+                   spec.hexagon ? "sessions, positions, library, space, deadline" : "map");
   }
   return {};
 }
@@ -117,16 +125,21 @@ namespace {
 
 Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
                                              std::span<const TensorView> weights, std::unique_ptr<Device> host) {
-  LLADA_TRY(auto device, make_hexagon_device(spec.dsp, graph.weights, weights, std::move(host)));
+  const int64_t positions = spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
+  const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
+  HexagonOptions dsp = spec.dsp;
+  const Program full = graph.forward({.rows = rows, .wanted = rows, .guided = false});
+  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
+  LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host)));
   if (const auto percent = number_before(spec.window, "%")) {
     const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
     const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
     device->set_window(static_cast<int64_t>(static_cast<double>(total_bytes(slabs)) * *percent / 100));
   } else if (const auto gib = number_before(spec.window, "GiB")) {
-    const auto net = static_cast<int64_t>(*gib * 0x1p30) - kHexagonReserve;
+    const auto net = static_cast<int64_t>(*gib * 0x1p30) - dsp.reserve_bytes;
     if (net <= 0)
-      return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib,
-                     static_cast<double>(kHexagonReserve) / 0x1p30);
+      return invalid("window: found {} GiB, needed more than the {:.2f} GiB beside weights for a canvas of {} positions", *gib,
+                     static_cast<double>(dsp.reserve_bytes) / 0x1p30, positions);
     device->set_window(net);
   }
   LLADA_TRY_STATUS(device->start());

@@ -5,6 +5,7 @@
 //   grain=GRAIN      slabs of a layer, half-layer or op (the coarsest that fits)
 //   head=UNIT        npu or cpu (the profile's; npu)
 //   sessions=N       processes on the DSP, each with a window (hexagon)
+//   positions=N      of the longest canvas that the window leaves room for (hexagon; the model's context, at most 1024)
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
@@ -29,7 +30,8 @@ namespace llada {
 struct DeviceSpec {
   std::optional<Profile> profile;  // of sim
   bool hexagon = false;            // neither: the cpu itself
-  HexagonOptions dsp;              // window_bytes is set from `window` once the weights are known
+  HexagonOptions dsp;              // window_bytes and reserve_bytes are set once the weights are known
+  std::optional<int64_t> positions;  // of hexagon
   SimOptions sim;                  // window_bytes is set from `window` once the weights are known
   std::string window;
   MemoryOptions memory;

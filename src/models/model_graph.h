@@ -16,6 +16,7 @@ struct ModelGraph {
   // What the K/V store must hold per position and layer.
   int layers = 0, kv_heads = 0, head_dim = 0;
   int64_t width = 0, vocab = 0;
+  int64_t context = 0;  // positions the model was trained for
 };
 
 // Invalid: an architecture whose decoding rules are not built in.

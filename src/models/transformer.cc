@@ -204,6 +204,7 @@ ModelGraph build_transformer(const ModelConfig& config) {
   model.head_dim = static_cast<int>(config.head_dim);
   model.width = config.width;
   model.vocab = config.vocab;
+  model.context = config.context;
   model.forward = [config, weights, list = model.weights](StepShape shape) {
     return Forward(config, weights, list, shape).build();
   };

@@ -29,8 +29,8 @@ class HexagonRun : public testing::Test {
   void SetUp() override { SKIP_WITHOUT_EMULATOR(); }
   void TearDown() override { EXPECT_TRUE(dsp_processes().empty()); }
 
-  static std::shared_ptr<const Model> load(const std::string& device) {
-    auto model = Model::load(path_, {.device = device, .isa = "", .threads = 1});
+  static std::shared_ptr<const Model> load(const std::string& device, const std::string& path = path_) {
+    auto model = Model::load(path, {.device = device, .isa = "", .threads = 1});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }
@@ -80,29 +80,88 @@ TEST_F(HexagonRun, EveryWindowGivesTheCpusIds) {
   }
 }
 
+struct Named {
+  std::string name;
+  decode::DecodeOptions options;
+};
+
+// Every value of every choice: acceptance rules, K/V policies, ways of revising with and without looking ahead (the dual path
+// fused and as a plan beside), and options of their own. The first six are enough to meet every op.
+std::vector<Named> every_strategy(int64_t length) {
+  std::vector<Named> list;
+  const auto add = [&](std::string name) -> decode::DecodeOptions& {
+    list.push_back({std::move(name), {}});
+    decode::DecodeOptions& o = list.back().options;
+    o.gen_length = length, o.block_length = length / 2;
+    o.acceptance = decode::Acceptance::threshold;
+    o.kv = decode::KvChoice::dual;
+    return o;
+  };
+  auto* o = &add("guided and sampled");
+  o->temperature = 0.7, o->cfg_scale = 0.5;
+  o = &add("dual-path beside, mbsd");
+  o->mbsd = true, o->revision = decode::Revision::dual_path, o->threshold = 0.7;
+  o->revise_path = decode::RevisePath::separate;
+  for (const auto revision : decode::all_revisions())
+    if (revision != decode::Revision::none && revision != decode::Revision::dual_path)
+      add(std::string(decode::name(revision))).revision = revision;
+  add("kv prefix").kv = decode::KvChoice::prefix;
+
+  for (const auto rule : decode::all_acceptances()) add(fmt::format("accept {}", decode::name(rule))).acceptance = rule;
+  for (const auto kv : decode::all_kv_choices()) add(fmt::format("kv {}", decode::name(kv))).kv = kv;
+  for (const auto revision : decode::all_revisions()) {
+    o = &add(fmt::format("{}, mbsd", decode::name(revision)));
+    o->revision = revision, o->mbsd = true;
+  }
+  using enum decode::RevisePolicy;
+  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate})
+    for (const auto policy : {oldest, least_confident, balanced}) {
+      o = &add(fmt::format("dual-path {}, {}", decode::name(path), decode::name(policy)));
+      o->revision = decode::Revision::dual_path, o->revise_path = path, o->revise_policy = policy;
+      o->threshold = 0.5, o->stable_threshold = 1;
+    }
+  add("credit").credit = true;
+  o = &add("random remasking");
+  o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
+  o = &add("visible drafts");
+  o->mbsd = true, o->mbsd_drafts = decode::DraftInput::visible;
+  add("refresh").refresh = 2;
+  add("refresh_drift").refresh_drift = 0.05;
+  add("tail").tail = 2;
+  add("warmup").warmup = 2;
+  add("no end token").logits_eos_inf = true;
+  add("end tokens last").confidence_eos_eot_inf = true;
+  for (const auto stop : {decode::EarlyStop::none, decode::EarlyStop::block})
+    add(fmt::format("early stop {}", decode::name(stop))).early_stop = stop;
+  return list;
+}
+
+// Here a few strategies over a few tokens; with LLADA_TEST_LONG=1 all of them after a whole prompt, of both shipped models.
 TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
-  std::vector<decode::DecodeOptions> strategies{strategy(decode::KvChoice::prefix), strategy(decode::KvChoice::dual)};
-  strategies[1].temperature = 0.7;
-  strategies[1].cfg_scale = 0.5;
-  strategies.push_back(strategy(decode::KvChoice::dual));
-  strategies.back().mbsd = true;
-  strategies.back().revision = decode::Revision::dual_path;
-  strategies.back().revise_path = decode::RevisePath::separate;
-  strategies.back().threshold = 0.7;
-  if (wants("LLADA_TEST_LONG")) {
-    for (const auto kv : {decode::KvChoice::none, decode::KvChoice::block}) strategies.push_back(strategy(kv));
-    strategies.push_back(strategies[2]);
-    strategies.back().revise_path = decode::RevisePath::fused;
-    for (auto& s : strategies) s.gen_length = 32, s.block_length = 16;
+  const bool whole = wants("LLADA_TEST_LONG");
+  std::vector<Named> list = every_strategy(whole ? 16 : 4);
+  if (!whole) list.resize(6);
+  const GoldenItem& item = items_[3];
+  const auto asked = whole ? std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens)) : prompt();
+  const std::string moe = path_ + ".moe";
+  for (const std::string& path : {path_, moe}) {
+    if (path == moe) {
+      if (!whole) list.resize(1);
+      ASSERT_TRUE(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe", path, "q8_0", {}));
+    }
+    const auto cpu = load("cpu", path), hexagon = load("hexagon:fallback=none,deadline=60", path);
+    for (const Named& named : list) {
+      const auto expected = answer(cpu, asked, named.options);
+      ASSERT_TRUE(expected) << named.name << ": " << expected.error().message;
+      const auto got = answer(hexagon, asked, named.options);
+      ASSERT_TRUE(got) << named.name << ": " << got.error().message;
+      EXPECT_EQ(got->tokens, expected->tokens) << named.name;
+      EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << named.name;
+      if (whole) fmt::print("{} ids, {} forwards: {}\n", got->tokens.size(), got->stats.nfe, named.name);
+    }
+    if (whole) fmt::print("{} strategies, {}\n", list.size(), path == moe ? "tiny-llada-moe" : "tiny-llada");
   }
-  const auto cpu = load("cpu"), hexagon = load("hexagon:fallback=none");
-  for (size_t s = 0; s < strategies.size(); ++s) {
-    const auto expected = answer(cpu, prompt(), strategies[s]);
-    ASSERT_TRUE(expected) << expected.error().message;
-    const auto got = answer(hexagon, prompt(), strategies[s]);
-    ASSERT_TRUE(got) << s << ": " << got.error().message;
-    EXPECT_EQ(got->tokens, expected->tokens) << "strategy " << s;
-  }
+  std::filesystem::remove(moe);
 }
 
 // The sparse path of a separate revision runs on the host's processors while the DSP works on the step.

@@ -27,6 +27,11 @@ void wait(uint32_t* word, uint32_t seen) {
   syscall(SYS_futex, word, FUTEX_WAIT, seen, &patience, nullptr, 0);
 }
 
+std::string qemu() {
+  const char* other = std::getenv("LLADA_HEXAGON_QEMU");
+  return other != nullptr ? other : LLADA_QEMU_HEXAGON;
+}
+
 uint32_t scalars(uint32_t method, uint32_t in, uint32_t out, uint32_t in_handles, uint32_t out_handles) {
   return method << 24 | in << 16 | out << 8 | in_handles << 4 | out_handles;
 }
@@ -49,14 +54,15 @@ SharedBuffer::~SharedBuffer() {
 
 std::string DspProcess::missing() {
   if (std::string(LLADA_DSP_PROGRAM).empty()) return "the DSP program was not built: clang 19 or lld 19 is missing";
-  if (std::string(LLADA_QEMU_HEXAGON).empty()) return "qemu-hexagon is not installed";
-  return "";
+  const std::string emulator = qemu();
+  if (emulator.empty()) return "qemu-hexagon is not installed";
+  return ::access(emulator.c_str(), X_OK) == 0 ? "" : emulator + " is not installed";
 }
 
 DspProcess::DspProcess(uint64_t window) : control_(RING_BYTES) {
   ring().magic = RING_MAGIC;
   ring().version = RING_VERSION;
-  std::vector<std::string> words = {LLADA_QEMU_HEXAGON};
+  std::vector<std::string> words = {qemu()};
   if (window != 0) words.insert(words.end(), {"-R", std::to_string(window)});
   // Another build of the program, e.g. of another architecture (docs/hexagon.md).
   const char* other = std::getenv("LLADA_DSP_PROGRAM");

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "hexagon_dsp/dsp_test.h"
+#include "hexagon_dsp/tolerance.h"
 #include "kernels/kernel_test_data.h"
 
 namespace llada::hexagon {
@@ -45,11 +46,18 @@ class HexagonHead : public DspTest {
         else if (second < 0 || l[t] > l[second])
           second = t;
       }
-      double rest = 0, weighted = 0;
+      // Roundings of a term: its difference to the chunk's largest logit and those between the largest ones (each a share of
+      // itself, and all of them sum to d), its exponential, a chain of 128 additions and two levels more; per merge an
+      // exponential, a sum with the largest one's own 1, a fused step - and for the weighted sum two of these.
+      constexpr double kChunks = (kVocabulary + 511) / 512, kAdditions = 128 + 2;
+      double rest = 0, weighted = 0, rest_off = 0, weighted_off = 0;
       for (int64_t t = 0; t < kVocabulary; ++t) {
         if (t == top || in(rules.out_of_softmax, t)) continue;
-        const double d = double{l[t]} - l[top];
-        rest += std::exp(d), weighted += d * std::exp(d);
+        const double d = double{l[t]} - l[top], e = std::exp(d);
+        const double term = std::fabs(d) + kExponential + kAdditions;
+        rest += e, weighted += d * e;
+        rest_off += gamma(term + kChunks * (kExponential + 2)) * e + kExponentialFloor;
+        weighted_off += gamma(term + 1 + kChunks * (kExponential + 4)) * -d * e - d * kExponentialFloor;
       }
       const WirePrediction& p = predictions[static_cast<size_t>(r)];
       EXPECT_EQ(p.best, best) << r;
@@ -57,12 +65,11 @@ class HexagonHead : public DspTest {
       EXPECT_EQ(p.best_logit, l[best]) << r;
       EXPECT_EQ(p.second_logit, l[second]) << r;
       EXPECT_EQ(p.max, l[top]) << r;
-      // An exponential is off by 4 units and by its argument's rounding, up to 40 units there where it matters;
-      // 128 terms in a row of each part, a merge per chunk.
-      EXPECT_NEAR(p.rest, rest, rest * 200 * 0x1p-24 + 1e-37) << r;
-      EXPECT_NEAR(p.weighted, weighted, -weighted * 200 * 0x1p-24 + 1e-35) << r;
+      EXPECT_WITHIN(measured_rest_, p.rest, rest, rest_off) << r;
+      EXPECT_WITHIN(measured_weighted_, p.weighted, weighted, weighted_off) << r;
     }
   }
+  Measured measured_rest_{"head, rest of the softmax"}, measured_weighted_{"head, weighted rest"};
 };
 
 TEST_F(HexagonHead, BestTokensAndSoftmaxSumsOverSeveralChunks) {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "hexagon_dsp/attention_oracle.h"
 #include "hexagon_dsp/dsp_test.h"
-#include "hexagon_dsp/integer_oracle.h"
 #include "kernels/kernel_test_data.h"
 
 namespace llada::hexagon {
@@ -49,13 +49,14 @@ class HexagonLayer : public DspTest {
       }
     }
   }
+  // want(row, column): the exact value and its bound.
   template <class Want>
-  void expect_rows(WireRef ref, uint32_t columns, double units, const Want& want) {
+  void expect_rows(WireRef ref, uint32_t columns, const Want& want) {
     const auto got = rows_of(ref, columns);
     for (uint32_t r = 0; r < Geometry::kRows; ++r)
       for (uint32_t c = 0; c < columns; ++c) {
-        const double w = want(r, c);
-        ASSERT_NEAR(got[r * columns + c], w, units * 0x1p-24 * (std::fabs(w) + 1e-3)) << r << " " << c;
+        const std::pair<double, double> w = want(r, c);
+        ASSERT_NEAR(got[r * columns + c], w.first, w.second) << r << " " << c;
       }
   }
   void run_layer(const Geometry& g);
@@ -151,49 +152,54 @@ void HexagonLayer::run_layer(const Geometry& g) {
     for (uint32_t r = 0; r < kRows; ++r) {
       double sum = 0;
       for (uint32_t c = 0; c < w; ++c) sum += double{in[r * w + c]} * in[r * w + c];
-      scale.push_back(1 / std::sqrt(sum / w + 1e-5));
+      scale.push_back(1 / std::sqrt(sum / w + double{1e-5f}));
     }
-    return [=](uint32_t r, uint32_t c) { return in[r * w + c] * scale[r] * weight[c]; };
+    return [=](uint32_t r, uint32_t c) {
+      const double exact = in[r * w + c] * scale[r] * weight[c];
+      return std::pair(exact, rms_norm_bound(w, exact, weight[c]));
+    };
   };
-  expect_rows(h, w, w / 8.0 + 16, normed(x_ref, norm1));
+  expect_rows(h, w, normed(x_ref, norm1));
   expect_matmul(qkv);
   const auto before = rows_of(qkv.out[0], inner);
-  expect_rows(q, inner, 1e4, [&](uint32_t r, uint32_t c) {
+  expect_rows(q, inner, [&](uint32_t r, uint32_t c) {
     const uint32_t i = c % kDim, j = i % (kDim / 2);
     const double cosine = table[r * kDim + j], sine = table[r * kDim + kDim / 2 + j];
     const double self = before[r * inner + c], other = before[r * inner + (i < kDim / 2 ? c + kDim / 2 : c - kDim / 2)];
-    return self * cosine + (i < kDim / 2 ? -other : other) * sine;
+    return std::pair(self * cosine + (i < kDim / 2 ? -other : other) * sine, rope_bound(self * cosine, other * sine));
   });
   const auto queries = rows_of(q, inner);
   const auto* keys = reinterpret_cast<const uint16_t*>(memory_->data() + kv.keys.offset);
   const auto* values = reinterpret_cast<const uint16_t*>(memory_->data() + kv.values.offset);
   const auto new_keys = rows_of(k, inner);
   ASSERT_EQ(keys[(g.keys + static_cast<uint32_t>(positions[7])) * kDim + 3], float_to_f16(new_keys[7 * inner + kDim + 3]));
-  std::vector<float> want(kDim), scratch(static_cast<size_t>(kernels::attention_scratch(g.keys)));
   const auto mixes = rows_of(mix, inner);
-  for (uint32_t r = 0; r < kRows; r += 5)
-    for (uint32_t head = 0; head < g.heads; head += 3) {
-      kernels::AttentionArgs a{};
-      a.q = queries.data() + r * inner + head * kDim, a.q_stride = inner;
-      a.k = keys + head * g.keys * kDim, a.v = values + head * g.keys * kDim, a.kv_type = DType::F16;
-      a.keys = g.keys, a.head_dim = kDim, a.scale = 1 / std::sqrt(static_cast<float>(kDim)), a.r0 = 0, a.r1 = 1;
-      a.scratch = scratch.data(), a.out = want.data(), a.out_stride = kDim;
-      kernels::scalar_table()->attention(a);
-      double most = 0;
-      for (uint32_t p = 0; p < g.keys * kDim; ++p)
-        most = std::max(most, std::fabs(double{f16_to_float(values[head * g.keys * kDim + p])}));
-      for (uint32_t i = 0; i < kDim; ++i)  // the limit of attention_test.cc
-        ASSERT_NEAR(mixes[r * inner + head * kDim + i], want[i], most * 0x1p-9) << r << " " << head;
+  Measured measured("attention in integers, of a layer");
+  for (uint32_t head = 0; head < g.heads; head += 3) {
+    std::vector<double> head_keys, head_values;
+    for (uint32_t p = 0; p < g.keys * kDim; ++p) {
+      head_keys.push_back(f16_to_float(keys[head * g.keys * kDim + p]));
+      head_values.push_back(f16_to_float(values[head * g.keys * kDim + p]));
     }
+    for (uint32_t r = 0; r < kRows; r += 5) {
+      const AttentionRow want =
+          attend_vectors_oracle({queries.data() + r * inner + head * kDim, head_keys.data(), head_values.data(), g.keys, kDim});
+      for (uint32_t i = 0; i < kDim; ++i)
+        EXPECT_WITHIN(measured, mixes[r * inner + head * kDim + i], want.out[i], want.bound[i]) << r << " " << head;
+    }
+  }
   expect_matmul(o);
   const auto attended = rows_of(o.out[0], w);
-  expect_rows(x2, w, 1, [&](uint32_t r, uint32_t c) { return double{x[r * w + c]} + attended[r * w + c]; });
-  expect_rows(h2, w, w / 8.0 + 16, normed(x2, norm2));
+  expect_rows(x2, w, [&](uint32_t r, uint32_t c) {
+    const double sum = double{x[r * w + c]} + attended[r * w + c];
+    return std::pair(sum, kU * std::fabs(sum));
+  });
+  expect_rows(h2, w, normed(x2, norm2));
   expect_matmul(gate_up);
   const auto gate = rows_of(gate_up.out[0], g.ffn), up = rows_of(gate_up.out[1], g.ffn);
-  expect_rows(inner_ref, g.ffn, 16, [&](uint32_t r, uint32_t c) {
-    const double v = gate[r * g.ffn + c];
-    return v / (1 + std::exp(-v)) * up[r * g.ffn + c];
+  expect_rows(inner_ref, g.ffn, [&](uint32_t r, uint32_t c) {
+    const double v = gate[r * g.ffn + c], u = up[r * g.ffn + c], exact = v / (1 + std::exp(-v)) * u;
+    return std::pair(exact, swiglu_bound(v, u, exact));
   });
   expect_matmul(down);
 }

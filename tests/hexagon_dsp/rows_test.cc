@@ -1,24 +1,18 @@
-// The row kernels and the small ops on the emulated DSP against plain double arithmetic; moves bit for bit.
+// The row kernels and the small ops on the emulated DSP against plain double arithmetic, within what their roundings
+// allow (tolerance.h); moves bit for bit.
 #include <cmath>
 #include <limits>
 
 #include "hexagon_dsp/dsp_test.h"
+#include "hexagon_dsp/tolerance.h"
 #include "kernels/kernel_test_data.h"
 
 namespace llada::hexagon {
 namespace {
 
 using kernels::testing::normal_rows;
-constexpr double kUnit = 0x1p-24;  // half a unit in the last place of 1
 
-class HexagonRows : public DspTest {
- protected:
-  void expect_near(const std::vector<float>& got, const std::vector<double>& want, double units) {
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_NEAR(got[i], want[i], units * kUnit * std::fabs(want[i]) + 0x1p-126) << "element " << i;
-  }
-};
+class HexagonRows : public DspTest {};
 
 TEST_F(HexagonRows, RmsNormOfOrdinaryAndExtremeRows) {
   constexpr int64_t kRows = 9, kColumns = 100;
@@ -35,20 +29,23 @@ TEST_F(HexagonRows, RmsNormOfOrdinaryAndExtremeRows) {
   op.in[0] = put(x), op.out[0] = reserve(kRows * kColumns * 4);
   op.weight[0] = put_vector(weight), op.parameter = kEpsilon;
   ASSERT_EQ(run(op).status, WIRE_OK);
-  std::vector<double> want;
+  const auto got = get<float>(op.out[0], kRows * kColumns);
+  Measured measured("rms_norm");
   for (int64_t r = 0; r < kRows; ++r) {
     double sum = 0;
     for (int64_t i = 0; i < kColumns; ++i) sum += std::pow(double{x[static_cast<size_t>(r * kColumns + i)]}, 2);
-    for (int64_t i = 0; i < kColumns; ++i)
-      want.push_back(x[static_cast<size_t>(r * kColumns + i)] / std::sqrt(sum / kColumns + double{kEpsilon}) *
-                     weight[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < kColumns; ++i) {
+      const auto at = static_cast<size_t>(r * kColumns + i);
+      const double w = weight[static_cast<size_t>(i)], want = x[at] / std::sqrt(sum / kColumns + double{kEpsilon}) * w;
+      EXPECT_WITHIN(measured, got[at], want, rms_norm_bound(kColumns, want, w)) << "row " << r << " element " << i;
+    }
   }
-  expect_near(get<float>(op.out[0], kRows * kColumns), want, kColumns / 8 + 16);
 }
 
 TEST_F(HexagonRows, HeadNormAndRopeInPlace) {
   constexpr int64_t kRows = 5, kHeads = 3, kDim = 16, kRotary = 8;
   const auto weight = normal_rows(1, kDim, 2);
+  Measured norm("head_norm"), rope("rope");
   for (const bool adjacent : {false, true}) {
     const auto x = normal_rows(kRows, kHeads * kDim, 1);
     std::vector<float> table;
@@ -63,25 +60,30 @@ TEST_F(HexagonRows, HeadNormAndRopeInPlace) {
     }
     ops[0].weight[0] = put_vector(weight), ops[0].parameter = 1e-6f;
     ops[1].rotary = kRotary, ops[1].rope_adjacent = adjacent, ops[1].table = put(table);
-    ASSERT_EQ(run(ops).status, WIRE_OK);
+    // One after the other, each held to what it read.
+    ASSERT_EQ(run(ops[0]).status, WIRE_OK);
+    const auto normed = get<float>(ops[0].in[0], kRows * kHeads * kDim);
+    ASSERT_EQ(run(ops[1]).status, WIRE_OK);
     const auto got = get<float>(ops[0].in[0], kRows * kHeads * kDim);
     for (int64_t v = 0; v < kRows * kHeads; ++v) {
-      std::vector<double> y(kDim);
-      double sum = 0, norm = 0;
-      for (size_t i = 0; i < kDim; ++i) sum += std::pow(double{x[static_cast<size_t>(v * kDim) + i]}, 2);
+      const auto first = static_cast<size_t>(v * kDim);
+      double sum = 0;
+      for (size_t i = 0; i < kDim; ++i) sum += std::pow(double{x[first + i]}, 2);
       for (size_t i = 0; i < kDim; ++i) {
-        y[i] = x[static_cast<size_t>(v * kDim) + i] / std::sqrt(sum / kDim + 1e-6) * weight[i];
-        norm = std::max(norm, std::fabs(y[i]));
+        const double want = x[first + i] / std::sqrt(sum / kDim + double{1e-6f}) * weight[i];
+        EXPECT_WITHIN(norm, normed[first + i], want, rms_norm_bound(kDim, want, weight[i])) << v << " " << i;
+        if (i >= kRotary) {
+          EXPECT_EQ(got[first + i], normed[first + i]) << "not rotated";
+        }
       }
-      for (int64_t j = 0; j < kRotary / 2; ++j) {
-        const auto a = static_cast<size_t>(adjacent ? 2 * j : j), b = static_cast<size_t>(adjacent ? 2 * j + 1 : j + kRotary / 2);
-        const double c = table[static_cast<size_t>(v / kHeads * kRotary + j)];
-        const double s = table[static_cast<size_t>(v / kHeads * kRotary + kRotary / 2 + j)];
-        const double p = y[a], q = y[b];
-        y[a] = p * c - q * s, y[b] = q * c + p * s;
+      for (size_t j = 0; j < kRotary / 2; ++j) {
+        const size_t a = first + (adjacent ? 2 * j : j), b = first + (adjacent ? 2 * j + 1 : j + kRotary / 2);
+        const double c = table[static_cast<size_t>(v / kHeads * kRotary) + j];
+        const double s = table[static_cast<size_t>(v / kHeads * kRotary + kRotary / 2) + j];
+        const double p = normed[a], q = normed[b];
+        EXPECT_WITHIN(rope, got[a], p * c - q * s, rope_bound(p * c, q * s)) << v << " " << j;
+        EXPECT_WITHIN(rope, got[b], q * c + p * s, rope_bound(q * c, p * s)) << v << " " << j;
       }
-      for (size_t i = 0; i < kDim; ++i)
-        ASSERT_NEAR(got[static_cast<size_t>(v * kDim) + i], y[i], 2 * norm * 24 * kUnit) << v << " " << i;
     }
   }
 }
@@ -95,9 +97,12 @@ TEST_F(HexagonRows, SwigluFromEndToEnd) {
   WireOp op = make_op(WIRE_SWIGLU, 1, n);
   op.in[0] = put(gate), op.in[1] = put(up), op.out[0] = op.in[0];
   ASSERT_EQ(run(op).status, WIRE_OK);
-  std::vector<double> want;
-  for (size_t i = 0; i < n; ++i) want.push_back(gate[i] / (1 + std::exp(-double{gate[i]})) * up[i]);
-  expect_near(get<float>(op.out[0], n), want, 16);
+  const auto got = get<float>(op.out[0], n);
+  Measured measured("swiglu");
+  for (size_t i = 0; i < n; ++i) {
+    const double want = gate[i] / (1 + std::exp(-double{gate[i]})) * up[i];
+    EXPECT_WITHIN(measured, got[i], want, swiglu_bound(gate[i], up[i], want)) << gate[i];
+  }
 }
 
 TEST_F(HexagonRows, AddBiasSelectGuideAreExact) {
@@ -155,11 +160,19 @@ TEST_F(HexagonRows, MatmulOfF32WeightsIsARoundingPerTermAway) {
   op.in[0] = put(x), op.out[0] = reserve(kRows * kOutputs * 4);
   op.weight[0] = put_weight(kernels::testing::view(DType::F32, stored, kOutputs, kInputs));
   ASSERT_EQ(run(op).status, WIRE_OK);
-  const kernels::testing::Problem problem = {DType::F32, kOutputs, kInputs, kRows};
-  const auto want = kernels::testing::multiply(*kernels::scalar_table(), problem, stored.data(), x);
-  const auto size = kernels::testing::magnitudes(problem, stored, x);
   const auto got = get<float>(op.out[0], kRows * kOutputs);
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], size[i] * (kInputs / 8 + 4) * kUnit) << i;
+  const auto* w = reinterpret_cast<const float*>(stored.data());
+  Measured measured("matmul of F32");
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t c = 0; c < kOutputs; ++c) {
+      double want = 0, products = 0;
+      for (int64_t i = 0; i < kInputs; ++i) {
+        const double product = double{w[c * kInputs + i]} * x[static_cast<size_t>(r * kInputs + i)];
+        want += product, products += std::fabs(product);
+      }
+      EXPECT_WITHIN(measured, got[static_cast<size_t>(r * kOutputs + c)], want, matmul_f32_bound(kInputs, products))
+          << r << " " << c;
+    }
 }
 
 TEST_F(HexagonRows, ARowDoesNotKnowItsBatchNorTheWorkers) {

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/library.h"
+#include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
 #include "devices/hexagon/slabs.h"
 #include "devices/value_plan.h"
@@ -20,13 +22,14 @@ using namespace hexagon;
 // Multiply-accumulates per second of whole batches below which a DSP counts as hanging. The emulator does about 100
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
-constexpr int64_t kFirstScratch = 4 << 20;
+static_assert(kHexagonRows == WIRE_MAX_ROWS);
 constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
 struct LoadedSlab {
   DeviceSlab slab;
   std::shared_ptr<const PackedSlab> packed;
-  bool mapped = false;
+  bool mapped = false;  // asked for; it is when the ticket is done
+  int64_t ticket = 0;
 };
 
 class Hexagon final : public HexagonDevice {
@@ -36,7 +39,7 @@ class Hexagon final : public HexagonDevice {
       : options_(std::move(options)), library_(std::move(library)), weights_(std::move(weights)), host_(std::move(host)) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
-    set_window(options_.window_bytes.value_or(kHexagonSpace - kHexagonReserve));
+    set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
   }
 
   ~Hexagon() override {
@@ -44,15 +47,23 @@ class Hexagon final : public HexagonDevice {
   }
 
   void set_window(int64_t weight_bytes) override { window_ = weight_bytes; }
-  HexagonCounters counters() const override { return counters_; }
+  HexagonCounters counters() const override {
+    map_lane_.finish();
+    HexagonCounters c = counters_;
+    c.arena_bytes = arena_ ? arena_->bytes() : 0;
+    c.staging_bytes = staging_.bytes();
+    c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
+    return c;
+  }
 
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
     if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
-    return {"hexagon", fmt::format("{}, {} session{} with {:.2f} GiB for weights; host on {}", what, options_.sessions,
-                                   options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
-                                   behind.description),
+    return {"hexagon", fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
+                                   options_.sessions, options_.sessions == 1 ? "" : "s",
+                                   static_cast<double>(window_) / 0x1p30,
+                                   static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
             behind.threads, behind.processor};
   }
 
@@ -72,7 +83,7 @@ class Hexagon final : public HexagonDevice {
     if (!sessions_.empty() && std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
       return {};
     sessions_.clear();
-    const int64_t space = options_.space_bytes.value_or(std::min<int64_t>(window_ + kHexagonReserve, 0xffff0000));
+    const int64_t space = options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
     for (int i = 0; i < options_.sessions; ++i) {
       LLADA_TRY(auto session, Session::open(library_, space, options_.deadline_s));
       sessions_.push_back(std::move(session));
@@ -118,9 +129,12 @@ class Hexagon final : public HexagonDevice {
   std::vector<int64_t> weight_sizes() const override { return {weights_->bytes().begin(), weights_->bytes().end()}; }
 
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
+    // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
+    static_cast<void>(map_lane_.drain());
     LLADA_TRY_STATUS(start());
     for (size_t i = 0; i < slabs_.size(); ++i)
       if (slabs_[i].mapped) LLADA_TRY_STATUS(unmap(static_cast<int>(i)));
+    LLADA_TRY_STATUS(map_lane_.drain());
     // The old ones stay until the new ones are there: most are the same.
     const std::vector<LoadedSlab> before = std::exchange(slabs_, {});
     std::ranges::fill(place_, PlacedWeight{});
@@ -140,21 +154,25 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
+  // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs, and
+  // has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
   Status map(int index, MapMode) override {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-    const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
-    Session& session = *sessions_[static_cast<size_t>(s.slab.session)];
-    for (size_t b = 0; b < s.packed->buffers.size(); ++b) {
-      const auto number = session.map(s.packed->buffers[b]);
-      if (number) continue;
-      while (b-- > 0) static_cast<void>(session.unmap(*s.packed->buffers[b]));
-      return failed("{} (slab {})", number.error().message, index);
-    }
     s.mapped = true;
-    ++counters_.maps;
-    counters_.mapped_bytes += s.slab.bytes;
+    s.ticket = map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
+      const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
+      for (size_t b = 0; b < packed->buffers.size(); ++b) {
+        const auto number = session->map(packed->buffers[b]);
+        if (number) continue;
+        while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
+        return failed("{} (slab {})", number.error().message, index);
+      }
+      ++counters_.maps;
+      counters_.mapped_bytes += bytes;
+      return {};
+    });
     return {};
   }
 
@@ -162,11 +180,13 @@ class Hexagon final : public HexagonDevice {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
-    const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
     s.mapped = false;
-    ++counters_.unmaps;
-    for (const auto& buffer : s.packed->buffers)
-      LLADA_TRY_STATUS(sessions_[static_cast<size_t>(s.slab.session)]->unmap(*buffer));
+    map_lane_.post([this, index, session = session_of(s), packed = s.packed]() -> Status {
+      const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
+      for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
+      ++counters_.unmaps;
+      return {};
+    });
     return {};
   }
 
@@ -225,6 +245,7 @@ class Hexagon final : public HexagonDevice {
     return bytes;
   }
   void set_trace(Trace* trace) override {
+    map_lane_.finish();  // which writes to the old one
     trace_ = trace;
     host_->set_trace(trace);
   }
@@ -269,7 +290,12 @@ class Hexagon final : public HexagonDevice {
     return session;
   }
 
-  Status check_mapped(const Op& op, size_t i) const {
+  const std::shared_ptr<Session>& session_of(const LoadedSlab& s) const {
+    return sessions_[static_cast<size_t>(s.slab.session)];
+  }
+
+  // Waits for mappings that were asked for.
+  Status check_mapped(const Op& op, size_t i) {
     Status status;
     for_each_weight(op, [&](WeightId w) {
       const int slab = in_slab_[static_cast<size_t>(w)];
@@ -279,6 +305,8 @@ class Hexagon final : public HexagonDevice {
         status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
       else if (!slabs_[static_cast<size_t>(slab)].mapped)
         status = failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
+      else if (LoadedSlab& s = slabs_[static_cast<size_t>(slab)]; !(status = map_lane_.wait(s.ticket)))
+        s.mapped = false;
     });
     return status;
   }
@@ -321,6 +349,7 @@ class Hexagon final : public HexagonDevice {
       }
       ++counters_.batches;
       counters_.packets += static_cast<int64_t>(reply.packets);
+      counters_.maps_beside += reply.maps_beside;
       if (reply.status == WIRE_NOT_FINITE)
         return failed("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
                       reply.detail < rows_.positions[2].size() ? rows_.positions[2][reply.detail] : -1);
@@ -380,9 +409,10 @@ class Hexagon final : public HexagonDevice {
   std::map<Ticket, std::future<Status>> beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
-  HexagonCounters counters_;
+  HexagonCounters counters_;  // maps, unmaps, mapped_bytes: the lane's until it is drained
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
+  mutable MapLane map_lane_;  // the last member: its jobs use the others
 };
 
 }  // namespace

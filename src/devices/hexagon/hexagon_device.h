@@ -18,21 +18,24 @@ struct HexagonOptions {
   std::string library = {};                  // libcdsprpc; empty: searched for (hexagon/library.h)
   int sessions = 1;                          // windows, each a process on the DSP
   std::optional<int64_t> window_bytes = {};  // for weights, of one session
+  int64_t reserve_bytes = int64_t{64} << 20;  // of a session's address space, for everything else (reserve.h)
   std::optional<int64_t> space_bytes = {};   // address space of an emulated session; absent: window and reserve
   double deadline_s = 10;                    // of a call, beside what a batch's work may take
   bool head_on_dsp = true;
 };
 
-// Of a session's address space, for code, stacks, activations and K/V.
-inline constexpr int64_t kHexagonReserve = int64_t{256} << 20;
+// Rows of a step that the DSP takes; a step with more is the host's.
+inline constexpr int64_t kHexagonRows = 1024;
 // What a phone is said to give a session: 3.2 to 3.8 GiB, by phone.
 inline constexpr int64_t kHexagonSpace = int64_t{7} << 29;
 
 struct HexagonCounters {
   int64_t batches = 0, dsp_ops = 0, host_ops = 0;  // host_ops: of runs placed on the accelerator
   int64_t maps = 0, unmaps = 0, mapped_bytes = 0;  // slabs; bytes summed over maps
+  int64_t maps_beside = 0;  // mappings and unmappings that the DSP served while one of its batches ran
   int64_t packets = 0;                             // instruction packets, counted by the emulator
   int64_t sessions_opened = 0;
+  int64_t arena_bytes = 0, staging_bytes = 0, scratch_bytes = 0;  // of buffers beside weights, as they are now
 };
 
 class HexagonDevice : public Device {

@@ -181,8 +181,20 @@ std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64
   return buffer;
 }
 
+void Buffer::remember(std::weak_ptr<Session> session) {
+  const std::lock_guard lock(mutex_);
+  mapped_in_.push_back(std::move(session));
+}
+void Buffer::forget(const Session* session) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(mapped_in_, [&](const std::weak_ptr<Session>& s) {
+    const auto alive = s.lock();
+    return alive == nullptr || alive.get() == session;
+  });
+}
+
 Buffer::~Buffer() {
-  for (const auto& session : mapped_in_)
+  for (const auto& session : std::exchange(mapped_in_, {}))
     // A session that cannot unmap is dead, and then nothing is mapped.
     if (const auto alive = session.lock()) static_cast<void>(alive->unmap(*this));
   if (data_ == nullptr) return;

@@ -88,10 +88,13 @@ class Buffer {
  private:
   friend class Session;
   Buffer() = default;
+  void remember(std::weak_ptr<Session> session);
+  void forget(const Session* session);
   std::shared_ptr<Library> library_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;
+  std::mutex mutex_;  // guards what follows: several sessions may map it at a time
   std::vector<std::weak_ptr<Session>> mapped_in_;
 };
 

@@ -49,51 +49,61 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   session->library_ = std::move(library);
   session->place_ = std::move(place);
   session->deadline_s_ = deadline_s;
-  session->worker_ = std::make_shared<Worker>();
-  session->thread_ = std::thread([worker = session->worker_] { Worker::loop(worker); });
+  for (Channel* channel : {&session->runs_, &session->maps_}) {
+    channel->worker = std::make_shared<Worker>();
+    channel->thread = std::thread([worker = channel->worker] { Worker::loop(worker); });
+  }
   session->library_->choose_space(space_bytes);
   const auto handle = std::make_shared<remote_handle64>(0);
   // Starting a process takes longer than a call of one.
   const double opening_s = std::max(deadline_s, 10.0);
-  LLADA_TRY(const int opened, session->call([library = session->library_, uri = session->place_.uri, handle] {
-                                return library->open_handle(uri.c_str(), handle.get());
-                              }, opening_s, "opening the skel"));
+  const auto open = [library = session->library_, uri = session->place_.uri, handle] {
+    return library->open_handle(uri.c_str(), handle.get());
+  };
+  LLADA_TRY(const int opened, session->call(session->runs_, open, opening_s, "opening the skel"));
   if (opened != AEE_SUCCESS)
     return failed("hexagon: {} of {} could not be opened: {}{}", session->place_.uri, session->library_->path(),
                   aee_name(opened), session->library_->reason());
   session->handle_ = *handle;
   session->opened_ = true;
-  LLADA_TRY(const int asked, session->invoke(WIRE_QUERY, {}, std::as_writable_bytes(std::span(&session->info_, 1)),
-                                             opening_s, "asking the DSP what it is"));
+  const auto info = std::as_writable_bytes(std::span(&session->info_, 1));
+  LLADA_TRY(const int asked,
+            session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP what it is"));
   if (asked != AEE_SUCCESS) return failed("hexagon: asking the DSP what it is: {}", aee_name(asked));
   if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
     return failed("hexagon: the skel speaks version {}, needed {}", session->info_.version, WIRE_VERSION);
   return session;
 }
 
+bool Session::Channel::end() {
+  bool free = false;
+  {
+    const std::lock_guard lock(worker->mutex);
+    worker->leave = true;
+    free = !worker->busy;
+    worker->changed.notify_all();
+  }
+  if (free)
+    thread.join();
+  else
+    thread.detach();
+  return free;
+}
+
 Session::~Session() {
   if (opened_) {
     const auto close = [library = library_, handle = handle_] { return library->close_handle(handle); };
-    static_cast<void>(call(close, deadline_s_, "closing the skel"));
+    static_cast<void>(call(runs_, close, deadline_s_, "closing the skel"));
   }
-  bool free = false;
-  {
-    const std::lock_guard lock(worker_->mutex);
-    worker_->leave = true;
-    free = !worker_->busy;
-    worker_->changed.notify_all();
-  }
-  if (free) {
-    thread_.join();
-    library_->give_back(place_);
-  } else {
-    thread_.detach();  // a session with a call that never returned stays lost
-  }
+  const bool runs = runs_.end(), maps = maps_.end();
+  if (runs && maps) library_->give_back(place_);  // a session with a call that never returned stays lost
 }
 
-bool Session::alive() const {
+bool Session::alive() const { return check_alive().has_value(); }
+
+Status Session::check_alive() const {
   const std::lock_guard lock(mutex_);
-  return dead_.empty();
+  return dead_.empty() ? Status{} : failed("hexagon: {}", dead_);
 }
 
 int64_t Session::mapped_bytes() const {
@@ -102,39 +112,45 @@ int64_t Session::mapped_bytes() const {
 }
 
 Status Session::die(std::string why) {
+  const std::lock_guard lock(mutex_);
   if (dead_.empty()) dead_ = std::move(why);
   numbers_.clear();
   mapped_bytes_ = 0;
   return failed("hexagon: {}", dead_);
 }
 
-Result<int> Session::call(std::function<int()> function, double deadline_s, std::string_view what) {
-  std::unique_lock lock(worker_->mutex);
-  if (worker_->busy) return failed("hexagon: {}", dead_);
-  worker_->job = std::move(function);
-  worker_->busy = true;
-  worker_->changed.notify_all();
-  if (worker_->wait(lock, deadline_s)) return worker_->result;
-  // What FastRPC has for an invoke that does not return; the invoke then fails.
+Result<int> Session::call(Channel& channel, std::function<int()> function, double deadline_s, std::string_view what) {
+  Worker& worker = *channel.worker;
+  std::unique_lock lock(worker.mutex);
+  if (worker.busy) {  // with a call that never returned
+    LLADA_TRY_STATUS(check_alive());
+    return failed("hexagon: {}: an earlier call has not returned", what);
+  }
+  worker.job = std::move(function);
+  worker.busy = true;
+  worker.changed.notify_all();
+  if (worker.wait(lock, deadline_s)) return worker.result;
+  // What FastRPC has for an invoke that does not return; the invoke then fails, and what the other channel does too: the
+  // reason is this one.
   lock.unlock();
+  const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
   remote_rpc_process_clean_params asked{place_.domain};
   library_->session_control(FASTRPC_REMOTE_PROCESS_KILL, &asked, sizeof asked);
   lock.lock();
   constexpr double kSecondsToDie = 5;
-  const bool returned = worker_->wait(lock, kSecondsToDie);
+  const bool returned = worker.wait(lock, kSecondsToDie);
   lock.unlock();
-  LLADA_TRY_STATUS(die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed{}", what, deadline_s,
-                                   returned ? "" : ", but the call did not return")));
-  return 0;
+  if (returned) return std::unexpected(late.error());
+  return failed("{}, but the call did not return", late.error().message);
 }
 
-Result<int> Session::invoke(uint32_t method, std::span<const std::byte> in, std::span<std::byte> out, double deadline_s,
-                            std::string_view what) {
+Result<int> Session::invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
+                            double deadline_s, std::string_view what) {
   struct Message {
     std::vector<std::byte> in, out;
   };
   const auto message = std::make_shared<Message>(Message{{in.begin(), in.end()}, std::vector<std::byte>(out.size())});
-  LLADA_TRY(const int status, call([library = library_, handle = handle_, method, message] {
+  LLADA_TRY(const int status, call(channel, [library = library_, handle = handle_, method, message] {
               remote_arg arguments[2] = {};
               const uint32_t has_in = message->in.empty() ? 0 : 1;
               arguments[0].buf = {message->in.data(), message->in.size()};
@@ -148,63 +164,80 @@ Result<int> Session::invoke(uint32_t method, std::span<const std::byte> in, std:
 Status Session::map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what) {
   const WireMap request{WIRE_MAGIC, WIRE_VERSION, number, buffer.fd(), static_cast<uint32_t>(buffer.bytes()), 0};
   WireReply reply{};
-  LLADA_TRY(const int status, invoke(method, std::as_bytes(std::span(&request, 1)),
+  LLADA_TRY(const int status, invoke(maps_, method, std::as_bytes(std::span(&request, 1)),
                                      std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, what));
   if (status == AEE_ECONNRESET) return die(fmt::format("{}: the DSP process ended", what));
   if (status != AEE_SUCCESS) return die(fmt::format("{}: {}", what, aee_name(status)));
   if (reply.magic != WIRE_MAGIC) return die(fmt::format("{}: the answer is garbage", what));
   if (reply.status != WIRE_OK)
     return failed("hexagon: {} of {} bytes beside {} mapped bytes: the DSP answered {}", what, buffer.bytes(),
-                  mapped_bytes_, describe(reply));
+                  mapped_bytes(), describe(reply));
   return {};
 }
 
-Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
+std::optional<uint32_t> Session::number_of(const Buffer& buffer) const {
   const std::lock_guard lock(mutex_);
-  if (!dead_.empty()) return failed("hexagon: {}", dead_);
-  if (const auto found = numbers_.find(buffer.get()); found != numbers_.end()) return found->second;
+  const auto found = numbers_.find(&buffer);
+  return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+uint32_t Session::free_number() const {
+  const std::lock_guard lock(mutex_);
   std::vector<bool> taken(WIRE_BUFFERS, false);
   for (const auto& [other, number] : numbers_) taken[number] = true;
-  uint32_t number = 0;
-  while (number < WIRE_BUFFERS && taken[number]) ++number;
+  return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
+}
+
+Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
+  LLADA_TRY_STATUS(check_alive());
+  if (const auto known = number_of(*buffer)) return *known;
+  const std::lock_guard alone(maps_.mutex);
+  if (const auto known = number_of(*buffer)) return *known;  // while others were served
+  const uint32_t number = free_number();
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
   const int allowed = library_->fastrpc_mmap(place_.domain, buffer->fd(), buffer->data(), 0, length, FASTRPC_MAP_FD_DELAYED);
   if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
   if (allowed != AEE_SUCCESS)
-    return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes_,
+    return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes(),
                   aee_name(allowed));
   if (const Status status = map_number(WIRE_MAP, number, *buffer, "mapping a buffer"); !status) {
     library_->fastrpc_munmap(place_.domain, buffer->fd(), buffer->data(), length);
     return std::unexpected(status.error());
   }
+  buffer->remember(weak_from_this());
+  const std::lock_guard lock(mutex_);
+  if (!dead_.empty()) return failed("hexagon: {}", dead_);
   numbers_[buffer.get()] = number;
   mapped_bytes_ += buffer->bytes();
-  buffer->mapped_in_.push_back(weak_from_this());
   return number;
 }
 
 Status Session::unmap(Buffer& buffer) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(buffer.mapped_in_, [&](const std::weak_ptr<Session>& s) { return s.expired() || s.lock().get() == this; });
-  const auto found = numbers_.find(&buffer);
-  if (found == numbers_.end()) return {};
-  const uint32_t number = found->second;
-  LLADA_TRY_STATUS(map_number(WIRE_UNMAP, number, buffer, "unmapping a buffer"));
-  numbers_.erase(&buffer);
-  mapped_bytes_ -= buffer.bytes();
+  const std::lock_guard alone(maps_.mutex);
+  const auto number = number_of(buffer);
+  if (!number) {
+    buffer.forget(this);
+    return {};
+  }
+  LLADA_TRY_STATUS(map_number(WIRE_UNMAP, *number, buffer, "unmapping a buffer"));
+  buffer.forget(this);
+  {
+    const std::lock_guard lock(mutex_);
+    if (numbers_.erase(&buffer) > 0) mapped_bytes_ -= buffer.bytes();
+  }
   const int status = library_->fastrpc_munmap(place_.domain, buffer.fd(), buffer.data(), static_cast<size_t>(buffer.bytes()));
   if (status != AEE_SUCCESS) return die(fmt::format("unmapping a buffer: {}", aee_name(status)));
   return {};
 }
 
 Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequence, double deadline_s) {
-  const std::lock_guard lock(mutex_);
-  if (!dead_.empty()) return failed("hexagon: {}", dead_);
+  const std::lock_guard alone(runs_.mutex);
+  LLADA_TRY_STATUS(check_alive());
   uint32_t ops = 0;
   std::memcpy(&ops, batch.data() + offsetof(WireBatch, op_count), sizeof ops);
   WireReply reply{};
-  LLADA_TRY(const int status, invoke(WIRE_RUN, batch, std::as_writable_bytes(std::span(&reply, 1)), deadline_s,
+  LLADA_TRY(const int status, invoke(runs_, WIRE_RUN, batch, std::as_writable_bytes(std::span(&reply, 1)), deadline_s,
                                      "running a batch"));
   const auto dead = [&](std::string why) -> Result<WireReply> {
     LLADA_TRY_STATUS(die(std::move(why)));

@@ -1,11 +1,13 @@
 // One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
 // bounded time. A call runs on a thread of the session; the caller waits for it no longer than the deadline, then has
 // the DSP process killed, which makes the call return. A session that failed once stays dead: open a new one.
+// Any thread may call: batches run one after the other, mappings one after the other, and mappings beside batches.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,7 +29,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The buffer's number on the DSP; maps it where it is not yet.
   Result<uint32_t> map(const std::shared_ptr<Buffer>& buffer);
-  Status unmap(Buffer& buffer);  // nothing to do where it is not mapped
+  // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
+  Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
 
   // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
@@ -36,12 +39,21 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   struct Worker;
+  struct Channel {  // calls that follow one another, on a thread of their own
+    std::recursive_mutex mutex;
+    std::shared_ptr<Worker> worker;
+    std::thread thread;
+    bool end();  // false: a call never returned, and keeps its thread
+  };
   Session() = default;
-  // What function returns, on the session's thread. The error says that the session is dead now.
-  Result<int> call(std::function<int()> function, double deadline_s, std::string_view what);
-  Result<int> invoke(uint32_t method, std::span<const std::byte> in, std::span<std::byte> out, double deadline_s,
-                     std::string_view what);
+  // What function returns, on the channel's thread. The error says that the session is dead now.
+  Result<int> call(Channel& channel, std::function<int()> function, double deadline_s, std::string_view what);
+  Result<int> invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
+                     double deadline_s, std::string_view what);
+  Status check_alive() const;
   Status die(std::string why);
+  std::optional<uint32_t> number_of(const Buffer& buffer) const;
+  uint32_t free_number() const;  // WIRE_BUFFERS: none
   Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
 
   std::shared_ptr<Library> library_;
@@ -50,9 +62,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool opened_ = false;
   WireInfo info_{};
   double deadline_s_ = 0;
-  std::shared_ptr<Worker> worker_;
-  std::thread thread_;
-  mutable std::recursive_mutex mutex_;  // one call at a time; also guards what follows
+  Channel runs_, maps_;
+  mutable std::mutex mutex_;  // guards what follows; never held during a call
   std::map<const Buffer*, uint32_t> numbers_;
   int64_t mapped_bytes_ = 0;
   std::string dead_;  // why; empty: alive

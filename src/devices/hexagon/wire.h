@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024    /* rows of a step */
@@ -23,7 +23,8 @@
    24..28 of the scalars. Open and close are FastRPC's own (handles are passed as in remote_handle64 interfaces: open
    takes two in buffers and one out handle, close one in handle). The invoke returns 0 whenever it could write the
    reply; what happened stands in the reply. A call whose buffers have another count or size returns 14 (bad
-   parameter). */
+   parameter). Several threads of the host may call at a time: map, unmap and query are served while a batch runs,
+   batches wait for each other. What a batch names stays mapped until it has ended. */
 enum WireMethod {
   WIRE_OPEN = 0,
   WIRE_CLOSE = 1,
@@ -40,7 +41,7 @@ enum WireStatus {
   WIRE_BAD_REF = 3,        /* a ref names a buffer that is not mapped, or bytes beyond its end; detail: the buffer */
   WIRE_UNSUPPORTED = 4,    /* a layout or kind that this op cannot take */
   WIRE_MAP_REFUSED = 5,    /* the DSP's system refused the mapping; detail: its error number */
-  WIRE_BUSY_BUFFER = 6,    /* map: the number is in use */
+  WIRE_BUSY_BUFFER = 6,    /* map: the number is in use; unmap: a batch that runs names the buffer */
   WIRE_NO_SCRATCH = 7,     /* the scratch is too small; detail: bytes that this batch needs */
   WIRE_NOT_FINITE = 8      /* head: a row's logits are not finite; detail: the row */
 };
@@ -64,6 +65,8 @@ typedef struct WireReply {
   uint64_t sequence;  /* run: that of the batch */
   uint64_t packets;   /* run, emulator only: instruction packets of all threads together; otherwise 0 */
   uint32_t microseconds[16]; /* run: by kind of op */
+  uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
+  uint32_t reserved;
 } WireReply;
 
 typedef struct WireInfo {

@@ -3,9 +3,10 @@
 // the queries; weights 2^-t, t = (largest - score) * log2(e) / sqrt(head_dim), come from a polynomial in fixed
 // point; the mix is the kernel's product of the values with the weights.
 //
-// Errors: a score is off by what 15 bits of the largest query, and 16 bits of the largest key of 32, leave; a
-// weight by 2^-15 of the largest weight of its 32 keys, and by a relative 2^-15 t; a value by 2^-16 of the largest of
-// its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per key.
+// Errors: a score is off by what 15 bits of the largest query, and 16 bits of the largest key of 32, leave, and by the
+// floors of its kernel; a weight by 2^-14 of the largest weight of its 32 keys, by a relative 2^-15 t and 2^-15.5; a value
+// by 2^-15 of the largest of its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per key.
+// tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/hvx.h"

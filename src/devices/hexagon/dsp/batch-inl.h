@@ -11,8 +11,9 @@ constexpr uint32_t kMaxColumns = 1 << 17;
 
 template <class T>
 Fault Batch::at(WireRef ref, uint64_t bytes, T*& out, uint32_t alignment) const {
-  if (ref.buffer >= WIRE_BUFFERS || buffers_[ref.buffer].address == nullptr) return {WIRE_BAD_REF, ref.buffer};
-  const Buffer& buffer = buffers_[ref.buffer];
+  if (ref.buffer >= WIRE_BUFFERS || buffers_.list[ref.buffer].address == nullptr) return {WIRE_BAD_REF, ref.buffer};
+  Buffer& buffer = buffers_.list[ref.buffer];
+  if (checking_) buffer.used = true;
   if (ref.offset > buffer.bytes || bytes > buffer.bytes - ref.offset) return {WIRE_BAD_REF, ref.buffer};
   if (ref.offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
   out = reinterpret_cast<T*>(buffer.address + ref.offset);

@@ -205,6 +205,22 @@ Fault Batch::maintain(const WireRange* ranges, uint32_t count, uint32_t use) {
   return {};
 }
 
+Fault Batch::check(const WireBatch& batch, uint32_t& op) {
+  const auto* ops = reinterpret_cast<const WireOp*>(&batch + 1);
+  const auto* ranges = reinterpret_cast<const WireRange*>(ops + batch.op_count);
+  const Held held(buffers_.lock);
+  checking_ = true, scratch_needed_ = 0;
+  DSP_TRY(maintain(ranges, batch.range_count, WIRE_HOST_WROTE | WIRE_HOST_READS));
+  // What the host wrote is looked at only after the caches forgot it.
+  checking_ = false;
+  maintain(ranges, batch.range_count, WIRE_HOST_WROTE);
+  checking_ = true;
+  for (op = 0; op < batch.op_count; ++op) DSP_TRY(execute(ops[op]));
+  op = 0;
+  if (scratch_needed_ > batch.scratch_bytes) return {WIRE_NO_SCRATCH, static_cast<uint32_t>(scratch_needed_)};
+  return batch.scratch_bytes > 0 ? at(batch.scratch, batch.scratch_bytes, scratch_, 128) : Fault{};
+}
+
 void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   reply.status = WIRE_BAD_BATCH;
   if (bytes < sizeof(WireBatch)) return;
@@ -220,18 +236,9 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   pool_.use(batch.threads);
   pool_.take_packets();
 
-  checking_ = true, scratch_needed_ = 0;
-  if (const Fault f = maintain(ranges, batch.range_count, WIRE_HOST_WROTE | WIRE_HOST_READS)) return fail(f, 0);
-  // What the host wrote is looked at only after the caches forgot it.
-  checking_ = false;
-  maintain(ranges, batch.range_count, WIRE_HOST_WROTE);
-  checking_ = true;
-  for (uint32_t i = 0; i < batch.op_count; ++i)
-    if (const Fault f = execute(ops[i])) return fail(f, i);
-  if (scratch_needed_ > batch.scratch_bytes) return fail({WIRE_NO_SCRATCH, static_cast<uint32_t>(scratch_needed_)}, 0);
-  if (batch.scratch_bytes > 0)
-    if (const Fault f = at(batch.scratch, batch.scratch_bytes, scratch_, 128)) return fail(f, 0);
-
+  uint32_t op = 0;
+  if (const Fault f = check(batch, op)) return fail(f, op);
+  const uint32_t served = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST);
   checking_ = false;
   uint64_t before = os_microseconds();
   for (uint32_t i = 0; i < batch.op_count; ++i) {
@@ -243,6 +250,7 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   }
   maintain(ranges, batch.range_count, WIRE_HOST_READS);
   reply.packets = pool_.take_packets();
+  reply.maps_beside = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST) - served;
   fail({}, batch.op_count);
 }
 

@@ -3,15 +3,25 @@
 #pragma once
 #include <stdint.h>
 
+#include "devices/hexagon/dsp/lock.h"
 #include "devices/hexagon/dsp/pool.h"
 #include "devices/hexagon/wire.h"
 
 namespace dsp {
 
 struct Buffer {
-  uint8_t* address = nullptr;  // null: the number is free
+  uint8_t* address = nullptr;  // null: not mapped (yet)
   uint32_t bytes = 0;
   int32_t fd = -1;
+  bool taken = false;  // the number belongs to somebody, who may be about to map or unmap
+  bool used = false;   // by the batch that runs
+};
+
+// All buffers of a session; others map and unmap while a batch runs.
+struct Buffers {
+  Lock lock;  // for all of it; a batch holds it while it is checked, and what it uses stays as it is until its end
+  Buffer list[WIRE_BUFFERS];
+  uint32_t served = 0;  // mappings and unmappings that were done; read without the lock
 };
 
 struct Fault {
@@ -21,12 +31,14 @@ struct Fault {
 
 class Batch {
  public:
-  Batch(const Buffer* buffers, Pool& pool) : buffers_(buffers), pool_(pool) {}
+  Batch(Buffers& buffers, Pool& pool) : buffers_(buffers), pool_(pool) {}
 
   // `bytes` bytes: a WireBatch, its ops and ranges.
   void run(const void* data, uint32_t bytes, WireReply& reply);
 
  private:
+  // Everything about the batch but its work.
+  Fault check(const WireBatch& batch, uint32_t& op);
   // One op: its checks and, unless checking_, its work.
   Fault execute(const WireOp& op);
   Fault embed(const WireOp& op);
@@ -70,7 +82,7 @@ class Batch {
   static void multiply(const Product& product, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
                        uint32_t inputs);
 
-  const Buffer* buffers_;
+  Buffers& buffers_;
   Pool& pool_;
   bool checking_ = true;
   uint8_t* scratch_ = nullptr;

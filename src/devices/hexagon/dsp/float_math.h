@@ -12,7 +12,7 @@ inline bool finite(float x) { return (bits_of(x) & 0x7f800000u) != 0x7f800000u; 
 inline float fma(float a, float b, float c) { return __builtin_HEXAGON_F2_sffma(c, a, b); }
 inline int32_t round_to_int(float x) { return __builtin_HEXAGON_F2_conv_sf2w(x); }  // nearest, ties to even
 
-// e^x for x <= 0 (and up to 80): relative error below 2^-22; 0 below -104.
+// e^x for x <= 0 (and up to 80): relative error below 2^-23; 0 below -104.
 inline float exponential(float x) {
   if (!(x > -104.0f)) return x != x ? x : 0.0f;
   // x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts of which the first has few digits, so n * first is exact.
@@ -31,7 +31,7 @@ inline float exponential(float x) {
   return p * float_of(static_cast<uint32_t>(n + 64 + 127) << 23) * 0x1p-64f;  // the result is below normal numbers
 }
 
-// 1 / sqrt(x) for a positive normal x: relative error below 2^-22.
+// 1 / sqrt(x) for a positive normal x: relative error below 1.5 * 2^-24 to first order.
 inline float inverse_sqrt(float x) {
   float y = float_of(0x5f375a86u - (bits_of(x) >> 1));  // within 4 %; each step squares the error
   for (int i = 0; i < 4; ++i) {

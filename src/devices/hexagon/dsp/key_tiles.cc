@@ -28,10 +28,19 @@ inline __attribute__((always_inline)) HVX_Vector to_integers(HVX_Vector h, int32
 struct Bytes {
   HVX_Vector high, low;  // of 128 elements, the high ones + 128
 };
-// One row of 64 or 128 elements; absent ones are zero.
+// 32 elements, and anything behind them: the vector unit's unaligned load would read beyond the end of a buffer, so the
+// lines that hold the first and the last byte are loaded, which may be the same.
+inline __attribute__((always_inline)) HVX_Vector half_vector(const uint16_t* row) {
+  const auto first = reinterpret_cast<uintptr_t>(row), last = first + 63;
+  constexpr uintptr_t kLine = ~static_cast<uintptr_t>(kVector - 1);
+  return Q6_V_valign_VVR(*reinterpret_cast<const HVX_Vector*>(last & kLine), *reinterpret_cast<const HVX_Vector*>(first & kLine),
+                         static_cast<int32_t>(first));
+}
+
+// One row of 32, 64 or 128 elements; absent ones are zero, of 32 those up to the 64th anything.
 inline __attribute__((always_inline)) Bytes row_bytes(const uint16_t* row, uint32_t head_dim, int32_t exponent) {
   const auto* v = reinterpret_cast<const HVX_UVector*>(row);
-  const HVX_Vector first = to_integers(v[0], exponent);
+  const HVX_Vector first = to_integers(head_dim == 32 ? half_vector(row) : v[0], exponent);
   const HVX_Vector second = head_dim == 128 ? to_integers(v[1], exponent) : Q6_V_vzero();
   return {Q6_V_vxor_VV(Q6_Vb_vpacko_VhVh(second, first), Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u))),
           Q6_Vb_vpacke_VhVh(second, first)};
@@ -68,6 +77,10 @@ int32_t largest_exponent(const uint16_t* elements, uint32_t count, uint32_t head
   HVX_Vector most = Q6_V_vzero();
   for (uint32_t i = 0; i < count * head_dim / 64; ++i)
     most = Q6_Vh_vmax_VhVh(most, Q6_V_vand_VV(v[i], Q6_V_vsplat_R(0x7fff7fff)));
+  if (count * head_dim % 64 != 0) {  // the last of an odd number of rows of 32
+    const HVX_Vector rest = half_vector(elements + count * head_dim - 32);
+    most = Q6_Vh_vmax_VhVh(most, Q6_V_vand_QV(Q6_Q_vsetq_R(64), Q6_V_vand_VV(rest, Q6_V_vsplat_R(0x7fff7fff))));
+  }
   for (int32_t step = 64; step >= 2; step /= 2) most = Q6_Vh_vmax_VhVh(most, Q6_V_vror_VR(most, step));
   const int32_t field = (Q6_R_vextract_VR(most, 0) & 0x7fff) >> 10;
   return field > 0 ? field : 1;
@@ -110,6 +123,7 @@ void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint
       const HVX_VectorPair upper = Q6_W_vshuff_VVR(Q6_V_hi_W(second), Q6_V_hi_W(first), -2);
       const uint32_t at = 8 * plane + g;
       block_of(tiles, block)[at] = Q6_V_lo_W(lower);
+      if (tile_count < 2) continue;
       block_of(tiles + bytes, block)[at] = Q6_V_hi_W(lower);
       if (tile_count < 4) continue;
       block_of(tiles + 2 * bytes, block)[at] = Q6_V_lo_W(upper);

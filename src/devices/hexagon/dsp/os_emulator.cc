@@ -65,15 +65,15 @@ uint32_t parse(const char* text) {
   return n;
 }
 
-// One invoke out of the ring. Arguments lie behind the ring's head, in order.
-int32_t invoke(Ring& ring) {
+// One invoke out of a ring of `bytes` bytes. Arguments lie behind the ring's head, in order.
+int32_t invoke(Ring& ring, uint32_t bytes) {
   RemoteArgument arguments[RING_ARGUMENTS];
   const uint32_t in = ring.scalars >> 16 & 0xff, out = ring.scalars >> 8 & 0xff;
   const uint32_t handles = (ring.scalars >> 4 & 0xf) + (ring.scalars & 0xf);
   if (in + out + handles > RING_ARGUMENTS) return kBadParameter;
   uint64_t at = RING_DATA;
   for (uint32_t i = 0; i < in + out; ++i) {
-    if (at + ring.bytes[i] > RING_BYTES) return kBadParameter;
+    if (at + ring.bytes[i] > bytes) return kBadParameter;
     arguments[i].buffer = {reinterpret_cast<uint8_t*>(&ring) + at, ring.bytes[i]};
     at += (uint64_t{ring.bytes[i]} + 127) / 128 * 128;
   }
@@ -83,28 +83,40 @@ int32_t invoke(Ring& ring) {
   return result;
 }
 
+// Until the host is gone or tells the first channel to leave.
+int32_t serve(Ring& ring, uint32_t bytes) {
+  for (uint32_t done = 0;;) {
+    const uint32_t request = __atomic_load_n(&ring.request, __ATOMIC_SEQ_CST);
+    if (request == done) {
+      if (call(kKill, static_cast<int32_t>(host_process), 0) != 0) return 1;
+      os_wait(&ring.request, done);
+      continue;
+    }
+    if (ring.scalars == RING_LEAVE) return 0;
+    ring.result = invoke(ring, bytes);
+    done = request;
+    __atomic_store_n(&ring.reply, done, __ATOMIC_SEQ_CST);
+    os_wake(&ring.reply);
+  }
+}
+
 int32_t serve(uint32_t control_fd) {
   uint32_t error = 0;
-  auto* ring = static_cast<Ring*>(os_map(static_cast<int32_t>(control_fd), RING_BYTES, false, &error));
-  if (ring == nullptr || ring->magic != RING_MAGIC || ring->version != RING_VERSION) {
+  auto* file = static_cast<uint8_t*>(os_map(static_cast<int32_t>(control_fd), RING_BYTES, false, &error));
+  auto* ring = reinterpret_cast<Ring*>(file);
+  if (file == nullptr || ring->magic != RING_MAGIC || ring->version != RING_VERSION) {
     os_log("llada_dsp: the control file is not a ring of this version\n");
     return 2;
   }
+  static_assert(RING_CHANNELS == 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
+  const bool second = os_start_worker(
+      kMaxWorkers,
+      [](void* channel) { call(kExitGroup, serve(*static_cast<Ring*>(channel), RING_CHANNEL_BYTES(1))); },
+      file + RING_CHANNEL_AT(1));
+  ring->channels = second ? RING_CHANNELS : 1;
   __atomic_store_n(&ring->ready, 1u, __ATOMIC_SEQ_CST);
   os_wake(&ring->ready);
-  for (uint32_t done = 0;;) {
-    const uint32_t request = __atomic_load_n(&ring->request, __ATOMIC_SEQ_CST);
-    if (request == done) {
-      if (call(kKill, static_cast<int32_t>(host_process), 0) != 0) return 1;
-      os_wait(&ring->request, done);
-      continue;
-    }
-    if (ring->scalars == RING_LEAVE) return 0;
-    ring->result = invoke(*ring);
-    done = request;
-    __atomic_store_n(&ring->reply, done, __ATOMIC_SEQ_CST);
-    os_wake(&ring->reply);
-  }
+  return serve(*ring, RING_CHANNEL_BYTES(0));
 }
 
 }  // namespace

@@ -66,7 +66,12 @@ bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
 }
 void os_join_worker(uint32_t index) { pthread_join(starts[index].thread, nullptr); }
 
-void os_wait(uint32_t* word, uint32_t seen) { qurt_futex_wait(word, static_cast<int>(seen)); }
-void os_wake(uint32_t* word) { qurt_futex_wake(word, 64); }
+// Without futexes there are no workers, but locks between calls there are: they go round.
+void os_wait(uint32_t* word, uint32_t seen) {
+  if (qurt_futex_wait != nullptr) qurt_futex_wait(word, static_cast<int>(seen));
+}
+void os_wake(uint32_t* word) {
+  if (qurt_futex_wake != nullptr) qurt_futex_wake(word, 64);
+}
 
 }  // namespace dsp

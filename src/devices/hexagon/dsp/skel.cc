@@ -1,5 +1,5 @@
 // The methods of wire.h behind FastRPC's calling convention. One session per process: a phone gives every session a
-// process of its own.
+// process of its own. Several threads may be in here at a time: FastRPC has one for every thread of the host that calls.
 #include "devices/hexagon/dsp/skel.h"
 
 #include "devices/hexagon/dsp/batch.h"
@@ -10,7 +10,8 @@ namespace {
 
 struct Session {
   bool open = false;
-  Buffer buffers[WIRE_BUFFERS];
+  Buffers buffers;
+  Lock running;  // one batch at a time
   Pool pool;
 };
 constinit Session session;  // nobody runs constructors here
@@ -24,38 +25,66 @@ bool is(uint32_t scalars, Shape shape) {
          (scalars >> 4 & 0xf) == shape.in_handles && (scalars & 0xf) == shape.out_handles;
 }
 
-void unmap(Buffer& buffer) {
-  os_unmap(buffer.address, buffer.bytes, buffer.fd);
-  buffer = {};
+void count_served() { __atomic_add_fetch(&session.buffers.served, 1u, __ATOMIC_SEQ_CST); }
+
+bool names_buffer(const WireMap& request) {
+  return request.magic == WIRE_MAGIC && request.version == WIRE_VERSION && request.buffer < WIRE_BUFFERS;
 }
 
+// The system's call may take long, so it is made without the lock; until then the number is only taken.
 void map(const WireMap& request, WireReply& reply) {
-  if (request.magic != WIRE_MAGIC || request.version != WIRE_VERSION || request.buffer >= WIRE_BUFFERS ||
-      request.bytes == 0 || request.bytes > 0x7fffffffu) {
+  if (!names_buffer(request) || request.bytes == 0 || request.bytes > 0x7fffffffu) {
     reply.status = WIRE_BAD_BATCH;
     return;
   }
-  Buffer& buffer = session.buffers[request.buffer];
-  if (buffer.address != nullptr) {
-    reply.status = WIRE_BUSY_BUFFER;
-    return;
+  Buffer& buffer = session.buffers.list[request.buffer];
+  {
+    const Held held(session.buffers.lock);
+    if (buffer.taken) {
+      reply.status = WIRE_BUSY_BUFFER;
+      return;
+    }
+    buffer.taken = true;
   }
   void* address = os_map(request.fd, request.bytes, (request.flags & WIRE_MAP_READ_ONLY) != 0, &reply.detail);
+  const Held held(session.buffers.lock);
   if (address == nullptr) {
+    buffer = {};
     reply.status = WIRE_MAP_REFUSED;
     return;
   }
   buffer.address = static_cast<uint8_t*>(address);
   buffer.bytes = request.bytes, buffer.fd = request.fd;
+  count_served();
 }
 
 void unmap(const WireMap& request, WireReply& reply) {
-  if (request.magic != WIRE_MAGIC || request.version != WIRE_VERSION || request.buffer >= WIRE_BUFFERS)
+  if (!names_buffer(request)) {
     reply.status = WIRE_BAD_BATCH;
-  else if (session.buffers[request.buffer].address == nullptr)
-    reply.status = WIRE_BAD_REF, reply.detail = request.buffer;
-  else
-    unmap(session.buffers[request.buffer]);
+    return;
+  }
+  Buffer& buffer = session.buffers.list[request.buffer];
+  Buffer going;
+  {
+    const Held held(session.buffers.lock);
+    if (buffer.address == nullptr || buffer.used) {
+      reply.status = buffer.used ? WIRE_BUSY_BUFFER : WIRE_BAD_REF, reply.detail = request.buffer;
+      return;
+    }
+    going = buffer;
+    buffer.address = nullptr;
+  }
+  os_unmap(going.address, going.bytes, going.fd);
+  const Held held(session.buffers.lock);
+  buffer = {};
+  count_served();
+}
+
+void run(const RemoteBuffer& in, WireReply& reply) {
+  const Held alone(session.running);
+  Batch(session.buffers, session.pool).run(in.data, in.bytes, reply);
+  const Held held(session.buffers.lock);
+  for (Buffer& buffer : session.buffers.list) buffer.used = false;
 }
 
 uint32_t arch() { return __HEXAGON_ARCH__; }
@@ -84,7 +113,7 @@ int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
   else if (method == WIRE_UNMAP)
     unmap(request, reply);
   else
-    Batch(session.buffers, session.pool).run(in.data, in.bytes, reply);
+    run(in, reply);
   reply.magic = WIRE_MAGIC;
   *static_cast<WireReply*>(out.data) = reply;
   return 0;
@@ -104,8 +133,10 @@ int32_t llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, Remo
     case WIRE_CLOSE:
       if (!is(scalars, {0, 0, 1, 0})) return kBadParameter;
       if (!session.open || arguments[0].handle != kHandle) return kBadParameter;
-      for (Buffer& buffer : session.buffers)
-        if (buffer.address != nullptr) unmap(buffer);
+      for (Buffer& buffer : session.buffers.list) {
+        if (buffer.address != nullptr) os_unmap(buffer.address, buffer.bytes, buffer.fd);
+        buffer = {};
+      }
       session.pool.stop();
       session.open = false;
       return 0;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -54,9 +55,10 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
     why = "the ring cannot be mapped";
     return nullptr;
   }
-  p->ring_ = static_cast<Ring*>(at);
-  p->ring_->version = RING_VERSION;
-  p->ring_->magic = RING_MAGIC;
+  p->file_ = static_cast<uint8_t*>(at);
+  Ring& first = p->ring(0);
+  first.version = RING_VERSION;
+  first.magic = RING_MAGIC;
 
   DspProcess* self = p.get();
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
@@ -78,10 +80,10 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
       ::waitpid(pid, &status, 0);
     }
     self->ended_ = true;
-    futex_wake(&self->ring_->ready);
-    futex_wake(&self->ring_->reply);
+    futex_wake(&self->ring(0).ready);
+    for (uint32_t channel = 0; channel < RING_CHANNELS; ++channel) futex_wake(&self->ring(channel).reply);
   });
-  while (current(p->ring_->ready) == 0 && p->alive()) futex_wait(&p->ring_->ready, 0, 100);
+  while (current(first.ready) == 0 && p->alive()) futex_wait(&first.ready, 0, 100);
   if (!p->alive()) {
     why = "'" + paths.emulator + " -R " + space_text + " " + paths.program + "' ended before it served";
     return nullptr;
@@ -92,7 +94,7 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
 DspProcess::~DspProcess() {
   kill();
   if (keeper_.joinable()) keeper_.join();
-  if (ring_ != nullptr) ::munmap(ring_, RING_BYTES);
+  if (file_ != nullptr) ::munmap(file_, RING_BYTES);
   if (ring_fd_ >= 0) ::close(ring_fd_);
 }
 
@@ -104,37 +106,67 @@ void DspProcess::signal(int number) {
 void DspProcess::kill() { signal(SIGKILL); }
 void DspProcess::freeze() { signal(SIGSTOP); }
 
-int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after) {
+// Short channels first: a large request must not wait for a small one.
+bool DspProcess::take_channel(uint64_t bytes, uint32_t& channel) {
+  const uint32_t served = std::clamp(ring(0).channels, 1u, RING_CHANNELS);
+  const auto holds = [&](uint32_t l) { return RING_DATA + bytes <= RING_CHANNEL_BYTES(l); };
+  if (!holds(0)) return false;
+  std::unique_lock lock(mutex_);
+  freed_.wait(lock, [&] {
+    for (channel = served; channel-- > 0;)
+      if (!busy_[channel] && holds(channel)) return true;
+    return false;
+  });
+  busy_[channel] = true;
+  return true;
+}
+
+void DspProcess::give_back(uint32_t channel) {
   const std::lock_guard lock(mutex_);
+  busy_[channel] = false;
+  freed_.notify_all();
+}
+
+int DspProcess::invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after) {
   const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), buffers = in + REMOTE_SCALARS_OUTBUFS(scalars),
                  in_handles = (scalars >> 4) & 15, out_handles = scalars & 15;
   if (buffers > RING_ARGUMENTS || in_handles + out_handles > 1) return AEE_EBADPARM;
-  if (!alive()) return AEE_ECONNRESET;
-  auto* data = reinterpret_cast<uint8_t*>(ring_) + RING_DATA;
-  size_t at = 0;
-  std::array<size_t, RING_ARGUMENTS> place{};
+  std::array<uint64_t, RING_ARGUMENTS> place{};
+  uint64_t bytes = 0;
   for (uint32_t i = 0; i < buffers; ++i) {
-    const size_t bytes = arguments[i].buf.nLen;
-    if (bytes > RING_BYTES - RING_DATA - at) return AEE_ENOMEMORY;
-    if (i < in) std::memcpy(data + at, arguments[i].buf.pv, bytes);
-    ring_->bytes[i] = static_cast<uint32_t>(bytes);
-    place[i] = at;
-    at += (bytes + 127) / 128 * 128;
+    if (arguments[i].buf.nLen > RING_BYTES) return AEE_ENOMEMORY;
+    place[i] = bytes;
+    bytes += (arguments[i].buf.nLen + 127) / 128 * 128;
   }
-  ring_->handle = in_handles == 1 ? arguments[buffers].h64 : handle;
-  ring_->scalars = scalars;
-  const uint32_t number = ring_->request + 1;
-  __atomic_store_n(&ring_->request, number, __ATOMIC_RELEASE);
-  futex_wake(&ring_->request);
-  if (after) after();
-  for (uint32_t seen; (seen = current(ring_->reply)) != number;) {
+  uint32_t channel = 0;
+  if (!take_channel(bytes, channel)) return AEE_ENOMEMORY;
+  Ring& ring = this->ring(channel);
+  auto* data = reinterpret_cast<uint8_t*>(&ring) + RING_DATA;
+  const auto answered = [&]() -> int {
     if (!alive()) return AEE_ECONNRESET;
-    futex_wait(&ring_->reply, seen, 100);  // the keeper's wake may fall between the check and the wait
-  }
-  const int status = ring_->result;
-  if (status != AEE_SUCCESS) return status;
-  for (uint32_t i = in; i < buffers; ++i) std::memcpy(arguments[i].buf.pv, data + place[i], arguments[i].buf.nLen);
-  if (out_handles == 1) arguments[buffers].h64 = ring_->handle;
+    for (uint32_t i = 0; i < buffers; ++i) {
+      if (i < in && arguments[i].buf.nLen > 0) std::memcpy(data + place[i], arguments[i].buf.pv, arguments[i].buf.nLen);
+      ring.bytes[i] = static_cast<uint32_t>(arguments[i].buf.nLen);
+    }
+    ring.handle = in_handles == 1 ? arguments[buffers].h64 : handle;
+    ring.scalars = scalars;
+    const uint32_t number = ring.request + 1;
+    __atomic_store_n(&ring.request, number, __ATOMIC_RELEASE);
+    futex_wake(&ring.request);
+    if (after) after();
+    for (uint32_t seen; (seen = current(ring.reply)) != number;) {
+      if (!alive()) return AEE_ECONNRESET;
+      futex_wait(&ring.reply, seen, 100);  // the keeper's wake may fall between the check and the wait
+    }
+    const int status = ring.result;
+    if (status != AEE_SUCCESS) return status;
+    for (uint32_t i = in; i < buffers; ++i)
+      if (arguments[i].buf.nLen > 0) std::memcpy(arguments[i].buf.pv, data + place[i], arguments[i].buf.nLen);
+    if (out_handles == 1) arguments[buffers].h64 = ring.handle;
+    return status;
+  };
+  const int status = answered();
+  give_back(channel);
   return status;
 }
 

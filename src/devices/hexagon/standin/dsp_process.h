@@ -1,7 +1,9 @@
 // One DSP process of the stand-in: qemu-hexagon running a module's program, the ring shared with it (ring.h), and a
 // thread that waits for its end, so that nobody who waits for an answer waits for a dead process.
 #pragma once
+#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +27,8 @@ class DspProcess {
   ~DspProcess();  // ends the process and waits for it
 
   // What the module's entry returns, or an AEE code; AEE_ECONNRESET once the process has ended. `after` runs between
-  // the posting of the request and the wait for its answer.
+  // the posting of the request and the wait for its answer. As many threads at a time as the program serves channels
+  // (ring.h), others wait.
   int invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after = {});
 
   // Any thread, at any time; both return at once.
@@ -37,9 +40,14 @@ class DspProcess {
   DspProcess() = default;
 
   void signal(int number);
+  Ring& ring(uint32_t channel) const { return *reinterpret_cast<Ring*>(file_ + RING_CHANNEL_AT(channel)); }
+  bool take_channel(uint64_t bytes, uint32_t& channel);  // waits for one; false where none is large enough
+  void give_back(uint32_t channel);
 
-  std::mutex mutex_;  // one request at a time
-  Ring* ring_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::array<bool, RING_CHANNELS> busy_{};
+  uint8_t* file_ = nullptr;
   int ring_fd_ = -1;
   std::atomic<int> pid_ = 0;
   std::atomic<bool> ended_ = false;

@@ -1,0 +1,42 @@
+// Mappings beside work: a thread that does what it is given in order, while whoever gave it goes on. Words: ticket = the
+// number of a job, from 1.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+
+namespace llada::hexagon {
+
+class MapLane {
+ public:
+  using Job = std::function<Status()>;
+
+  MapLane() = default;
+  ~MapLane();  // does what was given first
+  MapLane(const MapLane&) = delete;
+  MapLane& operator=(const MapLane&) = delete;
+
+  int64_t post(Job job);
+  Status wait(int64_t ticket);  // until it is done; how it ended
+  void finish();  // until all are done
+  Status drain();  // the same, and forgets how they ended; the first error
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  int64_t posted_ = 0, done_ = 0;
+  std::map<int64_t, Error> failed_;  // by ticket
+  bool leave_ = false;
+  std::thread thread_;  // from the first job on
+};
+
+}  // namespace llada::hexagon
