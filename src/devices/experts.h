@@ -17,6 +17,10 @@
 
 namespace llada {
 
+// Hidden values that a slice has a multiple of. Where products are of integers, kernels quantize up to 256 values
+// together, and a slice that began within such a block would be quantized otherwise than the whole.
+inline int64_t slice_group(bool quantized) { return quantized ? 256 : 32; }
+
 // Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a
 // term of its own: what the host streams and what the link reads share it.
 struct ExpertCosts {

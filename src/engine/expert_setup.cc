@@ -124,14 +124,14 @@ Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOption
   LLADA_TRY(ExpertSplitOptions split, listen_to_experts(file));
   const ModelConfig& c = file.config();
   std::array<double, 3> pieces{};
-  int64_t group = 32;  // hidden values that a slice has a multiple of: activations are quantized in groups of 32
+  int64_t group = 1;
   const std::array<const char*, 3> leaves = {"ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight"};
   for (size_t p = 0; p < 3; ++p) {
     const int64_t in = p < 2 ? c.width : c.expert_ffn_width, out = p < 2 ? c.expert_ffn_width : c.width;
     LLADA_TRY(const TensorView view,
               file.get_expert(fmt::format("blk.{}.{}", c.dense_layers, leaves[p]), in, out, 0, c.experts));
     pieces[p] = static_cast<double>(view.bytes());
-    if (p == 2) group = std::max(group, int64_t{traits(view.type).elements});
+    if (p == 2) group = slice_group(traits(view.type).quantized);
   }
   const double flops = 6.0 * static_cast<double>(c.width) * static_cast<double>(c.expert_ffn_width);
   const ExpertCosts whole = expert_costs(profile, map_variant, pieces, flops);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "devices/sim/profile.h"
+
 namespace llada {
 namespace {
 

@@ -12,7 +12,7 @@ namespace llada {
 namespace {
 
 constexpr double kBytesPerWeight = 18.0 / 32;  // Q4_0, as in moe_geometry
-constexpr int64_t kGroup = 32;                          // weights of Q4_0 with one scale
+const int64_t kGroup = slice_group(true);
 constexpr int32_t kRefreshes[] = {1, 2, 4, 8, 16, 31};  // of TIDE's sweep
 
 struct Setting {

@@ -31,7 +31,6 @@ MoeOptions MoeOptions::sliced(int32_t count) const {
   MoeOptions o = *this;
   o.cache.slots *= count;
   o.cache.top_p *= count;
-  o.prefetching.candidates *= count;
   o.prefetching.most *= count;
   o.buffer *= count;
   return o;
@@ -241,6 +240,11 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
                           double link_free_s, double layer_s, ExpertsPlan& out) {
+  const size_t room = static_cast<size_t>(options_.buffer) - std::min(buffer_.size(), static_cast<size_t>(options_.buffer));
+  const size_t queue = most_queued_ - std::min(queued_, most_queued_);
+  PrefetchOptions choosing = options_.prefetching;
+  choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
+  if (choosing.most <= 0) return;
   std::vector<LayerAhead> guesses;
   double begins = layer_s + clock.between_s;
   for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
@@ -255,8 +259,7 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     begins += layer_s + clock.between_s;
   }
   const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
-  for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, options_.prefetching)) {
-    if (queued_ >= most_queued_ || buffer_.size() >= static_cast<size_t>(options_.buffer)) break;
+  for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, choosing)) {
     buffer_.insert(choice.id);
     out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
     ++queued_;

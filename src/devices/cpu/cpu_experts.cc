@@ -13,8 +13,6 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kActivationGroup = 32;  // values that are quantized together
-
 // Rows whose arithmetic takes as long as reading the weights, about; fewer cost as much as these.
 constexpr int64_t kLeastCost = 8;
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -282,9 +280,10 @@ Status CpuExperts::run_parts(const Job& job) {
 Status CpuExperts::run_slices(const Job& job) {
   const int32_t slices = job.plan->slices;
   const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
-  if (slices > 64 || gate.outputs % (slices * kActivationGroup) != 0)
+  const int64_t group = slice_group(job.kernels->integer_path(weight(job, 2, Group{}).stored.type));
+  if (slices > 64 || gate.outputs % (slices * group) != 0)
     return failed("cpu: a plan of layer {} has {} slices, needed a divisor of {}", job.plan->layer, slices,
-                  gate.outputs / kActivationGroup);
+                  gate.outputs / group);
   LLADA_TRY(const auto device, part_of(job, true));
   const std::vector<uint64_t> first = slices_;
   slices_before_ = first;

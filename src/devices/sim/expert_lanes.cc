@@ -227,8 +227,9 @@ Status ExpertLanes::add_device(Layer& layer) {
   const ExpertId id{layer.plan.layer, work.expert};
   const auto own = layer.moved.find(work.expert);
   const auto late = arriving_.find(id);
-  // Where everything waits for the moves, moved experts are there like the others.
-  const bool moved = own != layer.moved.end(), pieces = moved && !layer.plan.moves_first;
+  // Where everything waits for the moves, new residents are there like the others.
+  const bool moved = own != layer.moved.end();
+  const bool pieces = moved && !(layer.plan.moves_first && where_[index(id)] == Where::slot);
   const bool there = !pieces && (moved || late == arriving_.end());
   if (!pieces && where_[index(id)] == Where::nowhere)
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
