@@ -87,19 +87,19 @@ def hybrimoe():
         for p in run(setting(name))["phases"]:
             whole = "hybrid, whole" if line(p, "hybrid, whole") else "hybrid"
             h, s = line(p, "hybrid"), line(p, "static")
-            gains.setdefault(p["phase"], []).append((times(p, whole), times(p, "hybrid")))
+            gains.setdefault(p["phase"], []).append((times(p, whole), times(p, "hybrid"), times(p, "hybrid", "layer split")))
             u = h["utilisation"]
             rows.append([name, p["phase"], percent(p["experts_on_device"]), f"{1e3 * s['seconds_per_step']:.0f}",
                          *(f"{times(p, n):.2f}" for n in ("+ scheduling", "+ cache", "+ prefetch", whole)),
-                         f"**{times(p, 'hybrid'):.2f}**", percent(p["bound_seconds_per_step"] / h["seconds_per_step"]),
+                         f"**{times(p, 'hybrid'):.2f}**", f"{times(p, 'hybrid', 'layer split'):.2f}", percent(p["bound_seconds_per_step"] / h["seconds_per_step"]),
                          f"{100 * s['hit_rate']:.0f} / {percent(h['hit_rate'])}", f"{h['moved_bytes_per_step'] / 1e9:.2f}",
                          " / ".join(f"{100 * u[k]:.0f}" for k in ("host", "accelerator", "link")) + " %",
                          percent(h["makespan_error_mean"], 1)])
     for phase, list_ in gains.items():
-        rows.append(["**mean**", phase, "", "", "", "", "", f"{mean(a for a, _ in list_):.2f}",
-                     f"**{mean(b for _, b in list_):.2f}**", "", "", "", "", ""])
+        rows.append(["**mean**", phase, "", "", "", "", "", f"{mean(a for a, _, _ in list_):.2f}",
+                     f"**{mean(b for _, b, _ in list_):.2f}**", f"{mean(c for _, _, c in list_):.2f}", "", "", "", "", ""])
     head = ["model", "phase", "resident", "static ms", "scheduling", "cache", "prefetch", "all, whole experts", "all, slices",
-            "bound", "hits static / all", "GB moved per step", "CPU / accel. / link busy", "prediction off"]
+            "over a split by layers", "bound", "hits static / all", "GB moved per step", "CPU / accel. / link busy", "prediction off"]
     return table(head, rows) + commands(setting(n) for n in AUTOREGRESSIVE)
 
 

@@ -271,6 +271,9 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   LLADA_TRY_STATUS(add("static", fixed));
   out.bound_s = best_possible_s(s, trace, out.slots, between_s);
   if (!o.headline) {
+    MoeOptions layers = fixed;
+    layers.cache.shared = true;
+    LLADA_TRY_STATUS(add("layer split", layers));
     LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
     MoeOptions demand = base(g, MoeRule::on_demand);
     demand.cached = true;

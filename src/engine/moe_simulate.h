@@ -74,7 +74,7 @@ struct MoeSimulation {
   std::vector<MoePhase> phases;
 };
 
-// Lines of every phase: static, all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top
+// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it), all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top
 // of static), hybrid (all three, and slices where they are worthwhile; then "hybrid, whole" is without), and of denoise also tide; the cache rules alone as "cache mrs" and so on,
 // which give hit rates.
 Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& options);

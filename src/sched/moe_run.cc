@@ -60,7 +60,7 @@ std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
   for (int32_t l = 0; l < layers_; ++l) {
     placed_[static_cast<size_t>(l)] = true;
     for (const int32_t e : heaviest_first(history[static_cast<size_t>(l)])) {
-      if (cache_.count(l) >= options_.cache.slots) break;
+      if (cache_.full(l)) break;
       cache_.insert({l, e}, {});
       ids.push_back({l, e});
     }

@@ -64,7 +64,8 @@ class MoeRuntime {
  public:
   MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options);
 
-  // The first residents: of each layer the experts with the most rows of a history. The value is what to place.
+  // The first residents: of each layer the experts with the most rows of a history; where layers share their slots,
+  // all of the first layers. The value is what to place.
   std::vector<ExpertId> place(std::span<const LayerRouting> history);
 
   // A step begins; `block`: the first of a block.

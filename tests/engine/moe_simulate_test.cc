@@ -38,6 +38,7 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
         EXPECT_GT(line.bound_s, 0.05 * line.seconds) << line.name << ": a bound that says nothing";
       }
     EXPECT_EQ(p.find("all-cpu")->host_share, 1);
+    EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02) << "16 slots in each of 26 layers hold 6.5 layers of 64";
     EXPECT_EQ(p.find("TIDE"), nullptr) << "a rival of diffusion only";
     EXPECT_GE(p.find("cache belady")->hit_rate, p.find("cache lru")->hit_rate);
   }
