@@ -135,7 +135,6 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
 std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
   if (!options_.cached) return std::nullopt;
   if (!options_.blocks) return cache_.place_for(id);
-  if (!residency_.wanted(id)) return std::nullopt;
   if (!cache_.full(id.layer)) return ExpertCache::Admission{};
   std::optional<ExpertId> victim;
   for (const int32_t e : cache_.residents(id.layer)) {
@@ -287,16 +286,14 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   const auto staged = [&](int32_t e) {
     return std::ranges::any_of(out.moves, [&](const ExpertMove& m) { return m.id == ExpertId{out.layer, e}; });
   };
-  if (options_.blocks) {
-    for (const int32_t e : residency_.target(out.layer))
-      if (!there({out.layer, e}) && !staged(e)) missing.push_back(e);
-  } else {
-    for (const int32_t e : heaviest_first(routing))
-      if (routing.rows[static_cast<size_t>(e)] > 0 && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
-    std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) {
-      return cache_.worth({out.layer, a}) > cache_.worth({out.layer, b});
-    });
-  }
+  const auto worth = [&](int32_t e) {
+    const ExpertId id{out.layer, e};
+    return options_.blocks ? residency_.load(id) : cache_.worth(id);
+  };
+  const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
+  for (const int32_t e : heaviest_first(routing))
+    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
+  std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {
     // One that would still be moving when the next layer wants the link is in its way.
