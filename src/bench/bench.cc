@@ -107,8 +107,8 @@ class Bench {
       }
     if (o_.experts_on_device > 0) {
       say("experts shared out");
-      LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config,
-                                                   {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats}));
+      const MoeHybridOptions shared = {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats};
+      LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config, shared));
     }
     return {};
   }

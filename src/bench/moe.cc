@@ -150,7 +150,8 @@ Status MoeTest::measure_host(ExpertCosts& costs, int repeats) {
         times.push_back(run_->host_part_s());
       }
       const double time = median(times);
-      const std::array<double, 4> point = {1 / time, static_cast<double>(count) / time, static_cast<double>(count * rows) / time, 1};
+      const auto n = static_cast<double>(count), r = static_cast<double>(rows);
+      const std::array<double, 4> point = {1 / time, n / time, n * r / time, 1};
       for (size_t a = 0; a < 3; ++a)
         for (size_t b = 0; b < 4; ++b) sums[a][b] += point[a] * point[b];
     }

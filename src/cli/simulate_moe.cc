@@ -99,8 +99,8 @@ std::string phase_text(const MoePhase& p) {
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
     out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>5.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
                        "{:>7.1f} % {:>5.0f} us\n",
-                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
-                       100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
+                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate,
+                       l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }
   out += "  hits if every miss came in:";
   for (const MoeLine& l : p.lines)

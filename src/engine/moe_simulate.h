@@ -74,9 +74,10 @@ struct MoeSimulation {
   std::vector<MoePhase> phases;
 };
 
-// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it), all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top
-// of static), hybrid (all three, and slices where they are worthwhile; then "hybrid, whole" is without), and of denoise also tide; the cache rules alone as "cache mrs" and so on,
-// which give hit rates.
+// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it),
+// all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), hybrid (all three, and
+// slices where they are worthwhile; then "hybrid, whole" is without), and of denoise also tide; the cache rules alone
+// as "cache mrs" and so on, which give hit rates.
 Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& options);
 
 // Spans of the lanes of the hybrid line's last steps (at most three) at the first share.

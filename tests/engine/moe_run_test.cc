@@ -2,8 +2,10 @@
 // cache and the prefetch, and the books of what was moved.
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
+#include "base/random.h"
 #include "engine/moe_routing.h"
 #include "golden.h"
 
@@ -156,6 +158,43 @@ TEST(MoeRun, RecordedRoutingIsWhatTheRoutersDecided) {
   }
   EXPECT_EQ(rows, got->stats.decode.rows);
   EXPECT_TRUE(trace->steps.front().block_start);
+}
+
+// What the fuzz target asks of an accepted recording, on a few mutations.
+TEST(MoeRun, MutatedRoutingIsRefusedOrWhole) {
+  std::string good = "{\"format\":\"llada-routing\",\"version\":1,\"layers\":2,\"experts\":4,\"used\":2}\n";
+  for (const char* at : {"0,\"layer\":0", "0,\"layer\":1", "2,\"layer\":0", "2,\"layer\":1"})
+    good += fmt::format("{{\"step\":{},\"positions\":[3,7],\"experts\":[[1,2],[0]],\"gates\":[[0.5,0.5],[1e-3]]}}\n", at);
+  int accepted = 0;
+  for (uint64_t trial = 0; trial < 400; ++trial) {
+    std::string text = good;
+    const auto at = static_cast<size_t>(uniform(trial, 1, 0, 0) * static_cast<double>(text.size()));
+    switch (static_cast<int>(uniform(trial, 2, 0, 0) * 3)) {
+      case 0:
+        text[at] = "0123456789-[]{},:\"e\n"[static_cast<size_t>(uniform(trial, 3, 0, 0) * 20)];
+        break;
+      case 1:
+        text.erase(at, 1 + static_cast<size_t>(uniform(trial, 3, 0, 0) * 40));
+        break;
+      default:
+        text.insert(at, text.substr(at, 60));
+    }
+    const auto trace = parse_routing(text, "f");
+    if (!trace) {
+      EXPECT_EQ(exit_status(trace.error()), 2);
+      EXPECT_EQ(trace.error().message.find('\n'), std::string::npos);
+      continue;
+    }
+    ++accepted;
+    for (const RoutingStep& step : trace->steps) {
+      EXPECT_EQ(step.layers.size(), static_cast<size_t>(trace->layers));
+      for (const LayerRouting& layer : step.layers) {
+        EXPECT_EQ(layer.rows.size(), static_cast<size_t>(trace->experts));
+        for (const float score : layer.score) EXPECT_TRUE(std::isfinite(score));
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
 }
 
 TEST(MoeRun, HostileRoutingIsRefusedByLine) {

@@ -231,8 +231,9 @@ Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device)
     if (slices > 1) {
       uint64_t& mine = slices_[static_cast<size_t>(at)];
       const uint64_t slice = uint64_t{1} << work.expert % slices;
-      const bool twice = (mine & slice) != 0 || (!slices_before_.empty() && (slices_before_[static_cast<size_t>(at)] & slice) != 0);
-      if (twice) return failed("cpu: a plan of layer {} gives slice {} twice", job.plan->layer, work.expert);
+      const uint64_t before = slices_before_.empty() ? 0 : slices_before_[static_cast<size_t>(at)];
+      if (((mine | before) & slice) != 0)
+        return failed("cpu: a plan of layer {} gives slice {} twice", job.plan->layer, work.expert);
       const bool known = mine != 0;
       mine |= slice;
       if (known) continue;
