@@ -225,8 +225,8 @@ std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
       out += fmt::format("{:<10} {:>5} {:>12.3f} {:>9.3f} {:>9.3f}\n", l.name, i, l.layers[i].predicted_ms,
                          l.layers[i].real_ms, l.layers[i].host_ms);
     out += fmt::format("{:<10} {:>5} {:>12} {:>9.3f} {:>9} {:>3.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>5.0f} % {:>4.0f} %\n",
-                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
-                       100 * l.device, 100 * l.link);
+                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6,
+                       100 * l.host, 100 * l.device, 100 * l.link);
   }
   return out +
          "real: ends when the host's experts (measured on this machine) and the accelerator's and its moves (emulated clock) "

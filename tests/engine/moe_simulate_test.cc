@@ -57,7 +57,8 @@ TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
   o.slices = 3;
   const auto odd = simulate_moe(o);
   ASSERT_FALSE(odd);
-  EXPECT_EQ(odd.error().message, "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
+  EXPECT_EQ(odd.error().message,
+            "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
 }
 
 TEST(MoeSimulate, TheHeadlineMovesWithWhatIsUncertain) {

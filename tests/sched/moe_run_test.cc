@@ -99,8 +99,9 @@ Outcome play(MoeOptions options, double memory_bytes_per_s, int32_t slices = 1, 
   c = c.sliced(slices);
   options = options.sliced(slices);
   Lanes lanes(memory_bytes_per_s > 0 ? memory_bytes_per_s : 1e9);
-  ExpertLanes experts(lanes, c, {.layers = kLayers, .experts = kExperts * slices, .slots = 4 * kLayers * slices, .buffer = options.buffer},
-                      false);
+  const ExpertWindow window = {.layers = kLayers, .experts = kExperts * slices, .slots = 4 * kLayers * slices,
+                               .buffer = options.buffer};
+  ExpertLanes experts(lanes, c, window, false);
   MoeRuntime runtime(kLayers, kExperts * slices, c, options);
   Outcome out;
   for (uint64_t step = 0; step < kSteps; ++step) {
