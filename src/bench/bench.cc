@@ -52,6 +52,9 @@ class Bench {
   }
 
   Status check() {
+    if ((o_.experts_on_device > 0) != !o_.profile.empty())
+      return invalid("--experts-on-device and --profile: found one, needed both or none");
+    if (o_.experts_on_device > 0 && !o_.parts.moe) return invalid("--experts-on-device: only with --moe");
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
       return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
@@ -102,6 +105,11 @@ class Bench {
         LLADA_TRY(const auto result, test.measure(routing, rows, read, o_.repeats));
         report_.moe.push_back(result);
       }
+    if (o_.experts_on_device > 0) {
+      say("experts shared out");
+      const MoeHybridOptions shared = {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats};
+      LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config, shared));
+    }
     return {};
   }
 

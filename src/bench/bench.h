@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "bench/gemm.h"
 #include "bench/machine.h"
 #include "bench/moe.h"
+#include "bench/moe_hybrid.h"
 
 namespace llada::bench {
 
@@ -33,6 +35,8 @@ struct BenchOptions {
                          << 20;  // of weights behind a product; the read test takes four times it
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   int64_t attention_rows = 32, attention_keys = 4096;
+  double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines
+  std::string profile;
   Parts parts;
   std::function<void(std::string_view what)> progress;  // may be empty
 };
@@ -59,6 +63,7 @@ struct BenchReport {
   std::vector<ForwardResult> forward;
   std::vector<AttentionResult> attention;
   std::vector<MoeResult> moe;  // of one layer
+  std::optional<MoeHybridResult> moe_hybrid;
   std::vector<EndToEndResult> end_to_end;
   int repeats = 0;
   int64_t peak_memory_bytes = 0;

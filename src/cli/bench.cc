@@ -111,6 +111,18 @@ Work setup_bench(CLI::App& app) {
   add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20,
                      "positions that attention reads (4096)");
   add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows that read them (32)");
+  app.add_option_function<std::string>(
+         "--experts-on-device",
+         [&b](const std::string& text) {
+           const auto percent = text.ends_with("%") ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
+                                                    : Result<int64_t>(invalid(""));
+           if (!percent)
+             throw CLI::ValidationError("--experts-on-device", fmt::format("found '{}', needed a share such as 25%", text));
+           b.experts_on_device = static_cast<double>(*percent) / 100;
+         },
+         "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
+      ->type_name("P%");
+  app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE");
   add_device_options(app, b.load);
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
@@ -123,6 +135,7 @@ Work setup_bench(CLI::App& app) {
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
+      "  llada bench --preset llada2-mini:q4_0 --moe --rows 32 --experts-on-device 25% --profile rtx4060-pcie4\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o]() -> Result<int> {
     bench::BenchOptions& options = o->bench;

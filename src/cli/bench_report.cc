@@ -106,6 +106,33 @@ Json moe_json(const bench::MoeResult& m) {
           {"all_experts_ratio", m.dense_ms / m.ms}};
 }
 
+Json moe_hybrid_json(const bench::MoeHybridResult& r) {
+  Json json = {{"profile", r.profile},
+               {"experts_on_device", r.share},
+               {"slots_per_layer", r.slots},
+               {"rows", r.rows},
+               {"labels", {{"host", "measured"}, {"accelerator", "emulated"}, {"link", "emulated"}}},
+               {"host_costs",
+                {{"first_us", r.costs.host_first_s * 1e6},
+                 {"stream_gb_per_s", r.costs.host_bytes_per_s / 1e9},
+                 {"row_us", r.costs.host_row_s * 1e6}}},
+               {"lines", Json::array()}};
+  for (const bench::MoeHybridLine& l : r.lines) {
+    Json line = {{"name", l.name},
+                 {"step_ms", l.step_ms()},
+                 {"makespan_error_mean", l.predicted_off},
+                 {"hit_rate", l.hit_rate},
+                 {"host_share", l.host_share},
+                 {"moved_bytes_per_step", l.moved_bytes},
+                 {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
+                 {"layers", Json::array()}};
+    for (const bench::MoeHybridLayer& layer : l.layers)
+      line["layers"].push_back({{"predicted_ms", layer.predicted_ms}, {"real_ms", layer.real_ms}, {"host_ms", layer.host_ms}});
+    json["lines"].push_back(std::move(line));
+  }
+  return json;
+}
+
 Json end_to_end_json(const bench::EndToEndResult& e) {
   return {{"prompt_tokens", e.prompt_tokens},
           {"gen_tokens", e.gen_tokens},
@@ -185,12 +212,34 @@ std::string moe_text(const std::vector<bench::MoeResult>& results) {
          "fastest reading over fastest run;\nall experts: every row through every expert\n";
 }
 
+std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
+  std::string out = fmt::format(
+      "\nexperts shared out with an emulated accelerator ({}), {:.0f} % of the experts there ({} per layer), {} rows a step\n"
+      "costs of this host, measured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a row of an expert\n"
+      "{:<10} {:>5} {:>12} {:>9} {:>9} {:>5} {:>6} {:>9} {:>6} {:>7} {:>6}\n",
+      r.profile, 100 * r.share, r.slots, r.rows, r.costs.host_first_s * 1e6, r.costs.host_bytes_per_s / 1e9,
+      r.costs.host_row_s * 1e6, "", "layer", "predicted ms", "real ms", "host ms", "off", "hits", "MB moved", "cpu", "accel.",
+      "link");
+  for (const bench::MoeHybridLine& l : r.lines) {
+    for (size_t i = 0; i < l.layers.size(); ++i)
+      out += fmt::format("{:<10} {:>5} {:>12.3f} {:>9.3f} {:>9.3f}\n", l.name, i, l.layers[i].predicted_ms,
+                         l.layers[i].real_ms, l.layers[i].host_ms);
+    out += fmt::format("{:<10} {:>5} {:>12} {:>9.3f} {:>9} {:>3.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>5.0f} % {:>4.0f} %\n",
+                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6,
+                       100 * l.host, 100 * l.device, 100 * l.link);
+  }
+  return out +
+         "real: ends when the host's experts (measured on this machine) and the accelerator's and its moves (emulated clock) "
+         "have;\nall layers read the same weights, routing is synthetic\n";
+}
+
 }  // namespace
 
 std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
   std::string out = machine_text(r.machine);
   if (!r.gemm.empty()) out += gemm_text(r.gemm);
   if (!r.moe.empty()) out += moe_text(r.moe);
+  if (r.moe_hybrid) out += moe_hybrid_text(*r.moe_hybrid);
   if (r.model.load_seconds > 0)
     out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
                        r.model.source, r.model.name, r.model.layers,
@@ -247,6 +296,7 @@ Json bench_json(const BenchReport& r) {
   }
   json["moe"] = Json::array();
   for (const auto& one : r.moe) json["moe"].push_back(moe_json(one));
+  if (r.moe_hybrid) json["moe_hybrid"] = moe_hybrid_json(*r.moe_hybrid);
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
   json["peak_memory_bytes"] = r.peak_memory_bytes;

@@ -122,6 +122,9 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
   text("--moe-cache", e.cache, "RULE", "what stays on the accelerator: block, mrs, lru, lfu or classlru (block)");
+  add_integer_option(app, "--moe-slices", e.slices, 1, 64,
+                     "that an expert is divided into, so that both units can share one (as many as are worthwhile)")
+      ->group(kGroup);
   text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
   text("--record-routing", o.show.routing_path, "FILE", "write what the routers decided, for llada simulate --routing");
 }

@@ -196,7 +196,8 @@ Status write_pictures(const Request& r) {
 // What belongs to the other of the two simulations is refused, not ignored.
 Status check_moe(const Request& r) {
   constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--skip-decided", "--moe-tokens",
-                                   "--moe-steps", "--moe-seed", "--moe-guess-noise"};
+                                   "--moe-steps", "--moe-seed", "--moe-guess-noise", "--moe-guess-by-score",
+                                   "--moe-slices", "--moe-grouped", "--sensitivity"};
   constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--svg", "--json", "--map", "--help"};
   const bool moe = !r.moe.simulate.geometry.empty();
   for (const CLI::Option* option : r.app->get_options()) {

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "engine/moe_sensitivity.h"
 
 namespace llada::cli {
 namespace {
@@ -40,6 +41,7 @@ Json line_json(const MoeLine& l) {
                {"moved_bytes_per_step", l.moved_bytes},
                {"host_share", l.host_share},
                {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
+               {"bound_seconds_per_step", l.bound_s},
                {"makespan_error_mean", l.predicted_off},
                {"makespan_error_worst", l.predicted_worst},
                {"guessed_right_share", l.guessed_right}};
@@ -52,6 +54,7 @@ Json phase_json(const MoePhase& p) {
   Json json = {{"phase", p.phase},
                {"experts_on_device", p.share},
                {"slots_per_layer", p.slots},
+               {"bound_seconds_per_step", p.bound_s},
                {"speed_up_over_static", p.speed_up("hybrid", "static")}};
   if (p.find("TIDE") != nullptr) json["speed_up_over_tide"] = p.speed_up("hybrid", "TIDE");
   json["routing"] = {{"rows_per_step", p.statistics.rows},
@@ -87,34 +90,87 @@ std::string phase_text(const MoePhase& p) {
   if (s.guessed[0] > 0)
     out += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want", 100 * s.guessed[0],
                        100 * s.guessed[1], 100 * s.guessed[2]);
-  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step", "speed-up",
-                     "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
+  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>7} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step", "speed-up",
+                     "bound", "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
   const double fixed = p.lines.front().seconds;
   for (const MoeLine& l : p.lines) {
     if (l.seconds <= 0) continue;
     std::string name = l.name;
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
-    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
+    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>5.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
                        "{:>7.1f} % {:>5.0f} us\n",
-                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
-                       100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
+                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate,
+                       l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }
   out += "  hits if every miss came in:";
   for (const MoeLine& l : p.lines)
     if (l.seconds <= 0) out += fmt::format(" {} {:.1f} %,", l.name.substr(l.name.find(' ') + 1), 100 * l.hit_rate);
   out.back() = '\n';
   if (p.find("TIDE") != nullptr) out += fmt::format("  hybrid over TIDE: {:.2f}x\n", p.speed_up("hybrid", "TIDE"));
+  const double best = p.find("hybrid") != nullptr ? p.find("hybrid")->seconds : fixed;
+  out += fmt::format("  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)\n",
+                     p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s);
   return out + verdict(p);
 }
 
 std::string text_of(const MoeSimulation& s) {
   std::string out = fmt::format(
       "{} on {}. All times are modelled; 'decide' is measured on this machine.\n"
-      "an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator, {:.0f} us to move\n"
+      "an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator{}, {:.0f} us to move; {}\n"
+      "bound: what no plan can beat from the residents that a line had\n"
       "routing: {}\n",
-      s.geometry, s.profile, s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6, s.move_s * 1e6, s.routing_source);
+      s.geometry, s.profile, s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6,
+      s.grouped ? " (one start for those that are there)" : "", s.move_s * 1e6,
+      s.slices > 1 ? fmt::format("{} slices", s.slices) : "taken whole", s.routing_source);
   for (const MoePhase& p : s.phases) out += phase_text(p);
   return out;
+}
+
+std::string sensitivity_text(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
+  std::string out = fmt::format(
+      "{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a time; means over the shares. "
+      "Modelled.\n{:<32} {:>8}", o.geometry, o.profile, "", "");
+  for (const MoeHeadline& h : rows.front().headlines) out += fmt::format(" {:>12}", h.phase + (h.over_tide > 0 ? " / TIDE" : ""));
+  out += '\n';
+  for (const MoeSensitivityRow& row : rows) {
+    out += fmt::format("{:<32} {:>8}", row.number, row.unit.empty() ? "" : fmt::format("{:.4g}", row.value));
+    for (const MoeHeadline& h : row.headlines)
+      out += fmt::format(" {:>12}", h.over_tide > 0 ? fmt::format("{:.2f} / {:.2f}", h.over_static, h.over_tide)
+                                                    : fmt::format("{:.2f}", h.over_static));
+    if (!row.unit.empty()) out += fmt::format("  {} [{}]", row.unit, row.trust);
+    out += '\n';
+  }
+  return out;
+}
+
+Json sensitivity_json(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
+  Json json = {{"profile", o.profile}, {"geometry", o.geometry}, {"label", "modelled"}, {"sensitivity", Json::array()}};
+  for (const MoeSensitivityRow& row : rows) {
+    Json entry = {{"number", row.number}, {"unit", row.unit}, {"trust", std::string(1, row.trust)}, {"value", row.value},
+                  {"source", row.source}, {"phases", Json::array()}};
+    for (const MoeHeadline& h : row.headlines) {
+      entry["phases"].push_back({{"phase", h.phase}, {"speed_up_over_static", h.over_static}});
+      if (h.over_tide > 0) entry["phases"].back()["speed_up_over_tide"] = h.over_tide;
+    }
+    json["sensitivity"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+Status write_lanes(const MoeSimulateOptions& o, const std::string& trace_path, const std::string& svg) {
+  LLADA_TRY(const auto spans, simulate_moe_spans(o));
+  if (!trace_path.empty()) {
+    Trace trace;
+    for (const SimulatedSpan& span : spans)
+      trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
+    LLADA_TRY_STATUS(trace.write(trace_path));
+  }
+  if (svg.empty()) return {};
+  LLADA_TRY(auto file, AtomicFile::create(svg));
+  const std::string picture =
+      lanes_svg(spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", o.geometry, o.profile));
+  LLADA_TRY_STATUS(file.write(picture.data(), picture.size()));
+  return file.commit();
 }
 
 }  // namespace
@@ -150,6 +206,21 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
   const auto count = [&](const char* name, auto& value, int64_t most, const char* help) {
     add_integer_option(app, name, value, 1, most, help)->group(kGroup);
   };
+  app.add_flag("--moe-guess-by-score", o.guess_by_score,
+               "prefetch guesses the next layer from the cache's scores, as HybriMoE's released code does")
+      ->group(kGroup);
+  count("--moe-slices", o.slices, 64, "slices of an expert in the hybrid line (as many as are worthwhile)");
+  app.add_option_function<std::string>(
+         "--moe-grouped",
+         [&o](const std::string& text) {
+           if (text != "on" && text != "off")
+             throw CLI::ValidationError("--moe-grouped", fmt::format("found '{}', needed on or off", text));
+           o.grouped = text == "on";
+         },
+         "whether one start of the accelerator's kernels serves a list of experts (as the profile says)")
+      ->type_name("on|off")
+      ->group(kGroup);
+  app.add_flag("--sensitivity", r.sensitivity, "how the headline moves with its least certain numbers")->group(kGroup);
   count("--moe-tokens", o.tokens, 4096, "tokens decoded (96)");
   count("--moe-steps", o.steps, 512, "denoising steps of a block (16)");
   count("--moe-seed", o.seed, 1 << 30, "of the synthetic router (1)");
@@ -159,28 +230,21 @@ Result<int> run_moe(MoeRequest r, const std::string& trace_path, const std::stri
   if (!r.shares.empty()) {
     LLADA_TRY(r.simulate.shares, parse_shares(r.shares));
   }
-  LLADA_TRY(const MoeSimulation simulation, simulate_moe(r.simulate));
-  if (!trace_path.empty() || !svg.empty()) {
-    LLADA_TRY(const auto spans, simulate_moe_spans(r.simulate));
-    if (!trace_path.empty()) {
-      Trace trace;
-      for (const SimulatedSpan& span : spans)
-        trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
-      LLADA_TRY_STATUS(trace.write(trace_path));
-    }
-    if (!svg.empty()) {
-      LLADA_TRY(auto file, AtomicFile::create(svg));
-      const std::string picture = lanes_svg(
-          spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", simulation.geometry, simulation.profile));
-      LLADA_TRY_STATUS(file.write(picture.data(), picture.size()));
-      LLADA_TRY_STATUS(file.commit());
-    }
+  if (r.sensitivity) {
+    if (!trace_path.empty() || !svg.empty()) return invalid("--sensitivity: not with --trace or --svg");
+    LLADA_TRY(const auto rows, moe_sensitivity(r.simulate));
+    LLADA_TRY_STATUS(print(json ? json_line(sensitivity_json(r.simulate, rows)) : sensitivity_text(r.simulate, rows)));
+    return 0;
   }
+  LLADA_TRY(const MoeSimulation simulation, simulate_moe(r.simulate));
+  if (!trace_path.empty() || !svg.empty()) LLADA_TRY_STATUS(write_lanes(r.simulate, trace_path, svg));
   Json out = {{"profile", simulation.profile},
               {"geometry", simulation.geometry},
               {"label", "modelled"},
               {"routing", simulation.routing_source},
               {"expert_bytes", simulation.expert_bytes},
+              {"slices", simulation.slices},
+              {"grouped", simulation.grouped},
               {"expert_seconds",
                {{"host", simulation.host_s}, {"accelerator", simulation.device_s}, {"move", simulation.move_s}}},
               {"phases", Json::array()}};

@@ -10,6 +10,7 @@ namespace llada::cli {
 struct MoeRequest {
   MoeSimulateOptions simulate;  // profile is taken from --profile
   std::string shares;           // --experts-on-device
+  bool sensitivity = false;     // print how the headline moves instead
 };
 
 // --moe and what goes with it, in a group of their own.

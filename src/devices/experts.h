@@ -3,7 +3,10 @@
 //
 // Words: resident = in the accelerator's memory and kept there; move = a transfer of one expert from host
 // memory to the accelerator; piece = its gate, up or down matrix, which arrive in that order, so that the
-// gate product starts before the down matrix is there.
+// gate product starts before the down matrix is there; slice = an equal share of an expert's hidden values: those
+// rows of gate and up and those columns of down. What the slices of an expert give is added up, so a slice is
+// computed, kept and moved like an expert of its own. Where experts are sliced, "expert" means slice in all that
+// follows, and slice s of expert e has the number e * slices + s.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,6 +16,10 @@
 #include <vector>
 
 namespace llada {
+
+// Hidden values that a slice has a multiple of. Where products are of integers, kernels quantize up to 256 values
+// together, and a slice that began within such a block would be quantized otherwise than the whole.
+inline int64_t slice_group(bool quantized) { return quantized ? 256 : 32; }
 
 // Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a
 // term of its own: what the host streams and what the link reads share it.
@@ -24,6 +31,7 @@ struct ExpertCosts {
   bool host_overlap = true;     // weights stream while it computes
 
   double device_expert_s = 0;     // start of its kernels
+  double device_member_s = 0;     // the same of one that joins a start, see one_start()
   double device_bytes_per_s = 1;  // its weights, from where the accelerator reads them
   double device_row_s = 0;
   int32_t device_row_tile = 1;        // rows are padded to a multiple
@@ -35,6 +43,9 @@ struct ExpertCosts {
   bool link_reads_memory = true;   // false: nothing is copied (a phone maps pages)
   double memory_bytes_per_s = 0;  // of the host, shared; 0: no limit
   int32_t staging = 8;            // moved experts that can be on their way or in use without a slot of their own
+
+  int32_t slices = 1;    // of an expert; everything above is of one slice
+  bool grouped = false;  // one start of the accelerator's kernels serves all that are there and follow each other
 
   double expert_bytes() const { return piece_bytes[0] + piece_bytes[1] + piece_bytes[2]; }
   double host_compute_s(int32_t rows) const { return rows * host_row_s; }
@@ -54,6 +65,26 @@ struct ExpertCosts {
     return piece_s + piece_bytes[static_cast<size_t>(piece)] / link_bytes_per_s;
   }
   double move_s() const { return 3 * piece_s + expert_bytes() / link_bytes_per_s; }
+
+  // Whether the second of two that follow each other on a unit needs no start of its own: slices of one expert are
+  // one product over a longer range.
+  bool same_expert(int32_t a, int32_t b) const { return slices > 1 && a / slices == b / slices; }
+  // The same of two that the accelerator has both there: kernels take a list.
+  bool one_start(int32_t a, int32_t b) const { return grouped || same_expert(a, b); }
+  // What joining a start saves, where it can happen at all.
+  double host_joined_s() const { return slices > 1 ? host_expert_s : 0; }
+  double device_joined_s() const { return grouped || slices > 1 ? device_expert_s - device_member_s : 0; }
+
+  // Costs of a slice, of `count` to an expert that these are the costs of.
+  ExpertCosts sliced(int32_t count) const {
+    ExpertCosts c = *this;
+    c.slices = slices * count;
+    c.staging = staging * count;
+    for (double& bytes : c.piece_bytes) bytes /= count;
+    c.host_row_s /= count;
+    c.device_row_s /= count;
+    return c;
+  }
 };
 
 struct ExpertWork {
@@ -83,6 +114,7 @@ struct ExpertMove {
 // One layer of one step. Each unit takes its experts of `work` in order, the link takes `moves` in order.
 struct ExpertsPlan {
   int32_t layer = 0;
+  int32_t slices = 1;  // of an expert; with more than one, ids are those of slices
   std::vector<ExpertWork> work;
   std::vector<ExpertMove> moves;
   std::vector<ExpertId> cancelled;  // background moves not wanted any more; a piece under way still ends

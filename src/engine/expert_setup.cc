@@ -102,6 +102,7 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const Profile* profile,
     for (const auto& [option, value] :
          {std::pair{"--moe-plan", &r.plan}, {"--moe-cache", &r.cache}, {"--moe-prefetch", &r.prefetch}})
       if (!value->empty()) return invalid("{}: only with --experts-on-device", option);
+    if (r.slices != 0) return invalid("--moe-slices: only with --experts-on-device");
     return o;
   }
   if (!(r.share > 0 && r.share <= 1)) return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
@@ -111,6 +112,7 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const Profile* profile,
     return invalid("--experts-on-device: profile {} has no numbers for experts, needed such as a6000-pcie4", profile->name);
   if (!moves && !r.cache.empty()) return invalid("--moe-cache: --moe-plan {} never changes what is resident", r.plan);
   if (!moves && r.prefetch == "on") return invalid("--moe-prefetch: --moe-plan {} never moves an expert", r.plan);
+  if (o.plan != MoeRule::hybrid && r.slices > 1) return invalid("--moe-slices: only with --moe-plan hybrid");
   o.cached = moves;
   o.prefetch = moves && r.prefetch != "off";
   o.blocks = moves && blocks;
@@ -122,21 +124,31 @@ Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOption
   LLADA_TRY(ExpertSplitOptions split, listen_to_experts(file));
   const ModelConfig& c = file.config();
   std::array<double, 3> pieces{};
+  int64_t group = 1;
   const std::array<const char*, 3> leaves = {"ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight"};
   for (size_t p = 0; p < 3; ++p) {
     const int64_t in = p < 2 ? c.width : c.expert_ffn_width, out = p < 2 ? c.expert_ffn_width : c.width;
     LLADA_TRY(const TensorView view,
               file.get_expert(fmt::format("blk.{}.{}", c.dense_layers, leaves[p]), in, out, 0, c.experts));
     pieces[p] = static_cast<double>(view.bytes());
+    if (p == 2) group = slice_group(traits(view.type).quantized);
   }
   const double flops = 6.0 * static_cast<double>(c.width) * static_cast<double>(c.expert_ffn_width);
-  const ExpertCosts costs = expert_costs(profile, map_variant, pieces, flops);
+  const ExpertCosts whole = expert_costs(profile, map_variant, pieces, flops);
+  if (const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group); request.slices > 0 && groups % request.slices != 0)
+    return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert", request.slices,
+                   groups, group);
+  const int32_t slices = request.slices > 0                 ? request.slices
+                         : options.plan == MoeRule::hybrid ? worthwhile_slices(whole, c.expert_ffn_width, group)
+                                                           : 1;
+  const ExpertCosts costs = whole.sliced(slices);
   split.costs = costs;
   split.moe = options;
   split.moe.cache.slots =
       options.plan == MoeRule::all_cpu
           ? 0
           : std::max(1, static_cast<int32_t>(std::lround(request.share * static_cast<double>(c.experts))));
+  split.moe = split.moe.sliced(slices);
   if (options.prefetch) {
     LLADA_TRY(const auto routers, load_routers(file, graph));
     split.guess = [routers](int32_t layer, int32_t ahead, std::span<const float> x, int64_t rows) {
@@ -145,7 +157,7 @@ Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOption
   }
   ExpertSetup setup{.device = {.costs = costs,
                                .window = {.layers = split.layers,
-                                          .experts = split.experts,
+                                          .experts = split.experts * slices,
                                           .slots = int64_t{split.moe.cache.slots} * split.layers,
                                           .buffer = split.moe.buffer}},
                     .split = std::move(split)};

@@ -19,6 +19,7 @@ struct ExpertRequest {
   std::string plan = {};      // hybrid (the default), static, all-cpu or on-demand
   std::string cache = {};     // block (the default), mrs, lru, lfu or classlru
   std::string prefetch = {};  // on (the default of hybrid) or off
+  int32_t slices = 0;         // that an expert is divided into; 0: as many as are worthwhile
 };
 
 // Before a file is opened: values, and what does not go together. `profile`: of the device; null: it has none.

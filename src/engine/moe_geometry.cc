@@ -12,21 +12,7 @@ constexpr double kBytesPerWeight = 18.0 / 32;  // Q4_0
 MoeGeometry of_preset(std::string_view name, RoutingStatistics routing) {
   const auto preset = find_preset(name);
   LLADA_CHECK(preset.has_value());
-  const ModelConfig& c = preset->config;
-  MoeGeometry g;
-  g.name = std::string(name);
-  g.diffusion = true;
-  g.layers = static_cast<int32_t>(c.layers - c.dense_layers);
-  g.dense_layers = static_cast<int32_t>(c.dense_layers);
-  g.width = c.width;
-  g.expert_width = c.expert_ffn_width;
-  g.shared_width = c.shared_expert_ffn_width;
-  g.dense_width = c.ffn_width;
-  g.q_width = c.heads * c.head_dim;
-  g.kv_width = c.kv_heads * c.head_dim;
-  g.vocab = c.vocab;
-  g.experts = static_cast<int32_t>(c.experts);
-  g.used = static_cast<int32_t>(c.experts_used);
+  MoeGeometry g = geometry_of(preset->config, name);
   g.routing = routing;
   return g;
 }
@@ -78,6 +64,25 @@ std::vector<MoeGeometry> geometries() {
 }
 
 }  // namespace
+
+MoeGeometry geometry_of(const ModelConfig& c, std::string_view name) {
+  MoeGeometry g;
+  g.name = std::string(name);
+  g.diffusion = true;
+  g.layers = static_cast<int32_t>(c.layers - c.dense_layers);
+  g.dense_layers = static_cast<int32_t>(c.dense_layers);
+  g.width = c.width;
+  g.expert_width = c.expert_ffn_width;
+  g.shared_width = c.shared_expert_ffn_width;
+  g.dense_width = c.ffn_width;
+  g.q_width = c.heads * c.head_dim;
+  g.kv_width = c.kv_heads * c.head_dim;
+  g.vocab = c.vocab;
+  g.experts = static_cast<int32_t>(c.experts);
+  g.used = static_cast<int32_t>(c.experts_used);
+  g.routing = {.popularity = 0.2, .context = 0.7, .context_memory = 0.5, .token = 1, .token_memory = 0.99, .source = kStable};
+  return g;
+}
 
 std::array<double, 3> MoeGeometry::piece_bytes() const {
   const double bytes = static_cast<double>(width * expert_width) * kBytesPerWeight;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "formats/model_config.h"
 
 namespace llada {
 
@@ -42,6 +43,8 @@ struct MoeGeometry {
   double expert_flops_per_row() const { return 6.0 * static_cast<double>(width * expert_width); }
 };
 
+// Of a model of this program, with a router as steady as TIDE measured of LLaDA2.
+MoeGeometry geometry_of(const ModelConfig& config, std::string_view name);
 Result<MoeGeometry> find_geometry(std::string_view name);
 std::vector<std::string> geometry_names();
 

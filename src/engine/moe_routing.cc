@@ -279,7 +279,7 @@ namespace {
 
 class RoutingReader {
  public:
-  explicit RoutingReader(std::string_view origin) : origin_(origin) {}
+  RoutingReader(std::string_view origin, int64_t most_cells) : origin_(origin), most_cells_(most_cells) {}
 
   Result<RoutingTrace> run(std::string_view text) {
     while (!text.empty()) {
@@ -343,6 +343,8 @@ class RoutingReader {
       positions_ = *positions;
     }
     RoutingStep& s = trace_.steps.back();
+    if ((cells_ += trace_.experts) > most_cells_)
+      return wrong(fmt::format("an end: the experts of all lines are over {}", most_cells_));
     LayerRouting r{std::vector<int32_t>(static_cast<size_t>(trace_.experts), 0),
                    std::vector<float>(static_cast<size_t>(trace_.experts), 0)};
     for (size_t i = 0; i < rows->size(); ++i) {
@@ -354,8 +356,12 @@ class RoutingReader {
         if (!chosen[k].is_number_integer() || chosen[k] < 0 || chosen[k] >= trace_.experts || !weights[k].is_number())
           return wrong(fmt::format("experts from 0 to {} with numbers for gates", trace_.experts - 1));
         const auto e = chosen[k].get<size_t>();
+        for (size_t before = 0; before < k; ++before)
+          if (chosen[before] == chosen[k]) return wrong(fmt::format("other experts than {} twice in one row", e));
+        const auto gate = weights[k].get<double>();
+        if (!(std::abs(gate) <= kMostGate)) return wrong(fmt::format("gates up to {:g}", kMostGate));
         ++r.rows[e];
-        r.score[e] += weights[k].get<float>();
+        r.score[e] += static_cast<float>(gate);
       }
     }
     s.layers.push_back(std::move(r));
@@ -364,7 +370,9 @@ class RoutingReader {
   }
 
   const std::string origin_;
-  int64_t number_ = 0, step_ = -1;
+  const int64_t most_cells_;
+  static constexpr double kMostGate = 1e6;
+  int64_t number_ = 0, step_ = -1, cells_ = 0;
   int32_t next_ = 0;
   Json positions_;
   RoutingTrace trace_;
@@ -372,8 +380,8 @@ class RoutingReader {
 
 }  // namespace
 
-Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin) {
-  return RoutingReader(origin).run(text);
+Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin, int64_t most_cells) {
+  return RoutingReader(origin, most_cells).run(text);
 }
 
 Result<RoutingTrace> read_routing(const std::string& path) {

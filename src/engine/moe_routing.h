@@ -49,8 +49,10 @@ RoutingTrace prefill_trace(const MoeGeometry& geometry, int32_t count, int32_t r
 RoutingTrace diffusion_trace(const MoeGeometry& geometry, int32_t count, int32_t block, int32_t steps,
                              bool skip_decided, uint64_t seed);
 
-// Recorded routing: JSON lines; errors name the line.
-Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin);
+// Recorded routing: JSON lines; errors name the line. A line of a few bytes takes memory for all experts, so their
+// number summed over all lines has a bound (half a gigabyte).
+inline constexpr int64_t kMostRoutingCells = int64_t{1} << 26;
+Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin, int64_t most_cells = kMostRoutingCells);
 Result<RoutingTrace> read_routing(const std::string& path);
 
 // Writing one: the header, then a line per layer of each step. chosen[r]: experts of row r, with their gates.

@@ -12,6 +12,7 @@ namespace llada {
 namespace {
 
 constexpr double kBytesPerWeight = 18.0 / 32;  // Q4_0, as in moe_geometry
+const int64_t kGroup = slice_group(true);
 constexpr int32_t kRefreshes[] = {1, 2, 4, 8, 16, 31};  // of TIDE's sweep
 
 struct Setting {
@@ -52,16 +53,19 @@ double alone_s(const LaneTask& task) {
 
 struct Executed {
   MoeLine line;
+  double between_s = 0;  // per step, outside the layers of experts
   std::vector<SimulatedSpan> spans;
 };
 
-Result<Executed> execute(const Setting& s, const RoutingTrace& trace, MoeOptions options, int32_t slots,
-                         bool record = false) {
+// `trace` and `options` are of slices where the costs are; slots: of one layer.
+Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeOptions& options, bool record = false) {
   const MoeGeometry& g = s.geometry;
-  options.cache.slots = slots;
   Lanes lanes(s.profile.ddr_gb_per_s.value * 1e9);
   ExpertLanes experts(lanes, s.costs,
-                      {.layers = trace.layers, .experts = trace.experts, .slots = int64_t{slots} * trace.layers},
+                      {.layers = trace.layers,
+                       .experts = trace.experts,
+                       .slots = int64_t{options.cache.slots} * trace.layers,
+                       .buffer = options.buffer},
                       record);
   MoeRuntime runtime(trace.layers, trace.experts, s.costs, options);
   for (const ExpertId id : runtime.place(trace.history)) LLADA_TRY_STATUS(experts.place(id));
@@ -69,7 +73,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, MoeOptions
   constexpr double kKeys = 512;  // positions attended to; experts are what this is about
   const auto w = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
   const double attention = w(g.width, 2 * g.q_width + 2 * g.kv_width);
-  double off = 0, worst = 0, plan_s = 0;
+  double off = 0, worst = 0, plan_s = 0, in_layers = 0, bound = 0;
   int64_t layers = 0;
   Executed out;
   for (size_t t = 0; t < trace.steps.size(); ++t) {
@@ -105,6 +109,8 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, MoeOptions
       LLADA_TRY(const TaskId done, experts.run(plan, after));
       lanes.finish(done);
       const double makespan = lanes.now() - begin;
+      in_layers += makespan;
+      bound += std::max(plan_lower_bound(s.costs, runtime.loads(), runtime.start()), clock.device_busy_s);
       // What the layer takes includes the accelerator's work before its experts.
       const double predicted = std::max(plan.predicted_s, clock.device_busy_s);
       if (makespan > 0) {
@@ -120,6 +126,8 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, MoeOptions
   const auto steps = static_cast<double>(trace.steps.size());
   MoeLine& line = out.line;
   line.seconds = lanes.now() / steps;
+  out.between_s = (lanes.now() - in_layers) / steps;
+  line.bound_s = out.between_s + bound / steps;
   line.hit_rate = stats.used > 0 ? static_cast<double>(stats.hits) / static_cast<double>(stats.used) : 0;
   line.moved_bytes = static_cast<double>(experts.moved_bytes()) / steps;
   line.host_share = stats.used > 0 ? static_cast<double>(stats.on_host) / static_cast<double>(stats.used) : 0;
@@ -174,6 +182,40 @@ CacheOptions belady(const RoutingTrace& trace, std::vector<std::vector<std::vect
   return o;
 }
 
+// A step's seconds that nobody can beat with `slots` a layer and the buffer for guesses: see MoePhase::bound_s.
+double best_possible_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s) {
+  LaneTask shared = device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, 1);
+  double sum = 0;
+  for (const RoutingStep& step : trace.steps) {
+    if (s.geometry.shared_width > 0)
+      shared = device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, step.rows);
+    const double busy = s.geometry.shared_width > 0 ? alone_s(shared) : 0;
+    for (const LayerRouting& routing : step.layers) {
+      std::vector<ExpertLoad> loads;
+      for (size_t e = 0; e < routing.rows.size(); ++e)
+        if (routing.rows[e] > 0) loads.push_back({static_cast<int32_t>(e), routing.rows[e], false});
+      // The lightest are the cheapest to compute elsewhere.
+      std::ranges::stable_sort(loads, std::greater<>(), &ExpertLoad::rows);
+      const size_t there = static_cast<size_t>(slots + MoeOptions{}.buffer);
+      for (size_t i = 0; i < std::min(there, loads.size()); ++i) loads[i].resident = true;
+      sum += std::max(busy, plan_lower_bound(s.costs, loads, {.host_s = 0, .device_s = busy, .link_s = 0}, true));
+    }
+  }
+  return between_s + sum / static_cast<double>(trace.steps.size());
+}
+
+RoutingTrace sliced(const RoutingTrace& trace, int32_t count) {
+  RoutingTrace out = trace;
+  out.experts *= count, out.used *= count;
+  for (LayerRouting& routing : out.history) routing = sliced(routing, count);
+  for (RoutingStep& step : out.steps) {
+    for (LayerRouting& routing : step.layers) routing = sliced(routing, count);
+    for (auto& layer : step.ahead)
+      for (LayerRouting& routing : layer) routing = sliced(routing, count);
+  }
+  return out;
+}
+
 // Hit rate of a rule where every miss may come in at once: what is compared with published rates. No times.
 double cache_hits(const RoutingTrace& trace, CacheOptions options, int32_t slots, int64_t* now = nullptr) {
   options.slots = slots;
@@ -200,47 +242,80 @@ double cache_hits(const RoutingTrace& trace, CacheOptions options, int32_t slots
   return used > 0 ? static_cast<double>(hits) / static_cast<double>(used) : 0;
 }
 
-Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTrace& trace, double share) {
+int32_t slots_of(double share, int32_t experts) { return std::max(1, static_cast<int32_t>(std::lround(share * experts))); }
+
+// Every line of a setting. `slices`: of an expert, in the hybrid line.
+Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTrace& trace, double share,
+                           const MoeSimulateOptions& o, int32_t slices) {
   const MoeGeometry& g = s.geometry;
-  MoePhase out{.phase = std::move(phase), .share = share, .slots = 0, .statistics = statistics(trace), .lines = {}};
-  out.slots = std::max(1, static_cast<int32_t>(std::lround(share * trace.experts)));
-  const auto add = [&](std::string name, const MoeOptions& options) -> Status {
-    LLADA_TRY(auto executed, execute(s, trace, options, out.slots));
+  MoePhase out;
+  out.phase = std::move(phase), out.share = share;
+  out.statistics = statistics(trace);
+  out.slots = slots_of(share, trace.experts);
+  double between_s = 0;
+  const auto run = [&](std::string name, MoeOptions options) -> Result<MoeLine> {
+    options.cache.slots = out.slots;
+    options.guess_by_score = o.guess_by_score;
+    LLADA_TRY(auto executed, execute(s, trace, options));
+    if (out.lines.empty()) between_s = executed.between_s;
     executed.line.name = std::move(name);
-    out.lines.push_back(std::move(executed.line));
+    executed.line.refresh = options.refresh;
+    return std::move(executed.line);
+  };
+  const auto add = [&](std::string name, const MoeOptions& options) -> Status {
+    LLADA_TRY(auto line, run(std::move(name), options));
+    out.lines.push_back(std::move(line));
     return {};
   };
   const MoeOptions fixed = base(g, MoeRule::static_split);
   LLADA_TRY_STATUS(add("static", fixed));
-  LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
-  MoeOptions demand = base(g, MoeRule::on_demand);
-  demand.cached = true;
-  demand.cache.rule = CacheRule::lru;
-  LLADA_TRY_STATUS(add("on-demand, LRU", demand));
-  LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
-  MoeOptions only = fixed;
-  only.cached = true;
-  only.blocks = g.diffusion;
-  LLADA_TRY_STATUS(add("+ cache", only));
-  only = fixed;
-  only.prefetch = true;
-  LLADA_TRY_STATUS(add("+ prefetch", only));
+  out.bound_s = best_possible_s(s, trace, out.slots, between_s);
+  if (!o.headline) {
+    MoeOptions layers = fixed;
+    layers.cache.shared = true;
+    LLADA_TRY_STATUS(add("layer split", layers));
+    LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
+    MoeOptions demand = base(g, MoeRule::on_demand);
+    demand.cached = true;
+    demand.cache.rule = CacheRule::lru;
+    LLADA_TRY_STATUS(add("on-demand, LRU", demand));
+    LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
+    MoeOptions only = fixed;
+    only.cached = true;
+    only.blocks = g.diffusion;
+    LLADA_TRY_STATUS(add("+ cache", only));
+    only = fixed;
+    only.prefetch = true;
+    LLADA_TRY_STATUS(add("+ prefetch", only));
+  }
   if (g.diffusion) {
     MoeLine best;
     for (const int32_t refresh : kRefreshes) {
       MoeOptions tide = fixed;
       tide.refresh = refresh;
-      LLADA_TRY(auto executed, execute(s, trace, tide, out.slots));
-      executed.line.name = "TIDE";
-      executed.line.refresh = refresh;
-      if (best.name.empty() || executed.line.seconds < best.seconds) best = executed.line;
+      LLADA_TRY(auto line, run("TIDE", tide));
+      if (best.name.empty() || line.seconds < best.seconds) best = std::move(line);
     }
-    out.lines.push_back(best);
+    out.lines.push_back(std::move(best));
+  }
+  if (g.diffusion && !o.headline) {
     MoeOptions scores = hybrid(g);
     scores.blocks = false;
     LLADA_TRY_STATUS(add("hybrid, MRS", scores));
   }
-  LLADA_TRY_STATUS(add("hybrid", hybrid(g)));
+  if (slices == 1) {
+    LLADA_TRY_STATUS(add("hybrid", hybrid(g)));
+  } else {
+    if (!o.headline) LLADA_TRY_STATUS(add("hybrid, whole", hybrid(g)));
+    MoeOptions options = hybrid(g);
+    options.cache.slots = out.slots;
+    options.guess_by_score = o.guess_by_score;
+    LLADA_TRY(auto executed,
+              execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices), options.sliced(slices)));
+    executed.line.name = "hybrid";
+    out.lines.push_back(std::move(executed.line));
+  }
+  if (o.headline) return out;
   for (const CacheRule rule : kCacheRules) {
     MoeLine line;
     line.name = fmt::format("cache {}", name(rule));
@@ -263,6 +338,8 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
     return invalid("profile {}: has no numbers for experts, needed one that has (a6000-pcie4, rtx4060-pcie4, "
                    "v79-8elite, or a file with an \"experts\" object)",
                    profile.name);
+  if (o.grouped) profile.experts->grouped = *o.grouped;
+  for (const auto& [path, value] : o.numbers) profile = with_number(std::move(profile), path, value);
   LLADA_TRY(auto geometry, find_geometry(o.geometry));
   if (!o.map_variant.empty() && profile.map(o.map_variant).name != o.map_variant)
     return invalid("profile {}: found no map variant '{}'", profile.name, o.map_variant);
@@ -283,6 +360,9 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
   }
   for (const double share : o.shares)
     if (!(share > 0 && share <= 1)) return invalid("experts on the device: found {}, needed above 0 to 1", share);
+  if (o.slices < 0 || (o.slices > 0 && geometry.expert_width % (o.slices * kGroup) != 0))
+    return invalid("slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert of {}", o.slices,
+                   geometry.expert_width / kGroup, kGroup, geometry.name);
   const ExpertCosts costs = expert_costs(profile, o.map_variant, geometry.piece_bytes(), geometry.expert_flops_per_row());
   return Setting{std::move(profile), std::move(geometry), costs};
 }
@@ -322,10 +402,12 @@ Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& o) {
   out.geometry = s.geometry.name;
   out.routing_source = o.routing.empty() ? std::string(s.geometry.routing.source) : o.routing;
   out.expert_bytes = s.costs.expert_bytes();
+  out.slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
+  out.grouped = s.costs.grouped;
   out.host_s = s.costs.host_s(1), out.device_s = s.costs.device_s(1), out.move_s = s.costs.move_s();
   for (const auto& [phase, trace] : list)
     for (const double share : o.shares) {
-      LLADA_TRY(auto result, run_phase(s, phase, trace, share));
+      LLADA_TRY(auto result, run_phase(s, phase, trace, share, o, out.slices));
       out.phases.push_back(std::move(result));
     }
   return out;
@@ -336,8 +418,11 @@ Result<std::vector<SimulatedSpan>> simulate_moe_spans(const MoeSimulateOptions& 
   LLADA_TRY(const auto list, traces(o, s.geometry));
   if (o.shares.empty()) return invalid("experts on the device: no share was given");
   const auto& [phase, trace] = list.back();
-  const auto slots = std::max(1, static_cast<int32_t>(std::lround(o.shares.front() * trace.experts)));
-  LLADA_TRY(auto executed, execute(s, trace, hybrid(s.geometry), slots, true));
+  MoeOptions options = hybrid(s.geometry);
+  options.cache.slots = slots_of(o.shares.front(), trace.experts);
+  const int32_t slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
+  LLADA_TRY(auto executed, execute({s.profile, s.geometry, s.costs.sliced(slices)}, sliced(trace, slices),
+                                   options.sliced(slices), true));
   return std::move(executed.spans);
 }
 

@@ -23,7 +23,8 @@ LayerRouting summed(std::span<const float> gates, int32_t experts) {
 }  // namespace
 
 ExpertSplit::ExpertSplit(ExpertSplitOptions options) : options_(std::move(options)) {
-  if (options_.costs) runtime_.emplace(options_.layers, options_.experts, *options_.costs, options_.moe);
+  if (options_.costs)
+    runtime_.emplace(options_.layers, options_.experts * options_.costs->slices, *options_.costs, options_.moe);
 }
 
 void ExpertSplit::begin_step(const StepInputs& inputs) {
@@ -57,7 +58,12 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     for (int32_t d = 1; d <= kAheadLayers && layer + d < options_.layers; ++d)
       ahead.push_back(options_.guess(layer, d, x, rows));
   }
-  plan_ = runtime_->layer(layer, summed(gates, op.experts), ahead, {.link = device.expert_link()});
+  LayerRouting routing = summed(gates, op.experts);
+  if (const int32_t slices = options_.costs->slices; slices > 1) {
+    routing = sliced(routing, slices);
+    for (LayerRouting& guess : ahead) guess = sliced(guess, slices);
+  }
+  plan_ = runtime_->layer(layer, routing, ahead, {.link = device.expert_link()});
   return &plan_;
 }
 

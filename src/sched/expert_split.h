@@ -25,7 +25,7 @@ struct ExpertSplitOptions {
   int32_t first_layer = 0;  // the program's layer that is the first with experts
   int32_t layers = 0, experts = 0;
   std::optional<ExpertCosts> costs;  // none: nothing is planned, the routing is only listened to
-  MoeOptions moe;
+  MoeOptions moe;                    // of slices where the costs are
   // What the router of layer + ahead (both of those with experts) would say of the rows that layer's router
   // was given (rows x width); absent: nothing is guessed.
   std::function<LayerRouting(int32_t layer, int32_t ahead, std::span<const float> x, int64_t rows)> guess;

@@ -23,6 +23,15 @@ Result<CacheRule> cache_rule_from_name(std::string_view text) {
                  fmt::join(std::span(kNames).first(std::size(kCacheRules)), ", "));
 }
 
+LayerRouting sliced(const LayerRouting& routing, int32_t count) {
+  LayerRouting out;
+  for (size_t e = 0; e < routing.rows.size(); ++e) {
+    out.rows.insert(out.rows.end(), static_cast<size_t>(count), routing.rows[e]);
+    out.score.insert(out.score.end(), static_cast<size_t>(count), routing.score[e]);
+  }
+  return out;
+}
+
 ExpertCache::ExpertCache(int32_t layers, int32_t experts, CacheOptions options)
     : layers_(layers),
       experts_(experts),

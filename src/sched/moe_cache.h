@@ -45,6 +45,9 @@ struct CacheOptions {
   std::function<int64_t(ExpertId id)> next_use = {};
 };
 
+// The routing of the slices of experts, `count` to each: every slice of an expert has the expert's rows and score.
+LayerRouting sliced(const LayerRouting& routing, int32_t count);
+
 class ExpertCache {
  public:
   ExpertCache(int32_t layers, int32_t experts, CacheOptions options);
@@ -72,6 +75,7 @@ class ExpertCache {
   void insert(ExpertId id, const Admission& admission);
   void erase(ExpertId id);
 
+  double score(ExpertId id) const { return entry(id).score; }  // of MRS, whatever the rule
   // Higher stays. Of MRS the score, of the others what their rule orders by.
   double worth(ExpertId id) const;
 

@@ -1,6 +1,8 @@
 #include "sched/moe_plan.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -82,7 +84,8 @@ class Evaluator {
     PlannedExpert& e = experts_[host_queue_[host_at_]];
     e.start_s = now_;
     Work& w = work_[host];
-    w = {true, c_.host_expert_s, c_.host_compute_s(e.rows), c_.expert_bytes(), c_.host_bytes_per_s, 0};
+    const bool goes_on = host_at_ > 0 && c_.same_expert(experts_[host_queue_[host_at_ - 1]].expert, e.expert);
+    w = {true, goes_on ? 0 : c_.host_expert_s, c_.host_compute_s(e.rows), c_.expert_bytes(), c_.host_bytes_per_s, 0};
     if (host_at_ == 0) w.fixed += c_.host_first_s;
     if (!c_.host_overlap) w.fixed += std::exchange(w.compute, 0);
     return true;
@@ -97,13 +100,21 @@ class Evaluator {
     // An expert that is there is one task; a moved one's products follow its pieces.
     const double share = e.moved ? c_.piece_bytes[static_cast<size_t>(device_piece_)] / c_.expert_bytes() : 1;
     Work& w = work_[device];
-    w = {true, c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0, 0};
+    w = {true, goes_on() ? c_.device_member_s : c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0, 0};
     const double bytes = c_.expert_bytes() * share;
     if (c_.device_shares_memory)
       w.bytes = bytes, w.wanted_rate = c_.device_bytes_per_s;
     else
       w.compute = std::max(w.compute, bytes / c_.device_bytes_per_s);
     return true;
+  }
+
+  // The accelerator's next needs no start of its own: it was there from the beginning, like the one before.
+  bool goes_on() const {
+    if (device_at_ == 0) return false;
+    const size_t before = device_queue_[device_at_ - 1], next = device_queue_[device_at_];
+    return arrived_[before][0] == 0 && arrived_[next][0] == 0 && !experts_[before].moved && !experts_[next].moved &&
+           c_.one_start(experts_[before].expert, experts_[next].expert);
   }
 
   bool begin_link() {
@@ -261,14 +272,21 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
   std::ranges::sort(arriving, {}, &Arriving::ready);
   const auto [host_factor, link_factor] = contended ? slowed(c) : std::pair{1.0, 1.0};
   const double stream = c.host_stream_s() * host_factor;
-  const auto host_time = [&](int32_t rows) {
-    const double compute = c.host_compute_s(rows);
-    return c.host_expert_s + (c.host_overlap ? std::max(compute, stream) : compute + stream);
+  // `before`: what the unit had last, or null.
+  const auto host_time = [&](const ExpertLoad& load, const ExpertLoad* before) {
+    const double compute = c.host_compute_s(load.rows);
+    const bool goes_on = before != nullptr && c.same_expert(before->expert, load.expert);
+    return (goes_on ? 0 : c.host_expert_s) + (c.host_overlap ? std::max(compute, stream) : compute + stream);
+  };
+  const auto device_time = [&](const ExpertLoad& load, const ExpertLoad* before) {
+    const bool goes_on = before != nullptr && c.one_start(before->expert, load.expert);
+    return c.device_s(load.rows) - (goes_on ? c.device_joined_s() : 0);
   };
   const double move = 3 * c.piece_s + c.expert_bytes() / c.link_bytes_per_s * link_factor;
   double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
   size_t heavy = 0, light = missing.size(), first = 0, last = there.size(), next = 0;
   double last_end = 0;
+  const ExpertLoad *last_host = nullptr, *last_device = nullptr;  // the latter only of those that are there
   std::vector<PlannedExpert> out;
   if (end == nullptr) out.reserve(sorted.size());
   const auto give = [&](const ExpertLoad& load, bool on_device, double until) {
@@ -277,7 +295,7 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
   };
   while (heavy < light || first < last || next < arriving.size()) {
     const ExpertLoad* for_host = light > heavy ? &missing[light - 1] : last > first ? &there[last - 1] : nullptr;
-    const double host_end = for_host != nullptr ? host_t + host_time(for_host->rows) : kForever;
+    const double host_end = for_host != nullptr ? host_t + host_time(*for_host, last_host) : kForever;
     const bool waits = next < arriving.size();
     // The heavier of what is there; what is still arriving only where nothing else is left.
     const bool take_arrived =
@@ -286,16 +304,19 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
     const double device_end =
         for_device == nullptr
             ? kForever
-            : std::max(device_t, take_arrived ? arriving[next].ready : 0) + c.device_s(for_device->rows);
+            : std::max(device_t, take_arrived ? arriving[next].ready : 0) +
+                  device_time(*for_device, take_arrived ? nullptr : last_device);
     const double link_end =
         heavy < light ? std::max(link_t + move, device_t) + c.device_s(missing[heavy].rows) : kForever;
     if (device_end <= host_end && device_end <= link_end) {
       give(*for_device, true, device_end);
       device_t = device_end;
+      last_device = take_arrived ? nullptr : for_device;
       take_arrived ? ++next : ++first;
     } else if (host_end <= link_end) {
       give(*for_host, false, host_end);
       host_t = host_end;
+      last_host = for_host;
       light > heavy ? --light : --last;
     } else {
       link_t += move;
@@ -374,13 +395,19 @@ double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorte
   }
   double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;
   bool on_host = false;
+  const ExpertLoad *last_host = nullptr, *last_device = nullptr;
   for (const ExpertLoad& load : sorted) {
     if (rule == MoeRule::all_cpu || (rule == MoeRule::static_split && !load.resident)) {
       host_t += c.host_s(load.rows), on_host = true;
+      if (last_host != nullptr && c.same_expert(last_host->expert, load.expert)) host_t -= c.host_expert_s;
+      last_host = &load;
       continue;
     }
     if (!load.resident) link_t += c.move_s();
     device_t = std::max(device_t, load.resident ? load.ready_s : link_t) + c.device_s(load.rows);
+    if (!load.resident || load.ready_s > 0) continue;
+    if (last_device != nullptr && c.one_start(last_device->expert, load.expert)) device_t -= c.device_joined_s();
+    last_device = &load;
   }
   return std::max(on_host ? host_t : 0, device_t);
 }
@@ -400,7 +427,7 @@ MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, c
     MoePlan plan = evaluate_plan(costs, std::move(experts), loads, start);
     if (plan.makespan_s < best.makespan_s) best = std::move(plan);
     double device_end = start.device_s;
-    for (const PlannedExpert& e : chosen) device_end += costs.device_s(e.rows);
+    for (const PlannedExpert& e : chosen) device_end += costs.device_s(e.rows) - costs.device_joined_s();
     if (device_end >= best.makespan_s) return;  // one more only ends later
     for (size_t i = 0; i < sorted.size(); ++i) {
       if (used[i]) continue;
@@ -415,28 +442,47 @@ MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, c
   return best;
 }
 
-double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
-  const std::vector<ExpertLoad> sorted = by_load(loads);
-  double work = start.host_s + start.device_s, single = 0;
-  for (const ExpertLoad& load : sorted) {
-    const double on_host = costs.host_s(load.rows), on_device = costs.device_s(load.rows);
-    work += std::min(on_host, on_device);
-    const double reach = load.resident ? start.device_s : start.link_s + costs.move_s();
-    single = std::max(single, std::min(start.host_s + on_host, reach));
+double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start,
+                        bool divisible) {
+  struct Item {
+    double host, device;
+    bool resident;
+  };
+  std::vector<Item> items;
+  double low = 0, from_memory = 0;
+  for (const ExpertLoad& load : loads) {
+    // Starts that others may share are nobody's here.
+    const double on_host = costs.host_s(load.rows) - costs.host_joined_s();
+    const double on_device = costs.device_s(load.rows) - costs.device_joined_s();
+    items.push_back({on_host, on_device, load.resident});
+    const double reach = load.resident ? start.device_s + on_device : start.link_s + costs.move_s();
+    if (!divisible) low = std::max(low, std::min(start.host_s + costs.host_first_s + on_host, reach));
+    const bool read = load.resident ? costs.device_shares_memory : costs.link_reads_memory || costs.device_shares_memory;
+    if (read) from_memory += costs.expert_bytes();
   }
-  // What is missing goes over the link or to the host; the host takes the lightest, part of one if need be.
-  double low = std::max(single, work / 2), high = low;
+  if (costs.memory_bytes_per_s > 0) low = std::max(low, from_memory / costs.memory_bytes_per_s);
+  // Each bound on its own lets the host take what helps it most, part of an expert if need be.
+  std::vector<Item> by_host, by_gain = items;
+  std::ranges::copy_if(items, std::back_inserter(by_host), [](const Item& i) { return !i.resident; });
+  std::ranges::sort(by_host, {}, &Item::host);
+  std::ranges::sort(by_gain, {}, [](const Item& i) { return -i.device / i.host; });
   const auto fits = [&](double t) {
-    double left = t - start.host_s, moved = 0;
-    for (size_t i = sorted.size(); i-- > 0;) {
-      if (sorted[i].resident) continue;
-      const double cost = costs.host_s(sorted[i].rows), share = std::clamp(left / cost, 0.0, 1.0);
-      left -= share * cost;
-      moved += 1 - share;
+    const double host = std::max(0.0, t - start.host_s - costs.host_first_s);
+    double left = host, moved = 0, device = 0;
+    for (const Item& i : by_host) {
+      const double share = std::clamp(left / i.host, 0.0, 1.0);
+      left -= share * i.host, moved += 1 - share;
     }
-    return moved * costs.move_s() <= t - start.link_s || moved <= 0;
+    if (moved > 0 && start.link_s + moved * costs.move_s() > t) return false;
+    left = host;
+    for (const Item& i : by_gain) {
+      const double share = std::clamp(left / i.host, 0.0, 1.0);
+      left -= share * i.host, device += (1 - share) * i.device;
+    }
+    return device <= 0 || start.device_s + device <= t;
   };
   if (fits(low)) return low;
+  double high = low;
   do high = 2 * high + 1e-9;
   while (!fits(high));
   for (int i = 0; i < 60; ++i) {

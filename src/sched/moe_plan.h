@@ -7,6 +7,9 @@
 // accelerator's queue. Again and again the timeline that would finish its next expert first is given it. What
 // the paper leaves out is the host's memory, which the host's products and the link both read: the timeline is
 // evaluated with both sharing it, and a plan is kept only where it beats its simple rivals in that evaluation.
+//
+// Experts are taken whole, or in slices (devices/experts.h) where ExpertCosts says so: then one expert can be
+// computed by both units, each its slices, as much on the link as arrives while the host computes the rest.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -74,7 +77,9 @@ MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> exper
 // The best of all assignments and orders, by branch and bound; for comparison only. At most 7 loads.
 MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});
 
-// A makespan that no plan can beat: each expert's work divided among units that never wait.
-double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});
+// A makespan that no plan can beat, from these residents: every timeline's work, and what has to be read from the
+// shared memory, each as if the others never made it wait. `divisible`: not even a plan that divides experts.
+double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {},
+                        bool divisible = false);
 
 }  // namespace llada

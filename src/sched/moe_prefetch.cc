@@ -38,9 +38,12 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
     Layer* best_layer = nullptr;
     ExpertLoad* best_load = nullptr;
     for (Layer& layer : layers) {
-      int32_t asked = 0;
+      int32_t asked = 0, last = -1;
       for (ExpertLoad& load : layer.loads) {
-        if (load.resident || asked++ >= options.candidates) continue;
+        // One missing slice of an expert is worth what the next is.
+        if (load.resident || (last >= 0 && costs.same_expert(last, load.expert))) continue;
+        if (asked++ >= options.candidates) break;
+        last = load.expert;
         const ExpertLoad before = load;
         load.resident = true;
         load.ready_s = std::max(0.0, arrives - layer.ahead->begins_s);

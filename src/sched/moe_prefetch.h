@@ -26,7 +26,7 @@ struct PrefetchChoice {
 
 struct PrefetchOptions {
   double trust = 0.8;         // in a guess, per layer of distance: gains are discounted by it
-  int32_t candidates = 8;     // of each layer, the heaviest that are missing
+  int32_t candidates = 8;     // of each layer, the heaviest that are missing (of slices, one of each expert)
   int32_t most = 4;           // chosen at once
 };
 

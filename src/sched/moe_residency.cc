@@ -62,7 +62,7 @@ bool BlockResidency::observe(int32_t layer, const LayerRouting& routing) {
 }
 
 bool BlockResidency::replaces(ExpertId newcomer, ExpertId resident) const {
-  return wanted(newcomer) && !wanted(resident) && load(newcomer) > rule_.margin * load(resident);
+  return !wanted(resident) && load(newcomer) > rule_.margin * load(resident);
 }
 
 }  // namespace llada

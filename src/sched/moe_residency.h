@@ -39,7 +39,8 @@ class BlockResidency {
   bool wanted(ExpertId id) const { return at(id.layer).in_target[static_cast<size_t>(id.expert)]; }
   bool scan(int32_t layer) const { return at(layer).scan; }
   int32_t interval(int32_t layer) const { return at(layer).interval; }
-  // Of the two, whether the first should take the second's place.
+  // Of the two, whether the first should take the second's place. What the set wants stays; what it does not want
+  // makes room for whatever carries more rows, without waiting for the next plan.
   bool replaces(ExpertId newcomer, ExpertId resident) const;
   double load(ExpertId id) const { return at(id.layer).load[static_cast<size_t>(id.expert)]; }
 

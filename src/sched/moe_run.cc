@@ -8,9 +8,12 @@
 namespace llada {
 namespace {
 
-// Background moves that may stand in the link's queue: enough that it does not run dry within a layer, few
-// enough that they are not out of date when they begin.
+// Background moves that may stand in the link's queue, in whole experts: enough that it does not run dry within a
+// layer, few enough that they are not out of date when they begin.
 constexpr size_t kQueue = 2;
+
+constexpr int32_t kMostSlices = 8;
+constexpr double kStartShare = 0.05;  // of a slice's move
 
 std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
   std::vector<int32_t> order(routing.rows.size());
@@ -24,10 +27,28 @@ std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
 
 }  // namespace
 
+MoeOptions MoeOptions::sliced(int32_t count) const {
+  MoeOptions o = *this;
+  o.cache.slots *= count;
+  o.cache.top_p *= count;
+  o.prefetching.most *= count;
+  o.buffer *= count;
+  return o;
+}
+
+int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group) {
+  const double start = 3 * whole.piece_s;
+  for (int32_t count = kMostSlices; count > 1; --count)
+    if (hidden % (count * group) == 0 && start <= kStartShare * (start + whole.expert_bytes() / count / whole.link_bytes_per_s))
+      return count;
+  return 1;
+}
+
 MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options)
     : layers_(layers),
       experts_(experts),
       costs_(costs),
+      most_queued_(kQueue * static_cast<size_t>(costs.slices)),
       options_(std::move(options)),
       cache_(layers, experts, options_.cache),
       residency_(layers, experts, options_.cache.slots, options_.residency),
@@ -39,7 +60,7 @@ std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
   for (int32_t l = 0; l < layers_; ++l) {
     placed_[static_cast<size_t>(l)] = true;
     for (const int32_t e : heaviest_first(history[static_cast<size_t>(l)])) {
-      if (cache_.count(l) >= options_.cache.slots) break;
+      if (cache_.full(l)) break;
       cache_.insert({l, e}, {});
       ids.push_back({l, e});
     }
@@ -114,7 +135,6 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
 std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
   if (!options_.cached) return std::nullopt;
   if (!options_.blocks) return cache_.place_for(id);
-  if (!residency_.wanted(id)) return std::nullopt;
   if (!cache_.full(id.layer)) return ExpertCache::Admission{};
   std::optional<ExpertId> victim;
   for (const int32_t e : cache_.residents(id.layer)) {
@@ -145,6 +165,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
                               const LayerClock& clock) {
   ExpertsPlan out;
   out.layer = layer;
+  out.slices = costs_.slices;
   ++stats_.layers;
   settle(routing, out, clock.link);
   cache_.observe(layer, routing);
@@ -154,13 +175,13 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
   if (options_.cache.slots > 0 && (first || (options_.refresh > 0 && step_ % options_.refresh == 0)))
     refresh(routing, out);
 
-  PlanStart start{.host_s = 0, .device_s = clock.device_busy_s, .link_s = clock.link.free_s};
+  PlanStart& start = start_ = {.host_s = 0, .device_s = clock.device_busy_s, .link_s = clock.link.free_s};
   if (out.moves_first) {
     start.link_s += static_cast<double>(out.moves.size()) * costs_.move_s();
     start.host_s = start.link_s;
     start.device_s = std::max(start.device_s, start.link_s);
   }
-  const std::vector<ExpertLoad> loads = loads_of(routing, layer, clock.link);
+  const std::vector<ExpertLoad>& loads = loads_ = loads_of(routing, layer, clock.link);
   stats_.used += static_cast<int64_t>(loads.size());
   stats_.hits += std::ranges::count(loads, true, &ExpertLoad::resident);
   const MoePlan plan = plan_layer(costs_, loads, options_.plan, start);
@@ -185,6 +206,11 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     out.moves.push_back(move);
   }
   keep_or_release(routing, out);
+  LayerRouting scored;
+  if (options_.guess_by_score && layer + 1 < layers_) {
+    scored = guess_of_scores(layer + 1, routing);
+    ahead = {&scored, 1};
+  }
   if (options_.prefetch && !ahead.empty()) prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
   if (options_.cached && options_.plan != MoeRule::all_cpu)
     promote(routing, plan.makespan_s + clock.between_s - link_end, out);
@@ -213,6 +239,11 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
                           double link_free_s, double layer_s, ExpertsPlan& out) {
+  const size_t room = static_cast<size_t>(options_.buffer) - std::min(buffer_.size(), static_cast<size_t>(options_.buffer));
+  const size_t queue = most_queued_ - std::min(queued_, most_queued_);
+  PrefetchOptions choosing = options_.prefetching;
+  choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
+  if (choosing.most <= 0) return;
   std::vector<LayerAhead> guesses;
   double begins = layer_s + clock.between_s;
   for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
@@ -227,13 +258,25 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     begins += layer_s + clock.between_s;
   }
   const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
-  for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, options_.prefetching)) {
-    if (queued_ >= kQueue || buffer_.size() >= static_cast<size_t>(options_.buffer)) break;
+  for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, choosing)) {
     buffer_.insert(choice.id);
     out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
     ++queued_;
     ++stats_.guessed;
   }
+}
+
+// As HybriMoE's released code guesses: the experts of the highest scores, as many as the present layer has, and
+// here with the same rows.
+LayerRouting MoeRuntime::guess_of_scores(int32_t layer, const LayerRouting& present) const {
+  LayerRouting guess{std::vector<int32_t>(present.rows.size(), 0), std::vector<float>(present.rows.size(), 0)};
+  for (size_t e = 0; e < guess.score.size(); ++e)
+    guess.score[e] = static_cast<float>(cache_.score({layer, static_cast<int32_t>(e)}));
+  std::vector<int32_t> rows = present.rows;
+  std::ranges::sort(rows, std::greater<>());
+  const std::vector<int32_t> order = heaviest_first(guess);
+  for (size_t i = 0; i < order.size(); ++i) guess.rows[static_cast<size_t>(order[i])] = rows[i];
+  return guess;
 }
 
 // Experts that this layer wanted and did not have, or that its block should have, for later steps. What goes may
@@ -243,20 +286,18 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   const auto staged = [&](int32_t e) {
     return std::ranges::any_of(out.moves, [&](const ExpertMove& m) { return m.id == ExpertId{out.layer, e}; });
   };
-  if (options_.blocks) {
-    for (const int32_t e : residency_.target(out.layer))
-      if (!there({out.layer, e}) && !staged(e)) missing.push_back(e);
-  } else {
-    for (const int32_t e : heaviest_first(routing))
-      if (routing.rows[static_cast<size_t>(e)] > 0 && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
-    std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) {
-      return cache_.worth({out.layer, a}) > cache_.worth({out.layer, b});
-    });
-  }
+  const auto worth = [&](int32_t e) {
+    const ExpertId id{out.layer, e};
+    return options_.blocks ? residency_.load(id) : cache_.worth(id);
+  };
+  const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
+  for (const int32_t e : heaviest_first(routing))
+    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
+  std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {
     // One that would still be moving when the next layer wants the link is in its way.
-    if (queued_ >= kQueue || idle_s < costs_.move_s()) break;
+    if (queued_ >= most_queued_ || idle_s < costs_.move_s()) break;
     const ExpertId id{out.layer, e};
     const auto place = admission(id);
     if (!place) continue;

@@ -2,6 +2,8 @@
 // keeps the books of what is on the accelerator. Decisions are made here, times pass on the device (real or
 // simulated), and nothing decided here changes a result: experts compute the same numbers on either unit.
 //
+// With sliced costs everything here is of slices: layers x (experts * slices), and options made by sliced().
+//
 // Beside the hybrid plan with its cache and its prefetch stand the ways to compare it with: a fixed mapping by
 // frequency, everything on the host, everything moved on demand, and TIDE's refresh (arXiv 2605.20179): every
 // `refresh` steps the experts with the most rows of that step become the resident ones, by copies that
@@ -30,7 +32,16 @@ struct MoeOptions {
   ResidencyRule residency;
   PrefetchOptions prefetching;
   int32_t buffer = 4;  // places for experts moved ahead on a guess
+  bool guess_by_score = false;  // prefetch asks the cache's scores what the next layers want, not their routers
+
+  // The same for slices of experts, `count` to each.
+  MoeOptions sliced(int32_t count) const;
 };
+
+// Into how many slices an expert of `hidden` values is worth dividing: as many as eight, while the starts of a
+// slice's copies are at most a twentieth of its move, and a slice's columns of the down matrix begin at a multiple
+// of `group` values.
+int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group);
 
 // What is known when a layer's routing is.
 struct LayerClock {
@@ -53,7 +64,8 @@ class MoeRuntime {
  public:
   MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options);
 
-  // The first residents: of each layer the experts with the most rows of a history. The value is what to place.
+  // The first residents: of each layer the experts with the most rows of a history; where layers share their slots,
+  // all of the first layers. The value is what to place.
   std::vector<ExpertId> place(std::span<const LayerRouting> history);
 
   // A step begins; `block`: the first of a block.
@@ -66,6 +78,9 @@ class MoeRuntime {
                     const LayerClock& clock);
 
   const MoeStats& stats() const { return stats_; }
+  // What the last layer was planned from.
+  const std::vector<ExpertLoad>& loads() const { return loads_; }
+  const PlanStart& start() const { return start_; }
   const ExpertCache& cache() const { return cache_; }
   const BlockResidency& residency() const { return residency_; }
 
@@ -80,10 +95,12 @@ class MoeRuntime {
   void keep_or_release(const LayerRouting& routing, ExpertsPlan& out);
   void prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock, double link_free_s,
                 double layer_s, ExpertsPlan& out);
+  LayerRouting guess_of_scores(int32_t layer, const LayerRouting& present) const;
   void promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out);
 
   int32_t layers_, experts_;
   ExpertCosts costs_;
+  size_t most_queued_;
   MoeOptions options_;
   ExpertCache cache_;
   BlockResidency residency_;
@@ -92,6 +109,8 @@ class MoeRuntime {
   std::set<ExpertId> arriving_;   // residents that are not there yet
   size_t queued_ = 0;             // background moves that have not begun
   int64_t step_ = -1;
+  std::vector<ExpertLoad> loads_;
+  PlanStart start_;
   MoeStats stats_;
 };
 

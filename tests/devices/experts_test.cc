@@ -43,7 +43,7 @@ class Layer {
   }
 
   std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used,
-                         int threads) {
+                         int threads, const ExpertsPlan* plan = nullptr, std::string* error = nullptr) {
     ThreadPool pool(threads);
     Op op{.kind = OpKind::experts};
     op.weight = {0, g_.experts, 2 * g_.experts};
@@ -56,8 +56,10 @@ class Layer {
                                       .x = x.data(),
                                       .gates = gates.data(),
                                       .rows = static_cast<int64_t>(x.size()) / g_.width,
-                                      .out = out.data()});
-    EXPECT_TRUE(status);
+                                      .out = out.data(),
+                                      .plan = plan});
+    EXPECT_EQ(status.has_value(), error == nullptr);
+    if (error != nullptr && !status) *error = status.error().message;
     return out;
   }
 
@@ -142,6 +144,43 @@ TEST(CpuExperts, AnyShareOfRowsAndThreadsGivesEachRowsOwnResult) {
         }
       }
     }
+}
+
+TEST(CpuExperts, ADividedExpertIsTheSumOfItsSlices) {
+  const Geometry g = {32, 1024, 3};
+  const auto x = inputs(3, g.width), gates = gates_of({{0, 2}, {2}, {2}}, g.experts);
+  // Of expert 2 the accelerator has slices 1 and 3; expert 0 is the host's whole, with its slices in any order.
+  ExpertsPlan plan{.layer = 5, .slices = 4};
+  for (const int32_t s : {1, 3}) plan.work.push_back({8 + s, 3, true});
+  for (const int32_t s : {2, 0}) plan.work.push_back({8 + s, 3, false});
+  for (const int32_t s : {3, 1, 0, 2}) plan.work.push_back({s, 1, false});
+  for (const kernels::KernelTable* table : kernels::available())
+    for (const DType type : {DType::F32, DType::Q4_0, DType::Q8_0}) {
+      Layer layer(type, g, *table);
+      const auto whole = layer.run(x, gates, 2, 1);
+      for (const int threads : {1, 3}) {
+        const auto divided = layer.run(x, gates, 2, threads, &plan);
+        EXPECT_NE(divided, whole) << "the sum is rounded elsewhere, or this test tests nothing";
+        for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(divided[i], whole[i], 2e-6) << table->isa << i;
+      }
+      ExpertsPlan one_side = plan;
+      for (ExpertWork& work : one_side.work) work.on_device = work.expert < 8;
+      EXPECT_EQ(layer.run(x, gates, 2, 2, &one_side), whole) << "nothing is divided";
+    }
+  Layer layer(DType::F32, g, *kernels::available().front());
+  const auto refused = [&](const ExpertsPlan& bad) {
+    std::string error;
+    layer.run(x, gates, 2, 1, &bad, &error);
+    return error;
+  };
+  ExpertsPlan bad = plan;
+  bad.work.pop_back();
+  EXPECT_EQ(refused(bad), "cpu: a plan of layer 5 leaves out slices of expert 0");
+  bad = plan;
+  bad.work[2].expert = 9;
+  EXPECT_EQ(refused(bad), "cpu: a plan of layer 5 gives slice 9 twice");
+  bad.slices = 3;
+  EXPECT_EQ(refused(bad), "cpu: a plan of layer 5 has 3 slices, needed a divisor of 32");
 }
 
 TEST(CpuExperts, CountsWhomItTouched) {

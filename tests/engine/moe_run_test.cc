@@ -2,8 +2,10 @@
 // cache and the prefetch, and the books of what was moved.
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
+#include "base/random.h"
 #include "engine/moe_routing.h"
 #include "golden.h"
 
@@ -52,6 +54,8 @@ TEST(MoeRun, NoSettingChangesTheAnswer) {
       {.share = 0.25, .plan = "hybrid", .cache = "lru", .prefetch = "on"},
       {.share = 0.5, .plan = "hybrid", .cache = "lfu", .prefetch = "off"},
       {.share = 0.25, .plan = "hybrid", .cache = "classlru", .prefetch = "on"},
+      {.share = 0.25, .plan = "hybrid", .slices = 2},
+      {.share = 0.5, .plan = "hybrid", .cache = "mrs", .slices = 2},
       {.share = 0.25, .plan = "on-demand", .cache = "block", .prefetch = "on"},
       {.share = 0.5, .plan = "on-demand", .cache = "classlru", .prefetch = "off"},
   };
@@ -105,6 +109,8 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
       {"sim:a6000-pcie4", {.share = 0.5, .cache = "fifo"}, "moe cache: found 'fifo', needed one of block, mrs"},
       {"sim:a6000-pcie4", {.share = 0.5, .prefetch = "yes"}, "moe prefetch: found 'yes'"},
       {"sim:a6000-pcie4", {.share = 1.5}, "--experts-on-device: found 150 %"},
+      {"sim:a6000-pcie4", {.slices = 2}, "--moe-slices: only with --experts-on-device"},
+      {"sim:a6000-pcie4", {.share = 0.5, .plan = "static", .slices = 2}, "--moe-slices: only with --moe-plan hybrid"},
   };
   for (const auto& [device, request, says] : cases) {
     const auto got = Model::load("no-such-model", {.device = device, .isa = "", .threads = 1, .experts = request});
@@ -112,6 +118,11 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
     EXPECT_EQ(exit_status(got.error()), 2);
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
   }
+  const auto odd = Model::load(kModel, {.device = "sim:a6000-pcie4", .isa = "", .threads = 1,
+                                        .experts = {.share = 0.25, .slices = 3}});
+  ASSERT_FALSE(odd);
+  EXPECT_NE(odd.error().message.find("--moe-slices: found 3, needed a divisor of 2, the groups of 32 hidden values"),
+            std::string::npos) << odd.error().message;
   const auto dense = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
                                  {.device = "sim:a6000-pcie4", .isa = "", .threads = 1, .experts = {.share = 0.25}});
   ASSERT_FALSE(dense);
@@ -149,10 +160,50 @@ TEST(MoeRun, RecordedRoutingIsWhatTheRoutersDecided) {
   EXPECT_TRUE(trace->steps.front().block_start);
 }
 
+// What the fuzz target asks of an accepted recording, on a few mutations.
+TEST(MoeRun, MutatedRoutingIsRefusedOrWhole) {
+  std::string good = "{\"format\":\"llada-routing\",\"version\":1,\"layers\":2,\"experts\":4,\"used\":2}\n";
+  for (const char* at : {"0,\"layer\":0", "0,\"layer\":1", "2,\"layer\":0", "2,\"layer\":1"})
+    good += fmt::format("{{\"step\":{},\"positions\":[3,7],\"experts\":[[1,2],[0]],\"gates\":[[0.5,0.5],[1e-3]]}}\n", at);
+  int accepted = 0;
+  for (uint64_t trial = 0; trial < 400; ++trial) {
+    std::string text = good;
+    const auto at = static_cast<size_t>(uniform(trial, 1, 0, 0) * static_cast<double>(text.size()));
+    switch (static_cast<int>(uniform(trial, 2, 0, 0) * 3)) {
+      case 0:
+        text[at] = "0123456789-[]{},:\"e\n"[static_cast<size_t>(uniform(trial, 3, 0, 0) * 20)];
+        break;
+      case 1:
+        text.erase(at, 1 + static_cast<size_t>(uniform(trial, 3, 0, 0) * 40));
+        break;
+      default:
+        text.insert(at, text.substr(at, 60));
+    }
+    const auto trace = parse_routing(text, "f");
+    if (!trace) {
+      EXPECT_EQ(exit_status(trace.error()), 2);
+      EXPECT_EQ(trace.error().message.find('\n'), std::string::npos);
+      continue;
+    }
+    ++accepted;
+    for (const RoutingStep& step : trace->steps) {
+      EXPECT_EQ(step.layers.size(), static_cast<size_t>(trace->layers));
+      for (const LayerRouting& layer : step.layers) {
+        EXPECT_EQ(layer.rows.size(), static_cast<size_t>(trace->experts));
+        for (const float score : layer.score) EXPECT_TRUE(std::isfinite(score));
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
 TEST(MoeRun, HostileRoutingIsRefusedByLine) {
   const std::string head = "{\"format\":\"llada-routing\",\"version\":1,\"layers\":1,\"experts\":4,\"used\":2}\n";
   const std::string step = R"({"step":0,"layer":0,"positions":[3],"experts":[[1,2]],"gates":[[0.5,0.5]]})";
   ASSERT_TRUE(parse_routing(head + step + "\n", "f"));
+  const auto large = parse_routing(head + step + "\n", "f", 3);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().message, "f: line 2: needed an end: the experts of all lines are over 3");
   const std::pair<std::string, const char*> cases[] = {
       {"", "f: line 0: needed a header"},
       {"[]\n", "f: line 1: needed a JSON object"},
@@ -165,6 +216,8 @@ TEST(MoeRun, HostileRoutingIsRefusedByLine) {
       {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1,2,3]],"gates":[[1,1,1]]})", "at most 2 experts"},
       {head + R"({"step":0,"layer":0,"positions":[3,4],"experts":[[1]],"gates":[[1]]})", "an entry per row"},
       {head + step + "\n" + step, "line 3: needed layer 0 of a step"},
+      {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1,1]],"gates":[[0.5,0.5]]})", "other experts than 1 twice"},
+      {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1]],"gates":[[1e300]]})", "gates up to 1e+06"},
   };
   for (const auto& [text, says] : cases) {
     const auto got = parse_routing(text, "f");

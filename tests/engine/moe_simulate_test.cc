@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/moe_routing.h"
+#include "engine/moe_sensitivity.h"
 
 namespace llada {
 namespace {
@@ -30,11 +31,51 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
     EXPECT_GT(p.speed_up("+ scheduling", "static"), 1.1) << p.phase;
     EXPECT_LT(p.find("hybrid")->predicted_off, 0.1) << p.phase;
     EXPECT_EQ(p.find("static")->moved_bytes, 0);
+    for (const MoeLine& line : p.lines)
+      if (line.seconds > 0) {
+        EXPECT_LE(line.bound_s, line.seconds * (1 + 1e-9)) << line.name;
+        EXPECT_LE(p.bound_s, line.seconds * (1 + 1e-9)) << line.name;
+        EXPECT_GT(line.bound_s, 0.05 * line.seconds) << line.name << ": a bound that says nothing";
+      }
     EXPECT_EQ(p.find("all-cpu")->host_share, 1);
+    EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02) << "16 slots in each of 26 layers hold 6.5 layers of 64";
     EXPECT_EQ(p.find("TIDE"), nullptr) << "a rival of diffusion only";
     EXPECT_GE(p.find("cache belady")->hit_rate, p.find("cache lru")->hit_rate);
   }
   EXPECT_NEAR(s->expert_bytes, 3.0 * 2048 * 1408 * 18 / 32, 1);
+}
+
+TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
+  MoeSimulateOptions o = small("a6000-pcie4", "mixtral");
+  o.tokens = 6;
+  const auto s = simulate_moe(o);
+  ASSERT_TRUE(s) << s.error().message;
+  EXPECT_EQ(s->slices, 8);
+  const MoePhase& decode = s->phases.at(1);
+  EXPECT_GT(decode.speed_up("hybrid", "hybrid, whole"), 1.15);
+  EXPECT_LT(decode.find("hybrid")->predicted_off, 0.1);
+  o.slices = 3;
+  const auto odd = simulate_moe(o);
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().message,
+            "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
+}
+
+TEST(MoeSimulate, TheHeadlineMovesWithWhatIsUncertain) {
+  MoeSimulateOptions o = small("a6000-pcie4", "deepseek-v2-lite");
+  o.tokens = 4, o.prompt = 2;
+  const auto rows = moe_sensitivity(o);
+  ASSERT_TRUE(rows) << rows.error().message;
+  const auto decode = [&](const char* number, bool last) {
+    double found = 0;
+    for (const MoeSensitivityRow& row : *rows)
+      if (row.number == number && (found == 0 || last)) found = row.headlines.at(1).over_static;
+    return found;
+  };
+  EXPECT_EQ(decode("as it stands", false), simulate_moe(o)->phases.at(1).speed_up("hybrid", "static"));
+  EXPECT_GT(decode("experts.link_gb_per_s", true), decode("as it stands", false)) << "a faster link";
+  EXPECT_LT(decode("guesses", false), decode("guesses", true)) << "worse guesses first";
+  EXPECT_EQ(rows->front().headlines.at(1).phase, "decode");
 }
 
 TEST(MoeSimulate, DiffusionHasTideBesideIt) {

@@ -58,6 +58,48 @@ TEST(MoePlan, TheHostTakesResidentExpertsFromTheLightEnd) {
   EXPECT_NEAR(plan.makespan_s, 10, 1e-6);
 }
 
+TEST(MoePlan, SlicesOfOneExpertAreSharedByBothUnits) {
+  // Whole: the host takes 2 + 4, a move and a product 6 1/3. Halves cost the host 2 + 2 and 2 more, the link 3.
+  const ExpertLoad whole[] = {{0, 4, false}};
+  EXPECT_NEAR(plan_layer(unit_costs(), whole, MoeRule::hybrid).makespan_s, 6, 1e-6);
+  const ExpertCosts c = unit_costs().sliced(2);
+  EXPECT_EQ(c.slices, 2);
+  EXPECT_NEAR(c.move_s(), 3, 1e-9);
+  const ExpertLoad halves[] = {{0, 4, false}, {1, 4, false}};
+  const MoePlan plan = plan_layer(c, halves, MoeRule::hybrid);
+  EXPECT_NEAR(plan.makespan_s, 4, 1e-6);
+  EXPECT_EQ(std::ranges::count(plan.experts, true, &PlannedExpert::moved), 1);
+  // Slices of one expert start once on either unit; those of two experts do not.
+  EXPECT_NEAR(plan_layer(c, halves, MoeRule::all_cpu).makespan_s, 2 + 4, 1e-6);
+  const ExpertLoad there[] = {{0, 4, true}, {1, 4, true}, {2, 4, true}};
+  EXPECT_NEAR(plan_layer(c, there, MoeRule::static_split).makespan_s, 1 + 1, 1e-6);
+  EXPECT_NEAR(plan_layer(c, there, MoeRule::all_cpu).makespan_s, 2 + 4 + 2 + 2, 1e-6);
+}
+
+TEST(MoePlan, KernelsThatTakeAListStartOnceForThoseThatAreThere) {
+  ExpertCosts c = unit_costs();
+  c.grouped = true;
+  c.device_member_s = 0.25;
+  const ExpertLoad loads[] = {{0, 5, true}, {1, 4, true}, {2, 3, true}, {3, 2, true, 9.0}};
+  EXPECT_NEAR(plan_layer(c, std::span(loads).first(3), MoeRule::static_split).makespan_s, 1 + 2 * 0.25, 1e-6);
+  EXPECT_NEAR(plan_layer(c, loads, MoeRule::static_split).makespan_s, 9 + 1, 1e-6) << "late ones start alone";
+}
+
+TEST(MoePlan, TheBoundByHand) {
+  ExpertCosts c = unit_costs();  // a host expert 2 + rows, a product 1, a move 6
+  const ExpertLoad one[] = {{0, 4, false}};
+  EXPECT_NEAR(plan_lower_bound(c, one), 6, 1e-6) << "whole on either side";
+  EXPECT_NEAR(plan_lower_bound(c, one, {}, true), 3, 1e-6) << "half on each: 6 t of the one, 6 (1 - t) of the other";
+  const ExpertLoad there[] = {{0, 1, true}, {1, 1, true}, {2, 1, true}, {3, 1, true}};
+  EXPECT_NEAR(plan_lower_bound(c, there), 3, 1e-6) << "3 of 4 there and the last on the host";
+  c.host_first_s = 3;
+  EXPECT_NEAR(plan_lower_bound(c, one, {}, true), 3 + 1.5, 1e-6) << "3 + 6 t beside 6 (1 - t)";
+  c.host_first_s = 100;
+  EXPECT_NEAR(plan_lower_bound(c, there), 4, 1e-6);
+  c.memory_bytes_per_s = 0.5;
+  EXPECT_NEAR(plan_lower_bound(c, one), 12, 1e-6) << "6 bytes are read by whoever";
+}
+
 TEST(MoePlan, TheColdFirstExpertIsPaidOnce) {
   ExpertCosts c = unit_costs();
   c.host_first_s = 10;
@@ -150,7 +192,10 @@ Case random_case(uint64_t seed, int experts) {
 
 TEST(MoePlan, EveryPlanHasEveryExpertOnce) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const Case x = random_case(seed, 40);
+    Case x = random_case(seed, 40);
+    x.costs.grouped = seed % 3 == 1;
+    if (seed % 4 == 1) x.costs = x.costs.sliced(4);
+    EXPECT_LE(plan_lower_bound(x.costs, x.loads, x.start, true), plan_lower_bound(x.costs, x.loads, x.start) * (1 + 1e-9));
     for (const MoeRule rule : kMoeRules) {
       const MoePlan plan = plan_layer(x.costs, x.loads, rule, x.start);
       std::vector<int32_t> experts;

@@ -87,7 +87,7 @@ struct Outcome {
   MoeStats stats;
 };
 
-Outcome play(MoeOptions options, double memory_bytes_per_s) {
+Outcome play(MoeOptions options, double memory_bytes_per_s, int32_t slices = 1, bool grouped = false) {
   constexpr int kLayers = 3, kExperts = 12, kSteps = 20;
   ExpertCosts c = unit_costs();
   c.host_bytes_per_s = 4;
@@ -95,10 +95,14 @@ Outcome play(MoeOptions options, double memory_bytes_per_s) {
   c.memory_bytes_per_s = memory_bytes_per_s;
   c.staging = 2;
   options.cache.slots = 4;
+  c.grouped = grouped;
+  c = c.sliced(slices);
+  options = options.sliced(slices);
   Lanes lanes(memory_bytes_per_s > 0 ? memory_bytes_per_s : 1e9);
-  ExpertLanes experts(lanes, c, {.layers = kLayers, .experts = kExperts, .slots = 4 * kLayers, .buffer = options.buffer},
-                      false);
-  MoeRuntime runtime(kLayers, kExperts, c, options);
+  const ExpertWindow window = {.layers = kLayers, .experts = kExperts * slices, .slots = 4 * kLayers * slices,
+                               .buffer = options.buffer};
+  ExpertLanes experts(lanes, c, window, false);
+  MoeRuntime runtime(kLayers, kExperts * slices, c, options);
   Outcome out;
   for (uint64_t step = 0; step < kSteps; ++step) {
     runtime.begin_step(step % 10 == 0);
@@ -109,18 +113,20 @@ Outcome play(MoeOptions options, double memory_bytes_per_s) {
         const double u = uniform(3, step / 4, l, r);
         ++rows[static_cast<size_t>(u * u * kExperts)];
       }
-      routing.push_back(loads(std::move(rows)));
+      routing.push_back(sliced(loads(std::move(rows)), slices));
     }
     for (int32_t l = 0; l < kLayers; ++l) {
       const double begin = lanes.now();
       const ExpertsPlan plan =
           runtime.layer(l, routing[static_cast<size_t>(l)], std::span(routing).subspan(static_cast<size_t>(l) + 1),
                         {.link = experts.link(), .device_busy_s = 0, .between_s = 0});
+      EXPECT_EQ(plan.slices, slices);
       const auto done = experts.run(plan, kNoTask);
       EXPECT_TRUE(done) << done.error().message;
       if (!done) return out;
       lanes.finish(*done);
       const double took = lanes.now() - begin;
+      EXPECT_GE(took, plan_lower_bound(c, runtime.loads(), runtime.start()) * (1 - 1e-9));
       out.worst_error = std::max(out.worst_error, std::abs(plan.predicted_s - took) / took);
     }
   }
@@ -135,8 +141,11 @@ TEST(MoeRuntime, PredictsExactlyWhereNothingElseIsOnTheLink) {
       MoeOptions o;
       o.plan = rule;
       o.cached = o.prefetch = false;
-      const Outcome got = play(o, memory);
-      EXPECT_LT(got.worst_error, 1e-6) << name(rule) << " " << memory;
+      for (const int32_t slices : {1, 3})
+        for (const bool grouped : {false, true}) {
+          const Outcome got = play(o, memory, slices, grouped);
+          EXPECT_LT(got.worst_error, 1e-6) << name(rule) << " " << memory << " " << slices << grouped;
+        }
     }
 }
 
@@ -160,8 +169,36 @@ TEST(MoeRuntime, EveryOptionGivesPlansThatCanBeCarriedOut) {
           EXPECT_LE(got.stats.guessed_right, got.stats.guessed);
           if (rule == MoeRule::hybrid) {
             EXPECT_LT(play(o, 0).seconds, static_s) << name(cache) << blocks << prefetch;
+            EXPECT_LT(play(o, 0, 2).seconds, static_s) << name(cache) << blocks << prefetch << " in slices";
           }
         }
+}
+
+TEST(MoeRuntime, GuessesOfScoresAreTheLastStepsExperts) {
+  MoeOptions o;
+  o.cached = false;
+  o.cache.slots = 1;
+  o.guess_by_score = true;
+  MoeRuntime runtime(2, 4, unit_costs(), o);
+  runtime.place(std::vector<LayerRouting>{loads({9, 0, 0, 0}), loads({9, 0, 0, 0})});
+  runtime.begin_step(false);
+  EXPECT_TRUE(runtime.layer(0, loads({9, 0, 0, 0}), {}, {}).moves.empty()) << "no score yet: expert 0, which is there";
+  runtime.layer(1, loads({0, 0, 9, 1}), {}, {});
+  runtime.begin_step(false);
+  const ExpertsPlan plan = runtime.layer(0, loads({9, 0, 0, 0}), {}, {});
+  ASSERT_EQ(plan.moves.size(), 1u);
+  EXPECT_EQ(plan.moves[0].id, (ExpertId{1, 2}));
+  EXPECT_TRUE(plan.moves[0].background);
+}
+
+TEST(MoeRuntime, ExpertsAreDividedWhereStartsAreCheap) {
+  ExpertCosts c = unit_costs();
+  EXPECT_EQ(worthwhile_slices(c, 256, 32), 8) << "copies start for nothing";
+  EXPECT_EQ(worthwhile_slices(c, 192, 32), 6) << "a slice is a multiple of the group";
+  c.piece_s = 0.04;  // 0.12 of a move of 6 in n
+  EXPECT_EQ(worthwhile_slices(c, 256, 32), 2);
+  c.piece_s = 1;
+  EXPECT_EQ(worthwhile_slices(c, 256, 32), 1);
 }
 
 TEST(MoeRuntime, RefreshTakesTheHeaviestAndEverythingWaits) {

@@ -1,6 +1,7 @@
 #include "devices/cpu/cpu_experts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -55,7 +56,8 @@ Status CpuExperts::reserve(const Job& job) {
     activations += align(job.kernels->activation_bytes(group.count, std::max(width, inner)));
   }
   const int64_t wide = align(n * width * 4), narrow = align(n * inner * 4);
-  const int64_t needed = 2 * wide + 2 * narrow + activations;
+  const bool sliced = job.plan != nullptr && job.plan->slices > 1;
+  const int64_t needed = (sliced ? 3 : 2) * wide + 2 * narrow + activations;
   if (needed > bytes_) {
     buffer_.reset();
     bytes_ = 0;
@@ -66,6 +68,7 @@ Status CpuExperts::reserve(const Job& job) {
   std::byte* at = buffer_.get();
   const auto take = [&](int64_t bytes) { return reinterpret_cast<float*>(std::exchange(at, at + bytes)); };
   x_ = take(wide), y_ = take(wide), gate_ = take(narrow), up_ = take(narrow);
+  if (sliced) more_ = take(wide);
   activations_ = at;
   if (progress_size_ < groups_.size()) {
     progress_size_ = groups_.size();
@@ -213,13 +216,20 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)]) return;
       for (int64_t i = group.begin; i < group.begin + group.count; ++i)
         job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
+      if (!slices_.empty()) keep_slices(job, task.at);
       quantize(job, 2, group, gate_);
       progress.hidden.store(1, std::memory_order_release);
       return;
     case Stage::down:
       wait_for(progress.hidden, 1);
       fetch_next(job);
-      multiply(job, 2, task, gate_, y_);
+      if (slices_before_.empty() || slices_before_[static_cast<size_t>(task.at)] == 0) {
+        multiply(job, 2, task, gate_, y_);
+      } else {
+        multiply(job, 2, task, gate_, more_);
+        for (int64_t i = group.begin; i < group.begin + group.count; ++i)
+          for (int64_t c = task.n0; c < task.n1; ++c) y_[i * width + c] += more_[i * width + c];
+      }
       products_left_.fetch_sub(1, std::memory_order_acq_rel);
       return;
     case Stage::sum:
@@ -234,16 +244,46 @@ void CpuExperts::run_tasks(const Job& job) {
   });
 }
 
-// The groups of one unit, in the order of the plan.
-Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device) const {
+void CpuExperts::run_host_part(const Job& job, const std::vector<int64_t>& order) {
+  const auto begin = std::chrono::steady_clock::now();
+  list_tasks(job, order, true);
+  run_tasks(job);
+  host_part_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Hidden values of slices that are not in the part under way become zero, and so add nothing.
+void CpuExperts::keep_slices(const Job& job, int64_t at) const {
+  const Group& group = groups_[static_cast<size_t>(at)];
+  const int64_t inner = weight(job, 0, group).outputs, one = inner / job.plan->slices;
+  for (int32_t s = 0; s < job.plan->slices; ++s) {
+    if ((slices_[static_cast<size_t>(at)] >> s & 1) != 0) continue;
+    for (int64_t i = group.begin; i < group.begin + group.count; ++i) std::fill_n(gate_ + i * inner + s * one, one, 0.0f);
+  }
+}
+
+// The groups of one unit, in the order of the plan; fills slices_.
+Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device) {
+  const int32_t slices = job.plan->slices;
   std::vector<int64_t> order;
+  if (slices > 1) slices_.assign(groups_.size(), 0);
   for (const ExpertWork& work : job.plan->work) {
     if (work.on_device != on_device) continue;
-    const auto group = std::ranges::find(groups_, work.expert, &Group::expert);
+    const auto group = std::ranges::find(groups_, work.expert / slices, &Group::expert);
     if (group == groups_.end() || group->count != work.rows)
-      return failed("cpu: a plan gives expert {} of layer {} {} rows, the router {}", work.expert, job.plan->layer,
-                    work.rows, group == groups_.end() ? 0 : group->count);
-    order.push_back(group - groups_.begin());
+      return failed("cpu: a plan gives expert {} of layer {} {} rows, the router {}", work.expert / slices,
+                    job.plan->layer, work.rows, group == groups_.end() ? 0 : group->count);
+    const int64_t at = group - groups_.begin();
+    if (slices > 1) {
+      uint64_t& mine = slices_[static_cast<size_t>(at)];
+      const uint64_t slice = uint64_t{1} << work.expert % slices;
+      const uint64_t before = slices_before_.empty() ? 0 : slices_before_[static_cast<size_t>(at)];
+      if (((mine | before) & slice) != 0)
+        return failed("cpu: a plan of layer {} gives slice {} twice", job.plan->layer, work.expert);
+      const bool known = mine != 0;
+      mine |= slice;
+      if (known) continue;
+    }
+    order.push_back(at);
   }
   return order;
 }
@@ -259,6 +299,13 @@ Status CpuExperts::run(const Job& job) {
     run_tasks(job);
     return {};
   }
+  slices_.clear(), slices_before_.clear();
+  const Status status = job.plan->slices > 1 ? run_slices(job) : run_parts(job);
+  slices_.clear(), slices_before_.clear();
+  return status;
+}
+
+Status CpuExperts::run_parts(const Job& job) {
   LLADA_TRY(const auto device, part_of(job, true));
   LLADA_TRY(const auto host, part_of(job, false));
   std::vector<int64_t> both = device;
@@ -270,8 +317,33 @@ Status CpuExperts::run(const Job& job) {
                     groups_.size());
   list_tasks(job, device, false);
   run_tasks(job);
-  list_tasks(job, host, true);
+  run_host_part(job, host);
+  return {};
+}
+
+// Where experts are sliced. A divided expert's hidden values are computed in both parts: here that costs time, and
+// keeps the kernels free of partial columns.
+Status CpuExperts::run_slices(const Job& job) {
+  const int32_t slices = job.plan->slices;
+  const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
+  const int64_t group = slice_group(job.kernels->integer_path(weight(job, 2, Group{}).stored.type));
+  if (slices > 64 || gate.outputs % (slices * group) != 0)
+    return failed("cpu: a plan of layer {} has {} slices, needed a divisor of {}", job.plan->layer, slices,
+                  gate.outputs / group);
+  LLADA_TRY(const auto device, part_of(job, true));
+  const std::vector<uint64_t> first = slices_;
+  slices_before_ = first;
+  LLADA_TRY(const auto host, part_of(job, false));
+  const uint64_t all = slices == 64 ? ~uint64_t{0} : (uint64_t{1} << slices) - 1;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if ((first[g] | slices_[g]) != all)
+      return failed("cpu: a plan of layer {} leaves out slices of expert {}", job.plan->layer, groups_[g].expert);
+  std::vector<uint64_t> second = std::exchange(slices_, first);
+  slices_before_.clear();
+  list_tasks(job, device, false);
   run_tasks(job);
+  slices_ = std::move(second), slices_before_ = first;
+  run_host_part(job, host);
   return {};
 }
 

@@ -30,13 +30,16 @@ class CpuExperts {
     const float* gates;  // rows x experts; 0: the row does not go there
     int64_t rows;
     float* out;  // rows x width
-    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one.
+    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one. An expert
+    // whose slices are in both parts gives the sum of two products, each over its own slices' hidden values; that
+    // alone differs from the whole, by the rounding of one more addition.
     const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);
   int64_t touched() const {
     return static_cast<int64_t>(groups_.size());
   }  // experts with a row in the last run
+  double host_part_s() const { return host_part_s_; }  // wall time of the host's part of the last run with a plan
   int64_t memory_bytes() const { return bytes_; }
 
  private:
@@ -69,7 +72,11 @@ class CpuExperts {
   void fetch_head(const Job& job, int slot, const Task& task) const;
   void fetch_next(const Job& job) const;  // of the task that is likely to be this thread's next
   void run_tasks(const Job& job);
-  Result<std::vector<int64_t>> part_of(const Job& job, bool on_device) const;
+  void run_host_part(const Job& job, const std::vector<int64_t>& order);
+  Status run_parts(const Job& job);
+  Status run_slices(const Job& job);
+  Result<std::vector<int64_t>> part_of(const Job& job, bool on_device);
+  void keep_slices(const Job& job, int64_t group) const;
   void perform(const Job& job, const Task& task);
   const CpuWeight& weight(const Job& job, int slot, const Group& group) const;
   void quantize(const Job& job, int slot, const Group& group, const float* x) const;
@@ -82,12 +89,16 @@ class CpuExperts {
       places_;  // rows x experts_used: gathered rows of each row, experts ascending; -1: none
   std::vector<Task> tasks_;
   std::vector<int64_t> cuts_;  // gate_up tasks of each group
+  // With slices, of each group: those of the part under way, and those of the part before it.
+  std::vector<uint64_t> slices_, slices_before_;
   std::unique_ptr<Progress[]> progress_;
   size_t progress_size_ = 0;
   std::atomic<int64_t> next_{0}, products_left_{0};  // down tasks that are not done
   AlignedBytes buffer_;
   int64_t bytes_ = 0;
+  double host_part_s_ = 0;
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;
+  float* more_ = nullptr;  // with slices: what the second part adds to y_
   std::byte* activations_ = nullptr;
 };
 

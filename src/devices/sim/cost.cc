@@ -70,6 +70,8 @@ ExpertCosts expert_costs(const Profile& p, std::string_view map_variant, std::ar
   c.host_row_s = flops_per_row / (p.cpu.matmul_gflops.value * 1e9);
   c.host_overlap = p.cpu.overlap;
   c.device_expert_s = e.device_expert_us.value * 1e-6;
+  c.device_member_s = std::min(e.device_member_us.value * 1e-6, c.device_expert_s);
+  c.grouped = e.grouped;
   c.device_bytes_per_s = p.npu.stream_gb_per_s.value * 1e9;
   c.device_row_s = flops_per_row / (p.npu.matmul_gflops.value * 1e9);
   c.device_row_tile = static_cast<int32_t>(p.npu.row_tile.value);

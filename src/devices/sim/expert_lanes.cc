@@ -135,7 +135,7 @@ ExpertLink ExpertLanes::link() {
   return link;
 }
 
-Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
+Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after, std::optional<double> host_s) {
   link();  // forgets what has arrived
   for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(cancel(id));
   Layer layer{.plan = plan, .after = after};
@@ -147,7 +147,16 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
     if (!move.background) LLADA_TRY_STATUS(add_move(layer, move));
   if (plan.moves_first) layer.wait = layer.last_move;
   TaskId last_host = kNoTask;
-  for (const ExpertWork& work : layer.host) last_host = add_host(layer, work, last_host == kNoTask);
+  if (host_s) {
+    LaneTask task;
+    task.lane = Lane::cpu;
+    task.fixed_s = *host_s;
+    task.after = after;
+    task.maps[0] = layer.wait;
+    if (!layer.host.empty()) last_host = lanes_.add(std::move(task));
+  } else {
+    for (const ExpertWork& work : layer.host) last_host = add_host(layer, work);
+  }
   while (layer.next_device < layer.device.size()) LLADA_TRY_STATUS(add_device(layer));
   for (const ExpertId id : plan.released) {
     drop_pieces(id);
@@ -196,10 +205,13 @@ Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
   return {};
 }
 
-TaskId ExpertLanes::add_host(const Layer& layer, const ExpertWork& work, bool first) {
+TaskId ExpertLanes::add_host(Layer& layer, const ExpertWork& work) {
   LaneTask task;
   task.lane = Lane::cpu;
-  task.fixed_s = costs_.host_expert_s + (first ? costs_.host_first_s : 0);
+  const bool first = layer.last_host < 0;
+  task.fixed_s = first ? costs_.host_first_s : 0;
+  if (first || !costs_.same_expert(layer.last_host, work.expert)) task.fixed_s += costs_.host_expert_s;
+  layer.last_host = work.expert;
   (costs_.host_overlap ? task.compute_s : task.fixed_s) += costs_.host_compute_s(work.rows);
   task.bytes = costs_.expert_bytes();
   task.bytes_per_s = costs_.host_bytes_per_s;
@@ -215,15 +227,20 @@ Status ExpertLanes::add_device(Layer& layer) {
   const ExpertId id{layer.plan.layer, work.expert};
   const auto own = layer.moved.find(work.expert);
   const auto late = arriving_.find(id);
-  const bool pieces = own != layer.moved.end();
+  // Where everything waits for the moves, new residents are there like the others.
+  const bool moved = own != layer.moved.end();
+  const bool pieces = moved && !(layer.plan.moves_first && where_[index(id)] == Where::slot);
+  const bool there = !pieces && (moved || late == arriving_.end());
   if (!pieces && where_[index(id)] == Where::nowhere)
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
+  const bool goes_on = there && layer.last_there >= 0 && costs_.one_start(layer.last_there, work.expert);
+  layer.last_there = there ? work.expert : -1;
   TaskId last = kNoTask;
   for (size_t p = 0; p < (pieces ? 3 : 1); ++p) {
     const double share = pieces ? costs_.piece_bytes[p] / costs_.expert_bytes() : 1;
     LaneTask task;
     task.lane = Lane::npu;
-    task.fixed_s = costs_.device_expert_s * share;
+    task.fixed_s = goes_on ? costs_.device_member_s : costs_.device_expert_s * share;
     task.compute_s = costs_.device_compute_s(work.rows) * share;
     const double bytes = costs_.expert_bytes() * share;
     if (costs_.device_shares_memory)
@@ -234,7 +251,7 @@ Status ExpertLanes::add_device(Layer& layer) {
     task.maps[0] = layer.plan.moves_first ? layer.last_move : kNoTask;
     if (pieces)
       task.maps[1] = own->second.pieces[p];
-    else if (late != arriving_.end())
+    else if (!there)
       task.maps[1] = late->second.pieces[2];
     if (labels_)
       task.label = fmt::format("expert {}.{} x{}{}", id.layer, id.expert, work.rows,

@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -26,7 +27,8 @@ class ExpertLanes {
 
   // Adds the layer's tasks after `after`. The value is a task that ends when all of them have, background
   // moves excepted. Failed: work on an expert that is neither there nor moved, or more residents than slots.
-  Result<TaskId> run(const ExpertsPlan& plan, TaskId after);
+  // `host_s`: what the host's experts took together, measured, instead of what they cost.
+  Result<TaskId> run(const ExpertsPlan& plan, TaskId after, std::optional<double> host_s = {});
 
   // As of the lanes' present time.
   ExpertLink link();
@@ -54,10 +56,12 @@ class ExpertLanes {
     TaskId after = kNoTask, wait = kNoTask, last_move = kNoTask;
     std::vector<ExpertWork> host = {}, device = {};
     size_t next_device = 0;
+    int32_t last_there = -1;  // the accelerator's last, where it was there from the beginning
+    int32_t last_host = -1;
     std::map<int32_t, Move> moved = {};  // of this layer, not ahead
   };
   Status add_move(Layer& layer, const ExpertMove& move);
-  TaskId add_host(const Layer& layer, const ExpertWork& work, bool first);
+  TaskId add_host(Layer& layer, const ExpertWork& work);
   Status add_device(Layer& layer);
   size_t index(ExpertId id) const { return static_cast<size_t>(id.layer * window_.experts + id.expert); }
   Lane link_lane() const { return costs_.link_reads_memory ? Lane::dma : Lane::map; }

@@ -71,7 +71,7 @@ constexpr NumberField kRival{"rival.tokens_per_s", "tokens/s", kTiny, kHuge,
   }
 constexpr std::array kExperts = {EXPERTS(link_gb_per_s, "GB/s", kTiny), EXPERTS(piece_us, "us", 0),
                                  EXPERTS(host_first_us, "us", 0), EXPERTS(host_expert_us, "us", 0),
-                                 EXPERTS(device_expert_us, "us", 0)};
+                                 EXPERTS(device_expert_us, "us", 0), EXPERTS(device_member_us, "us", 0)};
 #undef EXPERTS
 constexpr size_t kLongest = 2000;  // characters of a description or a source
 
@@ -115,11 +115,12 @@ class Reader {
     if (root_.contains("experts")) {
       const Json& experts = root_["experts"];
       LLADA_TRY_STATUS(fields(experts, "experts",
-                              {"own_memory", "copied", "link_gb_per_s", "piece_us", "host_first_us",
-                               "host_expert_us", "device_expert_us"}));
+                              {"own_memory", "copied", "grouped", "link_gb_per_s", "piece_us", "host_first_us",
+                               "host_expert_us", "device_expert_us", "device_member_us"}));
       profile_.experts.emplace();
       for (const auto& [key, value] : {std::pair{"own_memory", &profile_.experts->own_memory},
-                                       std::pair{"copied", &profile_.experts->copied}}) {
+                                       std::pair{"copied", &profile_.experts->copied},
+                                       std::pair{"grouped", &profile_.experts->grouped}}) {
         if (!experts[key].is_boolean()) return wrong(fmt::format("experts.{}", key), "true or false");
         *value = experts[key].get<bool>();
       }

@@ -56,7 +56,9 @@ struct ExpertProfile {
   Number piece_us;          // start of one copy; an expert is three
   Number host_first_us;     // beside the rest, for the first expert of a layer on the host
   Number host_expert_us;    // start of one expert on the host
+  bool grouped = false;     // kernels take a list of experts: those that are there share a start
   Number device_expert_us;  // start of one expert's kernels on the accelerator
+  Number device_member_us;  // of one that joins a start
 };
 
 struct Profile {
