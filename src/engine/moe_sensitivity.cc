@@ -32,7 +32,8 @@ Result<std::vector<MoeSensitivityRow>> moe_sensitivity(const MoeSimulateOptions&
   LLADA_TRY(auto as_it_is, headlines(o));
   rows.push_back({.number = "as it stands", .unit = {}, .source = {}, .headlines = std::move(as_it_is)});
   LLADA_TRY(const Profile profile, load_profile(o.profile));
-  const std::string link = profile.experts->copied
+  const bool copied = profile.experts && profile.experts->copied;
+  const std::string link = copied
                                ? "experts.link_gb_per_s"
                                : fmt::format("map.variants.{}.us_per_mb", profile.map(o.map_variant).name);
   for (const std::string& path : {link, std::string("cpu.stream_gb_per_s")}) {

@@ -150,7 +150,8 @@ TEST(CpuExperts, ADividedExpertIsTheSumOfItsSlices) {
   const Geometry g = {32, 1024, 3};
   const auto x = inputs(3, g.width), gates = gates_of({{0, 2}, {2}, {2}}, g.experts);
   // Of expert 2 the accelerator has slices 1 and 3; expert 0 is the host's whole, with its slices in any order.
-  ExpertsPlan plan{.layer = 5, .slices = 4};
+  ExpertsPlan plan;
+  plan.layer = 5, plan.slices = 4;
   for (const int32_t s : {1, 3}) plan.work.push_back({8 + s, 3, true});
   for (const int32_t s : {2, 0}) plan.work.push_back({8 + s, 3, false});
   for (const int32_t s : {3, 1, 0, 2}) plan.work.push_back({s, 1, false});
