@@ -146,7 +146,7 @@ TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
   const std::string moe = path_ + ".moe";
   for (const std::string& path : {path_, moe}) {
     if (path == moe) {
-      if (!whole) list.resize(1);
+      if (!whole) list = {list.back()};  // without drawing, where nearly equal logits decide
       ASSERT_TRUE(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe", path, "q8_0", {}));
     }
     const auto cpu = load("cpu", path), hexagon = load("hexagon:fallback=none,deadline=60", path);
