@@ -27,7 +27,7 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
                   .instruction_sets = {}});
   const auto gpu = describe_cuda();
   list.push_back({.name = "cuda",
-                  .description = gpu ? *gpu : gpu.error().message,
+                  .description = gpu ? *gpu : gpu.error().message.substr(sizeof "cuda: " - 1),  // the name stands before it
                   .threads = info.threads,
                   .instruction_sets = {}});
   return list;

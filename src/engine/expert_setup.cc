@@ -147,7 +147,10 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
   const int64_t slots = int64_t{split.moe.cache.slots} * split.layers;
   if (where.profile)
     where.sim.experts = {.costs = *split.costs,
-                         .window = {.layers = split.layers, .experts = split.experts, .slots = slots, .buffer = split.moe.buffer}};
+                         .window = {.layers = split.layers,
+                                    .experts = split.experts,
+                                    .slots = slots,
+                                    .buffer = split.moe.buffer}};
   else
     where.gpu.experts = {.first_layer = split.first_layer, .layers = split.layers, .experts = split.experts, .slots = slots,
                          .buffer = split.moe.buffer};

@@ -66,11 +66,9 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
   const std::vector<ExpertRequest> settings = {
       {.share = 0.25, .plan = "static"},
       {.share = 0.25, .plan = "on-demand", .cache = "block", .prefetch = "on"},
-      {.share = 0.5, .plan = "on-demand", .cache = "lru", .prefetch = "off"},
       {.share = 0.25, .plan = "hybrid", .cache = "mrs", .prefetch = "on"},
-      {.share = 0.25, .plan = "all-cpu"},
   };
-  for (size_t i = 0; i < settings.size(); i += quick() ? 3 : 1) {
+  for (size_t i = 0; i < settings.size(); i += quick() ? 2 : 1) {
     const ExpertRequest& s = settings[i];
     const auto got = answer("tiny-llada-moe", "cuda:fallback=none", s);
     ASSERT_TRUE(got) << s.plan << ": " << got.error().message;
@@ -80,9 +78,6 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
     EXPECT_GT(m.used, 0);
     if (s.plan == "static") {
       EXPECT_EQ(m.on_host, m.used - m.hits);
-    }
-    if (s.plan == "all-cpu") {
-      EXPECT_EQ(m.on_host, m.used);
     }
     if (s.plan == "on-demand") {
       EXPECT_EQ(m.on_host, 0);

@@ -15,6 +15,7 @@
 #include "tensor/half.h"
 
 #define LLADA_DEVICE inline
+#define LLADA_UNROLL
 
 namespace llada::cuda {
 

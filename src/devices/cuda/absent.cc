@@ -5,7 +5,7 @@ namespace llada {
 namespace {
 
 std::unexpected<Error> absent() {
-  return failed("cuda: this build has no CUDA code, because nvcc was missing or LLADA_CUDA was OFF");
+  return failed("cuda: not usable: this build has no CUDA code, because nvcc was missing or LLADA_CUDA was OFF");
 }
 
 }  // namespace

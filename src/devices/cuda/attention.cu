@@ -35,8 +35,8 @@ struct Attention {
     const auto* values = reinterpret_cast<const T*>(a.kv.values + base);
     const auto* trial = reinterpret_cast<const T*>(a.trial);
     const float scale = 1.0f / sqrtf(static_cast<float>(d));
-    // Shared: the rows' queries, a tile of keys or values (rows of d + 1: no two lanes in one bank), scores, per row maximum, sum,
-    // factor and number of keys.
+    // Shared: the rows' queries, a tile of keys or values (rows of d + 1: no two lanes in one bank), scores; per row
+    // maximum, sum, factor and number of keys.
     auto* const q = reinterpret_cast<float*>(block.shared());
     float* const kv = q + kTileRows * d;
     float* const score = kv + kKeys * (d + 1);
@@ -103,9 +103,10 @@ struct Attention {
       block.each([&](int t) { score[t] = score[t] == kNone ? 0.0f : expf(score[t] - max[t / kKeys]); });
       load(values, 1);
       block.each([&](int t) {
-        for (int i = 0; i * kThreads + t < d; ++i) {
+        LLADA_UNROLL for (int i = 0; i < kMostHeadDim / kThreads; ++i) {
           const int c = i * kThreads + t;
-          for (int r = 0; r < kTileRows; ++r) {
+          if (c >= d) break;
+          LLADA_UNROLL for (int r = 0; r < kTileRows; ++r) {
             float x = sums[t].v[r][i] * factor[r];
             for (int key = 0; key < kKeys && first + key < most; ++key)
               x = mad(score[r * kKeys + key], kv[key * (d + 1) + c], x);
@@ -115,9 +116,11 @@ struct Attention {
       });
     }
     block.each([&](int t) {
-      for (int i = 0; i * kThreads + t < d; ++i)
-        for (int r = 0; r < tile.count; ++r)
-          a.out[(int64_t{tile.row + r} * a.heads + head) * d + i * kThreads + t] = sums[t].v[r][i] / sum[r];
+      LLADA_UNROLL for (int i = 0; i < kMostHeadDim / kThreads; ++i) {
+        const int c = i * kThreads + t;
+        LLADA_UNROLL for (int r = 0; r < kTileRows; ++r)
+          if (c < d && r < tile.count) a.out[(int64_t{tile.row + r} * a.heads + head) * d + c] = sums[t].v[r][i] / sum[r];
+      }
     });
   }
 };

@@ -51,7 +51,8 @@ class Cuda final : public CudaDevice {
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
     const int64_t budget = gpu_->memory->budget();
-    const std::string limit = budget < 0 ? "" : fmt::format(", {:.2f} GiB of it used at most", static_cast<double>(budget) / 0x1p30);
+    const std::string limit =
+        budget < 0 ? "" : fmt::format(", {:.2f} GiB of it used at most", static_cast<double>(budget) / 0x1p30);
     return {"cuda", fmt::format("{}{}; host on {}", gpu_->description, limit, behind.description), behind.threads,
             fmt::format("{}, {}", gpu_->description, behind.processor)};
   }
@@ -71,21 +72,13 @@ class Cuda final : public CudaDevice {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
-    if (run.first == 0) LLADA_TRY_STATUS(finish());
-    LLADA_TRY_STATUS(prepare(run));
-    run_ = &run;
-    if (slots_) LLADA_TRY_STATUS(slots_->pump());
-    for (size_t i = run.first; i < run.last; ++i) {
-      const Op& op = run.program->ops[i];
-      LLADA_TRY_STATUS(mark());
-      LLADA_TRY_STATUS(execute(op));
-      timed_.emplace_back(op.kind, op.layer);
-      mirrored_.clear();
-    }
-    LLADA_TRY_STATUS(mark());
-    timed_.emplace_back(OpKind::embed, int16_t{-2});  // no op: the time until the next run is the host's
-    LLADA_TRY_STATUS(check(cudaGetLastError(), "starting kernels"));
-    return ++tickets_;
+    const Status queued = queue(run);
+    if (queued) return ++tickets_;
+    // What is queued still ends, but nobody waits for its results.
+    static_cast<void>(cudaStreamSynchronize(stream_.get()));
+    pending_.reset();
+    timed_.clear();
+    return std::unexpected(queued.error());
   }
 
   Status wait(Ticket ticket) override {
@@ -138,6 +131,23 @@ class Cuda final : public CudaDevice {
   const Matrix& matrix(WeightId id) const { return gpu_->weights->matrices[static_cast<size_t>(id)]; }
   const float* vector(WeightId id) const { return gpu_->weights->vectors[static_cast<size_t>(id)]; }
 
+  Status queue(const Run& run) {
+    if (run.first == 0) LLADA_TRY_STATUS(finish());
+    LLADA_TRY_STATUS(prepare(run));
+    run_ = &run;
+    if (slots_) LLADA_TRY_STATUS(slots_->pump());
+    for (size_t i = run.first; i < run.last; ++i) {
+      const Op& op = run.program->ops[i];
+      LLADA_TRY_STATUS(mark());
+      LLADA_TRY_STATUS(execute(op));
+      timed_.emplace_back(op.kind, op.layer);
+      mirrored_.clear();
+    }
+    LLADA_TRY_STATUS(mark());
+    timed_.emplace_back(OpKind::embed, int16_t{-2});  // no op: the time until the next run is the host's
+    return check(cudaGetLastError(), "starting kernels");
+  }
+
   Status prepare(const Run& run) {
     auto found = plans_.find(run.program.get());
     if (found == plans_.end()) {
@@ -146,8 +156,8 @@ class Cuda final : public CudaDevice {
       found = plans_.emplace(run.program.get(), std::pair(run.program, plan_values(*run.program))).first;
     }
     plan_ = &found->second.second;
+    if (run.first == 0 || program_ != run.program) mirrored_.clear();
     program_ = run.program;
-    mirrored_.clear();
     LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations"));
     if (run.first > 0) return {};
     const auto rope = std::ranges::find(run.program->ops, OpKind::rope, &Op::kind);
@@ -526,7 +536,7 @@ Result<ExpertCosts> Cuda::measure_experts(const Op& op) {
     std::fill_n(floats(0), int64_t{rows} * gate.inputs, 0.01f);
     std::fill_n(floats(1), int64_t{rows} * op.experts, 0.0f);
     for (int r = 0; r < rows; ++r)
-      for (int e = 0; e < experts && e < op.experts_used; ++e) floats(1)[r * op.experts + (r * op.experts_used + e) % op.experts] = 0.1f;
+      for (int e = 0; e < experts && e < op.experts_used; ++e) floats(1)[r * op.experts + e] = 0.1f;
     inputs.tokens.assign(static_cast<size_t>(rows), 0);
     inputs.positions.assign(static_cast<size_t>(rows), 0);
     inputs.spans = {{0, rows, 0, 0}};
@@ -648,7 +658,8 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options,
   if (options.experts) {
     for (size_t i = 0; i < infos.size(); ++i) {
       if (infos[i].expert < 0) continue;
-      const size_t piece = infos[i].name.find("gate") != std::string::npos ? 0 : infos[i].name.find("up") != std::string::npos ? 1 : 2;
+      const auto is = [&](const char* part) { return infos[i].name.find(part) != std::string::npos; };
+      const size_t piece = is("gate") ? 0 : is("up") ? 1 : 2;
       gpu->pieces[{infos[i].layer - options.experts->first_layer, infos[i].expert}][piece] = static_cast<WeightId>(i);
       gpu->piece_bytes[piece] = std::max(gpu->piece_bytes[piece], weights[i].bytes());
     }

@@ -73,8 +73,8 @@ struct Product {
     auto* const shared = reinterpret_cast<Four*>(block.shared());
     PerThread<Sums, kThreads> sums;
     block.each([&](int t) {
-      for (int r = 0; r < Rows; ++r)
-        for (int c = 0; c < kColumns; ++c) sums[t].v[r][c] = 0;
+      LLADA_UNROLL for (int r = 0; r < Rows; ++r)
+        LLADA_UNROLL for (int c = 0; c < kColumns; ++c) sums[t].v[r][c] = 0;
     });
     for (int k0 = 0; k0 < inputs; k0 += kStretch) {
       block.each([&](int t) {
@@ -89,11 +89,11 @@ struct Product {
         const int column = column0 + t / 32 * kColumns, lane = t % 32;
         for (int step = lane * 4; step < kStretch && k0 + step < inputs; step += kLaneStep) {
           Four x[Rows];
-          for (int r = 0; r < Rows; ++r) x[r] = shared[(r * kStretch + step) / 4];
-          for (int c = 0; c < kColumns; ++c) {
+          LLADA_UNROLL for (int r = 0; r < Rows; ++r) x[r] = shared[(r * kStretch + step) / 4];
+          LLADA_UNROLL for (int c = 0; c < kColumns; ++c) {
             if (column + c >= n1) break;
             const Four w = Format::load(at.weights + (column + c) * row_bytes, k0 + step);
-            for (int r = 0; r < Rows; ++r) {
+            LLADA_UNROLL for (int r = 0; r < Rows; ++r) {
               float sum = sums[t].v[r][c];
               for (int i = 0; i < 4; ++i) sum = mad(w.v[i], x[r].v[i], sum);
               sums[t].v[r][c] = sum;
@@ -102,11 +102,11 @@ struct Product {
         }
       });
     }
-    for (int r = 0; r < Rows; ++r)
-      for (int c = 0; c < kColumns; ++c) block.warp_sum(sums, [=](Sums& s) -> float& { return s.v[r][c]; });
+    LLADA_UNROLL for (int r = 0; r < Rows; ++r)
+      LLADA_UNROLL for (int c = 0; c < kColumns; ++c) block.warp_sum(sums, [=](Sums& s) -> float& { return s.v[r][c]; });
     block.each([&](int t) {
       const int column = column0 + t / 32 * kColumns, lane = t % 32;
-      for (int i = 0; i < Rows * kColumns; ++i) {  // lane by lane, the indices known to the compiler
+      LLADA_UNROLL for (int i = 0; i < Rows * kColumns; ++i) {  // lane by lane, the indices known to the compiler
         const int r = i / kColumns, c = i % kColumns;
         if (lane == i && r < rows && column + c < n1) at.output(row0 + r)[column + c] = sums[t].v[r][c];
       }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #define LLADA_DEVICE __device__ __forceinline__
+#define LLADA_UNROLL _Pragma("unroll")  // a loop whose indices name registers
 
 namespace llada::cuda {
 
