@@ -444,7 +444,8 @@ std::string isa_from_environment() {
 
 void add_device_options(CLI::App& app, LoadOptions& options) {
   constexpr const char* kGroup = "Device";
-  app.add_option("--device", options.device, "where to compute: cpu, or sim:PROFILE[,window=40%,...] (cpu)")
+  app.add_option("--device", options.device,
+                 "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
       ->type_name("NAME")
       ->group(kGroup);
   add_integer_option(app, "--threads", options.threads, 0, 1024, "0: one per physical core (0)")

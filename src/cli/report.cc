@@ -29,10 +29,11 @@ std::string stats_line(const GenerationStats& s) {
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
                         s.emulated->joules);
   if (s.experts && s.experts->used > 0)
-    line += fmt::format("; of the experts wanted {:.0f} % were resident, {:.0f} % computed by the CPU, {} moved (emulated)",
+    line += fmt::format("; of the experts wanted {:.0f} % were resident, {:.0f} % computed by the CPU, {} moved",
                         100.0 * static_cast<double>(s.experts->hits) / static_cast<double>(s.experts->used),
                         100.0 * static_cast<double>(s.experts->on_host) / static_cast<double>(s.experts->used),
-                        bytes_text(s.emulated ? static_cast<double>(s.emulated->moved_expert_bytes) : 0));
+                        s.emulated ? bytes_text(static_cast<double>(s.emulated->moved_expert_bytes)) + " (emulated)"
+                                   : fmt::format("{}", s.experts->moved + s.experts->guessed + s.experts->promoted));
   return line;
 }
 
@@ -76,8 +77,8 @@ Json stats_json(const GenerationStats& s) {
                         {"map_seconds", e->map_s + e->dma_s},
                         {"npu_seconds", e->npu_s},
                         {"cpu_seconds", e->cpu_s}};
-  if (const auto& e = s.experts)
-    json["experts"] = {{"label", "emulated"},
+  if (const auto& e = s.experts) {
+    json["experts"] = {{"label", s.emulated ? "emulated" : "measured"},
                        {"wanted", e->used},
                        {"resident", e->hits},
                        {"on_host", e->on_host},
@@ -85,8 +86,9 @@ Json stats_json(const GenerationStats& s) {
                        {"guessed", e->guessed},
                        {"guessed_right", e->guessed_right},
                        {"promoted", e->promoted},
-                       {"cancelled", e->cancelled},
-                       {"moved_bytes", s.emulated ? s.emulated->moved_expert_bytes : 0}};
+                       {"cancelled", e->cancelled}};
+    if (s.emulated) json["experts"]["moved_bytes"] = s.emulated->moved_expert_bytes;
+  }
   return json;
 }
 

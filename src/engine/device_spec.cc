@@ -48,6 +48,15 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
   return {};
 }
 
+Status set_budget(CudaOptions& gpu, std::string_view key, const std::string& value) {
+  if (key != "budget") return invalid("'{}': needed one of budget, fallback, fail", key);
+  const auto mib = number_before(value, "MiB"), gib = number_before(value, "GiB");
+  const double bytes = mib ? *mib * 0x1p20 : gib ? *gib * 0x1p30 : 0;
+  if (bytes < 0x1p20 || bytes > 0x1p40) return invalid("budget: found '{}', needed such as 512MiB or 4GiB", value);
+  gpu.budget_bytes = static_cast<int64_t>(bytes);
+  return {};
+}
+
 Status set_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
   if (key == "fail") {
     LLADA_TRY(spec.fault, parse_fault(value));
@@ -58,7 +67,8 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     spec.fallback = value == "cpu";
     return {};
   }
-  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for sim and hexagon", key);
+  if (spec.cuda) return set_budget(spec.gpu, key, value);
+  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for sim, hexagon and cuda", key);
   if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "map") return invalid("'map': only for sim");
@@ -93,9 +103,10 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
 Result<DeviceSpec> parse_device_spec(const std::string& text) {
   DeviceSpec spec;
   std::string_view rest = text;
-  constexpr std::string_view kHexagon = "hexagon";
-  const bool dsp = rest.starts_with(kHexagon) && (rest.size() == kHexagon.size() || rest[kHexagon.size()] == ':');
-  const std::string_view kind = dsp ? kHexagon : rest.substr(0, rest.find(','));
+  constexpr std::string_view kHexagon = "hexagon", kCuda = "cuda";
+  std::string_view kind = rest.substr(0, rest.find(','));
+  for (const std::string_view name : {kHexagon, kCuda})  // their options come after a colon
+    if (rest.starts_with(name) && (rest.size() == name.size() || rest[name.size()] == ':')) kind = name;
   rest.remove_prefix(std::min(kind.size() + 1, rest.size()));
   constexpr std::string_view kSim = "sim:";
   if (kind.starts_with(kSim)) {
@@ -103,8 +114,10 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
     spec.fallback = true;
   } else if (kind == kHexagon) {
     spec.hexagon = spec.fallback = true;
+  } else if (kind == kCuda) {
+    spec.cuda = spec.fallback = true;
   } else if (kind != "cpu") {
-    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE, hexagon", kind);
+    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE, hexagon, cuda", kind);
   }
   std::set<std::string_view> seen;
   while (!rest.empty()) {
@@ -151,7 +164,7 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
                                  std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
                                  int threads) {
-  OpenedDevice opened{.device = nullptr, .fallback = nullptr, .memory = spec.memory};
+  OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   if (spec.fallback) {
     LLADA_TRY(opened.fallback, cpu->share(threads));
   }
@@ -179,6 +192,14 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
   }
   if (spec.hexagon) {
     LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(opened.device)));
+  }
+  if (spec.cuda) {
+    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(opened.device)));
+    if (spec.gpu.experts) {
+      const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+      LLADA_TRY(opened.expert_costs, gpu->measure_experts(*std::ranges::find(program.ops, OpKind::experts, &Op::kind)));
+    }
+    opened.device = std::move(gpu);
   }
   if (spec.fault.fault != Fault::none)
     opened.device = make_faulty_device(std::move(opened.device), spec.fault);

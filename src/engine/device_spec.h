@@ -1,4 +1,5 @@
-// The text of --device: "cpu", "sim:PROFILE" or "hexagon", with options after commas (after a colon, of hexagon):
+// The text of --device: "cpu", "sim:PROFILE", "hexagon" or "cuda", with options after commas (after a colon, of hexagon and
+// cuda):
 //   window=SIZE      of the NPU: "40%" of its weights, "2.5GiB" with the reserve in it, or "unlimited" (sim)
 //   map=NAME         which of the profile's prices of mapping (sim)
 //   memory=POLICY    plan, copy, lru, fifo, drop-all, belady or sessions (plan)
@@ -9,6 +10,7 @@
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
+//   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; what the GPU has)
 //   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
 //   fail=FAULT       allocate, map:N, submit:N or gone:N: the device fails on purpose (devices/faulty)
 #pragma once
@@ -17,6 +19,7 @@
 #include <span>
 #include <string>
 
+#include "devices/cuda/cuda_device.h"
 #include "devices/device.h"
 #include "devices/faulty/faulty_device.h"
 #include "devices/hexagon/hexagon_device.h"
@@ -29,9 +32,10 @@ namespace llada {
 
 struct DeviceSpec {
   std::optional<Profile> profile;  // of sim
-  bool hexagon = false;            // neither: the cpu itself
-  HexagonOptions dsp;              // window_bytes and reserve_bytes are set once the weights are known
-  std::optional<int64_t> positions;  // of hexagon
+  bool hexagon = false, cuda = false;  // none of the three: the cpu itself
+  CudaOptions gpu;                     // experts are set once the model is known
+  HexagonOptions dsp;                  // window_bytes and reserve_bytes are set once the weights are known
+  std::optional<int64_t> positions;    // of hexagon
   SimOptions sim;                  // window_bytes is set from `window` once the weights are known
   std::string window;
   MemoryOptions memory;
@@ -44,6 +48,7 @@ Result<DeviceSpec> parse_device_spec(const std::string& text);
 // The device that the spec asks for in front of `cpu`, and the fallback (may be null).
 struct OpenedDevice {
   std::unique_ptr<Device> device, fallback;
+  std::optional<ExpertCosts> expert_costs;  // measured, of a device that has experts to move
   MemoryOptions memory;
 };
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,

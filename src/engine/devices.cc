@@ -1,6 +1,7 @@
 #include "engine/devices.h"
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/cuda/cuda_device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/sim/profile.h"
 #include "kernels/kernels.h"
@@ -22,6 +23,11 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
   const auto dsp = describe_hexagon({});
   list.push_back({.name = "hexagon",
                   .description = dsp ? *dsp : "not available: " + dsp.error().message,
+                  .threads = info.threads,
+                  .instruction_sets = {}});
+  const auto gpu = describe_cuda();
+  list.push_back({.name = "cuda",
+                  .description = gpu ? *gpu : gpu.error().message.substr(sizeof "cuda: " - 1),  // the name stands before it
                   .threads = info.threads,
                   .instruction_sets = {}});
   return list;

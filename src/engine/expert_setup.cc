@@ -84,7 +84,7 @@ LayerRouting guess_with(const Routers& routers, int32_t layer, int32_t ahead, st
 
 }  // namespace
 
-Result<MoeOptions> check_experts(const ExpertRequest& r, const Profile* profile, const std::string& device) {
+Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where, const std::string& device) {
   MoeOptions o;
   if (!r.plan.empty()) {
     LLADA_TRY(o.plan, moe_rule_from_name(r.plan));
@@ -106,21 +106,24 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const Profile* profile,
     return o;
   }
   if (!(r.share > 0 && r.share <= 1)) return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
-  if (profile == nullptr)
-    return invalid("--experts-on-device: device '{}' has no accelerator, needed such as sim:a6000-pcie4", device);
-  if (!profile->experts)
-    return invalid("--experts-on-device: profile {} has no numbers for experts, needed such as a6000-pcie4", profile->name);
+  if (!where.profile && !where.cuda)
+    return invalid("--experts-on-device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
+                   device);
+  if (where.profile && !where.profile->experts)
+    return invalid("--experts-on-device: profile {} has no numbers for experts, needed such as a6000-pcie4",
+                   where.profile->name);
   if (!moves && !r.cache.empty()) return invalid("--moe-cache: --moe-plan {} never changes what is resident", r.plan);
   if (!moves && r.prefetch == "on") return invalid("--moe-prefetch: --moe-plan {} never moves an expert", r.plan);
   if (o.plan != MoeRule::hybrid && r.slices > 1) return invalid("--moe-slices: only with --moe-plan hybrid");
+  if (where.cuda && r.slices > 1) return invalid("--moe-slices: the cuda device moves whole experts, needed 1");
   o.cached = moves;
   o.prefetch = moves && r.prefetch != "off";
   o.blocks = moves && blocks;
   return o;
 }
 
-Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOptions& options, const Profile& profile,
-                                   const std::string& map_variant, const ModelFile& file, const ModelGraph& graph) {
+Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const MoeOptions& options, DeviceSpec& where,
+                                          const ModelFile& file, const ModelGraph& graph) {
   LLADA_TRY(ExpertSplitOptions split, listen_to_experts(file));
   const ModelConfig& c = file.config();
   std::array<double, 3> pieces{};
@@ -134,15 +137,18 @@ Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOption
     if (p == 2) group = slice_group(traits(view.type).quantized);
   }
   const double flops = 6.0 * static_cast<double>(c.width) * static_cast<double>(c.expert_ffn_width);
-  const ExpertCosts whole = expert_costs(profile, map_variant, pieces, flops);
-  if (const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group); request.slices > 0 && groups % request.slices != 0)
-    return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert", request.slices,
-                   groups, group);
-  const int32_t slices = request.slices > 0                 ? request.slices
-                         : options.plan == MoeRule::hybrid ? worthwhile_slices(whole, c.expert_ffn_width, group)
-                                                           : 1;
-  const ExpertCosts costs = whole.sliced(slices);
-  split.costs = costs;
+  int32_t slices = 1;  // the cuda device moves whole experts
+  if (where.profile) {
+    const ExpertCosts whole = expert_costs(*where.profile, where.sim.map_variant, pieces, flops);
+    if (const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group); request.slices > 0 && groups % request.slices != 0)
+      return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert", request.slices,
+                     groups, group);
+    if (request.slices > 0)
+      slices = request.slices;
+    else if (options.plan == MoeRule::hybrid)
+      slices = worthwhile_slices(whole, c.expert_ffn_width, group);
+    split.costs = whole.sliced(slices);
+  }
   split.moe = options;
   split.moe.cache.slots =
       options.plan == MoeRule::all_cpu
@@ -155,13 +161,17 @@ Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOption
       return guess_with(*routers, layer, ahead, x, rows);
     };
   }
-  ExpertSetup setup{.device = {.costs = costs,
-                               .window = {.layers = split.layers,
-                                          .experts = split.experts * slices,
-                                          .slots = int64_t{split.moe.cache.slots} * split.layers,
-                                          .buffer = split.moe.buffer}},
-                    .split = std::move(split)};
-  return setup;
+  const int64_t slots = int64_t{split.moe.cache.slots} * split.layers;
+  if (where.profile)
+    where.sim.experts = {.costs = *split.costs,
+                         .window = {.layers = split.layers,
+                                    .experts = split.experts * slices,
+                                    .slots = slots,
+                                    .buffer = split.moe.buffer}};
+  else
+    where.gpu.experts = {.first_layer = split.first_layer, .layers = split.layers, .experts = split.experts, .slots = slots,
+                         .buffer = split.moe.buffer};
+  return split;
 }
 
 Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "devices/sim/sim_device.h"
+#include "engine/device_spec.h"
 #include "formats/model_file.h"
 #include "models/model_graph.h"
 #include "sched/expert_split.h"
@@ -22,15 +22,13 @@ struct ExpertRequest {
   int32_t slices = 0;         // that an expert is divided into; 0: as many as are worthwhile
 };
 
-// Before a file is opened: values, and what does not go together. `profile`: of the device; null: it has none.
-Result<MoeOptions> check_experts(const ExpertRequest& request, const Profile* profile, const std::string& device);
+// Before a file is opened: values, and what does not go together. `where`: of the device.
+Result<MoeOptions> check_experts(const ExpertRequest& request, const DeviceSpec& where, const std::string& device);
 
-struct ExpertSetup {
-  SimOptions::Experts device;
-  ExpertSplitOptions split;
-};
-Result<ExpertSetup> set_up_experts(const ExpertRequest& request, const MoeOptions& options, const Profile& profile,
-                                   const std::string& map_variant, const ModelFile& file, const ModelGraph& graph);
+// What the run is told of shared-out experts; the device is told by `where`. Costs are the profile's; of a GPU they are
+// measured when it is there and belong into the value then.
+Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const MoeOptions& options, DeviceSpec& where,
+                                          const ModelFile& file, const ModelGraph& graph);
 
 // Where the routing of a model is only listened to.
 Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file);

@@ -35,9 +35,7 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
 Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request, const MoeOptions& moe,
                                                     const ModelFile& file, const ModelGraph& graph) {
   if (request.share == 0) return std::nullopt;
-  LLADA_TRY(ExpertSetup setup, set_up_experts(request, moe, *spec.profile, spec.sim.map_variant, file, graph));
-  spec.sim.experts = setup.device;
-  return std::move(setup.split);
+  return set_up_experts(request, moe, spec, file, graph);
 }
 
 }  // namespace
@@ -75,7 +73,8 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
-  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where.profile ? &*where.profile : nullptr, options.device));
+  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
+  if (where.cuda) LLADA_TRY_STATUS(describe_cuda());  // before anything large is read
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
@@ -96,6 +95,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
   LLADA_TRY(model->device_,
             open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
+  if (model->device_.expert_costs) model->experts_->costs = model->device_.expert_costs;
   return model;
 }
 
@@ -103,8 +103,9 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
                                                         const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
+  if (where.cuda) return invalid("device 'cuda': needs a model file, whose weights it copies when they are wanted");
   if (where.hexagon) return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");
-  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where.profile ? &*where.profile : nullptr, options.device));
+  LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);

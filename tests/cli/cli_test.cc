@@ -512,6 +512,19 @@ TEST(Convert, AnExistingFileSurvivesAFailure) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "kept");
 }
 
+// Where the GPU cannot be used, whatever the reason, that is one line, and the listing says the same.
+TEST(Devices, AGpuThatCannotBeUsedIsOneLine) {
+  const auto listed = run_llada({"devices"});
+  ASSERT_EQ(listed.status, 0) << listed.err;
+  const size_t at = listed.out.find("cuda: not usable: ");
+  if (at == std::string::npos) GTEST_SKIP() << "not run: there is a GPU";
+  const std::string why = listed.out.substr(at, listed.out.find('\n', at) - at);
+  const auto run = run_llada({"run", "-m", tiny_model(), "-p", "hi", "--device", "cuda"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  EXPECT_NE(run.err.find(why), std::string::npos) << run.err;
+}
+
 TEST(Devices, NameWhatRunWouldUse) {
   const Json json = run_json({"devices", "--json"});
   ASSERT_FALSE(json["devices"].empty());

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/cuda/cuda_device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
@@ -47,7 +48,17 @@ Result<std::unique_ptr<Device>> open_hexagon(const SmallModel& m) {
   return device;
 }
 
-// One per instruction set of the cpu device, sim devices, the DSP; a new device adds its line here.
+// This program has the cuda device over the emulator of tests/cuda_emulator, or over a GPU: the name says which.
+Result<std::unique_ptr<Device>> open_cuda(const SmallModel& m) {
+  LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
+  LLADA_TRY(auto device, make_cuda_device({.budget_bytes = 64 << 20}, m.graph.weights, m.views, std::move(host)));
+  return device;
+}
+std::string cuda_name() {
+  return describe_cuda().value_or("").find("emulated") != std::string::npos ? "cuda_emulated" : "cuda";
+}
+
+// One per instruction set of the cpu device, sim devices, the DSP, the GPU; a new device adds its line here.
 std::vector<DeviceUnderTest> all_devices() {
   std::vector<DeviceUnderTest> devices;
   for (const auto* table : kernels::available())
@@ -60,14 +71,17 @@ std::vector<DeviceUnderTest> all_devices() {
                          return open_sim(profile, m);
                        }});
   devices.push_back({"hexagon", open_hexagon});
+  devices.push_back({cuda_name(), open_cuda});
   return devices;
 }
 
 class Conformance : public testing::TestWithParam<DeviceUnderTest> {
  protected:
   void SetUp() override {
-    if (GetParam().name != "hexagon") return;
-    if (const auto found = describe_hexagon({}); !found) GTEST_SKIP() << found.error().message;
+    if (GetParam().name == "hexagon")
+      if (const auto found = describe_hexagon({}); !found) GTEST_SKIP() << found.error().message;
+    if (GetParam().name == "cuda")
+      if (const auto found = describe_cuda(); !found) GTEST_SKIP() << "not run: " << found.error().message;
   }
   void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
             DType kv = DType::F32) {
@@ -338,7 +352,8 @@ TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
   for (const float l : greedy.logits) sum += std::exp((l - greedy.predictions[0].logit) / 0.5);
   const double expected = 1 / sum;
   int hits = 0;
-  const int draws = GetParam().name == "hexagon" ? 60 : 400;  // an emulator's forward is slow
+  const bool emulated = GetParam().name == "hexagon" || GetParam().name == "cuda_emulated";
+  const int draws = emulated ? 60 : 400;  // an emulator's forward is slow
   in.keep_logits = false;
   for (int i = 0; i < draws; ++i) {
     in.sampling.forward_number = i;

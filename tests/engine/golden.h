@@ -86,7 +86,8 @@ inline const char* isa_from_environment() {
 
 inline std::shared_ptr<const Model> load_model(const std::string& path, int threads = 2,
                                                std::string isa = isa_from_environment()) {
-  auto model = Model::load(path, {.isa = std::move(isa), .threads = threads});
+  const char* device = std::getenv("LLADA_TEST_DEVICE");  // another device than the cpu, where one is at hand
+  auto model = Model::load(path, {.device = device != nullptr ? device : "cpu", .isa = std::move(isa), .threads = threads});
   if (!model) throw std::runtime_error(model.error().message);
   return *model;
 }

@@ -26,6 +26,7 @@ const std::vector<Layer> kTable = {
     {"models", {"base", "tensor", "formats", "graph"}},
     {"devices", {"base", "tensor", "graph", "memory"}},
     {"devices/cpu", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
+    {"devices/cuda", {"base", "tensor", "graph", "memory", "devices"}},
     {"devices/hexagon", {"base", "tensor", "graph", "memory", "devices"}},
     {"devices/hexagon/dsp", {"devices/hexagon"}},
     {"devices/sim", {"base", "tensor", "graph", "memory", "formats", "devices"}},

@@ -1,0 +1,288 @@
+// Attention over the K/V store, and the reduction of the head's logits.
+//
+// Attention: a block takes a few rows of one span and one head, and goes through the keys in tiles with a running maximum
+// and sum (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018). Tiles start at key 0, so a row's
+// result does not depend on the rows beside it.
+#include <cuda_block.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "devices/cuda/kernels.h"
+
+namespace llada::cuda {
+namespace {
+
+constexpr float kNone = -INFINITY;
+
+template <class T>
+struct Attention {
+  static constexpr int kThreads = 128, kKeys = 32;  // keys of a tile; one score per thread
+  static_assert(kKeys * kTileRows == kThreads);
+  AttentionArguments a;
+
+  struct Sums {
+    float v[kTileRows][kMostHeadDim / kThreads];
+  };
+  LLADA_DEVICE static float to_float(uint16_t x) { return half_to_float(x); }
+  LLADA_DEVICE static float to_float(float x) { return x; }
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    const AttentionTile tile = a.tiles[block.x];
+    const int head = block.y, d = a.kv.head_dim, kv_head = head / (a.heads / a.kv.kv_heads);
+    const int64_t base = (int64_t{tile.sequence} * a.kv.kv_heads + kv_head) * a.kv.head_bytes;
+    const auto* keys = reinterpret_cast<const T*>(a.kv.keys + base);
+    const auto* values = reinterpret_cast<const T*>(a.kv.values + base);
+    const auto* trial = reinterpret_cast<const T*>(a.trial);
+    const float scale = 1.0f / sqrtf(static_cast<float>(d));
+    // Shared: the rows' queries, a tile of keys or values (rows of d + 1: no two lanes in one bank), scores; per row
+    // maximum, sum, factor and number of keys.
+    auto* const q = reinterpret_cast<float*>(block.shared());
+    float* const kv = q + kTileRows * d;
+    float* const score = kv + kKeys * (d + 1);
+    float* const max = score + kThreads;
+    float* const sum = max + kTileRows;
+    float* const factor = sum + kTileRows;
+    auto* const limit = reinterpret_cast<int32_t*>(factor + kTileRows);
+    PerThread<Sums, kThreads> sums;
+
+    block.each([&](int t) {
+      for (int i = t; i < kTileRows * d; i += kThreads) {
+        const int r = i / d;
+        q[i] = r < tile.count ? a.q[(int64_t{tile.row + r} * a.heads + head) * d + i % d] * scale : 0.0f;
+      }
+      if (t < kTileRows) {
+        int seen = t < tile.count ? tile.keys : 0;
+        if (t < tile.count && a.block > 0) {
+          const int block_end = (a.positions[tile.row + t] / a.block + 1) * a.block;
+          seen = block_end < seen ? block_end : seen;
+        }
+        limit[t] = seen;
+        max[t] = kNone;
+        sum[t] = 0;
+      }
+      for (auto& row : sums[t].v)
+        for (float& x : row) x = 0;
+    });
+    int most = 0;
+    for (int r = 0; r < kTileRows; ++r) most = limit[r] > most ? limit[r] : most;
+
+    for (int first = 0; first < most; first += kKeys) {
+      const auto load = [&](const T* from, int which) {
+        block.each([&](int t) {
+          for (int i = t; i < kKeys * d; i += kThreads) {
+            const int key = first + i / d, c = i % d;
+            if (key >= most) break;
+            const int own = tile.overrides < 0 ? -1 : a.overrides[tile.overrides + key];
+            const T x = own < 0 ? from[int64_t{key} * d + c]
+                                : trial[((int64_t{own} * a.kv.kv_heads + kv_head) * 2 + which) * d + c];
+            kv[i / d * (d + 1) + c] = to_float(x);
+          }
+          if (which == 1 && t < kTileRows)  // beside loading the values: the rows' sums of weights
+            for (int key = 0; key < kKeys; ++key) sum[t] = (key == 0 ? sum[t] * factor[t] : sum[t]) + score[t * kKeys + key];
+        });
+      };
+      load(keys, 0);
+      block.each([&](int t) {
+        const int r = t / kKeys, key = t % kKeys;
+        float s = kNone;
+        if (first + key < limit[r]) {
+          s = 0;
+          for (int c = 0; c < d; ++c) s = mad(q[r * d + c], kv[key * (d + 1) + c], s);
+        }
+        score[t] = s;
+      });
+      block.each([&](int t) {
+        if (t >= kTileRows) return;
+        const float before = max[t];
+        float now = before;
+        for (int key = 0; key < kKeys; ++key) now = score[t * kKeys + key] > now ? score[t * kKeys + key] : now;
+        factor[t] = before == now ? 1.0f : expf(before - now);
+        max[t] = now;
+      });
+      block.each([&](int t) { score[t] = score[t] == kNone ? 0.0f : expf(score[t] - max[t / kKeys]); });
+      load(values, 1);
+      block.each([&](int t) {
+        LLADA_UNROLL for (int i = 0; i < kMostHeadDim / kThreads; ++i) {
+          const int c = i * kThreads + t;
+          if (c >= d) break;
+          LLADA_UNROLL for (int r = 0; r < kTileRows; ++r) {
+            float x = sums[t].v[r][i] * factor[r];
+            for (int key = 0; key < kKeys && first + key < most; ++key)
+              x = mad(score[r * kKeys + key], kv[key * (d + 1) + c], x);
+            sums[t].v[r][i] = x;
+          }
+        }
+      });
+    }
+    block.each([&](int t) {
+      LLADA_UNROLL for (int i = 0; i < kMostHeadDim / kThreads; ++i) {
+        const int c = i * kThreads + t;
+        LLADA_UNROLL for (int r = 0; r < kTileRows; ++r)
+          if (c < d && r < tile.count) a.out[(int64_t{tile.row + r} * a.heads + head) * d + c] = sums[t].v[r][i] / sum[r];
+      }
+    });
+  }
+};
+
+LLADA_DEVICE bool contains(const int32_t* list, int count, int token) {
+  for (int i = 0; i < count; ++i)
+    if (list[i] == token) return true;
+  return false;
+}
+
+LLADA_DEVICE void clear(HeadPartial& p) {
+  p = {0, 0, -INFINITY, kNone, kNone, kNone, kNone, -1, -1, -1, 0};
+}
+
+// Of equal values the lower token is the better one.
+LLADA_DEVICE bool better(float x, int i, float y, int j) { return x > y || (x == y && i >= 0 && (j < 0 || i < j)); }
+
+LLADA_DEVICE void offer(HeadPartial& p, float value, int token) {
+  if (!(value > kNone)) return;
+  if (better(value, token, p.best_value, p.best)) {
+    p.second = p.best;
+    p.second_value = p.best_value;
+    p.best = token;
+    p.best_value = value;
+  } else if (better(value, token, p.second_value, p.second)) {
+    p.second = token;
+    p.second_value = value;
+  }
+}
+
+LLADA_DEVICE void offer_sampled(HeadPartial& p, double score, int token, float logit) {
+  if (token < 0 || !(score > p.score || (score == p.score && token < p.sampled))) return;
+  p.score = score;
+  p.sampled = token;
+  p.sampled_logit = logit;
+}
+
+// a takes b in. Sums refer to each part's maximum; only the larger one's stays.
+LLADA_DEVICE void merge(HeadPartial& a, const HeadPartial& b) {
+  const float max = a.max > b.max ? a.max : b.max;
+  double sum = 0, weighted = 0;
+  const auto take = [&](const HeadPartial& p) {
+    if (!(p.sum > 0)) return;
+    const double shift = static_cast<double>(p.max) - max, scale = exp(shift);
+    sum += p.sum * scale;
+    weighted += (p.weighted + shift * p.sum) * scale;
+  };
+  take(a);
+  take(b);
+  a.max = max;
+  a.sum = sum;
+  a.weighted = weighted;
+  offer(a, b.best_value, b.best);
+  offer(a, b.second_value, b.second);
+  offer_sampled(a, b.score, b.sampled, b.sampled_logit);
+}
+
+template <int Threads>
+LLADA_DEVICE void merge_all(const Block& block, HeadPartial* parts) {
+  for (int other = Threads / 2; other > 0; other /= 2)
+    block.each([&](int t) {
+      if (t < other) merge(parts[t], parts[t + other]);
+    });
+}
+
+// One row's logits of kHeadChunk columns. Excluded tokens are told apart by name, not by value: what takes no part in the
+// softmax may still be sampled.
+struct HeadReduce {
+  static constexpr int kThreads = 64;
+  HeadArguments a;
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    const int row = block.y, begin = a.begin + block.x * kHeadChunk;
+    const int end = begin + kHeadChunk < a.end ? begin + kHeadChunk : a.end;
+    const float* logits = a.logits + row * a.stride - a.begin;
+    auto* const parts = reinterpret_cast<HeadPartial*>(block.shared());
+    block.each([&](int t) {
+      HeadPartial p;
+      clear(p);
+      const auto in_softmax = [&](int token) { return !contains(a.out_of_softmax, a.out_of_softmax_count, token); };
+      for (int token = begin + t; token < end; token += kThreads)
+        if (logits[token] > p.max && in_softmax(token)) p.max = logits[token];
+      for (int token = begin + t; token < end; token += kThreads) {
+        const float logit = logits[token];
+        const double below = static_cast<double>(logit) - p.max;
+        // False of -inf - -inf and of what is not a number, too.
+        if (logit > kNone && below <= 0 && in_softmax(token)) {
+          const double weight = exp(below);
+          p.sum += weight;
+          p.weighted += below * weight;
+        }
+        if (contains(a.never_sampled, a.never_sampled_count, token)) continue;
+        offer(p, logit, token);
+        if (a.temperature > 0 && logit > kNone)
+          offer_sampled(p, logit - a.temperature * log(-log(draw(a.keys[row], static_cast<uint64_t>(token)))), token, logit);
+      }
+      if (a.temperature <= 0) {
+        p.score = p.best < 0 ? static_cast<double>(kNone) : p.best_value;
+        p.sampled = p.best;
+        p.sampled_logit = p.best_value;
+      }
+      parts[t] = p;
+    });
+    merge_all<kThreads>(block, parts);
+    block.each([&](int t) {
+      if (t == 0) a.partials[int64_t{row} * a.chunks + begin / kHeadChunk] = parts[0];
+    });
+  }
+};
+
+struct HeadMerge {
+  static constexpr int kThreads = 64;
+  HeadArguments a;
+  HeadResult* results;
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    const int row = block.x;
+    auto* const parts = reinterpret_cast<HeadPartial*>(block.shared());
+    block.each([&](int t) {
+      HeadPartial p;
+      clear(p);
+      for (int chunk = t; chunk < a.chunks; chunk += kThreads) merge(p, a.partials[int64_t{row} * a.chunks + chunk]);
+      parts[t] = p;
+    });
+    merge_all<kThreads>(block, parts);
+    block.each([&](int t) {
+      if (t != 0) return;
+      const HeadPartial& p = parts[0];
+      const auto probability = [&](int token, float logit) {
+        if (token < 0 || contains(a.out_of_softmax, a.out_of_softmax_count, token)) return 0.0;
+        return exp(static_cast<double>(logit) - p.max) / p.sum;
+      };
+      HeadResult& out = results[row];
+      const double entropy = log(p.sum) - p.weighted / p.sum;
+      out.token = p.sampled;
+      out.logit = p.sampled_logit;
+      out.runner_up = p.second;
+      out.probability = probability(p.sampled, p.sampled_logit);
+      out.entropy = entropy > 0 ? entropy : 0;
+      out.margin = probability(p.best, p.best_value) - probability(p.second, p.second_value);
+      out.unused = 0;
+    });
+  }
+};
+
+}  // namespace
+
+void attention(cudaStream_t stream, const AttentionArguments& a, int64_t tiles) {
+  const int64_t d = a.kv.head_dim;
+  const int64_t floats = kTileRows * d + Attention<float>::kKeys * (d + 1) + Attention<float>::kThreads + 4 * kTileRows;
+  if (a.kv.half)
+    launch(stream, {tiles, a.heads}, floats * 4, Attention<uint16_t>{a});
+  else
+    launch(stream, {tiles, a.heads}, floats * 4, Attention<float>{a});
+}
+
+void head_reduce(cudaStream_t stream, const HeadArguments& a, int64_t rows) {
+  const int64_t chunks = (a.end - a.begin + kHeadChunk - 1) / kHeadChunk;
+  launch(stream, {chunks, rows}, HeadReduce::kThreads * static_cast<int64_t>(sizeof(HeadPartial)), HeadReduce{a});
+}
+void head_merge(cudaStream_t stream, const HeadArguments& a, int64_t rows, HeadResult* results) {
+  launch(stream, {rows}, HeadMerge::kThreads * static_cast<int64_t>(sizeof(HeadPartial)), HeadMerge{a, results});
+}
+
+}  // namespace llada::cuda

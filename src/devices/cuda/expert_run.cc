@@ -1,0 +1,219 @@
+#include "devices/cuda/expert_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+
+namespace llada::cuda {
+
+Status ExpertRun::prepare(const Job& job) {
+  const Op& op = *job.op;
+  const Matrix& gate = job.weights->matrices[static_cast<size_t>(op.weight[0])];
+  const int64_t gathered = job.rows * op.experts_used, e = op.experts;
+  int64_t bytes = 0;
+  const auto take = [&](int64_t n) { return std::exchange(bytes, bytes + (n + 255) / 256 * 256); };
+  const int64_t begins = take((e + 1) * 4), rows = take(gathered * 4), places = take(gathered * 4), chosen = take(gathered * 4),
+                scratch = take(job.rows * e * 4), narrow0 = take(gathered * gate.outputs * 4),
+                narrow1 = take(gathered * gate.outputs * 4), wide = take(gathered * gate.inputs * 4),
+                others = take(job.rows * gate.inputs * 4), plan = take(e * (1 + 4 + 3 * 8) + 16);
+  LLADA_TRY_STATUS(reserve(*job.weights->memory, memory_, bytes, "experts' rows"));
+  const auto ints = [&](int64_t offset) { return reinterpret_cast<int32_t*>(memory_.data() + offset); };
+  const auto floats = [&](int64_t offset) { return reinterpret_cast<float*>(memory_.data() + offset); };
+  rows_ = {ints(begins), ints(rows), ints(places), ints(chosen), ints(scratch)};
+  gate_ = floats(narrow0), up_ = floats(narrow1), y_ = floats(wide), others_ = floats(others);
+  plan_ = memory_.data() + plan;
+  group_rows(job.stream, job.gates, job.rows, op.experts, op.experts_used, rows_);
+  return {};
+}
+
+void ExpertRun::multiply(const Job& job, int slot, const int32_t* order, int64_t experts, int64_t most_rows,
+                         const uint8_t* const* table, const uint8_t* only_weights, int32_t only) const {
+  const Op& op = *job.op;
+  const Matrix& w = job.weights->matrices[static_cast<size_t>(op.weight[static_cast<size_t>(slot)])];
+  const int64_t each = only_weights != nullptr ? most_rows : job.rows * op.experts_used / std::max<int64_t>(1, op.experts);
+  expert_product(job.stream,
+                 {.type = w.type,
+                  .inputs = w.inputs,
+                  .outputs = w.outputs,
+                  .experts = static_cast<int32_t>(experts),
+                  .weights = table,
+                  .order = order,
+                  .only_weights = only_weights,
+                  .only = only,
+                  .begins = rows_.begins,
+                  .gathered = slot < 2 ? rows_.gathered : nullptr,
+                  .x = slot < 2 ? job.x : gate_,
+                  .y = slot == 0 ? gate_ : slot == 1 ? up_ : y_},
+                 each, most_rows);
+}
+
+void ExpertRun::activate(const Job& job, int64_t begin, int64_t count) const {
+  const int64_t inner = job.weights->matrices[static_cast<size_t>(job.op->weight[0])].outputs;
+  swiglu(job.stream, gate_ + begin * inner, up_ + begin * inner, count * inner, gate_ + begin * inner);
+}
+
+void ExpertRun::add_up(const Job& job, const uint8_t* here, const float* others) const {
+  const Op& op = *job.op;
+  const Matrix& gate = job.weights->matrices[static_cast<size_t>(op.weight[0])];
+  expert_sum(job.stream,
+             {.y = y_, .gates = job.gates, .places = rows_.places, .chosen = rows_.chosen, .here = here, .others = others,
+              .out = job.out, .width = gate.inputs, .used = op.experts_used, .experts = op.experts},
+             job.rows);
+}
+
+Status ExpertRun::run_all(const Job& job) {
+  LLADA_TRY_STATUS(prepare(job));
+  const auto table = [&](size_t slot) { return job.weights->table(job.op->weight[slot]); };
+  multiply(job, 0, nullptr, job.op->experts, job.rows, table(0));
+  multiply(job, 1, nullptr, job.op->experts, job.rows, table(1));
+  activate(job, 0, job.rows * job.op->experts_used);
+  multiply(job, 2, nullptr, job.op->experts, job.rows, table(2));
+  add_up(job, nullptr, nullptr);
+  return {};
+}
+
+namespace {
+
+// Rows of each expert, and where they begin among the gathered rows.
+struct Counts {
+  std::vector<int32_t> rows, begins;
+  Counts(const float* gates, int64_t rows_count, int experts) : rows(static_cast<size_t>(experts), 0), begins(rows.size(), 0) {
+    for (int64_t i = 0; i < rows_count * experts; ++i) rows[static_cast<size_t>(i % experts)] += gates[i] != 0;
+    for (size_t e = 1; e < rows.size(); ++e) begins[e] = begins[e - 1] + rows[e - 1];
+  }
+};
+
+// Every expert that has rows is in the plan once, with that number of rows.
+Status check_work(const ExpertsPlan& plan, const Counts& counts) {
+  std::vector<int32_t> left = counts.rows;
+  for (const ExpertWork& work : plan.work) {
+    if (work.expert < 0 || static_cast<size_t>(work.expert) >= left.size() ||
+        std::exchange(left[static_cast<size_t>(work.expert)], 0) != work.rows)
+      return failed("cuda: a plan gives expert {} of layer {} {} rows, the router others", work.expert, plan.layer, work.rows);
+  }
+  if (std::ranges::any_of(left, [](int32_t n) { return n != 0; }))
+    return failed("cuda: a plan of layer {} leaves out experts that have rows", plan.layer);
+  return {};
+}
+
+}  // namespace
+
+Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
+  const Op& op = *job.op;
+  const ExpertsPlan& plan = *job.plan;
+  const Counts counts(job.host_gates, job.rows, op.experts);
+  LLADA_TRY_STATUS(check_work(plan, counts));
+  for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(slots.cancel(id));
+  LLADA_TRY_STATUS(prepare(job));
+
+  std::vector<int32_t> host, order;  // order: the GPU's that are there, then those on their way
+  std::vector<int32_t> late;
+  const auto move_of = [&](int32_t expert) {
+    return std::ranges::find_if(plan.moves, [&](const ExpertMove& m) {
+      return !m.background && m.id == ExpertId{plan.layer, expert};
+    });
+  };
+  std::vector<uint8_t> here(static_cast<size_t>(op.experts), 0);
+  for (const ExpertWork& work : plan.work) {
+    if (!work.on_device) {
+      host.push_back(work.expert);
+      continue;
+    }
+    here[static_cast<size_t>(work.expert)] = 1;
+    if (move_of(work.expert) != plan.moves.end()) continue;
+    const ExpertId id{plan.layer, work.expert};
+    if (slots.address(id, 0) == nullptr)
+      return failed("cuda: expert {} of layer {} is on the GPU's list, but not there", id.expert, id.layer);
+    if (slots.arrived(id))
+      order.push_back(work.expert);
+    else
+      late.push_back(work.expert);
+  }
+  // Copies that everything waits for: those of residents. What only passes through needs the products before it.
+  const auto first = [&](const ExpertMove& m) { return plan.moves_first && !m.background && m.to == MoveTo::slot; };
+  if (plan.moves_first) {
+    for (const ExpertMove& move : plan.moves)
+      if (first(move)) {
+        LLADA_TRY_STATUS(slots.assign(move, job.stream));
+        LLADA_TRY_STATUS(slots.copy(move.id));
+      }
+    LLADA_TRY_STATUS(slots.wait_for_copies());
+  }
+
+  std::future<Status> other;
+  if (!host.empty()) other = std::async(std::launch::async, [&] { return job.host(host); });
+  const auto device = [&]() -> Status {
+    // One transfer: which experts are here, the order of the launch, and where each matrix is.
+    const auto e = static_cast<size_t>(op.experts);
+    std::vector<const uint8_t*> tables(3 * e, nullptr);
+    for (const int32_t expert : order)
+      for (int p = 0; p < 3; ++p)
+        tables[static_cast<size_t>(p) * e + static_cast<size_t>(expert)] = slots.address({plan.layer, expert}, p);
+    const auto bytes = static_cast<int64_t>(e * (3 * 8 + 4 + 1));
+    if (bytes > plan_bytes_) {
+      pinned_ = allocate_pinned(bytes);
+      plan_bytes_ = pinned_ != nullptr ? bytes : 0;
+      if (pinned_ == nullptr) return failed("cuda: {} bytes of pinned memory could not be allocated", bytes);
+    }
+    std::memcpy(pinned_.get(), tables.data(), 3 * e * 8);
+    std::memcpy(pinned_.get() + 3 * e * 8, order.data(), order.size() * 4);
+    std::memcpy(pinned_.get() + 3 * e * 8 + e * 4, here.data(), e);
+    LLADA_TRY_STATUS(check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
+                           "copying a plan of experts"));
+    const auto* table = reinterpret_cast<const uint8_t* const*>(plan_);
+    const auto* device_order = reinterpret_cast<const int32_t*>(plan_ + 3 * e * 8);
+    if (!order.empty()) {
+      int64_t most = 0;
+      for (const int32_t expert : order) most = std::max<int64_t>(most, counts.rows[static_cast<size_t>(expert)]);
+      const auto n = static_cast<int64_t>(order.size());
+      multiply(job, 0, device_order, n, most, table);
+      multiply(job, 1, device_order, n, most, table + e);
+      // Rows of other experts among them are no numbers yet; those products come later and overwrite them.
+      activate(job, 0, job.rows * op.experts_used);
+      multiply(job, 2, device_order, n, most, table + 2 * e);
+    }
+    // One that is moved, piece by piece.
+    const auto single = [&](int32_t expert) -> Status {
+      const ExpertId id{plan.layer, expert};
+      const int64_t rows = counts.rows[static_cast<size_t>(expert)];
+      for (int p = 0; p < 3; ++p) {
+        LLADA_TRY_STATUS(slots.wait(id, p, job.stream));
+        if (p == 2) activate(job, counts.begins[static_cast<size_t>(expert)], rows);
+        multiply(job, p, nullptr, 1, rows, nullptr, slots.address(id, p), expert);
+      }
+      return {};
+    };
+    for (const int32_t expert : late) LLADA_TRY_STATUS(slots.copy({plan.layer, expert}));
+    for (const int32_t expert : late) LLADA_TRY_STATUS(single(expert));
+    for (const ExpertMove& move : plan.moves) {
+      if (move.background) continue;
+      if (!first(move)) {
+        LLADA_TRY_STATUS(slots.assign(move, job.stream));
+        LLADA_TRY_STATUS(slots.copy(move.id));
+      }
+      const bool wanted = move.id.layer == plan.layer && here[static_cast<size_t>(move.id.expert)] != 0;
+      if (wanted) LLADA_TRY_STATUS(single(move.id.expert));
+      LLADA_TRY_STATUS(slots.used(move, job.stream));
+    }
+    for (const ExpertId id : plan.released) LLADA_TRY_STATUS(slots.release(id, job.stream));
+    for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(slots.keep(move, job.stream));
+    for (const ExpertMove& move : plan.moves)
+      if (move.background) LLADA_TRY_STATUS(slots.add_background(move, job.stream));
+    return slots.pump();
+  };
+  const Status done = device();
+  if (other.valid()) LLADA_TRY_STATUS(other.get());
+  LLADA_TRY_STATUS(done);
+  const float* others = nullptr;
+  if (!host.empty()) {
+    const int64_t width = job.weights->matrices[static_cast<size_t>(op.weight[0])].inputs;
+    LLADA_TRY_STATUS(check(cudaMemcpyAsync(others_, job.host_out, static_cast<size_t>(job.rows * width) * 4,
+                                           cudaMemcpyHostToDevice, job.stream),
+                           "copying the host's experts"));
+    others = others_;
+  }
+  add_up(job, plan_ + static_cast<int64_t>(op.experts) * (3 * 8 + 4), others);
+  return {};
+}
+
+}  // namespace llada::cuda

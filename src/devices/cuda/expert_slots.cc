@@ -1,0 +1,215 @@
+#include "devices/cuda/expert_slots.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace llada::cuda {
+namespace {
+
+constexpr int64_t kAlign = 256;
+constexpr size_t kPinned = 6;  // two experts on their way through staging
+int64_t align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t slot_count(const CudaExperts& e) { return e.slots + e.buffer + e.staging; }
+
+}  // namespace
+
+int64_t ExpertSlots::bytes_needed(const CudaExperts& experts, std::array<int64_t, 3> bytes) {
+  return slot_count(experts) * (align(bytes[0]) + align(bytes[1]) + align(bytes[2]));
+}
+
+Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(Memory& memory, const CudaExperts& experts,
+                                                         std::array<int64_t, 3> piece_bytes, Source source) {
+  std::unique_ptr<ExpertSlots> made(new ExpertSlots);
+  ExpertSlots& s = *made;
+  s.experts_ = experts;
+  s.piece_bytes_ = piece_bytes;
+  s.source_ = std::move(source);
+  s.offsets_ = {0, align(piece_bytes[0]), align(piece_bytes[0]) + align(piece_bytes[1])};
+  LLADA_TRY(s.memory_, memory.allocate(bytes_needed(experts, piece_bytes), "the slots of experts"));
+  LLADA_TRY(s.stream_, make_stream());
+  const int64_t stride = s.offsets_[2] + align(piece_bytes[2]);
+  for (int64_t i = 0; i < slot_count(experts); ++i) {
+    Slot& slot = s.slots_.emplace_back();
+    slot.data = s.memory_.data() + i * stride;
+    LLADA_TRY(slot.used, make_event(false));
+    for (Event& piece : slot.piece) {
+      LLADA_TRY(piece, make_event(false));
+    }
+    s.free_.push_back(static_cast<size_t>(i));
+  }
+  for (size_t i = 0; i < kPinned; ++i) {
+    Pinned& p = s.pinned_.emplace_back();
+    p.data = allocate_pinned(std::ranges::max(piece_bytes));
+    if (p.data == nullptr) return failed("cuda: pinned memory for experts could not be allocated");
+    LLADA_TRY(p.done, make_event(false));
+  }
+  return made;
+}
+
+Status ExpertSlots::enter(ExpertId id, Where where) {
+  if (held_.contains(id)) return failed("cuda: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
+  if (where != Where::staging) {
+    int64_t& taken = where == Where::slot ? residents_ : buffered_;
+    const int64_t most = where == Where::slot ? experts_.slots : experts_.buffer;
+    if (taken >= most)
+      return failed("cuda: expert {} of layer {} needs a {}, all {} are taken", id.expert, id.layer,
+                    where == Where::slot ? "slot" : "place in the buffer", most);
+    ++taken;
+  }
+  if (free_.empty()) return failed("cuda: no slot is free for expert {} of layer {}", id.expert, id.layer);
+  held_[id] = {.slot = free_.front(), .where = where};
+  free_.pop_front();
+  return {};
+}
+
+Status ExpertSlots::leave(ExpertId id, cudaStream_t compute) {
+  const auto it = held_.find(id);
+  if (it == held_.end()) return {};
+  if (it->second.where == Where::slot) --residents_;
+  if (it->second.where == Where::buffer) --buffered_;
+  Slot& slot = slots_[it->second.slot];
+  slot.was_used = true;
+  free_.push_back(it->second.slot);
+  held_.erase(it);
+  std::erase(arriving_, id);
+  return check(cudaEventRecord(slot.used.get(), compute), "an event of an expert's slot");
+}
+
+Status ExpertSlots::make_room(const ExpertMove& move, cudaStream_t compute) {
+  if (!move.replaces) return {};
+  const auto it = held_.find(*move.replaces);
+  if (it == held_.end() || it->second.where != Where::slot)
+    return failed("cuda: expert {} of layer {} is to make room, but it is not there", move.replaces->expert,
+                  move.replaces->layer);
+  return leave(*move.replaces, compute);
+}
+
+// Pieces go one after the other, so a slot that is given up while a piece is under way is written by a later copy only
+// behind that piece.
+Status ExpertSlots::copy_piece(ExpertId id, Held& held) {
+  Slot& slot = slots_[held.slot];
+  const auto p = static_cast<size_t>(held.next_piece);
+  if (p == 0 && slot.was_used)
+    LLADA_TRY_STATUS(check(cudaStreamWaitEvent(stream_.get(), slot.used.get(), 0), "waiting for an expert's slot"));
+  Pinned& staging = pinned_[next_pinned_];
+  next_pinned_ = (next_pinned_ + 1) % pinned_.size();
+  LLADA_TRY_STATUS(check(cudaEventSynchronize(staging.done.get()), "an expert's staging buffer"));
+  const auto bytes = static_cast<size_t>(piece_bytes_[p]);
+  std::memcpy(staging.data.get(), source_(id, held.next_piece), bytes);
+  LLADA_TRY_STATUS(check(cudaMemcpyAsync(slot.data + offsets_[p], staging.data.get(), bytes, cudaMemcpyHostToDevice,
+                                         stream_.get()),
+                         "moving an expert"));
+  LLADA_TRY_STATUS(check(cudaEventRecord(staging.done.get(), stream_.get()), "moving an expert"));
+  LLADA_TRY_STATUS(check(cudaEventRecord(slot.piece[p].get(), stream_.get()), "moving an expert"));
+  moved_bytes_ += piece_bytes_[p];
+  ++held.next_piece;
+  return {};
+}
+
+Status ExpertSlots::cancel(ExpertId id) {
+  const auto it = held_.find(id);
+  if (it == held_.end() || !it->second.background)
+    return failed("cuda: expert {} of layer {} is not being moved ahead", id.expert, id.layer);
+  // Nothing has read the slot since it was assigned: its event still stands.
+  if (it->second.where == Where::slot) --residents_;
+  if (it->second.where == Where::buffer) --buffered_;
+  free_.push_back(it->second.slot);
+  held_.erase(it);
+  std::erase(arriving_, id);
+  return {};
+}
+
+Status ExpertSlots::assign(const ExpertMove& move, cudaStream_t compute) {
+  if (move.to == MoveTo::staging) return enter(move.id, Where::staging);
+  LLADA_TRY_STATUS(make_room(move, compute));
+  LLADA_TRY_STATUS(enter(move.id, move.to == MoveTo::slot ? Where::slot : Where::buffer));
+  arriving_.push_back(move.id);
+  return {};
+}
+
+const uint8_t* ExpertSlots::address(ExpertId id, int piece) const {
+  const auto it = held_.find(id);
+  if (it == held_.end()) return nullptr;
+  return slots_[it->second.slot].data + offsets_[static_cast<size_t>(piece)];
+}
+
+bool ExpertSlots::arrived(ExpertId id) {
+  const auto it = held_.find(id);
+  if (it == held_.end()) return false;
+  Held& held = it->second;
+  if (!held.arrived && held.next_piece == 3) held.arrived = cudaEventQuery(slots_[held.slot].piece[2].get()) == cudaSuccess;
+  return held.arrived;
+}
+
+Status ExpertSlots::copy(ExpertId id) {
+  Held& held = held_.at(id);
+  held.background = false;
+  while (held.next_piece < 3) LLADA_TRY_STATUS(copy_piece(id, held));
+  return {};
+}
+
+Status ExpertSlots::wait(ExpertId id, int piece, cudaStream_t compute) {
+  const Slot& slot = slots_[held_.at(id).slot];
+  return check(cudaStreamWaitEvent(compute, slot.piece[static_cast<size_t>(piece)].get(), 0), "waiting for an expert");
+}
+
+Status ExpertSlots::used(const ExpertMove& move, cudaStream_t compute) {
+  return move.to == MoveTo::staging ? leave(move.id, compute) : Status{};
+}
+
+Status ExpertSlots::release(ExpertId id, cudaStream_t compute) { return leave(id, compute); }
+
+Status ExpertSlots::keep(const ExpertMove& move, cudaStream_t compute) {
+  const auto it = held_.find(move.id);
+  if (it == held_.end() || it->second.where != Where::buffer)
+    return failed("cuda: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert, move.id.layer);
+  LLADA_TRY_STATUS(make_room(move, compute));
+  if (residents_ >= experts_.slots)
+    return failed("cuda: expert {} of layer {} is to be kept, all {} slots are taken", move.id.expert, move.id.layer,
+                  experts_.slots);
+  --buffered_, ++residents_;
+  it->second.where = Where::slot;
+  return {};
+}
+
+Status ExpertSlots::add_background(const ExpertMove& move, cudaStream_t compute) {
+  LLADA_TRY_STATUS(assign(move, compute));
+  held_.at(move.id).background = true;
+  return {};
+}
+
+Status ExpertSlots::pump() {
+  for (const ExpertId id : arriving_) {
+    Held& held = held_.at(id);
+    if (!held.background || held.next_piece == 3) continue;
+    const size_t last = (next_pinned_ + pinned_.size() - 1) % pinned_.size();
+    if (cudaEventQuery(pinned_[last].done.get()) == cudaErrorNotReady) return {};
+    LLADA_TRY_STATUS(copy_piece(id, held));
+    return {};  // one piece: what comes next may be wanted more
+  }
+  return {};
+}
+
+ExpertLink ExpertSlots::link(const ExpertCosts& costs) {
+  ExpertLink link;
+  std::vector<ExpertId> left;
+  double ready = 0;
+  for (const ExpertId id : arriving_) {
+    if (arrived(id)) {
+      held_.at(id).background = false;
+      continue;
+    }
+    const Held& held = held_.at(id);
+    // The piece under way counts whole: how much of it is left is not known.
+    for (int p = std::max(0, held.next_piece - 1); p < 3; ++p) ready += costs.piece_link_s(p);
+    if (held.next_piece > 0) link.free_s = std::max(link.free_s, costs.piece_link_s(held.next_piece - 1));
+    left.push_back(id);
+    link.arriving.push_back({id, held.next_piece > 0, ready});
+  }
+  arriving_ = std::move(left);
+  return link;
+}
+
+Status ExpertSlots::wait_for_copies() { return check(cudaStreamSynchronize(stream_.get()), "moving experts"); }
+
+}  // namespace llada::cuda

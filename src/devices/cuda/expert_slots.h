@@ -1,0 +1,86 @@
+// Which experts are in device memory, and the copies that bring them there: three pieces each through pinned staging on a
+// stream of its own, every piece with an event that products wait for. Carries out what sched planned and refuses what
+// cannot be (an expert that is not there, more residents than slots). A slot is any expert's; it is written again only
+// after the kernels that read it.
+#pragma once
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "devices/cuda/cuda_device.h"
+#include "devices/cuda/runtime.h"
+#include "devices/experts.h"
+
+namespace llada::cuda {
+
+class ExpertSlots {
+ public:
+  using Source = std::function<const std::byte*(ExpertId, int piece)>;  // stored bytes
+
+  static Result<std::unique_ptr<ExpertSlots>> create(Memory& memory, const CudaExperts& experts,
+                                                     std::array<int64_t, 3> piece_bytes, Source source);
+  static int64_t bytes_needed(const CudaExperts& experts, std::array<int64_t, 3> piece_bytes);
+
+  ExpertLink link(const ExpertCosts& costs);
+  // Continues background moves as far as the link is idle.
+  Status pump();
+
+  // ---- One layer, in this order. `compute` is where the products are queued.
+  Status cancel(ExpertId id);
+  Status assign(const ExpertMove& move, cudaStream_t compute);  // a place, and room for it
+  // What the layer needs: the slot's device address; null: not there and not assigned.
+  const uint8_t* address(ExpertId id, int piece) const;
+  bool arrived(ExpertId id);                                    // nothing to wait for
+  Status copy(ExpertId id);                                     // queues what is left of its copies
+  Status wait(ExpertId id, int piece, cudaStream_t compute);    // later work on `compute` waits for that piece
+  Status used(const ExpertMove& move, cudaStream_t compute);    // its products are queued; a staged expert gives its slot back
+  Status release(ExpertId id, cudaStream_t compute);            // from the buffer
+  Status keep(const ExpertMove& move, cudaStream_t compute);    // from the buffer to a slot
+  Status add_background(const ExpertMove& move, cudaStream_t compute);
+  Status wait_for_copies();                                     // of this process, until the link is idle
+
+  int64_t moved_bytes() const { return moved_bytes_; }
+
+ private:
+  enum class Where : uint8_t { slot, buffer, staging };
+  struct Slot {
+    uint8_t* data = nullptr;
+    Event used;
+    std::array<Event, 3> piece;
+    bool was_used = false;
+  };
+  struct Held {
+    size_t slot = 0;
+    Where where = Where::slot;
+    int next_piece = 0;  // to be copied; 3: all are queued
+    bool arrived = false;
+    bool background = false;
+  };
+  struct Pinned {
+    SharedBytes data;
+    Event done;
+  };
+  ExpertSlots() = default;
+  Status enter(ExpertId id, Where where);
+  Status leave(ExpertId id, cudaStream_t compute);
+  Status make_room(const ExpertMove& move, cudaStream_t compute);
+  Status copy_piece(ExpertId id, Held& held);
+
+  CudaExperts experts_;
+  std::array<int64_t, 3> piece_bytes_{}, offsets_{};
+  Source source_;
+  DeviceBytes memory_;
+  std::vector<Slot> slots_;
+  std::deque<size_t> free_;  // the one that waited longest first
+  std::map<ExpertId, Held> held_;
+  std::vector<ExpertId> arriving_;  // residents and guesses, as asked for
+  std::vector<Pinned> pinned_;
+  size_t next_pinned_ = 0;
+  int64_t residents_ = 0, buffered_ = 0, moved_bytes_ = 0;
+  Stream stream_;  // last: it waits for its copies before the memory goes
+};
+
+}  // namespace llada::cuda

@@ -1,0 +1,78 @@
+#include "devices/cuda/kv_mirror.h"
+
+namespace llada::cuda {
+namespace {
+
+constexpr size_t kMirrors = 4;           // stores in use at a time: one, or the sparse path's beside it
+constexpr int64_t kUnusedDigest = 64;    // the flags come with memory for digests, of which there are none
+
+int64_t element(const KvStore& kv) { return kv.shape().type == DType::F16 ? 2 : 4; }
+
+int64_t head_bytes(const KvStore& kv) {
+  const KvShape& s = kv.shape();
+  return kv.half_bytes() / (int64_t{s.layers} * s.sequences * s.kv_heads);
+}
+
+KvLayer layer_at(KvStore& kv, uint8_t* memory, int layer) {
+  const int64_t offset = kv.keys(layer, 0, 0) - kv.memory();
+  return {.keys = memory + offset,
+          .values = memory + kv.half_bytes() + offset,
+          .head_bytes = head_bytes(kv),
+          .kv_heads = kv.shape().kv_heads,
+          .head_dim = kv.shape().head_dim,
+          .half = kv.shape().type == DType::F16};
+}
+
+}  // namespace
+
+Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
+  const int64_t bytes = 2 * kv.half_bytes();
+  for (auto it = mirrors_.begin(); it != mirrors_.end(); ++it) {
+    if (it->store != kv.memory() || it->data.bytes() != bytes) continue;
+    mirrors_.splice(mirrors_.begin(), mirrors_, it);
+    LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), kUnusedDigest));
+    return &mirrors_.front();
+  }
+  cudaPointerAttributes attributes{};
+  LLADA_TRY_STATUS(check(cudaPointerGetAttributes(&attributes, kv.memory()), "looking at the K/V store"));
+  if (attributes.type != cudaMemoryTypeHost) return failed("cuda: the K/V store is not of the device's memory");
+  while (mirrors_.size() >= kMirrors) mirrors_.pop_back();
+  LLADA_TRY(auto data, memory.allocate(bytes, "the K/V store"));
+  mirrors_.push_front({kv.memory(), std::move(data)});
+  // Twice: a mirror that is gone may have lain at this address, and its flags say nothing about this one.
+  LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), 0));
+  LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), kUnusedDigest));
+  return &mirrors_.front();
+}
+
+KvLayer KvMirrors::layer(const Mirror& mirror, KvStore& kv, int layer) { return layer_at(kv, mirror.data.data(), layer); }
+KvLayer KvMirrors::host_layer(KvStore& kv, int layer) {
+  return layer_at(kv, reinterpret_cast<uint8_t*>(kv.memory()), layer);
+}
+
+Status KvMirrors::refresh(const Mirror& mirror, KvStore& kv, int layer, const RowSpan& span, cudaStream_t stream) {
+  const int64_t row = kv.shape().head_dim * element(kv);
+  const auto copy = [&](int64_t p0, int64_t p1) -> Status {
+    const auto pitch = static_cast<size_t>(head_bytes(kv)), width = static_cast<size_t>((p1 - p0) * row),
+               heads = static_cast<size_t>(kv.shape().kv_heads);
+    for (const std::byte* from : {kv.keys(layer, span.sequence, 0), kv.values(layer, span.sequence, 0)}) {
+      from += p0 * row;
+      LLADA_TRY_STATUS(check(cudaMemcpy2DAsync(mirror.data.data() + (from - kv.memory()), pitch, from, pitch, width, heads,
+                                               cudaMemcpyHostToDevice, stream),
+                             "copying keys and values"));
+    }
+    return {};
+  };
+  int64_t stale = -1;  // first of a stretch
+  for (int64_t p = 0; p <= span.keys; ++p) {
+    const bool old = p < span.keys && !kv.digested(layer, span.sequence, p);
+    if (old && stale < 0) stale = p;
+    if (old) kv.set_digested(layer, span.sequence, p);
+    if (old || stale < 0) continue;
+    LLADA_TRY_STATUS(copy(stale, p));
+    stale = -1;
+  }
+  return {};
+}
+
+}  // namespace llada::cuda

@@ -1,0 +1,322 @@
+// What is done to rows one by one: norms, rotary positions, activations, the K/V store, and the router.
+#include <cuda_block.h>
+
+#include <cmath>
+
+#include "devices/cuda/kernels.h"
+
+namespace llada::cuda {
+namespace {
+
+constexpr int kElementThreads = 256;
+constexpr float kOut = -INFINITY;
+
+// body(i) for every i < n.
+template <class Body>
+struct ForEach {
+  static constexpr int kThreads = kElementThreads;
+  Body body;
+  int64_t n;
+  LLADA_DEVICE void operator()(const Block& block) const {
+    block.each([&](int t) {
+      const int64_t i = int64_t{block.x} * kThreads + t;
+      if (i < n) body(i);
+    });
+  }
+};
+template <class Body>
+void for_each(cudaStream_t stream, int64_t n, const Body& body) {
+  launch(stream, {(n + kElementThreads - 1) / kElementThreads}, 0, ForEach<Body>{body, n});
+}
+
+struct SelectRow {
+  const float* x;
+  const int32_t* from;
+  int64_t columns;
+  float* out;
+  LLADA_DEVICE void operator()(int64_t i) const { out[i] = x[from[i / columns] * columns + i % columns]; }
+};
+struct Swiglu {
+  const float *gate, *up;
+  float* out;
+  LLADA_DEVICE void operator()(int64_t i) const { out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i]; }
+};
+struct Add {
+  const float* from;
+  float* to;
+  LLADA_DEVICE void operator()(int64_t i) const { to[i] += from[i]; }
+};
+struct AddBias {
+  const float* bias;
+  float* x;
+  int64_t columns;
+  LLADA_DEVICE void operator()(int64_t i) const { x[i] += bias[i % columns]; }
+};
+struct Guide {
+  const float *c, *u;
+  float scale;
+  float* out;
+  LLADA_DEVICE void operator()(int64_t i) const { out[i] = u[i] + scale * (c[i] - u[i]); }
+};
+struct Rope {
+  RopeArguments a;
+  LLADA_DEVICE void operator()(int64_t i) const {
+    const int half = a.rotary / 2;
+    const int64_t row = i / (int64_t{a.heads} * half);
+    const int j = static_cast<int>(i % half), head = static_cast<int>(i / half % a.heads);
+    const int64_t angle = int64_t{a.computed_row != nullptr ? a.computed_row[row] : static_cast<int32_t>(row)} * half + j;
+    float* x = a.x + (row * a.heads + head) * a.head_dim;
+    float& p = x[a.adjacent ? 2 * j : j];
+    float& q = x[a.adjacent ? 2 * j + 1 : j + half];
+    const float c = a.cos[angle], s = a.sin[angle], first = p, second = q;
+    p = first * c - second * s;
+    q = second * c + first * s;
+  }
+};
+
+struct StoreKv {
+  StoreArguments a;
+
+  LLADA_DEVICE void put(uint8_t* to, int64_t at, float value) const {
+    if (a.device.half)
+      reinterpret_cast<uint16_t*>(to)[at] = float_to_half(value);
+    else
+      reinterpret_cast<float*>(to)[at] = value;
+  }
+  LLADA_DEVICE void operator()(int64_t i) const {
+    const int d = a.device.head_dim, heads = a.device.kv_heads;
+    const int64_t vector = i / d, row = vector / heads;
+    const int64_t c = i % d, head = vector % heads;
+    const int sequence = a.sequences[row];
+    if (sequence < 0) {
+      put(a.trial, 2 * vector * d + c, a.k[i]);
+      put(a.trial, (2 * vector + 1) * d + c, a.v[i]);
+      return;
+    }
+    const int64_t base = (sequence * int64_t{heads} + head) * a.device.head_bytes, at = a.positions[row] * int64_t{d} + c;
+    put(a.device.keys + base, at, a.k[i]);
+    put(a.device.values + base, at, a.v[i]);
+    put(a.host.keys + base, at, a.k[i]);
+    put(a.host.values + base, at, a.v[i]);
+  }
+};
+
+struct RmsNorm {
+  static constexpr int kThreads = 256;
+  const float *x, *weight;
+  float epsilon;
+  int64_t n;
+  float* out;
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    const float* from = x + block.x * n;
+    float* to = out + block.x * n;
+    auto* const sums = reinterpret_cast<float*>(block.shared());
+    block.each([&](int t) {
+      float sum = 0;
+      for (int64_t i = t; i < n; i += kThreads) sum = mad(from[i], from[i], sum);
+      sums[t] = sum;
+    });
+    for (int other = kThreads / 2; other > 0; other /= 2)
+      block.each([&](int t) {
+        if (t < other) sums[t] += sums[t + other];
+      });
+    block.each([&](int t) {
+      const float scale = 1.0f / sqrtf(sums[0] / static_cast<float>(n) + epsilon);
+      for (int64_t i = t; i < n; i += kThreads) to[i] = from[i] * scale * weight[i];
+    });
+  }
+};
+
+// One warp per row, the scores in shared memory. As devices/cpu/cpu_routing.cc: ties go to the lower group and expert.
+struct Route {
+  static constexpr int kThreads = 32;
+  static constexpr double kNotZero = 1e-20;  // LLaDA2's guard of the division
+  RouteArguments a;
+
+  // The best groups stay in the race; a group is worth the sum of its two best. The result ends in rank.
+  LLADA_DEVICE void keep_best_groups(float* rank, float* worth) const {
+    const int size = a.experts / a.groups;
+    for (int g = 0; g < a.groups; ++g) {
+      float best = kOut, second = kOut;
+      for (int i = g * size; i < (g + 1) * size; ++i) {
+        if (rank[i] > best) {
+          second = best;
+          best = rank[i];
+        } else if (rank[i] > second) {
+          second = rank[i];
+        }
+      }
+      worth[g] = size > 1 ? best + second : best;
+    }
+    for (int dropped = a.groups - a.groups_used; dropped > 0; --dropped) {
+      int worst = -1;  // of equal ones the last
+      for (int g = 0; g < a.groups; ++g)
+        if (worth[g] != INFINITY && (worst < 0 || worth[g] <= worth[worst])) worst = g;
+      if (worst < 0) return;
+      worth[worst] = INFINITY;
+      for (int i = worst * size; i < (worst + 1) * size; ++i) rank[i] = kOut;
+    }
+  }
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    const int n = a.experts;
+    const float* scores = a.scores + int64_t{block.x} * n;
+    float* gates = a.gates + int64_t{block.x} * n;
+    auto* const probability = reinterpret_cast<float*>(block.shared());
+    float* const rank = probability + n;
+    float* const worth = rank + n;  // of groups; then each thread's best
+    auto* const best = reinterpret_cast<int32_t*>(worth + n + kThreads);
+    auto* const sum = reinterpret_cast<double*>(best + kThreads);
+    block.each([&](int t) {
+      if (t != 0 || a.sigmoid) return;
+      float max = scores[0];
+      for (int i = 1; i < n; ++i) max = scores[i] > max ? scores[i] : max;
+      worth[0] = max;
+    });
+    block.each([&](int t) {
+      for (int i = t; i < n; i += kThreads)
+        probability[i] = a.sigmoid ? 1.0f / (1.0f + expf(-scores[i])) : expf(scores[i] - worth[0]);
+    });
+    block.each([&](int t) {
+      if (t != 0) return;
+      double all = 0;
+      for (int i = 0; !a.sigmoid && i < n; ++i) all += probability[i];
+      sum[0] = all;
+    });
+    block.each([&](int t) {
+      for (int i = t; i < n; i += kThreads) {
+        if (!a.sigmoid) probability[i] = static_cast<float>(probability[i] / sum[0]);
+        rank[i] = probability[i] + (a.bias != nullptr ? a.bias[i] : 0.0f);
+        gates[i] = 0;
+      }
+    });
+    block.each([&](int t) {
+      if (t != 0) return;
+      sum[0] = 0;
+      if (a.groups > 1) keep_best_groups(rank, worth);
+    });
+    for (int k = 0; k < a.used; ++k) {
+      block.each([&](int t) {
+        best[t] = t < n ? t : 0;
+        for (int i = t; i < n; i += kThreads)
+          if (rank[i] > rank[best[t]]) best[t] = i;
+      });
+      block.each([&](int t) {
+        if (t != 0) return;
+        int winner = best[0];
+        for (int other = 1; other < kThreads; ++other) {
+          const int candidate = best[other];
+          if (rank[candidate] > rank[winner] || (rank[candidate] == rank[winner] && candidate < winner)) winner = candidate;
+        }
+        rank[winner] = kOut;
+        sum[0] += probability[winner];
+        gates[winner] = 1;
+      });
+    }
+    block.each([&](int t) {
+      const double scale = a.renormalise ? a.scale / (sum[0] + kNotZero) : static_cast<double>(a.scale);
+      for (int i = t; i < n; i += kThreads)
+        if (gates[i] != 0) gates[i] = static_cast<float>(probability[i] * scale);
+    });
+  }
+};
+
+// Small work with much order in it: one block, a thread per expert, then a thread per row.
+struct GroupRows {
+  static constexpr int kThreads = 256;
+  const float* gates;
+  int32_t rows, experts, used;
+  ExpertRows out;
+
+  LLADA_DEVICE void operator()(const Block& block) const {
+    block.each([&](int t) {
+      for (int e = t; e < experts; e += kThreads) {
+        int count = 0;
+        for (int r = 0; r < rows; ++r) count += gates[int64_t{r} * experts + e] != 0;
+        out.begins[e + 1] = count;
+      }
+    });
+    block.each([&](int t) {
+      if (t != 0) return;
+      out.begins[0] = 0;
+      for (int e = 0; e < experts; ++e) out.begins[e + 1] += out.begins[e];
+    });
+    block.each([&](int t) {
+      for (int e = t; e < experts; e += kThreads) {
+        int at = out.begins[e];
+        for (int r = 0; r < rows; ++r) {
+          if (gates[int64_t{r} * experts + e] == 0) continue;
+          out.gathered[at] = r;
+          out.scratch[int64_t{r} * experts + e] = at++;
+        }
+      }
+    });
+    block.each([&](int t) {
+      for (int r = t; r < rows; r += kThreads) {
+        int k = 0;
+        for (int e = 0; e < experts && k < used; ++e) {
+          if (gates[int64_t{r} * experts + e] == 0) continue;
+          out.places[int64_t{r} * used + k] = out.scratch[int64_t{r} * experts + e];
+          out.chosen[int64_t{r} * used + k++] = e;
+        }
+        for (; k < used; ++k) out.places[int64_t{r} * used + k] = -1;
+      }
+    });
+  }
+};
+
+// A row's experts are added in ascending order.
+struct AddUp {
+  ExpertSum a;
+  LLADA_DEVICE void operator()(int64_t i) const {
+    const int64_t row = i / a.width, c = i % a.width;
+    float sum = 0;
+    for (int k = 0; k < a.used; ++k) {
+      const int place = a.places[row * a.used + k];
+      if (place < 0) break;
+      const int expert = a.chosen[row * a.used + k];
+      if (a.here != nullptr && a.here[expert] == 0) continue;
+      sum = mad(a.gates[row * a.experts + expert], a.y[place * int64_t{a.width} + c], sum);
+    }
+    a.out[i] = a.others != nullptr ? sum + a.others[i] : sum;
+  }
+};
+
+}  // namespace
+
+void select_rows(cudaStream_t stream, const float* x, const int32_t* from, int64_t rows, int64_t columns, float* out) {
+  for_each(stream, rows * columns, SelectRow{x, from, columns, out});
+}
+void rms_norm(cudaStream_t stream, const float* x, const float* weight, float epsilon, int64_t vectors, int64_t n,
+              float* out) {
+  launch(stream, {vectors}, RmsNorm::kThreads * 4, RmsNorm{x, weight, epsilon, n, out});
+}
+void swiglu(cudaStream_t stream, const float* gate, const float* up, int64_t n, float* out) {
+  for_each(stream, n, Swiglu{gate, up, out});
+}
+void add(cudaStream_t stream, const float* from, int64_t n, float* to) { for_each(stream, n, Add{from, to}); }
+void add_bias(cudaStream_t stream, const float* bias, int64_t rows, int64_t columns, float* x) {
+  for_each(stream, rows * columns, AddBias{bias, x, columns});
+}
+void guide(cudaStream_t stream, const float* conditional, const float* unconditional, float scale, int64_t n, float* out) {
+  for_each(stream, n, Guide{conditional, unconditional, scale, out});
+}
+void rope(cudaStream_t stream, const RopeArguments& a, int64_t rows) {
+  for_each(stream, rows * a.heads * (a.rotary / 2), Rope{a});
+}
+void store_kv(cudaStream_t stream, const StoreArguments& a, int64_t rows) {
+  for_each(stream, rows * a.device.kv_heads * a.device.head_dim, StoreKv{a});
+}
+void route(cudaStream_t stream, const RouteArguments& a, int64_t rows) {
+  // An even number of floats first, so that the double behind them is aligned.
+  const int64_t bytes = (int64_t{3} * a.experts + 2 * Route::kThreads + 1) / 2 * 8 + 8;
+  launch(stream, {rows}, bytes, Route{a});
+}
+void group_rows(cudaStream_t stream, const float* gates, int64_t rows, int32_t experts, int32_t used,
+                const ExpertRows& out) {
+  launch(stream, {1}, 0, GroupRows{gates, static_cast<int32_t>(rows), experts, used, out});
+}
+void expert_sum(cudaStream_t stream, const ExpertSum& a, int64_t rows) { for_each(stream, rows * a.width, AddUp{a}); }
+
+}  // namespace llada::cuda

@@ -1,0 +1,78 @@
+#include "devices/cuda/step_data.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/random.h"
+
+namespace llada::cuda {
+
+template <class T>
+StepData::Part StepData::put(const std::vector<T>& values) {
+  const Part part{static_cast<int64_t>(packed_.size()), static_cast<int64_t>(values.size())};
+  const size_t bytes = values.size() * sizeof(T);
+  packed_.resize(packed_.size() + (bytes + 15) / 16 * 16);
+  if (bytes > 0) std::memcpy(packed_.data() + part.offset, values.data(), bytes);
+  return part;
+}
+
+Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& shape, const Op* rope, cudaStream_t stream) {
+  packed_.clear();
+  sets = bind_row_sets(in, shape);
+  tokens = put(in.tokens);
+  wanted = put(in.wanted);
+  for (size_t set = 0; set < 3; ++set) positions[set] = put(sets.positions[set]);
+
+  std::vector<int32_t> sequence(in.tokens.size(), 0), override_rows;
+  std::vector<int32_t> overrides_of(in.spans.size(), -1);
+  for (size_t s = 0; s < in.spans.size(); ++s) {
+    const RowSpan& span = in.spans[s];
+    std::fill_n(sequence.begin() + span.begin, span.count, span.trial ? -1 : span.sequence);
+    if (!span.trial) continue;
+    overrides_of[s] = static_cast<int32_t>(override_rows.size());
+    override_rows.resize(override_rows.size() + static_cast<size_t>(span.keys), -1);
+    for (int32_t r = span.begin; r < span.begin + span.count; ++r)
+      if (const int32_t p = in.positions[static_cast<size_t>(r)]; p < span.keys)
+        override_rows[static_cast<size_t>(overrides_of[s] + p)] = r;
+  }
+  sequences = put(sequence);
+  overrides = put(override_rows);
+  for (size_t set = 0; set < 2; ++set) {
+    std::vector<AttentionTile> list;
+    for (size_t s = 0; s < sets.spans[set].size(); ++s) {
+      const RowSpan& span = sets.spans[set][s];
+      for (int32_t r = 0; r < span.count; r += kTileRows)
+        list.push_back({span.begin + r, std::min(kTileRows, span.count - r), span.sequence, span.keys, overrides_of[s]});
+    }
+    tiles[set] = put(list);
+  }
+  if (rope != nullptr) {
+    rope_.extend(rope->parameter, rope->rotary, int64_t{*std::ranges::max_element(in.positions)} + 1);
+    std::vector<float> c, s;
+    for (const int32_t p : in.positions) {
+      c.insert(c.end(), rope_.cos(p), rope_.cos(p) + rope->rotary / 2);
+      s.insert(s.end(), rope_.sin(p), rope_.sin(p) + rope->rotary / 2);
+    }
+    cos = put(c);
+    sin = put(s);
+  }
+  std::vector<uint64_t> row_keys;
+  for (const int32_t p : sets.positions[2])
+    row_keys.push_back(random_key(in.sampling.seed, static_cast<uint64_t>(in.sampling.forward_number), static_cast<uint64_t>(p)));
+  keys = put(row_keys);
+  never_sampled = put(in.sampling.never_sampled);
+  out_of_softmax = put(in.sampling.out_of_softmax);
+
+  const auto bytes = static_cast<int64_t>(packed_.size());
+  if (bytes > pinned_bytes_) {
+    pinned_ = allocate_pinned(bytes);
+    pinned_bytes_ = pinned_ != nullptr ? bytes : 0;
+    if (pinned_ == nullptr) return failed("cuda: {} bytes of pinned memory could not be allocated", bytes);
+  }
+  LLADA_TRY_STATUS(reserve(memory, device_, bytes, "a step's inputs"));
+  std::memcpy(pinned_.get(), packed_.data(), packed_.size());
+  return check(cudaMemcpyAsync(device_.data(), pinned_.get(), packed_.size(), cudaMemcpyHostToDevice, stream),
+               "copying a step's inputs");
+}
+
+}  // namespace llada::cuda

@@ -1,0 +1,45 @@
+// What a step's kernels read beside weights and activations, packed into one transfer: tokens, positions, which rows belong
+// to which sequence, attention's tiles, rotary angles, the rules of the head.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "devices/cuda/kernels.h"
+#include "devices/cuda/runtime.h"
+#include "devices/value_plan.h"
+#include "graph/program.h"
+
+namespace llada::cuda {
+
+class StepData {
+ public:
+  // Packs and queues the transfer. The transfer before has ended. rope: the program's first such op; null: none.
+  Status bind(Memory& memory, const StepInputs& inputs, const StepShape& shape, const Op* rope, cudaStream_t stream);
+
+  struct Part {
+    int64_t offset = 0;
+    int64_t count = 0;
+  };
+  // By RowSet: attention's tiles of all and of wanted rows; positions of each set.
+  std::array<Part, 2> tiles;
+  std::array<Part, 3> positions;
+  Part tokens, wanted, sequences, overrides, cos, sin, keys, never_sampled, out_of_softmax;
+  RowSets sets;
+
+  template <class T>
+  const T* at(const Part& part) const {
+    return reinterpret_cast<const T*>(device_.data() + part.offset);
+  }
+
+ private:
+  template <class T>
+  Part put(const std::vector<T>& values);
+
+  RopeTable rope_;
+  std::vector<std::byte> packed_;
+  SharedBytes pinned_;
+  int64_t pinned_bytes_ = 0;
+  DeviceBytes device_;
+};
+
+}  // namespace llada::cuda

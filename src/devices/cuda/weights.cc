@@ -1,0 +1,76 @@
+#include "devices/cuda/weights.h"
+
+#include "tensor/quantize.h"
+
+namespace llada::cuda {
+namespace {
+
+constexpr int64_t kAlign = 256;
+
+bool is_vector(const WeightInfo& info) { return info.dims[1] == 1; }
+
+int64_t device_bytes(const WeightInfo& info, const TensorView& view) {
+  const int64_t bytes = is_vector(info) ? info.dims[0] * 4 : view.bytes();
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+Status check_type(const WeightInfo& info, const TensorView& view) {
+  if (is_vector(info)) return {};
+  if (!has_kernels(view.type))
+    return failed("cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k and q6_k", info.name,
+                  traits(view.type).name);
+  if (info.dims[0] % kInputStep != 0)
+    return failed("cuda: {} has {} inputs, needed a multiple of {}", info.name, info.dims[0], kInputStep);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,
+                                                    std::span<const TensorView> views, bool without_experts) {
+  auto loaded = std::make_shared<Weights>();
+  Weights& w = *loaded;
+  w.memory = std::move(memory);
+  w.infos.assign(infos.begin(), infos.end());
+  w.views.assign(views.begin(), views.end());
+  w.matrices.resize(infos.size());
+  w.vectors.resize(infos.size());
+  const auto stays = [&](size_t i) { return !(without_experts && infos[i].expert >= 0); };
+  int64_t total = 0;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    LLADA_TRY_STATUS(check_type(infos[i], views[i]));
+    if (stays(i)) total += device_bytes(infos[i], views[i]);
+  }
+  LLADA_TRY(w.slab, w.memory->allocate(total, "weights"));
+  LLADA_TRY(w.pointers, w.memory->allocate(static_cast<int64_t>(infos.size()) * 8, "the list of weights"));
+  LLADA_TRY(const Stream stream, make_stream());
+  std::vector<const uint8_t*> pointers(infos.size(), nullptr);
+  std::vector<std::vector<float>> vectors;  // alive until the copies are done
+  uint8_t* at = w.slab.data();
+  for (size_t i = 0; i < infos.size(); ++i) {
+    w.matrices[i] = {nullptr, views[i].type, static_cast<int32_t>(infos[i].dims[0]), static_cast<int32_t>(infos[i].dims[1])};
+    if (!stays(i)) continue;
+    const void* from = views[i].data;
+    int64_t bytes = views[i].bytes();
+    if (is_vector(infos[i])) {
+      auto& floats = vectors.emplace_back(static_cast<size_t>(infos[i].dims[0]));
+      dequantize_row(views[i].type, views[i].data, floats.data(), infos[i].dims[0]);
+      w.vectors[i] = reinterpret_cast<const float*>(at);
+      from = floats.data();
+      bytes = infos[i].dims[0] * 4;
+    } else {
+      w.matrices[i].data = at;
+    }
+    pointers[i] = at;
+    LLADA_TRY_STATUS(check(cudaMemcpyAsync(at, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream.get()),
+                           "copying weights"));
+    at += device_bytes(infos[i], views[i]);
+  }
+  LLADA_TRY_STATUS(check(cudaMemcpyAsync(w.pointers.data(), pointers.data(), pointers.size() * 8, cudaMemcpyHostToDevice,
+                                         stream.get()),
+                         "copying the list of weights"));
+  LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream.get()), "copying weights"));
+  return loaded;
+}
+
+}  // namespace llada::cuda

@@ -1,0 +1,113 @@
+// Emulated: whole answers of the shipped models on --device cuda, and of the mixture with its experts shared out between
+// the GPU and the host.
+#include "engine/golden.h"
+
+namespace llada {
+namespace {
+
+std::string folder(const char* model) { return std::string(LLADA_SOURCE_DIR "/models/") + model; }
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  GenerationStats stats;
+};
+
+Result<Answer> answer(const char* model, const std::string& device, const ExpertRequest& experts = {}) {
+  static std::map<std::string, std::vector<GoldenItem>> golden;
+  auto& items = golden[model];
+  if (items.empty()) items = load_golden(folder(model) + "/golden.json");
+  LLADA_TRY(const auto loaded, Model::load(folder(model), {.device = device, .isa = "", .threads = 2, .experts = experts}));
+  LLADA_TRY(const auto session, Session::create(loaded, {.threads = 0}));
+  decode::DecodeOptions options;
+  options.gen_length = 4;
+  options.block_length = 4;
+  options.acceptance = decode::Acceptance::threshold;
+  options.threshold = 0.7;
+  options.kv = decode::KvChoice::dual;
+  const GoldenItem& item = items.back();
+  LLADA_TRY(auto generation,
+            session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
+  return Answer{std::move(generation.tokens), std::move(generation.stats)};
+}
+
+TEST(CudaRun, ShortAnswersAreTheCpusAnswers) {
+  for (const char* model : {"tiny-llada", "tiny-llada-moe"}) {
+    const auto expected = answer(model, "cpu"), got = answer(model, "cuda:budget=256MiB,fallback=none");
+    ASSERT_TRUE(expected) << expected.error().message;
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << model;
+    EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash) << model;
+  }
+}
+
+// A golden canvas's logits, as tests/engine asks of the cpu: an independent forward, in full.
+TEST(CudaRun, GoldenLogits) {
+  if (quick()) GTEST_SKIP() << "not run: LLADA_TEST_QUICK";
+  const auto items = load_golden(folder("tiny-llada-moe") + "/golden.json");
+  const GoldenItem& item = items.back();
+  const auto model = Model::load(folder("tiny-llada-moe"), {.device = "cuda", .isa = "", .threads = 2});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = open_session(*model);
+  std::vector<int32_t> positions;
+  for (const auto& [position, row] : item.logits) positions.push_back(position);
+  const auto logits = session->logits(item.canvas, positions);
+  ASSERT_TRUE(logits) << logits.error().message;
+  float worst = 0;
+  size_t at = 0;
+  for (const auto& [position, row] : item.logits)
+    for (const float expected : row) worst = std::max(worst, std::fabs((*logits)[at++] - expected));
+  EXPECT_LT(worst, 2e-3f);
+}
+
+// Whoever computes an expert, and however it came there.
+TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
+  const auto expected = answer("tiny-llada-moe", "cpu");
+  ASSERT_TRUE(expected) << expected.error().message;
+  const std::vector<ExpertRequest> settings = {
+      {.share = 0.25, .plan = "static"},
+      {.share = 0.25, .plan = "on-demand", .cache = "block", .prefetch = "on"},
+      {.share = 0.25, .plan = "hybrid", .cache = "mrs", .prefetch = "on"},
+  };
+  for (size_t i = 0; i < settings.size(); i += quick() ? 2 : 1) {
+    const ExpertRequest& s = settings[i];
+    const auto got = answer("tiny-llada-moe", "cuda:fallback=none", s);
+    ASSERT_TRUE(got) << s.plan << ": " << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << s.plan << " " << s.cache;
+    ASSERT_TRUE(got->stats.experts) << s.plan;
+    const MoeStats& m = *got->stats.experts;
+    EXPECT_GT(m.used, 0);
+    if (s.plan == "static") {
+      EXPECT_EQ(m.on_host, m.used - m.hits);
+    }
+    if (s.plan == "on-demand") {
+      EXPECT_EQ(m.on_host, 0);
+      EXPECT_GT(m.moved, 0);
+    }
+  }
+}
+
+TEST(CudaRun, TheCpuTakesOverFromAFailingGpu) {
+  const auto expected = answer("tiny-llada-moe", "cpu"), got = answer("tiny-llada-moe", "cuda:fail=gone:150");
+  ASSERT_TRUE(expected && got);
+  EXPECT_EQ(got->tokens, expected->tokens);
+}
+
+TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
+  const std::tuple<const char*, int, const char*> cases[] = {
+      {"cuda:budget=1MiB", 1, "cuda: weights needs"},
+      {"cuda:budget=0MiB", 2, "budget: found '0MiB', needed such as 512MiB or 4GiB"},
+      {"cuda:budget=4", 2, "budget: found '4'"},
+      {"cuda:window=40%", 2, "'window': needed one of budget, fallback, fail"},
+      {"cudax", 2, "device 'cudax' is not available here"},
+  };
+  for (const auto& [device, status, says] : cases) {
+    const auto got = Model::load(folder("tiny-llada"), {.device = device, .isa = "", .threads = 1});
+    ASSERT_FALSE(got) << device;
+    EXPECT_EQ(exit_status(got.error()), status) << got.error().message;
+    EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+    EXPECT_EQ(got.error().message.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace llada
