@@ -68,7 +68,7 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     return {};
   }
   if (spec.cuda) return set_budget(spec.gpu, key, value);
-  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for sim, hexagon and cuda", key);
+  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for {}", key, key == "budget" ? "cuda" : "sim and hexagon");
   if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "map") return invalid("'map': only for sim");

@@ -140,9 +140,10 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
   int32_t slices = 1;  // the cuda device moves whole experts
   if (where.profile) {
     const ExpertCosts whole = expert_costs(*where.profile, where.sim.map_variant, pieces, flops);
-    if (const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group); request.slices > 0 && groups % request.slices != 0)
-      return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert", request.slices,
-                     groups, group);
+    const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group);
+    if (request.slices > 0 && groups % request.slices != 0)
+      return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert",
+                     request.slices, groups, group);
     if (request.slices > 0)
       slices = request.slices;
     else if (options.plan == MoeRule::hybrid)

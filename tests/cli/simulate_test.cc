@@ -167,9 +167,9 @@ TEST(Devices, AreListedWithWhatWasFound) {
   const auto text = run_llada({"devices"});
   for (const char* name :
        {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ",
-        "sim:v81-8elite-gen5: ", "hexagon: "})  // the last one says what is missing where nothing was found
+        "sim:v81-8elite-gen5: ", "hexagon: ", "cuda: "})  // the last two say what is missing where nothing was found
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
-  EXPECT_EQ(std::ranges::count(text.out, '\n'), 8);
+  EXPECT_EQ(std::ranges::count(text.out, '\n'), 9);
 }
 
 TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {

@@ -67,6 +67,8 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
       {.share = 0.25, .plan = "static"},
       {.share = 0.25, .plan = "on-demand", .cache = "block", .prefetch = "on"},
       {.share = 0.25, .plan = "hybrid", .cache = "mrs", .prefetch = "on"},
+      {.share = 0.25, .plan = "hybrid", .cache = "lru", .prefetch = "off"},
+      {.share = 0.5, .plan = "hybrid", .cache = "block", .prefetch = "on"},
   };
   for (size_t i = 0; i < settings.size(); i += quick() ? 2 : 1) {
     const ExpertRequest& s = settings[i];

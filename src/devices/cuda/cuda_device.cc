@@ -435,7 +435,8 @@ class Cuda final : public CudaDevice {
     job.host_gates = gates.data();
     job.host_out = mirror(op.out[0]);
     job.host = [&](std::span<const int32_t> list) {
-      const std::vector<int32_t> own(list.begin(), list.end());
+      std::vector<int32_t> own(list.begin(), list.end());  // in the plan's order
+      std::ranges::sort(own);
       float* masked = mirror(op.in[1]);
       for (int64_t i = 0; i < rows * op.experts; ++i)
         if (!std::ranges::binary_search(own, static_cast<int32_t>(i % op.experts))) masked[i] = 0;
