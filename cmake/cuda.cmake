@@ -1,7 +1,7 @@
 # Kernels for NVIDIA GPUs: compiled by nvcc, which is called like any tool, so that configuring does not probe a language.
 # LLADA_CUDA: AUTO takes nvcc where it is found, in optimised builds that are not cross builds; ON insists; OFF leaves it out.
 set(LLADA_CUDA AUTO CACHE STRING "the cuda device: AUTO, ON or OFF")
-set(LLADA_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "GPU architectures to compile for; newer GPUs compile the last one's PTX when they start")
+set(LLADA_CUDA_ARCHITECTURES 80 CACHE STRING "GPU architectures to compile for, such as 80 89 90; newer GPUs compile the last one's PTX when they start")
 set(LLADA_CUDA_FOUND FALSE)
 if(LLADA_CUDA STREQUAL "AUTO" AND (CMAKE_CROSSCOMPILING OR LLADA_SANITIZE OR LLADA_FUZZERS))
   message(STATUS "CUDA: left out of this kind of build (its source is tested by an emulator)")
