@@ -136,17 +136,18 @@ std::vector<Named> every_strategy(int64_t length) {
   return list;
 }
 
-// Here a few strategies over a few tokens; with LLADA_TEST_LONG=1 all of them after a whole prompt, of both shipped models.
+// Here a few strategies over a few tokens; with LLADA_TEST_ALL=1 all of them, with LLADA_TEST_LONG=1 also after a whole
+// prompt, of both shipped models.
 TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
-  const bool whole = wants("LLADA_TEST_LONG");
+  const bool whole = wants("LLADA_TEST_LONG"), all = whole || wants("LLADA_TEST_ALL");
   std::vector<Named> list = every_strategy(whole ? 16 : 4);
-  if (!whole) list.resize(6);
+  if (!all) list.resize(6);
   const GoldenItem& item = items_[3];
   const auto asked = whole ? std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens)) : prompt();
   const std::string moe = path_ + ".moe";
   for (const std::string& path : {path_, moe}) {
     if (path == moe) {
-      if (!whole) list = {list.back()};  // without drawing, where nearly equal logits decide
+      if (!all) list = {list.back()};  // without drawing, where nearly equal logits decide
       ASSERT_TRUE(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe", path, "q8_0", {}));
     }
     const auto cpu = load("cpu", path), hexagon = load("hexagon:fallback=none,deadline=60", path);
@@ -157,9 +158,9 @@ TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
       ASSERT_TRUE(got) << named.name << ": " << got.error().message;
       EXPECT_EQ(got->tokens, expected->tokens) << named.name;
       EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << named.name;
-      if (whole) fmt::print("{} ids, {} forwards: {}\n", got->tokens.size(), got->stats.nfe, named.name);
+      if (all) fmt::print("{} ids, {} forwards: {}\n", got->tokens.size(), got->stats.nfe, named.name);
     }
-    if (whole) fmt::print("{} strategies, {}\n", list.size(), path == moe ? "tiny-llada-moe" : "tiny-llada");
+    if (all) fmt::print("{} strategies, {}\n", list.size(), path == moe ? "tiny-llada-moe" : "tiny-llada");
   }
   std::filesystem::remove(moe);
 }

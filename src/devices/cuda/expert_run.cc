@@ -156,7 +156,7 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
       if (pinned_ == nullptr) return failed("cuda: {} bytes of pinned memory could not be allocated", bytes);
     }
     std::memcpy(pinned_.get(), tables.data(), 3 * e * 8);
-    std::memcpy(pinned_.get() + 3 * e * 8, order.data(), order.size() * 4);
+    if (!order.empty()) std::memcpy(pinned_.get() + 3 * e * 8, order.data(), order.size() * 4);
     std::memcpy(pinned_.get() + 3 * e * 8 + e * 4, here.data(), e);
     LLADA_TRY_STATUS(check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
                            "copying a plan of experts"));
