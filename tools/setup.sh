@@ -11,7 +11,8 @@ hexagon=(clang-19 lld-19 qemu-user)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
-missing() { for p in "$@"; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || printf '%s ' "$p"; done; }
+# A package of two architectures has a status of each.
+missing() { for p in "$@"; do dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || printf '%s ' "$p"; done; }
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"
