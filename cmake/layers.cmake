@@ -54,11 +54,14 @@ function(llada_layer name)
     target_link_libraries(${target} ${scope} llada_${dep})
   endforeach()
   target_link_libraries(${target} ${scope} ${ARG_LIBS})
+  if(LLADA_FUZZERS AND sources AND name MATCHES "^(engine|sched|decode|graph|models|memory|devices/.*)$")
+    target_compile_options(${target} PRIVATE -O0)  # fuzzers spend their time in the readers of formats and text
+  endif()
   if(LLADA_PCH AND sources AND NOT name MATCHES "^(kernels|cli|bench)$")  # those set flags of their own
     # Layers that compute little are compiled without optimisation under a sanitizer: two fifths of their compile time.
     set(pch llada_layer_pch)
     set(options)
-    if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND name MATCHES "^(formats|eval|engine|sched|bench|models|memory|devices/(sim|hexagon|faulty))$")
+    if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND name MATCHES "^(formats|eval|engine|bench|models|devices/(hexagon|faulty))$")
       set(pch llada_quick_pch)
       set(options ${LLADA_QUICK_BUILD})
     endif()

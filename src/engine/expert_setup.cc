@@ -98,11 +98,14 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   }
   if (!r.prefetch.empty() && r.prefetch != "on" && r.prefetch != "off")
     return invalid("moe prefetch: found '{}', needed on or off", r.prefetch);
+  if (!r.slots.empty() && r.slots != "layer" && r.slots != "shared")
+    return invalid("moe slots: found '{}', needed layer or shared", r.slots);
   if (r.share == 0) {
-    for (const auto& [option, value] :
-         {std::pair{"--moe-plan", &r.plan}, {"--moe-cache", &r.cache}, {"--moe-prefetch", &r.prefetch}})
+    for (const auto& [option, value] : {std::pair{"--moe-plan", &r.plan}, {"--moe-cache", &r.cache},
+                                        {"--moe-prefetch", &r.prefetch}, {"--moe-slots", &r.slots}})
       if (!value->empty()) return invalid("{}: only with --experts-on-device", option);
     if (r.slices != 0) return invalid("--moe-slices: only with --experts-on-device");
+    if (r.refresh != 0) return invalid("--moe-refresh: only with --experts-on-device");
     return o;
   }
   if (!(r.share > 0 && r.share <= 1)) return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
@@ -116,6 +119,11 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!moves && r.prefetch == "on") return invalid("--moe-prefetch: --moe-plan {} never moves an expert", r.plan);
   if (o.plan != MoeRule::hybrid && r.slices > 1) return invalid("--moe-slices: only with --moe-plan hybrid");
   if (where.cuda && r.slices > 1) return invalid("--moe-slices: the cuda device moves whole experts, needed 1");
+  if (!moves && r.refresh > 0) return invalid("--moe-refresh: --moe-plan {} never changes what is resident", r.plan);
+  if (r.slots == "shared" && (!moves || blocks))
+    return invalid("--moe-slots: shared slots need a rule for single experts, --moe-cache mrs, lru, lfu or classlru");
+  o.cache.shared = r.slots == "shared";
+  o.refresh = r.refresh;
   o.cached = moves;
   o.prefetch = moves && r.prefetch != "off";
   o.blocks = moves && blocks;

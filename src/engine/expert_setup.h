@@ -20,6 +20,8 @@ struct ExpertRequest {
   std::string cache = {};     // block (the default), mrs, lru, lfu or classlru
   std::string prefetch = {};  // on (the default of hybrid) or off
   int32_t slices = 0;         // that an expert is divided into; 0: as many as are worthwhile
+  std::string slots = {};     // layer (the default: every layer has its own) or shared
+  int32_t refresh = 0;        // steps between two refreshes, as in TIDE; 0: none
 };
 
 // Before a file is opened: values, and what does not go together. `where`: of the device.

@@ -56,6 +56,9 @@ TEST(MoeRun, NoSettingChangesTheAnswer) {
       {.share = 0.25, .plan = "hybrid", .cache = "classlru", .prefetch = "on"},
       {.share = 0.25, .plan = "hybrid", .slices = 2},
       {.share = 0.5, .plan = "hybrid", .cache = "mrs", .slices = 2},
+      {.share = 0.25, .plan = "hybrid", .cache = "mrs", .slots = "shared"},
+      {.share = 0.25, .plan = "hybrid", .refresh = 2},
+      {.share = 0.5, .plan = "on-demand", .cache = "lru", .slots = "shared", .refresh = 3},
       {.share = 0.25, .plan = "on-demand", .cache = "block", .prefetch = "on"},
       {.share = 0.5, .plan = "on-demand", .cache = "classlru", .prefetch = "off"},
   };
@@ -109,6 +112,11 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
       {"sim:a6000-pcie4", {.share = 0.5, .cache = "fifo"}, "moe cache: found 'fifo', needed one of block, mrs"},
       {"sim:a6000-pcie4", {.share = 0.5, .prefetch = "yes"}, "moe prefetch: found 'yes'"},
       {"sim:a6000-pcie4", {.share = 1.5}, "--experts-on-device: found 150 %"},
+      {"sim:a6000-pcie4", {.slots = "shared"}, "--moe-slots: only with --experts-on-device"},
+      {"sim:a6000-pcie4", {.refresh = 4}, "--moe-refresh: only with --experts-on-device"},
+      {"sim:a6000-pcie4", {.share = 0.5, .slots = "shared"}, "--moe-slots: shared slots need a rule for single experts"},
+      {"sim:a6000-pcie4", {.share = 0.5, .slots = "all"}, "moe slots: found 'all', needed layer or shared"},
+      {"sim:a6000-pcie4", {.share = 0.5, .plan = "static", .refresh = 4}, "--moe-refresh: --moe-plan static never"},
       {"sim:a6000-pcie4", {.slices = 2}, "--moe-slices: only with --experts-on-device"},
       {"sim:a6000-pcie4", {.share = 0.5, .plan = "static", .slices = 2}, "--moe-slices: only with --moe-plan hybrid"},
   };
