@@ -127,7 +127,8 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
       ->group(kGroup);
   text("--moe-slots", e.slots, "KIND", "layer: every layer has its own on the accelerator, shared: one pool for all (layer)");
   add_integer_option(app, "--moe-refresh", e.refresh, 0, 1 << 20,
-                     "make each layer's heaviest experts resident every N steps and wait for their copies, as TIDE does; 0: never (0)")
+                     "make each layer's heaviest experts resident every N steps and wait for their copies, as TIDE does; "
+                     "0: never (0)")
       ->group(kGroup);
   text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
   text("--record-routing", o.show.routing_path, "FILE", "write what the routers decided, for llada simulate --routing");
