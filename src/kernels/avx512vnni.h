@@ -14,7 +14,7 @@
 // 64-bit broadcast meets a whole weight vector; then rows x (A, B) of -8 * sum(q) as int32, what unsigned
 // 4-bit quants need to act as q - 8. Per row tile and block four values per row: the scale; the shift (0..4)
 // that brings a group's sum with 8-bit weights into 16 bits; the scale times 2^shift; whether some 16
-// consecutive quants sum up to more than 1023 in magnitude (too much for 16 bits with 6-bit weights).
+// consecutive quants' magnitudes sum up to more than 1023 (too much for 16 bits with 6-bit weights): a steep row.
 #pragma once
 #include "kernels/kernels.h"
 

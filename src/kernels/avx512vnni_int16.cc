@@ -3,7 +3,8 @@
 // their integer scales and added by one vpdpwssd. So a group costs half a multiply-add and half a pack
 // instead of a conversion and a float multiply-add, and everything within a block of 256 is exact integer
 // arithmetic; one float per row, column and block.
-//   Q4_K: the 6-bit scales and mins of the format as they are, exact.
+//   Q4_K: the 6-bit scales and mins of the format as they are, exact. Where no row is steep (avx512vnni.h) the sums of q fit
+//   without the - 8, |sum q a| <= 15 * 2 * 1023 = 30690, which saves putting 8 times the scale and sum of every group back.
 //   Q4_0: 14-bit scales relative to a float of the column and block. A block where that would cost more than
 //   2^-11 of any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
 #include "kernels/avx512vnni_tile.h"
@@ -14,13 +15,13 @@ namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and scales of a chunk
 
-// sum (q - 8) a of one chunk; x and y as in avx512vnni.h.
-template <int R>
+// sum (q - 8) a of one chunk, or sum q a; x and y as in avx512vnni.h.
+template <int R, bool Centred = true>
 inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       __m512i (&x)[R], __m512i (&y)[R]) {
   const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(a + 64 * R + 8 * r);
+  for (int r = 0; r < R; ++r) x[r] = y[r] = Centred ? broadcast64(a + 64 * R + 8 * r) : _mm512_setzero_si512();
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
     const __m512i bytes = _mm512_load_si512(w + 64 * q);
@@ -77,55 +78,74 @@ void q4_0(const Tile& t) {
   }
 }
 
-// w = d sc q - dmin mn, so with S = sum (q - 8) a and A = sum a of a group:
-// sum w a = d * sum_g sc (S + 8 A) - dmin * sum_g mn A, both sums in integers.
+// One block of w = d sc q - dmin mn: with S = sum (q - 8) a and A = sum a of a group,
+// sum w a = d * sum_g sc (S + 8 A) - dmin * sum_g mn A, both sums in integers. Not Centred: S + 8 A is what is summed up.
+// The prefetched place moves on by `step` per chunk.
+template <int R, bool Centred>
+inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* pairs,
+                                                      const float* scales, const uint8_t* next, int64_t step,
+                                                      float* sums) {
+  const __m512 d = _mm512_cvtph_ps(load256(w)), dmin = _mm512_cvtph_ps(load256(w + 32));
+  w += kHeader;
+  __m512i total[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
+  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R) {
+    __m512i x[R], y[R];
+    chunk_sums<R, Centred>(w, a, next, x, y);
+    const __m512i scale = _mm512_cvtepu8_epi16(load256(w + 512));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+      total[r] = _mm512_dpwssd_epi32(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
+  }
+  __m512i offset[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) offset[r] = _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (int c = 0; c < kBlockChunks; ++c, pairs += 2 * R) {
+    const uint8_t* constants = w - (kBlockChunks - c) * kChunkBytes + 512;
+    const __m512i scale8 = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(constants)), 3);
+    const __m512i min = _mm512_cvtepu8_epi16(load256(constants + 32));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512i pair = broadcast32(pairs + 2 * r);
+      if constexpr (Centred) total[r] = _mm512_dpwssd_epi32(total[r], pair, scale8);
+      offset[r] = _mm512_dpwssd_epi32(offset[r], pair, min);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    __m512 sum = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), d);
+    sum = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(offset[r]), dmin, sum);
+    _mm512_storeu_ps(sums + 16 * r,
+                     _mm512_fmadd_ps(sum, _mm512_set1_ps(scales[r]), _mm512_loadu_ps(sums + 16 * r)));
+  }
+}
+
+template <int R>
+__attribute__((noinline)) void steep_q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* pairs,
+                                                const float* scales, float* sums) {
+  q4_k_block<R, true>(w, a, pairs, scales, w, 0, sums);
+}
+
 template <int R>
 void q4_k(const Tile& t) {
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
   const int16_t* pairs = t.pairs;
-  const float* scales = t.block_values;
-  float* const sums = t.sums;
-  for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, scales += ActivationLayout::kBlockValues * R, next += t.skip) {
-    const __m512 d = _mm512_cvtph_ps(load256(w)), dmin = _mm512_cvtph_ps(load256(w + 32));
+  const float* values = t.block_values;
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
     prefetch(next + kBlockChunks * kChunkBytes);
-    w += kHeader;
-    __m512i total[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-    for (int c = 0; c < kBlockChunks;
-         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
-      __m512i x[R], y[R];
-      chunk_sums<R>(w, a, next, x, y);
-      const __m512i scale = _mm512_cvtepu8_epi16(load256(w + 512));
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r)
-        total[r] = _mm512_dpwssd_epi32(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
-    }
-    __m512i offset[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) offset[r] = _mm512_setzero_si512();
-#pragma GCC unroll 4
-    for (int c = 0; c < kBlockChunks; ++c, pairs += 2 * R) {
-      const uint8_t* constants = w - (kBlockChunks - c) * kChunkBytes + 512;
-      const __m512i scale8 = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(constants)), 3);
-      const __m512i min = _mm512_cvtepu8_epi16(load256(constants + 32));
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m512i pair = broadcast32(pairs + 2 * r);
-        total[r] = _mm512_dpwssd_epi32(total[r], pair, scale8);
-        offset[r] = _mm512_dpwssd_epi32(offset[r], pair, min);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      __m512 sum = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), d);
-      sum = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(offset[r]), dmin, sum);
-      _mm512_storeu_ps(sums + 16 * r,
-                       _mm512_fmadd_ps(sum, _mm512_set1_ps(scales[r]), _mm512_loadu_ps(sums + 16 * r)));
-    }
+    if (__builtin_expect(any_steep<R>(values), 0))
+      steep_q4_k_block<R>(w, a, pairs, values, t.sums);
+    else
+      q4_k_block<R, false>(w, a, pairs, values, next, t.step, t.sums);
+    w += kHeader + kBlockChunks * kChunkBytes;
+    next += kBlockChunks * t.step + t.skip;
+    a += kBlockChunks * ActivationLayout::kMain * R;
+    pairs += 2 * kBlockChunks * R;
+    values += ActivationLayout::kBlockValues * R;
   }
 }
 

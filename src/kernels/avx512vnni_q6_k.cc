@@ -75,14 +75,7 @@ void q6_k(const Tile& t) {
   for (int64_t left = t.chunks; left > 0;
        left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, quarters += 8 * kBlockChunks * R) {
     prefetch(next + kBlockChunks * kChunkBytes);
-    int32_t steep = 0;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      int32_t row;
-      __builtin_memcpy(&row, values + 3 * R + r, 4);
-      steep |= row;
-    }
-    if (__builtin_expect(steep != 0, 0)) {
+    if (__builtin_expect(any_steep<R>(values), 0)) {
       steep_block<R>(w, a, quarters, values, t.sums);
       w += kHeader + kBlockChunks * kChunkBytes;
       next += kBlockChunks * t.step + t.skip;

@@ -24,6 +24,19 @@ inline __m512i broadcast32(const void* p) {
 inline void prefetch(const uint8_t* p) { asm volatile("prefetcht0 %0" : : "m"(*p)); }
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
+// Whether a row of the tile is steep in this block; values: its block values.
+template <int R>
+inline bool any_steep(const float* values) {
+  int32_t steep = 0;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    int32_t row;
+    __builtin_memcpy(&row, values + 3 * R + r, 4);
+    steep |= row;
+  }
+  return steep != 0;
+}
+
 // sums += total * scale (per column) * row_scale.
 inline void add_scaled(float* sums, __m512i total, __m512 scale, float row_scale) {
   const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
