@@ -41,11 +41,7 @@ constexpr int64_t kVersion = 1;
 
 Result<Preset> parse_preset(std::string_view text, const std::string& source) {
   LLADA_TRY(auto fields, JsonFields::parse(text, source));
-  LLADA_TRY(const std::string format, fields.text("format"));
-  if (format != "llada-preset")
-    return invalid("{}: field 'format': found '{}', needed 'llada-preset'", source, format);
-  LLADA_TRY(const int64_t version, fields.integer("version", kVersion, kVersion));
-  static_cast<void>(version);
+  LLADA_TRY_STATUS(fields.head("llada-preset", kVersion));
   Preset preset;
   LLADA_TRY(preset.name, fields.text("name"));
   LLADA_TRY(preset.options, fields.text("options"));

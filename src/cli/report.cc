@@ -100,8 +100,4 @@ Json types_json(const std::vector<TypeTotal>& types) {
   return json;
 }
 
-std::string json_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 }  // namespace llada::cli

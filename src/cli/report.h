@@ -1,9 +1,9 @@
 // What a run says about itself: one line for people, one object for programs (docs/json.md).
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/inspect.h"
+#include "engine/json_fields.h"
 #include "engine/session.h"
 
 namespace llada::cli {
@@ -16,9 +16,6 @@ nlohmann::ordered_json stats_json(const GenerationStats& stats);
 
 // [{type, tensors, parameters, bytes}]
 nlohmann::ordered_json types_json(const std::vector<TypeTotal>& types);
-
-// Valid UTF-8 on one line, whatever bytes the values hold.
-std::string json_line(const nlohmann::ordered_json& json);
 
 // "512 B", "38 MB", "1.5 GB": powers of 1000.
 std::string bytes_text(double bytes);

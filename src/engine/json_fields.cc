@@ -114,11 +114,29 @@ Status JsonFields::tuples(const char* name, size_t width, const std::function<St
   return {};
 }
 
+Status JsonFields::head(std::string_view format, int64_t version) {
+  LLADA_TRY(const std::string found, text("format"));
+  if (found != format) return invalid("{}: field 'format': found '{}', needed '{}'", where_, found, format);
+  if (const auto read = integer("version", version, version); !read) return std::unexpected(read.error());
+  return {};
+}
+
+Status JsonFields::same(const char* name, const std::string& needed, std::string_view made, std::string_view who) {
+  LLADA_TRY(const std::string found, text(name));
+  if (found != needed)
+    return invalid("{}: {} with {} '{}', {} has '{}'; name another file", where_, made, name, found, who, needed);
+  return {};
+}
+
 Status JsonFields::finish() const {
   for (const auto& [name, value] : object_.items())
     if (std::ranges::find(taken_, name) == taken_.end())
       return invalid("{}: field '{}' is not known here", where_, name);
   return {};
+}
+
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
 Status for_each_json_line(std::string_view text, const std::string& source,

@@ -30,6 +30,11 @@ class JsonFields {
   Result<std::vector<double>> reals(const char* name, double least, double most);
   Status tuples(const char* name, size_t width, const std::function<Status(const nlohmann::json&)>& item);
 
+  // What every file begins with: `format` and `version` as they are needed.
+  Status head(std::string_view format, int64_t version);
+  // A text that says what the file was made from. `made` ("made", "measured") and `who` ("this run") are words of the error.
+  Status same(const char* name, const std::string& needed, std::string_view made, std::string_view who);
+
   // Invalid when a field is left that nobody asked for.
   Status finish() const;
   const std::string& where() const { return where_; }
@@ -40,6 +45,9 @@ class JsonFields {
   std::string where_;
   std::vector<std::string> taken_;
 };
+
+// Valid UTF-8 on one line with its end, whatever bytes the values hold.
+std::string json_line(const nlohmann::ordered_json& object);
 
 // Calls visit(line, "source:number") for every line that is not empty; the first error ends it.
 Status for_each_json_line(std::string_view text, const std::string& source,

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "engine/json_fields.h"
 #include "sched/moe_residency.h"
 
 namespace llada {
@@ -264,15 +265,17 @@ TraceStatistics statistics(const RoutingTrace& trace) {
 }
 
 std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used) {
-  const nlohmann::ordered_json line = {{"format", "llada-routing"}, {"version", 1},         {"model", model},
-                                       {"layers", layers},          {"experts", experts}, {"used", used}};
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_line({{"format", "llada-routing"},
+                    {"version", 1},
+                    {"model", model},
+                    {"layers", layers},
+                    {"experts", experts},
+                    {"used", used}});
 }
 
 std::string routing_line(const RecordedRouting& r) {
-  const nlohmann::ordered_json line = {
-      {"step", r.step}, {"layer", r.layer}, {"positions", r.positions}, {"experts", r.experts}, {"gates", r.gates}};
-  return line.dump() + "\n";
+  return json_line(
+      {{"step", r.step}, {"layer", r.layer}, {"positions", r.positions}, {"experts", r.experts}, {"gates", r.gates}});
 }
 
 namespace {

@@ -29,14 +29,10 @@ const char* state_name(TokenState state) {
   return "fixed";
 }
 
-std::string line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 std::string line(const char* kind, Json object) {
   Json json = Json::object();
   json[kind] = std::move(object);
-  return line(json);
+  return json_line(json);
 }
 
 Json ranges_json(const std::vector<PositionRange>& ranges) {
@@ -248,7 +244,7 @@ void RunRecorder::step(const decode::StepEvent& event) {
 }
 
 std::string recording_header(const std::string& model) {
-  return line({{"format", "llada-recording"}, {"version", kVersion}, {"model", model}});
+  return json_line({{"format", "llada-recording"}, {"version", kVersion}, {"model", model}});
 }
 
 std::string recording_lines(const RecordedRun& run) {
@@ -286,11 +282,7 @@ Result<Recording> parse_recording(std::string_view text, const std::string& sour
   const auto visit = [&](std::string_view row, std::string where) -> Status {
     LLADA_TRY(auto fields, JsonFields::parse(row, where));
     if (!recording) {
-      LLADA_TRY(const std::string format, fields.text("format"));
-      if (format != "llada-recording")
-        return invalid("{}: field 'format': found '{}', needed 'llada-recording'", where, format);
-      LLADA_TRY(const int64_t version, fields.integer("version", kVersion, kVersion));
-      static_cast<void>(version);
+      LLADA_TRY_STATUS(fields.head("llada-recording", kVersion));
       recording.emplace();
       LLADA_TRY(recording->model, fields.text("model"));
       return fields.finish();

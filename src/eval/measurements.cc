@@ -39,14 +39,6 @@ constexpr Time kTimes[] = {{"seconds", &Score::seconds},
                            {"cpu_seconds", &Score::cpu_seconds},
                            {"table_seconds", &Score::table_seconds}};
 
-Status check_same(JsonFields& fields, const char* name, const std::string& needed) {
-  LLADA_TRY(const std::string found, fields.text(name));
-  if (found != needed)
-    return invalid("{}: measured with {} '{}', this search has '{}'; name another file", fields.where(), name, found,
-                   needed);
-  return {};
-}
-
 Result<std::vector<LatencyPoint>> read_latency(JsonFields& fields) {
   std::vector<LatencyPoint> points;
   LLADA_TRY_STATUS(fields.tuples("latency", 2, [&](const nlohmann::json& pair) -> Status {
@@ -83,15 +75,13 @@ Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const st
     LLADA_TRY(auto fields, JsonFields::parse(row, where));
     if (!headed) {
       headed = true;
-      LLADA_TRY(const std::string format, fields.text("format"));
-      if (format != kMeasurements)
-        return invalid("{}: field 'format': found '{}', needed '{}'", where, format, kMeasurements);
-      LLADA_TRY(const int64_t version, fields.integer("version", kMeasurementsVersion, kMeasurementsVersion));
-      static_cast<void>(version);
-      LLADA_TRY_STATUS(check_same(fields, "model", store.key_.model));
-      LLADA_TRY_STATUS(check_same(fields, "device", store.key_.device));
-      LLADA_TRY_STATUS(check_same(fields, "common", store.key_.common));
-      LLADA_TRY_STATUS(check_same(fields, "tasks", store.key_.tasks));
+      LLADA_TRY_STATUS(fields.head(kMeasurements, kMeasurementsVersion));
+      for (const auto& [name, needed] : {std::pair{"model", &store.key_.model},
+                                         {"device", &store.key_.device},
+                                         {"common", &store.key_.common},
+                                         {"tasks", &store.key_.tasks}}) {
+        LLADA_TRY_STATUS(fields.same(name, *needed, "measured", "this search"));
+      }
       LLADA_TRY(store.latency_, read_latency(fields));
       return fields.finish();
     }
@@ -116,23 +106,20 @@ Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const st
 
 std::string MeasurementStore::text() const {
   using Json = nlohmann::ordered_json;
-  const auto line = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-  };
   Json points = Json::array();
   for (const LatencyPoint& point : latency_) points.push_back({point.rows, point.ms});
-  std::string out = line({{"format", kMeasurements},
-                          {"version", kMeasurementsVersion},
-                          {"model", key_.model},
-                          {"device", key_.device},
-                          {"common", key_.common},
-                          {"tasks", key_.tasks},
-                          {"latency", points}});
+  std::string out = json_line({{"format", kMeasurements},
+                               {"version", kMeasurementsVersion},
+                               {"model", key_.model},
+                               {"device", key_.device},
+                               {"common", key_.common},
+                               {"tasks", key_.tasks},
+                               {"latency", points}});
   for (const auto& [what, score] : scores_) {
     Json row = {{"options", what.first}, {"examples", what.second}};
     for (const Count& count : kCounts) row[count.name] = score.*count.field;
     for (const Time& time : kTimes) row[time.name] = score.*time.field;
-    out += line(row);
+    out += json_line(row);
   }
   return out;
 }

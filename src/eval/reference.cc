@@ -12,14 +12,8 @@
 namespace llada::eval {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMost = int64_t{1} << 40;
-
-std::string line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
 
 Result<Answer> read_answer(JsonFields& fields) {
   Answer answer;
@@ -47,14 +41,6 @@ Result<uint64_t> read_hash(JsonFields& fields, const char* name) {
   if (error != std::errc() || end != text.data() + text.size() || text.size() != 16)
     return invalid("{}: field '{}': needed 16 hexadecimal digits", fields.where(), name);
   return hash;
-}
-
-Status check_key(JsonFields& fields, const char* name, const std::string& needed) {
-  LLADA_TRY(const std::string found, fields.text(name));
-  if (found != needed)
-    return invalid("{}: made with {} '{}', this run has '{}'; name another reference file", fields.where(),
-                   name, found, needed);
-  return {};
 }
 
 }  // namespace
@@ -114,14 +100,12 @@ Result<ReferenceStore> ReferenceStore::parse(std::string_view text, const std::s
     LLADA_TRY(auto fields, JsonFields::parse(row, where));
     if (!headed) {
       headed = true;
-      LLADA_TRY(const std::string format, fields.text("format"));
-      if (format != "llada-reference")
-        return invalid("{}: field 'format': found '{}', needed 'llada-reference'", where, format);
-      LLADA_TRY(const int64_t version, fields.integer("version", kVersion, kVersion));
-      static_cast<void>(version);
-      LLADA_TRY_STATUS(check_key(fields, "model", store.key_.model));
-      LLADA_TRY_STATUS(check_key(fields, "device", store.key_.device));
-      LLADA_TRY_STATUS(check_key(fields, "options", store.key_.options));
+      LLADA_TRY_STATUS(fields.head("llada-reference", kVersion));
+      for (const auto& [name, needed] : {std::pair{"model", &store.key_.model},
+                                         {"device", &store.key_.device},
+                                         {"options", &store.key_.options}}) {
+        LLADA_TRY_STATUS(fields.same(name, *needed, "made", "this run"));
+      }
       return fields.finish();
     }
     LLADA_TRY(const uint64_t prompt, read_hash(fields, "prompt"));
@@ -136,24 +120,24 @@ Result<ReferenceStore> ReferenceStore::parse(std::string_view text, const std::s
 }
 
 std::string ReferenceStore::text() const {
-  std::string out = line({{"format", "llada-reference"},
-                          {"version", kVersion},
-                          {"model", key_.model},
-                          {"device", key_.device},
-                          {"options", key_.options}});
+  std::string out = json_line({{"format", "llada-reference"},
+                               {"version", kVersion},
+                               {"model", key_.model},
+                               {"device", key_.device},
+                               {"options", key_.options}});
   for (const auto& [prompt, answer] : answers_) {
     const Score& s = answer.score;
-    out += line({{"prompt", fmt::format("{:016x}", prompt)},
-                 {"tokens", answer.tokens},
-                 {"nfe", s.nfe},
-                 {"rows", s.rows},
-                 {"committed", s.committed},
-                 {"content_tokens", s.content_tokens},
-                 {"seconds", s.seconds},
-                 {"cpu_seconds", s.cpu_seconds},
-                 {"likelihood_groups", answer.likelihood_groups},
-                 {"log_probability", s.likelihood.log_probability},
-                 {"scored_tokens", s.likelihood.tokens}});
+    out += json_line({{"prompt", fmt::format("{:016x}", prompt)},
+                      {"tokens", answer.tokens},
+                      {"nfe", s.nfe},
+                      {"rows", s.rows},
+                      {"committed", s.committed},
+                      {"content_tokens", s.content_tokens},
+                      {"seconds", s.seconds},
+                      {"cpu_seconds", s.cpu_seconds},
+                      {"likelihood_groups", answer.likelihood_groups},
+                      {"log_probability", s.likelihood.log_probability},
+                      {"scored_tokens", s.likelihood.tokens}});
   }
   return out;
 }

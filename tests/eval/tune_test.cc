@@ -142,19 +142,26 @@ TEST(Tune, NothingIsChosenWhereNothingIsGoodEnough) {
   EXPECT_EQ(result->chosen, -1);
 }
 
+// Examples that cost what their options say and are lost where `lost(options, example, held out)` has it.
+template <typename Lost>
+auto losing(const std::vector<Example>& examples, Lost lost) {
+  return [held_out = split(examples).validation, lost](const std::string& options, const std::vector<size_t>& which) {
+    Score sum;
+    for (const size_t i : which)
+      sum += Score{.n = 1,
+                   .nfe = setting_of(options).t,
+                   .compared = 1,
+                   .lost = lost(options, i, std::ranges::find(held_out, i) != held_out.end())};
+    return Result<Score>(sum);
+  };
+}
+
 TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   // t=8 is perfect on the search half and always wrong on the other.
   const auto examples = examples_of({{"a", 100}});
-  const Halves halves = split(examples);
   const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
-  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
-    Score sum;
-    for (const size_t i : which) {
-      const bool held_out = std::ranges::find(halves.validation, i) != halves.validation.end();
-      sum += Score{.n = 1, .nfe = setting_of(options).t, .compared = 1, .lost = options == "t=8" && held_out};
-    }
-    return Result<Score>(sum);
-  };
+  const auto measure = losing(
+      examples, [](const std::string& options, size_t, bool held_out) { return options == "t=8" && held_out; });
   const auto result = tune(
       examples, axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);
@@ -165,17 +172,10 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
 TEST(Tune, WhatHoldsIsChosenBehindWhatHeldInTheSearchAlone) {
   // Of 100 examples in each half "t=8" loses 0 and 2, "t=9" 1 and 1.
   const auto examples = examples_of({{"a", 200}});
-  const Halves halves = split(examples);
   const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
-  const auto measure = [&](const std::string& options, const std::vector<size_t>& which) {
-    Score sum;
-    for (const size_t i : which) {
-      const bool held_out = std::ranges::find(halves.validation, i) != halves.validation.end();
-      const size_t bad = options == "t=9" ? 1 : held_out ? 2 : 0;
-      sum += Score{.n = 1, .nfe = setting_of(options).t, .compared = 1, .lost = i / 2 < bad};
-    }
-    return Result<Score>(sum);
-  };
+  const auto measure = losing(examples, [](const std::string& options, size_t i, bool held_out) {
+    return i / 2 < (options == "t=9" ? 1u : held_out ? 2u : 0u);
+  });
   const auto result = tune(
       examples, axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);

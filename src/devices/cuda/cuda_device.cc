@@ -528,6 +528,7 @@ Result<ExpertCosts> Cuda::measure_experts(const Op& op) {
   };
   Status status;
   StepInputs inputs;
+  // `rows` rows, each to the first `experts` experts.
   const auto host_time = [&](int rows, int experts, bool cold) {
     const auto program = program_of(rows);
     const ArenaPlan plan = plan_values(*program);
@@ -536,8 +537,7 @@ Result<ExpertCosts> Cuda::measure_experts(const Op& op) {
     const auto floats = [&](size_t v) { return reinterpret_cast<float*>(arena.get() + plan.offsets[v]); };
     std::fill_n(floats(0), int64_t{rows} * gate.inputs, 0.01f);
     std::fill_n(floats(1), int64_t{rows} * op.experts, 0.0f);
-    for (int r = 0; r < rows; ++r)
-      for (int e = 0; e < experts && e < op.experts_used; ++e) floats(1)[r * op.experts + e] = 0.1f;
+    for (int r = 0; r < rows; ++r) std::fill_n(floats(1) + r * op.experts, experts, 0.1f);
     inputs.tokens.assign(static_cast<size_t>(rows), 0);
     inputs.positions.assign(static_cast<size_t>(rows), 0);
     inputs.spans = {{0, rows, 0, 0}};
@@ -553,31 +553,9 @@ Result<ExpertCosts> Cuda::measure_experts(const Op& op) {
   const int used = std::min<int>(several, op.experts_used);
   const double many = host_time(1, used, false);
   const double each = used > 1 ? std::max((many - one) / (used - 1), 1e-7) : one;
-  // Rows of one expert: every row to the same one.
-  const auto same = [&](int rows) {
-    const auto program = program_of(rows);
-    const ArenaPlan plan = plan_values(*program);
-    const SharedBytes arena = allocate_shared(plan.bytes);
-    if (arena == nullptr) return 0.0;
-    const auto floats = [&](size_t v) { return reinterpret_cast<float*>(arena.get() + plan.offsets[v]); };
-    std::fill_n(floats(0), int64_t{rows} * gate.inputs, 0.01f);
-    std::fill_n(floats(1), int64_t{rows} * op.experts, 0.0f);
-    for (int r = 0; r < rows; ++r) floats(1)[r * op.experts] = 0.1f;
-    inputs.tokens.assign(static_cast<size_t>(rows), 0);
-    inputs.positions.assign(static_cast<size_t>(rows), 0);
-    inputs.spans = {{0, rows, 0, 0}};
-    host->use_arena(arena, plan.bytes);
-    const Run run{program, 0, 1, &inputs, nullptr, nullptr, Unit::host};
-    return shortest(
-        [&]() -> Status {
-          LLADA_TRY(const Ticket ticket, host->submit(run));
-          return host->wait(ticket);
-        },
-        status);
-  };
   c.host_bytes_per_s = c.expert_bytes() / each;
   c.host_first_s = std::max(0.0, cold - each);
-  c.host_row_s = std::max(1e-9, (same(kMost) - one) / (kMost - 1));
+  c.host_row_s = std::max(1e-9, (host_time(kMost, 1, false) - one) / (kMost - 1));
 
   // The link, with the copy into pinned memory that goes before it; then the GPU's products of what has arrived.
   CudaExperts few = *gpu_->options.experts;
