@@ -86,13 +86,24 @@ void end_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t 
                             _mm512_load_ps(s.sums + (i * (s.r1 - s.r0) + row - s.r0) * kColumnTile));
 }
 
-// To be written soon: by the time the products are done the lines are near and this core's to change.
+// To be read or written soon: by the time the products between are done the lines are near and this core's to change.
 void prefetch_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
   for (int64_t i = 0; i < columns; ++i)
     for (int64_t row = r; row < r + height; ++row) {
       const float* y = s.args.y + row * s.args.y_stride + c + i * kColumnTile;
       asm volatile("prefetchw %0" : : "m"(*y));
     }
+}
+
+// The sums that the row tile at r begins with, or, behind the last one, the first row tile of the next column tiles: without
+// this every row tile of a later span waited for them (products with k = 12,288 lost 4 % of the peak).
+void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
+  if (r >= s.r1) {
+    r = s.r0;
+    c += columns * kColumnTile;
+    columns = lesser(columns, (s.args.n1 - c + kColumnTile - 1) / kColumnTile);
+  }
+  prefetch_row_tile(s, c, columns, r, lesser(kRowTile, s.r1 - r));
 }
 
 // Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`; next:
@@ -113,7 +124,10 @@ void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int
     fill_row_tile(s, r, from, tile);
     tile.chunks = chunks;
     tile.skip = 0;
-    if (from == s.from) begin_row_tile(s, c, columns, r, height);
+    if (from == s.from) {
+      begin_row_tile(s, c, columns, r, height);
+      if (s.from > 0) prefetch_following(s, c, columns, r + kRowTile);
+    }
     if (to == s.to) prefetch_row_tile(s, c, columns, r, height);
     for (int64_t j = 0; j < columns; ++j) {
       tile.weights = weights + j * s.tile_bytes;
@@ -202,6 +216,8 @@ void matmul(const MatmulArgs& a) {
     const int64_t r1 = lesser(r0 + height, a.rows);
     int64_t length = kActivationSpan / ((r1 - r0) * ActivationLayout::kMain) / kPiece * kPiece;
     if (length < kPiece) length = kPiece;
+    const int64_t spans = (chunks + length - 1) / length, pieces = (chunks + kPiece - 1) / kPiece;
+    length = (pieces + spans - 1) / spans * kPiece;  // nearly equal ones
     for (int64_t from = 0; from < chunks; from += length) {
       const Span span{a, layout, r0, r1, from, lesser(from + length, chunks), tile_bytes, sums};
       for (int64_t c = a.n0; c < a.n1; c += kColumnPair * kColumnTile)
