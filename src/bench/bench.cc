@@ -185,6 +185,7 @@ class Bench {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
     script.attention_block = model_->config().attention_block;
     std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
+                                                        {Refresh::block, RowsPolicy::masked},
                                                         {Refresh::once, RowsPolicy::masked}};
     if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
     for (const auto& [refresh, rows] : ways) {

@@ -105,6 +105,13 @@ TEST(Scripted, RefreshPerBlockComputesEverythingOncePerBlock) {
   EXPECT_THAT(run.plans[1].logits, ElementsAre(2, 3));
 }
 
+// Of the block only what is masked and what the last step committed.
+TEST(Scripted, RefreshPerBlockWithMaskedRows) {
+  const auto run = play({.block_length = 4, .tokens_per_step = 1, .rows = RowsPolicy::masked}, 2, 8);
+  EXPECT_EQ(run.stats.full_forwards, 2);
+  EXPECT_EQ(run.stats.rows, 2 * (10 + 4 + 3 + 2));
+}
+
 // A row is computed while it is masked and once more after it was committed, the next block's first step
 // included; everything else only in the first forward.
 TEST(Scripted, OneRefreshComputesMaskedAndJustCommittedRows) {

@@ -67,7 +67,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
     expect_keys(
         f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "phases"});
   EXPECT_GT(report["forward"][1]["phases"]["matmul"], 0);
-  ASSERT_EQ(report["end_to_end"].size(), 2u);
+  ASSERT_EQ(report["end_to_end"].size(), 3u);
   for (const json& e : report["end_to_end"]) {
     expect_keys(e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh",
                     "rows_policy", "seconds"});
@@ -75,7 +75,9 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
     EXPECT_EQ(e["forwards"], 6);
   }
   EXPECT_EQ(report["end_to_end"][0]["refresh"], "block");
-  EXPECT_EQ(report["end_to_end"][1]["refresh"], "once");
+  EXPECT_EQ(report["end_to_end"][1]["rows_policy"], "masked or just committed");
+  EXPECT_LT(report["end_to_end"][1]["rows"], report["end_to_end"][0]["rows"]);
+  EXPECT_EQ(report["end_to_end"][2]["refresh"], "once");
 }
 
 TEST_F(BenchCli, OnlyTheAskedPartsRun) {
