@@ -96,11 +96,13 @@ TEST(Forwards, PhasesAddUpToTheForward) {
 
 TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   const auto report = run(small(), [](Parts& parts) { parts.end_to_end = true; });
-  ASSERT_EQ(report.end_to_end.size(), 2u);
-  const EndToEndResult &per_block = report.end_to_end[0], &once = report.end_to_end[1];
+  ASSERT_EQ(report.end_to_end.size(), 3u);
+  const EndToEndResult &per_block = report.end_to_end[0], &masked = report.end_to_end[1], &once = report.end_to_end[2];
   EXPECT_EQ(per_block.forwards, 6);  // blocks of four in steps of three and one
   EXPECT_EQ(per_block.full_forwards, 3);
   EXPECT_EQ(per_block.rows, 3 * (18 + 4));
+  EXPECT_EQ(masked.full_forwards, 3);
+  EXPECT_EQ(masked.rows, 3 * (18 + 1 + 3));
   EXPECT_EQ(once.forwards, 6);
   EXPECT_EQ(once.full_forwards, 1);
   EXPECT_EQ(once.rows, 18 + (1 + 3) + (4 + 1) + (1 + 3) + (4 + 1) + (1 + 3));
