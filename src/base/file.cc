@@ -78,12 +78,27 @@ void MappedFile::drop(size_t offset, size_t size) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes) {
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EISDIR) return invalid("{}: is a folder, a file needed", name);
+    if (n < 0) return failed("{}: read failed: {}", name, std::strerror(errno));
+    if (n == 0) return text;
+    if (static_cast<size_t>(n) > limit_bytes - text.size())
+      return invalid("{}: more than {} bytes, which is all that is expected", name, limit_bytes);
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
-  LLADA_TRY(auto file, MappedFile::open(path));
-  const auto bytes = file.bytes();
-  if (bytes.size() > limit_bytes)
-    return invalid("{}: {} bytes, at most {} expected", path, bytes.size(), limit_bytes);
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::unexpected(open_error(path, "open"));
+  auto text = read_all(fd, path, limit_bytes);
+  ::close(fd);
+  return text;
 }
 
 Status check_free_space(const std::string& path, uint64_t bytes) {

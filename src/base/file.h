@@ -32,7 +32,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Reads a small file (config, template, tasks) whole; refuses more than `limit_bytes`.
+// Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it.
+Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes);
+
+// Reads a small file (config, template, tasks) whole, which may be a pipe; refuses more than `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
 // Fails when the file system of `path`, which need not exist, has less than `bytes` left.

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/file.h"
 #include "cli/live_view.h"
@@ -98,17 +96,7 @@ int status_of(const Generation& generation) {
 
 Result<std::string> read_text(const std::string& path) {
   constexpr size_t kLimitBytes = size_t{64} << 20;
-  if (path != "-") return read_file(path, kLimitBytes);
-  std::string text;
-  char buffer[4096];
-  for (;;) {
-    const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("stdin: read failed: {}", std::strerror(errno));
-    if (n == 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > kLimitBytes) return invalid("stdin: more than {} bytes", kLimitBytes);
-  }
+  return path == "-" ? read_all(STDIN_FILENO, "stdin", kLimitBytes) : read_file(path, kLimitBytes);
 }
 
 }  // namespace llada::cli

@@ -70,6 +70,26 @@ TEST_F(Files, ErrorsNameThePathAndWhoHasToAct) {
   EXPECT_FALSE(read_file(path("big"), 99));
 }
 
+TEST_F(Files, APipeIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string text(20'000, 'x');  // more than one read, less than a pipe holds
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  const std::string name = "/proc/self/fd/" + std::to_string(ends[0]);
+  if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "no /proc here";
+  const auto read = read_file(name, text.size());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, text);
+  ::close(ends[0]);
+  const auto folder = read_file(folder_.string());
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(exit_status(folder.error()), 2);
+  std::ofstream(path("full")) << text;
+  EXPECT_TRUE(read_file(path("full"), text.size()));
+  EXPECT_FALSE(read_file(path("full"), text.size() - 1));
+}
+
 TEST_F(Files, EmptyFilesMap) {
   std::ofstream(path("empty")).flush();
   const auto file = MappedFile::open(path("empty"));
