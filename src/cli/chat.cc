@@ -69,6 +69,12 @@ Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
   for (;;) {
     LLADA_TRY(const int64_t needed, tokens(messages));
     if (needed <= limit || messages.size() < first + 3) return forgotten;
+    if (forgotten == 0) {
+      std::vector<ChatMessage> least(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(first));
+      least.push_back(messages.back());
+      LLADA_TRY(const int64_t alone, tokens(least));
+      if (alone > limit) return forgotten;
+    }
     messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
                    messages.begin() + static_cast<std::ptrdiff_t>(first) + 2);
     forgotten += 2;

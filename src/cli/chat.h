@@ -23,8 +23,8 @@ struct ChatOptions {
 Result<int> chat(Workspace& workspace, const ChatOptions& options);
 
 // Forgets the oldest exchanges (a user's message and its answer; never the system message, never the last
-// message) until `tokens` of the rest is at most `limit` or nothing more can go. Returns how many messages
-// went.
+// message) until `tokens` of the rest is at most `limit`. Nothing goes for a last message that would not fit
+// even alone: it will be refused, and the conversation goes on without it. Returns how many messages went.
 Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
                             const std::function<Result<int64_t>(std::span<const ChatMessage>)>& tokens);
 

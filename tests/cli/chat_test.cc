@@ -45,12 +45,20 @@ TEST(TrimHistory, ForgetsOldestExchangesOnly) {
   EXPECT_EQ(contents(messages), "now ");
 }
 
-TEST(TrimHistory, KeepsSystemAndLastMessageWhateverTheLimit) {
+TEST(TrimHistory, KeepsSystemAndLastMessage) {
   auto messages = conversation(true, 2);
   EXPECT_EQ(trim_history(messages, 40, ten_each), 2u);
   EXPECT_EQ(contents(messages), "s u1 a1 now ");
-  EXPECT_EQ(trim_history(messages, -1, ten_each), 2u);
+  EXPECT_EQ(trim_history(messages, 20, ten_each), 2u);
   EXPECT_EQ(contents(messages), "s now ");
+}
+
+TEST(TrimHistory, AMessageThatNeverFitsForgetsNothing) {
+  for (const int64_t limit : {19, 0, -1}) {  // system and last message need 20
+    auto messages = conversation(true, 2);
+    EXPECT_EQ(trim_history(messages, limit, ten_each), 0u);
+    EXPECT_EQ(contents(messages), "s u0 a0 u1 a1 now ");
+  }
 }
 
 TEST(TrimHistory, PassesErrorsOn) {
