@@ -26,6 +26,7 @@ struct Request {
   std::string line = "somr";  // of --trace and --svg
   std::vector<int32_t> latency;
   int64_t replay_run = 0;
+  std::string replayed;  // what the recording's run was; empty without one
   bool compare = false, json = false;
   MoeRequest moe;
   CLI::App* app = nullptr;
@@ -37,6 +38,7 @@ Json line_json(const SimulatedLine& l) {
   return {{"name", l.name},
           {"seconds", l.seconds},
           {"passes", l.passes},
+          {"tokens", l.tokens},
           {"tokens_per_pass", l.tokens_per_pass()},
           {"joules", l.joules},
           {"bytes_mapped_per_pass", l.bytes_mapped_per_pass},
@@ -72,7 +74,7 @@ Json simulation_json(const Simulation& s) {
   return json;
 }
 
-std::string simulation_text(const Simulation& s, const SimulateOptions& o) {
+std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
   std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n",
                                 s.preset, s.profile, o.prompt, o.gen, s.description);
   out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes",
@@ -81,6 +83,8 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o) {
     out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds,
                        l.passes, l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass),
                        l.exposed_map_seconds);
+  if (!replayed.empty())
+    out += fmt::format("\nrecording: {}; its seconds are of these, the other lines' of {} tokens\n", replayed, o.gen);
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s,
                      s.step128_npu_s);
   if (s.window_bytes < 0) {
@@ -223,6 +227,9 @@ Result<int> run(Request r) {
       return invalid(
           "--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
     LLADA_TRY(auto trace, read_replay(r.replay, r.replay_run));
+    r.replayed = fmt::format("run {} of {}, {} of task {}: {} tokens decided behind {} of the prompt", r.replay_run,
+                             one_line(r.replay), one_line(trace.strategy), one_line(trace.task), trace.tokens,
+                             trace.prompt_tokens);
     r.simulate.replay = std::move(trace.passes);
     r.simulate.replay_tokens = trace.tokens;
   }
@@ -267,7 +274,7 @@ Result<int> run(Request r) {
       text = sweep_text(rows);
     } else {
       LLADA_TRY(const Simulation simulation, simulate_ladder(options));
-      text += (text.empty() ? "" : "\n") + simulation_text(simulation, options);
+      text += (text.empty() ? "" : "\n") + simulation_text(simulation, options, r.replayed);
       if (r.compare) {
         json.push_back(simulation_json(simulation));
       } else {

@@ -57,7 +57,8 @@ Result<int64_t> trial_rows(const json& step, const char* field, const Place& at)
   return sum;
 }
 
-Result<SimulatedPass> read_step(const json& step, const Place& at) {
+// With guidance both streams compute the step's rows; their logits are one set (the head takes the mixture).
+Result<SimulatedPass> read_step(const json& step, const Place& at, int64_t streams) {
   if (!step.is_object()) return at.wrong("step", "an object");
   LLADA_TRY(const int64_t computed, positions(step, "rows", at));
   LLADA_TRY(const int64_t trials, trial_rows(step, "trials", at));
@@ -67,17 +68,31 @@ Result<SimulatedPass> read_step(const json& step, const Place& at) {
                 logits = wanted + (step.contains("trials") ? static_cast<int64_t>(step["trials"].size()) : 0);
   if (rows < 1 || rows > kMostRows) return at.wrong("rows", fmt::format("1 to {} rows", kMostRows));
   if (logits > rows) return at.wrong("wanted", "no more than the rows");
-  SimulatedPass pass{static_cast<int32_t>(rows), static_cast<int32_t>(logits), static_cast<int32_t>(keys)};
+  SimulatedPass pass{static_cast<int32_t>(streams * rows), static_cast<int32_t>(logits), static_cast<int32_t>(keys)};
   if (step.contains("sparse_rows")) {
     LLADA_TRY(const int64_t sparse, positions(step, "sparse_rows", at));
     LLADA_TRY(const int64_t sparse_trials, trial_rows(step, "sparse_trials", at));
     if (sparse + sparse_trials > kMostRows)
       return at.wrong("sparse_rows", fmt::format("at most {} rows", kMostRows));
-    pass.sparse = static_cast<int32_t>(sparse + sparse_trials);
+    pass.sparse = static_cast<int32_t>(streams * (sparse + sparse_trials));
     pass.sparse_wanted =
         step.contains("sparse_trials") ? static_cast<int32_t>(step["sparse_trials"].size()) : 0;
   }
   return pass;
+}
+
+Status read_run(const json& run, const Place& at, ReplayTrace& trace) {
+  if (!run.is_object()) return at.wrong("run", "an object");
+  for (const auto& [field, to] : {std::pair{"strategy", &trace.strategy}, {"task", &trace.task}})
+    if (run.contains(field) && run[field].is_string()) *to = run[field].get<std::string>();
+  if (run.contains("prompt_tokens")) {
+    LLADA_TRY(trace.prompt_tokens, count(run, "prompt_tokens", at, 0));
+  }
+  if (run.contains("streams")) {
+    LLADA_TRY(trace.streams, count(run, "streams", at, 1));
+    if (trace.streams > 2) return at.wrong("streams", "1 or 2");
+  }
+  return {};
 }
 
 }  // namespace
@@ -97,9 +112,9 @@ Result<ReplayTrace> parse_replay(std::string_view text, std::string_view origin,
         return at.wrong("format", "llada-recording, version 1");
       continue;
     }
-    if (object.contains("run")) ++runs;
+    if (object.contains("run") && runs++ == run) LLADA_TRY_STATUS(read_run(object["run"], at, trace));
     if (!object.contains("step") || runs - 1 != run) continue;
-    LLADA_TRY(const SimulatedPass pass, read_step(object["step"], at));
+    LLADA_TRY(const SimulatedPass pass, read_step(object["step"], at, trace.streams));
     if (static_cast<int64_t>(trace.passes.size()) >= kMostPasses)
       return at.wrong("step", fmt::format("at most {}", kMostPasses));
     const json& step = object["step"];

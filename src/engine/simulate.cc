@@ -213,7 +213,11 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec,
 
 Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, size_t index) {
   const LineSpec& spec = kLines[index];
-  if (index == kLast && !o.replay.empty()) return run_line(setup, spec, o.replay, o.replay_tokens);
+  if (index == kLast && !o.replay.empty()) {
+    LLADA_TRY(SimulatedLine line, run_line(setup, spec, o.replay, o.replay_tokens));
+    line.name = "recording";
+    return line;
+  }
   // The ladder's policies are those of models with full attention; a block-causal model refuses most of them.
   if (setup.spec.preset.config.attention_block > 0)
     return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",

@@ -84,8 +84,8 @@ struct Simulation {
 
 // The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four
 // commit one token per pass. The fifth and sixth take the tokens per pass that the published times imply at
-// the fourth line's time per pass: 128 / 103.5 and 128 / 15.2; a recorded trace or a number may replace the
-// last one.
+// the fourth line's time per pass: 128 / 103.5 and 128 / 15.2; a number may replace the last one, and so may a
+// recorded run, which then is the line "recording", of its own prompt and number of tokens.
 Result<Simulation> simulate_ladder(const SimulateOptions& options);
 
 // Names of the built-in profiles.
@@ -118,7 +118,10 @@ Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& options
 // One run of a recording of `llada eval --record`: a header line, then lines with "run", "step" or "end".
 struct ReplayTrace {
   std::vector<SimulatedPass> passes;
-  int64_t tokens = 0;
+  int64_t tokens = 0;         // that they committed
+  std::string strategy, task; // of the run
+  int64_t prompt_tokens = 0;
+  int64_t streams = 1;        // 2 with guidance: every row is computed twice, which `passes` counts
 };
 Result<ReplayTrace> read_replay(const std::string& path, int64_t run);  // run counts from 0
 Result<ReplayTrace> parse_replay(std::string_view text, std::string_view origin, int64_t run);

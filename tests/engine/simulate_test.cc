@@ -259,12 +259,30 @@ TEST(Replay, PassesComeFromTheRecording) {
   o.replay_tokens = first->tokens;
   const auto line = simulate_last_line(o);
   ASSERT_TRUE(line);
+  EXPECT_EQ(line->name, "recording");
   EXPECT_EQ(line->passes, 2);
   EXPECT_EQ(line->tokens, 2);
   o.replay = second->passes;
   const auto sparse = simulate_last_line(o);
   ASSERT_TRUE(sparse) << sparse.error().message;
   EXPECT_GT(sparse->cpu_seconds, 0.05);
+}
+
+TEST(Replay, GuidanceComputesEveryRowTwice) {
+  const std::string text = kHeader + kRun +
+                           "{\"run\":{\"strategy\":\"g\",\"task\":\"sort\",\"prompt_tokens\":8,\"streams\":2}}\n"
+                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[[8,20]],\"trials\":[[4,2,9,0.5]],"
+                           "\"sparse_rows\":[[1,3]],\"sparse_trials\":[[5,1,9,0.5]],\"committed\":3}}\n";
+  const auto trace = parse_replay(text, "r", 1);
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->passes[0].rows, 2 * (20 + 2));
+  EXPECT_EQ(trace->passes[0].wanted, 12 + 1);
+  EXPECT_EQ(trace->passes[0].sparse, 2 * (2 + 1));
+  EXPECT_EQ(trace->strategy + " " + trace->task, "g sort");
+  EXPECT_EQ(trace->prompt_tokens, 8);
+  const auto three = parse_replay(kHeader + "{\"run\":{\"streams\":3}}\n", "r", 0);
+  ASSERT_FALSE(three);
+  EXPECT_EQ(three.error().message, "r:2: streams: needed 1 or 2");
 }
 
 TEST(Replay, DamagedRecordingsAreOneLine) {
