@@ -39,6 +39,9 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(const EvalOptions& o)
   std::vector<eval::StrategyUnderTest> strategies;
   for (const std::string& text : o.compare) {
     LLADA_TRY(auto strategy, parse_strategy(text));
+    if (strategy.name.empty()) return invalid("--compare '{}': found no name, needed 'NAME: OPTIONS'", text);
+    if (std::ranges::count(strategies, strategy.name, &eval::StrategyUnderTest::name) > 0)
+      return invalid("--compare '{}': two strategies have this name; results could not be told apart", strategy.name);
     strategies.push_back(std::move(strategy));
   }
   if (strategies.empty()) {
@@ -111,9 +114,7 @@ Work setup_eval(CLI::App& app) {
   app.add_option("--tasks", o->tasks, "examples, one JSON object per line: task, prompt, response, answer")
       ->type_name("FILE")
       ->required();
-  app.add_option("--limit", o->limit, "use the first N examples of each task")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");
   app.add_option(
          "--compare", o->compare,
          "a strategy 'name: options'; repeat it to compare several with each other and with one token "
@@ -123,10 +124,8 @@ Work setup_eval(CLI::App& app) {
                  "keep the answers of one token per forward in FILE, the dearest part of a comparison")
       ->type_name("FILE");
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
-  app.add_option("--likelihood-groups", o->likelihood_groups,
-                 "score a response in N forwards instead of one per token (docs/evaluation.md)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,
+                     "score a response in N forwards instead of one per token (docs/evaluation.md)");
   app.add_option("--record", o->record_path, "write rows, confidences and edits of every step")
       ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <numeric>
+#include <system_error>
 #include <vector>
 
 #include "cli/commands.h"
@@ -81,6 +82,10 @@ int run_command(const Command& command, int argc, char** argv) {
     return fail(who, {ErrorKind::invalid_input, parse_error_text(app, error)},
                 fmt::format(" (see {} --help)", who));
   }
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_type_name() == "FILE" && option->count() > 0 && option->as<std::string>().empty())
+      return fail(who, {ErrorKind::invalid_input,
+                        fmt::format("{}: found '', needed the name of a file", option->get_name())});
   const Result<int> status = work();
   return status ? *status : fail(who, status.error());
 }
@@ -102,12 +107,16 @@ int main_command(int argc, char** argv) {
 }  // namespace llada::cli
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write()
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
+  std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
   llada::cli::report_mapping_faults();
   try {
     return llada::cli::main_command(argc, argv);
   } catch (const std::bad_alloc&) {
     llada::cli::note("llada: out of memory\n");
+  } catch (const std::system_error& error) {  // std::thread has no other way to say so
+    llada::cli::note(fmt::format("llada: the system gives no thread or no memory for one: {}\n",
+                                 llada::cli::one_line(error.what())));
   } catch (const std::exception& error) {
     llada::cli::note(fmt::format("llada: {}\n", llada::cli::one_line(error.what())));
   }

@@ -90,6 +90,7 @@ Result<int> run(const TuneOptions& o) {
                      fmt::format("{} of {}  {}", done, total, time_left(begin, done, total)));
   };
   LLADA_TRY(const auto evaluator, eval::Evaluator::create(model, examples, std::move(options)));
+  LLADA_TRY_STATUS(evaluator->check_fits(common->gen_length));
   LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
   progress.reset();
   note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows\n",
@@ -160,15 +161,9 @@ Work setup_tune(CLI::App& app) {
       ->check(CLI::Range(-100.0, 100.0));
   app.add_option("--minimize", o->minimize, "time (by this device's latency table), forwards or rows (time)")
       ->type_name("COST");
-  app.add_option("--limit", o->limit, "use the first N examples of each task")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--generations", o->generations, "rounds of the search (4)")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1000));
-  app.add_option("--breadth", o->breadth, "candidates per round whose neighbours are tried (3)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000));
+  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");
+  add_integer_option(app, "--generations", o->generations, 0, 1000, "rounds of the search (4)");
+  add_integer_option(app, "--breadth", o->breadth, 1, 1000, "candidates per round whose neighbours are tried (3)");
   app.add_option("--options", o->common, "decoding options that every candidate has, e.g. '--gen-length 256'")
       ->type_name("OPTIONS");
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");

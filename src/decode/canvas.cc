@@ -13,14 +13,18 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 
 }  // namespace
 
+int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids) {
+  const int64_t asked = prompt_tokens + gen_length, block = std::max<int64_t>(ids.attention_block, 1);
+  return (asked + block - 1) / block * block;
+}
+
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids) {
   LLADA_CHECK(gen_length >= 1 && gen_length <= kMaxGenLength);
-  const auto asked = static_cast<int64_t>(prompt.size()) + gen_length;
+  const auto given = static_cast<int64_t>(prompt.size());
+  const auto size = static_cast<size_t>(generation_size(given, gen_length, ids));
   Canvas canvas;
   canvas.mask_id = ids.mask;
-  if (ids.attention_block > 0)
-    canvas.padding = (ids.attention_block - asked % ids.attention_block) % ids.attention_block;
-  const auto size = static_cast<size_t>(asked + canvas.padding);
+  canvas.padding = static_cast<int64_t>(size) - given - gen_length;
   canvas.tokens.reserve(size);
   canvas.tokens.assign(prompt.begin(), prompt.end());
   canvas.tokens.resize(size, ids.mask);

@@ -6,6 +6,8 @@
 namespace llada::decode {
 namespace {
 
+constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond this, hidden states overflow a float
+
 bool finite_from(double value, double least) { return std::isfinite(value) && value >= least; }
 bool within(double value, double least, double most) { return value >= least && value <= most; }
 
@@ -48,7 +50,8 @@ Status validate_numbers(const DecodeOptions& o, bool infill) {
   }
   if (!finite_from(o.temperature, 0))
     return invalid("temperature: found {}, needed 0 or more", o.temperature);
-  if (!finite_from(o.cfg_scale, 0)) return invalid("cfg_scale: found {}, needed 0 or more", o.cfg_scale);
+  if (!within(o.cfg_scale, 0, kMaxGuidance))
+    return invalid("cfg_scale: found {}, needed 0 to {}", o.cfg_scale, kMaxGuidance);
   if (o.refresh < 0) return invalid("refresh: found {}, needed 0 (block starts only) or more", o.refresh);
   if (o.warmup < 1 || o.warmup > kMaxSteps) {
     return invalid("warmup: found {}, needed 1 or more full forwards", o.warmup);

@@ -2,13 +2,14 @@
 
 #include "engine/model.h"
 #include "formats/convert.h"
+#include "tensor/quantize.h"
 
 namespace llada {
 
 Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path,
                                     std::string_view type, const ConvertProgress& progress) {
   const auto dtype = dtype_from_name(type);
-  if (!dtype)
+  if (!dtype || !can_quantize(*dtype))
     return invalid("type: found '{}', needed one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1", type);
   LLADA_TRY(const auto file, ModelFile::open(path));
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));

@@ -125,8 +125,12 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
     rest.remove_prefix(std::min(option.size() + 1, rest.size()));
     const size_t equals = option.find('=');
     const std::string_view key = option.substr(0, equals);
-    if (equals == std::string_view::npos)
-      return invalid("device '{}': '{}' needs a value, as in {}=...", kind, key, key);
+    if (equals == std::string_view::npos) {
+      // The option's own error says which values, or which options, there are.
+      const Status status = set_option(spec, key, "");
+      return invalid("device '{}': {}", kind,
+                     status ? fmt::format("'{}' needs a value, as in {}=...", key, key) : status.error().message);
+    }
     if (!seen.insert(key).second) return invalid("device '{}': {} is given twice", kind, key);
     const Status status = set_option(spec, key, std::string(option.substr(equals + 1)));
     if (!status) return invalid("device '{}': {}", kind, status.error().message);

@@ -24,16 +24,22 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
   return session;
 }
 
+Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
+  const int64_t context = model.config().context;
+  const int64_t needed = decode::generation_size(prompt_tokens, gen_length, model.special_ids());
+  if (context > 0 && needed > context)
+    return invalid(
+        "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
+        model.file().path(), prompt_tokens, gen_length, needed, context);
+  return {};
+}
+
 Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
                                      const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options));
   LLADA_TRY_STATUS(decode::validate_for(options, model_->special_ids()));
+  LLADA_TRY_STATUS(check_context(*model_, static_cast<int64_t>(prompt.size()), options.gen_length));
   decode::Canvas canvas = decode::lay_generation(prompt, options.gen_length, model_->special_ids());
-  const int64_t context = model_->config().context, needed = canvas.size();
-  if (context > 0 && needed > context)
-    return invalid(
-        "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
-        model_->file().path(), prompt.size(), options.gen_length, needed, context);
   LLADA_TRY(auto result, denoise(canvas, options, false, on_step));
   const auto begin = static_cast<int64_t>(prompt.size());
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());

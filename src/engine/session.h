@@ -54,6 +54,9 @@ struct SessionOptions {
   std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
 };
 
+// Whether a prompt and what is generated behind it fit the model's context.
+Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
+
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model,

@@ -232,6 +232,13 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
   return answers;
 }
 
+Status Evaluator::check_fits(int64_t gen_length) const {
+  for (size_t i = 0; i < prompts_.size(); ++i)
+    if (const Status fits = check_context(*model_, static_cast<int64_t>(prompts_[i].size()), gen_length); !fits)
+      return invalid("example {} (from 0, task {}): {}", i, examples_[i].task, fits.error().message);
+  return {};
+}
+
 Result<StrategyResult> Evaluator::run(const StrategyUnderTest& strategy, const std::vector<size_t>& which) {
   LLADA_TRY_STATUS(ensure_reference(which));
   const auto begin = std::chrono::steady_clock::now();
@@ -259,6 +266,8 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
     LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
+  for (const StrategyUnderTest& strategy : strategies)
+    LLADA_TRY_STATUS(evaluator->check_fits(strategy.options.gen_length));
   Evaluation evaluation;
   if (compare) {
     LLADA_TRY(evaluation.reference, evaluator->reference(evaluator->all()));

@@ -59,6 +59,10 @@ class Evaluator {
   // Answers of the examples at `which`, each with its score complete.
   Result<std::vector<Answer>> answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 
+  // Refuses, by its number, the first example that does not fit the model's context with so many generated
+  // tokens: better before the first forward than after hours.
+  Status check_fits(int64_t gen_length) const;
+
   // The same, summed by task.
   Result<StrategyResult> run(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 

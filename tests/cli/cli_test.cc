@@ -117,6 +117,10 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--raw", "--system", "s"}, "--raw"},
       {{"run", "-m", m, "-f", folder.file("missing.txt")}, "missing.txt"},
       {{"run", "-m", m, "-p", "x", "--trace", folder.file("none/trace.json")}, "none/trace.json"},
+      {{"run", "-m", m, "-p", "x", "--trace", ""}, "--trace: found '', needed the name of a file"},
+      {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "cfg_scale: found 1e+300, needed 0 to"},
+      {{"run", "-m", m, "-p", "x", "--device", "hexagon:nope"}, "'nope': needed one of window"},
+      {{"run", "-m", m, "-p", "x", "--device", "hexagon:window"}, "window: found '', needed such as 40%"},
       {{"infill", "-m", m, "--text", "no gap"}, "needed at least one <mask>"},
       {{"infill", "-m", m, "--text", "a <mask:0> b"}, "1 to 512"},
       {{"infill", "-m", m, "--text", "<mask:300>"}, "the model was trained for 256"},
@@ -126,12 +130,16 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"inspect", no_model}, "README.md"},
       {{"convert", m, folder.file("o.gguf")}, "--type is required"},
       {{"convert", m, folder.file("o.gguf"), "--type", "q3_x"}, "q3_x"},
+      {{"convert", m, folder.file("o.gguf"), "--type", "q4_k"}, "type: found 'q4_k', needed one of f32"},
       {{"convert", m, folder.file("none/o.gguf"), "--type", "f16"}, "none/o.gguf"},
       {{"convert", no_model, folder.file("o.gguf"), "--type", "f16"}, "README.md"},
       {{"eval", "-m", m}, "--tasks is required"},
       {{"eval", "-m", m, "--tasks", folder.file("none.jsonl")}, "none.jsonl"},
       {{"eval", "-m", m, "--tasks", no_model}, "README.md"},
-      {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit"},
+      {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit: found -1, needed 1 to"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", ""}, "--compare '': found no name"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", "a: --threshold 0.8", "--compare", "a:"},
+       "--compare 'a': two strategies have this name"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"},
        "'--thresold' is no decoding option"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: ", "--threshold", "0.9"}, "--compare: each"},
@@ -457,6 +465,18 @@ TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
                    "b: --preset-decode balanced --threshold 2"},
                   "threshold: found 2"},
                  2);
+}
+
+TEST(Eval, AnExampleThatDoesNotFitIsNamedBeforeAnyForward) {
+  const TemporaryFolder folder;
+  const std::string fits = R"({"task":"sort","prompt":"Sort: 2 1","response":"1 2","answer":"1 2"})";
+  const std::string long_one = R"({"task":"long","prompt":")" + std::string(900, '7') + R"(","response":"","answer":""})";
+  write_file(folder.file("tasks.jsonl"), fits + "\n" + long_one + "\n");
+  expect_refused({{"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--gen-length", "16",
+                   "--reference", folder.file("reference.jsonl")},
+                  "example 1 (from 0, task long): "},
+                 2);
+  EXPECT_EQ(folder.entries(), 1u);  // the reference had not begun
 }
 
 TEST(Inspect, DescribesTheShippedModel) {

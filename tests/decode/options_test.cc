@@ -45,6 +45,7 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"temperature", [](auto& o) { o.temperature = -1; }},
       {"temperature", [](auto& o) { o.temperature = kInf; }},
       {"cfg_scale", [](auto& o) { o.cfg_scale = kNan; }},
+      {"cfg_scale", [](auto& o) { o.cfg_scale = 1e7; }},
       {"refresh", [](auto& o) { o.refresh = -1, o.kv = KvChoice::dual; }},
       {"refresh", [](auto& o) { o.refresh = 4; }},
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::threshold; }},
