@@ -63,11 +63,10 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) {
   if (file.tokenizer()) return file.tokenizer();
   if (file.folder().empty()) return std::nullopt;
-  const std::string path = file.folder() + "/tokenizer.json";
-  LLADA_TRY(const std::string json, read_file(path));
+  LLADA_TRY(const std::string json, read_file(file.folder() + "/tokenizer.json"));
   const auto config = read_file(file.folder() + "/tokenizer_config.json");
   LLADA_TRY(auto spec,
-            parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), path));
+            parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), file.folder()));
   return spec;
 }
 

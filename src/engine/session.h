@@ -84,6 +84,7 @@ class Session {
         trace_(options.trace),
         routing_(options.routing),
         warn_(options.warn) {}
+  Status check_tokens(std::span<const int32_t> tokens) const;  // ids of the vocabulary
   Result<ExecutorOptions> executor_options() const;
   Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
   Result<Generation> denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,

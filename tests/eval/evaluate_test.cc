@@ -184,6 +184,14 @@ TEST(Likelihood, IsThatOfSingleForwards) {
   EXPECT_DOUBLE_EQ(grouped->log_probability, in_pairs);
   EXPECT_NE(by_hand, in_pairs);
   EXPECT_EQ(alone->tokens, static_cast<int64_t>(response.size()));
+  // A damaged reference file may name any token.
+  for (const auto token : {static_cast<int32_t>(model->config().vocab), -1}) {
+    const std::vector<int32_t> strange = {token};
+    const auto refused = pseudo_log_likelihood(**session, *model, *prompt, strange, 0);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(exit_status(refused.error()), 2);
+    EXPECT_FALSE((*session)->logits(strange, std::vector<int32_t>{0}));
+  }
   const auto nothing = pseudo_log_likelihood(**session, *model, *prompt, {}, 0);
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->tokens, 0);
