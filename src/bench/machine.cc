@@ -15,16 +15,22 @@ double peak(ThreadPool& pool, int repeats, double (*loop)(int64_t)) {
   constexpr int64_t kProbe = 20'000, kMostRounds = 400'000;
   int64_t rounds = kProbe;
   std::vector<double> rates;
-  for (int i = 0; i < repeats + 2;
-       ++i) {  // the first wakes the threads and the clock, the second sets the length
+  // The first wakes the threads and the clock, the second sets the length. Where another program interrupted that one,
+  // it is far too short and would measure the barrier: then it is set again.
+  for (int i = 0; static_cast<int>(rates.size()) < repeats; ++i) {
     std::vector<double> operations(static_cast<size_t>(pool.size()));
     const double begin = now_s();
     pool.run(pool.size(), [&](int64_t index, int) { operations[static_cast<size_t>(index)] = loop(rounds); });
     double sum = 0;
     for (const double o : operations) sum += o;
-    const double taken = now_s() - begin;
-    if (i == 1) rounds = std::clamp(static_cast<int64_t>(kProbe * kSeconds / taken), int64_t{1}, kMostRounds);
-    if (i > 1) rates.push_back(sum / taken / 1e9);
+    const double taken = std::max(now_s() - begin, 1e-9);
+    if (i == 0) continue;
+    if (i > 1 && (taken > kSeconds / 4 || rounds == kMostRounds)) {
+      rates.push_back(sum / taken / 1e9);
+    } else {
+      const double longer = static_cast<double>(rounds) * kSeconds / taken;
+      rounds = static_cast<int64_t>(std::clamp(longer, 1.0, static_cast<double>(kMostRounds)));
+    }
   }
   return median(rates);
 }
