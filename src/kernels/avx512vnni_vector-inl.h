@@ -20,8 +20,10 @@ inline __m512i broadcast32(const void* p) {
   __builtin_memcpy(&v, p, 4);
   return _mm512_set1_epi32(v);
 }
-// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls.
-inline void prefetch(const uint8_t* p) { asm volatile("prefetcht0 %0" : : "m"(*p)); }
+// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal:
+// weights pass once, and what they would drive out of the caches (activations, the rows of experts) is read again soon.
+// Measured at LLaDA2-mini's 32 rows: a forward takes 4 to 7 % less than with prefetcht0; dense products the same.
+inline void prefetch(const uint8_t* p) { asm volatile("prefetchnta %0" : : "m"(*p)); }
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
 // Whether a row of the tile is steep in this block; values: its block values.

@@ -66,7 +66,7 @@ inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w
     Vec weight[Vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; ++j) weight[j] = load_weight<Type>(w[j] + i * kStep);
-    __builtin_prefetch(next + i * step);
+    __builtin_prefetch(next + i * step, 0, 0);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
       const Vec v = fill(x[r * k + i]);

@@ -185,7 +185,7 @@ void CpuExperts::fetch_head(const Job& job, int slot, const Task& task) const {
   const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(task.at)]);
   const std::byte* at = w.bytes() + (w.packed != nullptr ? job.kernels->packed_bytes(w.stored.type, task.n0, w.inputs)
                                                          : task.n0 * row_bytes(w.stored.type, w.inputs));
-  for (int64_t i = 0; i < kHead; i += kLine) __builtin_prefetch(at + i, 0, 2);
+  for (int64_t i = 0; i < kHead; i += kLine) __builtin_prefetch(at + i, 0, 0);
 }
 
 void CpuExperts::fetch_next(const Job& job) const {
