@@ -22,7 +22,8 @@ inline __m512i broadcast32(const void* p) {
 }
 // As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal:
 // weights pass once, and what they would drive out of the caches (activations, the rows of experts) is read again soon.
-// Measured at LLaDA2-mini's 32 rows: a forward takes 4 to 7 % less than with prefetcht0; dense products the same.
+// Measured in turns with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and 42.7; dense
+// products the same.
 inline void prefetch(const uint8_t* p) { asm volatile("prefetchnta %0" : : "m"(*p)); }
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
