@@ -51,10 +51,12 @@ inline Vec load_weight(const std::byte* p) {
   return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
 
-// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j].
+// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j]. Meanwhile what begins at
+// `next` is prefetched, `step` bytes per k.
 template <DType Type, int Rows, int Vectors>
 inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x,
-                                                      int64_t k, int64_t depth, Vec (&sums)[Rows][Vectors]) {
+                                                      int64_t k, int64_t depth, const std::byte* next, int64_t step,
+                                                      Vec (&sums)[Rows][Vectors]) {
   constexpr int64_t kStep = kFloatTile * (Type == DType::F32 ? 4 : 2);
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)
@@ -64,6 +66,7 @@ inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w
     Vec weight[Vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; ++j) weight[j] = load_weight<Type>(w[j] + i * kStep);
+    __builtin_prefetch(next + i * step, 0, 0);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
       const Vec v = fill(x[r * k + i]);
@@ -80,7 +83,7 @@ struct FloatBlock {
 
 // y (+)= one block; columns at and beyond n1 are left alone.
 template <DType Type, int Rows, int Vectors>
-inline void multiply_rows(const FloatBlock& b, int64_t r0) {
+inline void multiply_rows(const FloatBlock& b, int64_t r0, int64_t tile) {
   const MatmulArgs& a = *b.args;
   constexpr int64_t kElement = Type == DType::F32 ? 4 : 2;
   const std::byte* w[Vectors];
@@ -89,7 +92,11 @@ inline void multiply_rows(const FloatBlock& b, int64_t r0) {
     w[j] = a.weights + (c / kFloatTile * kFloatTile * a.k + b.k0 * kFloatTile + c % kFloatTile) * kElement;
   }
   Vec sums[Rows][Vectors];
-  float_tile<Type, Rows, Vectors>(w, a.x + r0 * a.k + b.k0, a.k, b.depth, sums);
+  // While row tile j is computed, vector j's next block comes: of these columns or of those after them.
+  const bool more = tile < Vectors;
+  const std::byte* next = w[more ? tile : 0];
+  next += b.k0 + b.depth < a.k ? b.depth * kFloatTile * kElement : ((Vectors * kLanes) * a.k - b.k0 * kFloatTile) * kElement;
+  float_tile<Type, Rows, Vectors>(w, a.x + r0 * a.k + b.k0, a.k, b.depth, next, more ? kFloatTile * kElement : 0, sums);
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
@@ -106,9 +113,9 @@ inline void multiply_rows(const FloatBlock& b, int64_t r0) {
 
 // Rows [r0, r0 + rows), rows <= Rows.
 template <DType Type, int Vectors, int Rows>
-inline void multiply_some_rows(const FloatBlock& b, int64_t r0, int64_t rows) {
-  if (rows == Rows) return multiply_rows<Type, Rows, Vectors>(b, r0);
-  if constexpr (Rows > 1) multiply_some_rows<Type, Vectors, Rows - 1>(b, r0, rows);
+inline void multiply_some_rows(const FloatBlock& b, int64_t r0, int64_t rows, int64_t tile) {
+  if (rows == Rows) return multiply_rows<Type, Rows, Vectors>(b, r0, tile);
+  if constexpr (Rows > 1) multiply_some_rows<Type, Vectors, Rows - 1>(b, r0, rows, tile);
 }
 
 template <DType Type, int Vectors, int MostRows>
@@ -116,7 +123,7 @@ inline void multiply_block(const FloatBlock& b) {
   const int64_t rows = b.args->rows, tiles = (rows + MostRows - 1) / MostRows;
   for (int64_t t = 0; t < tiles; ++t) {  // of nearly equal height
     const int64_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
-    multiply_some_rows<Type, Vectors, MostRows>(b, r0, r1 - r0);
+    multiply_some_rows<Type, Vectors, MostRows>(b, r0, r1 - r0, t);
   }
 }
 

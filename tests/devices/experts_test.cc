@@ -264,6 +264,7 @@ TEST(MixtureLayers, EveryPartIsOptional) {
       {"all layers dense but one", varied([](auto& c) { c.dense_layers = 2; })},
       {"all layers dense", varied([](auto& c) { c.dense_layers = 3; })},
       {"no shared expert", varied([](auto& c) { c.shared_expert_ffn_width = 0; })},
+      {"a shared expert of the others' size", varied([](auto& c) { c.shared_expert_ffn_width = 32; })},
       {"one group", varied([](auto& c) { c.expert_groups = 1, c.expert_groups_used = 1; })},
       {"groups of one", varied([](auto& c) { c.expert_groups = 8, c.expert_groups_used = 3; })},
       {"every expert", varied([](auto& c) { c.experts_used = 8, c.expert_groups_used = 4; })},
@@ -299,6 +300,41 @@ TEST(MixtureLayers, EveryPartIsOptional) {
       for (size_t t = 0; t < 64; ++t)
         worst = std::max(worst, std::fabs(out.logits[p * 64 + t] - expected[p][t]));
     EXPECT_LT(worst, 2e-4) << what;
+  }
+}
+
+// A run that has a shared expert's ops behind the experts computes them together; runs of one op each cannot.
+TEST(MixtureLayers, ASharedExpertGivesTheSameBesideTheOthersAndApart) {
+  ModelConfig config = small_llada2();
+  config.vocab = 64, config.shared_expert_ffn_width = config.expert_ffn_width;
+  for (const DType type : {DType::F32, DType::Q8_0}) {
+    const SmallModel m = make_small_model(type, config);
+    const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 19, .wanted = 17}));
+    StepInputs in;
+    for (uint64_t p = 0; p < 19; ++p) in.tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 64));
+    in.positions.resize(19);
+    std::iota(in.positions.begin(), in.positions.end(), 0);
+    in.wanted.assign(in.positions.begin() + 2, in.positions.end());
+    in.spans = {{0, 19, 0, 19}};
+    in.keep_logits = true;
+    const auto logits = [&](int threads, size_t ops_per_run) {
+      auto device = *make_cpu_device({.threads = threads, .isa = ""}, m.graph.weights, m.views, {});
+      KvStore kv = std::move(*KvStore::create(
+          {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
+      StepOutputs out;
+      const size_t ops = program->ops.size();
+      for (size_t first = 0; first < ops; first += ops_per_run)
+        EXPECT_TRUE(device->submit({.program = program,
+                                    .first = first,
+                                    .last = std::min(ops, first + ops_per_run),
+                                    .inputs = &in,
+                                    .kv = &kv,
+                                    .outputs = &out}));
+      return out.logits;
+    };
+    const auto apart = logits(1, 1);
+    ASSERT_EQ(apart.size(), 17u * 64);
+    for (const int threads : {1, 2}) EXPECT_EQ(logits(threads, program->ops.size()), apart) << threads << " threads";
   }
 }
 

@@ -1,6 +1,7 @@
 #include "devices/cpu/cpu_device.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -83,9 +84,11 @@ class CpuDevice final : public Device {
     run_ = &run;
     run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
+    shared_ = {};
     for (size_t i = run.first; i < run.last; ++i) {
       const Op& op = run.program->ops[i];
       next_ = i + 1 < run.last ? &run.program->ops[i + 1] : nullptr;
+      if (op.kind == OpKind::experts) find_shared({run.program->ops.data() + i, run.last - i});
       ready_ = std::exchange(quantized_, kNoValue);
       const auto begin = std::chrono::steady_clock::now();
       const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
@@ -226,6 +229,7 @@ class CpuDevice final : public Device {
       case OpKind::attention:
         return attention(op);
       case OpKind::swiglu: {
+        if (&op == shared_.swiglu) return {};
         const int64_t n = columns(op.in[0]);
         return for_rows_of_input(op, rows, n, [&](int64_t r) {
           kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
@@ -259,6 +263,7 @@ class CpuDevice final : public Device {
                              .gates = value(op.in[1]),
                              .rows = rows,
                              .out = value(op.out[0]),
+                             .shared = shared_.down != nullptr ? &shared_.weights : nullptr,
                              .plan = run_->experts});
       case OpKind::guide:
         guide(op, rows);
@@ -301,7 +306,34 @@ class CpuDevice final : public Device {
     return {};
   }
 
+  // The shared expert behind an op of experts (ops[0]), where it reads the same rows: it is computed with them, and its
+  // own ops only take the result.
+  struct SharedExpert {
+    const Op *gate_up = nullptr, *swiglu = nullptr, *down = nullptr;
+    std::array<WeightId, 3> weights{};
+  };
+  void find_shared(std::span<const Op> ops) {
+    shared_ = {};
+    if (run_->experts != nullptr || ops.size() < 5) return;
+    const Op &experts = ops[0], &sum = ops[1], &gate_up = ops[2], &swiglu = ops[3], &down = ops[4];
+    const auto products = [&](const Op& op, size_t n) {
+      return op.kind == OpKind::matmul && op.rows == experts.rows && op.weight[n - 1] != kNoWeight &&
+             (n == op.weight.size() || op.weight[n] == kNoWeight);
+    };
+    if (sum.kind != OpKind::add || sum.in[0] == experts.in[0] || !products(gate_up, 2) || gate_up.in[0] != experts.in[0] ||
+        swiglu.kind != OpKind::swiglu || swiglu.in[0] != gate_up.out[0] || swiglu.in[1] != gate_up.out[1] ||
+        !products(down, 1) || down.in[0] != swiglu.out[0])
+      return;
+    const std::array<WeightId, 3> weights{gate_up.weight[0], gate_up.weight[1], down.weight[0]};
+    if (CpuExperts::fits_beside(weights_->list, experts, weights)) shared_ = {&gate_up, &swiglu, &down, weights};
+  }
+
   Status matmul(const Op& op, int64_t rows) {
+    if (&op == shared_.gate_up) return {};
+    if (&op == shared_.down) {
+      std::memcpy(value(op.out[0]), experts_.beside(), static_cast<size_t>(rows * columns(op.out[0])) * 4);
+      return {};
+    }
     const int64_t k = columns(op.in[0]);
     const float* x = value(op.in[0]);
     if (ready_ != op.in[0] && multiplies_integers(op)) LLADA_TRY_STATUS(quantize(x, rows, k));
@@ -523,6 +555,7 @@ class CpuDevice final : public Device {
   const Run* run_ = nullptr;
   RowSets rows_;
   RopeTable rope_;
+  SharedExpert shared_;       // of the last op of experts
   const Op* next_ = nullptr;  // what the run executes after the present op
   ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it
   const Program* run_program_ = nullptr;  // whose values are in the arena

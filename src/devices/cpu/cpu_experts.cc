@@ -27,37 +27,76 @@ void wait_for(const std::atomic<int64_t>& value, int64_t wanted) {
 
 }  // namespace
 
+// One thread's work while the others wait, so the gates, mostly zeros, are read once and in order.
 void CpuExperts::group_rows(const Job& job) {
+  constexpr int kStep = 16;  // gates that are looked at together
   const int experts = job.op->experts, used = job.op->experts_used;
   groups_.clear();
-  gathered_.clear();
   places_.assign(static_cast<size_t>(job.rows * used), -1);
-  std::vector<int> filled(static_cast<size_t>(job.rows), 0);
-  for (int e = 0; e < experts; ++e) {
-    const auto begin = static_cast<int64_t>(gathered_.size());
-    for (int64_t r = 0; r < job.rows; ++r) {
-      if (job.gates[r * experts + e] == 0) continue;
-      int& n = filled[static_cast<size_t>(r)];
-      LLADA_CHECK(n < used);
-      places_[static_cast<size_t>(r * used + n++)] = static_cast<int64_t>(gathered_.size());
-      gathered_.push_back(static_cast<int32_t>(r));
+  routed_.assign(places_.size(), -1);
+  ends_.assign(static_cast<size_t>(experts), 0);
+  for (int64_t r = 0; r < job.rows; ++r) {
+    const float* gates = job.gates + r * experts;
+    int n = 0;
+    for (int e0 = 0; e0 < experts; e0 += kStep) {
+      const int e1 = std::min(experts, e0 + kStep);
+      bool any = false;
+      for (int e = e0; e < e1; ++e) any |= gates[e] != 0;
+      for (int e = e0; any && e < e1; ++e) {
+        if (gates[e] == 0) continue;
+        LLADA_CHECK(n < used);
+        routed_[static_cast<size_t>(r * used + n++)] = e;
+        ++ends_[static_cast<size_t>(e)];
+      }
     }
-    const int64_t count = static_cast<int64_t>(gathered_.size()) - begin;
-    if (count > 0) groups_.push_back({e, begin, count, 0});
   }
+  int64_t begin = 0;
+  for (int e = 0; e < experts; ++e) {
+    const int64_t count = std::exchange(ends_[static_cast<size_t>(e)], begin);
+    if (count > 0) groups_.push_back({e, begin, count, 0});
+    begin += count;
+  }
+  touched_ = static_cast<int64_t>(groups_.size());
+  gathered_.resize(static_cast<size_t>(begin));
+  for (size_t i = 0; i < routed_.size(); ++i) {
+    if (routed_[i] < 0) continue;
+    places_[i] = ends_[static_cast<size_t>(routed_[i])]++;
+    gathered_[static_cast<size_t>(places_[i])] = static_cast<int32_t>(static_cast<int64_t>(i) / used);
+  }
+  if (job.shared == nullptr) return;
+  LLADA_CHECK(job.plan == nullptr);
+  groups_.push_back({kShared, begin, job.rows, 0});
+  for (int64_t r = 0; r < job.rows; ++r) gathered_.push_back(static_cast<int32_t>(r));
+}
+
+bool CpuExperts::fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared) {
+  for (size_t slot = 0; slot < shared.size(); ++slot) {
+    const CpuWeight &expert = weights[static_cast<size_t>(op.weight[slot])],
+                    &other = weights[static_cast<size_t>(shared[slot])];
+    if (other.inputs != expert.inputs || other.outputs != expert.outputs || other.stored.type != expert.stored.type)
+      return false;
+  }
+  return true;
 }
 
 Status CpuExperts::reserve(const Job& job) {
   const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
   const int64_t width = gate.inputs, inner = gate.outputs, n = static_cast<int64_t>(gathered_.size());
-  int64_t activations = 0;
+  int64_t activations = 0, most = 0;
+  bool integers = true;
   for (Group& group : groups_) {
+    integers &= job.kernels->integer_path(weight(job, 0, group).stored.type);
     group.activations = activations;
     activations += align(job.kernels->activation_bytes(group.count, std::max(width, inner)));
+    most = std::max(most, group.count);
   }
+  const bool near = integers && most * job.pool->size() < n;
+  near_rows_ = near ? most : 0;
+  beside_width_ = width;
   const int64_t wide = align(n * width * 4), narrow = align(n * inner * 4);
+  const int64_t gathered = near ? align(most * job.pool->size() * width * 4) : wide;
   const bool sliced = job.plan != nullptr && job.plan->slices > 1;
-  const int64_t needed = (sliced ? 3 : 2) * wide + 2 * narrow + activations;
+  const int64_t needed = gathered + (sliced ? 2 : 1) * wide + 2 * narrow + activations;
   if (needed > bytes_) {
     buffer_.reset();
     bytes_ = 0;
@@ -67,7 +106,7 @@ Status CpuExperts::reserve(const Job& job) {
   }
   std::byte* at = buffer_.get();
   const auto take = [&](int64_t bytes) { return reinterpret_cast<float*>(std::exchange(at, at + bytes)); };
-  x_ = take(wide), y_ = take(wide), gate_ = take(narrow), up_ = take(narrow);
+  x_ = take(gathered), y_ = take(wide), gate_ = take(narrow), up_ = take(narrow);
   if (sliced) more_ = take(wide);
   activations_ = at;
   if (progress_size_ < groups_.size()) {
@@ -137,7 +176,8 @@ void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, b
 }
 
 const CpuWeight& CpuExperts::weight(const Job& job, int slot, const Group& group) const {
-  return job.weights[static_cast<size_t>(job.op->weight[static_cast<size_t>(slot)] + group.expert)];
+  const auto at = static_cast<size_t>(slot);
+  return job.weights[static_cast<size_t>(group.expert == kShared ? (*job.shared)[at] : job.op->weight[at] + group.expert)];
 }
 
 void CpuExperts::fetch_head(const Job& job, int slot, const Task& task) const {
@@ -145,7 +185,7 @@ void CpuExperts::fetch_head(const Job& job, int slot, const Task& task) const {
   const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(task.at)]);
   const std::byte* at = w.bytes() + (w.packed != nullptr ? job.kernels->packed_bytes(w.stored.type, task.n0, w.inputs)
                                                          : task.n0 * row_bytes(w.stored.type, w.inputs));
-  for (int64_t i = 0; i < kHead; i += kLine) __builtin_prefetch(at + i, 0, 2);
+  for (int64_t i = 0; i < kHead; i += kLine) __builtin_prefetch(at + i, 0, 0);
 }
 
 void CpuExperts::fetch_next(const Job& job) const {
@@ -157,12 +197,26 @@ void CpuExperts::fetch_next(const Job& job) const {
   if (task.stage == Stage::down) fetch_head(job, 2, task);
 }
 
-// The group's rows of x as int8, where the weights of `slot` want it.
+// The group's rows as int8, where the weights of `slot` want it.
 void CpuExperts::quantize(const Job& job, int slot, const Group& group, const float* x) const {
   const CpuWeight& w = weight(job, slot, group);
   if (!job.kernels->integer_path(w.stored.type)) return;
-  job.kernels->quantize_rows(x + group.begin * w.inputs, group.count, w.inputs, 0, group.count,
-                             activations_ + group.activations);
+  job.kernels->quantize_rows(x, group.count, w.inputs, 0, group.count, activations_ + group.activations);
+}
+
+// The copies of a group's rows are of no use once they are quantized, so each thread has one place for them, which stays
+// near. (A place for every row: weights pass by between a layer and the next, so it came from memory each time.)
+void CpuExperts::gather(const Job& job, const Group& group, int thread) const {
+  const CpuWeight& gate = weight(job, 0, group);
+  const int64_t width = gate.inputs;
+  const int32_t* rows = gathered_.data() + group.begin;
+  const bool quantized = job.kernels->integer_path(gate.stored.type);
+  if (quantized && rows[group.count - 1] - rows[0] == group.count - 1)
+    return quantize(job, 0, group, job.x + rows[0] * width);
+  float* to = x_ + (near_rows_ > 0 ? thread * near_rows_ : group.begin) * width;
+  for (int64_t i = 0; i < group.count; ++i)
+    std::memcpy(to + i * width, job.x + rows[i] * width, static_cast<size_t>(width) * 4);
+  quantize(job, 0, group, to);
 }
 
 void CpuExperts::multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const {
@@ -179,16 +233,14 @@ void CpuExperts::add_up(const Job& job, int64_t row) const {
   const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs, used = job.op->experts_used;
   float* out = job.out + row * width;
   std::fill_n(out, width, 0.0f);
-  for (int64_t k = 0; k < used; ++k) {
-    const int64_t place = places_[static_cast<size_t>(row * used + k)];
-    if (place < 0) break;
-    const auto group = std::ranges::upper_bound(groups_, place, {}, &Group::begin) - 1;
-    const float gate_value = job.gates[row * job.op->experts + group->expert];
-    for (int64_t c = 0; c < width; ++c) out[c] += gate_value * y_[place * width + c];
+  for (int64_t k = row * used; k < (row + 1) * used && places_[static_cast<size_t>(k)] >= 0; ++k) {
+    const float gate_value = job.gates[row * job.op->experts + routed_[static_cast<size_t>(k)]];
+    const float* y = y_ + places_[static_cast<size_t>(k)] * width;
+    for (int64_t c = 0; c < width; ++c) out[c] += gate_value * y[c];
   }
 }
 
-void CpuExperts::perform(const Job& job, const Task& task) {
+void CpuExperts::perform(const Job& job, const Task& task, int thread) {
   if (task.stage == Stage::sum) {
     wait_for(products_left_, 0);
     for (int64_t r = task.at; r < task.n1; ++r) add_up(job, r);
@@ -200,10 +252,7 @@ void CpuExperts::perform(const Job& job, const Task& task) {
   const int64_t width = gate.inputs, inner = gate.outputs;
   switch (task.stage) {
     case Stage::gather:
-      for (int64_t i = group.begin; i < group.begin + group.count; ++i)
-        std::memcpy(x_ + i * width, job.x + gathered_[static_cast<size_t>(i)] * width,
-                    static_cast<size_t>(width) * 4);
-      quantize(job, 0, group, x_);
+      gather(job, group, thread);
       progress.gathered.store(1, std::memory_order_release);
       return;
     case Stage::gate_up:
@@ -217,7 +266,7 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       for (int64_t i = group.begin; i < group.begin + group.count; ++i)
         job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
       if (!slices_.empty()) keep_slices(job, task.at);
-      quantize(job, 2, group, gate_);
+      quantize(job, 2, group, gate_ + group.begin * inner);
       progress.hidden.store(1, std::memory_order_release);
       return;
     case Stage::down:
@@ -239,8 +288,8 @@ void CpuExperts::perform(const Job& job, const Task& task) {
 
 void CpuExperts::run_tasks(const Job& job) {
   // The pool hands out indices from several ends; the order that the waits rest on is next_'s.
-  job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int) {
-    perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))]);
+  job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int thread) {
+    perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))], thread);
   });
 }
 

@@ -9,6 +9,7 @@
 // and what it waits for stands before it in the queue and so is under way. (Seven loops with a barrier each, as before,
 // lost little while the machine was quiet, but one descheduled worker stopped all others seven times per layer.)
 #pragma once
+#include <array>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -30,20 +31,26 @@ class CpuExperts {
     const float* gates;  // rows x experts; 0: the row does not go there
     int64_t rows;
     float* out;  // rows x width
+    // Gate, up and down of a network of the experts' shape and types that every row passes (fits_beside); its result is
+    // beside(). Its arithmetic fills the time in which the threads would wait for the experts' weights. Null: none; not
+    // together with a plan.
+    const std::array<WeightId, 3>* shared = nullptr;
     // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one. An expert
     // whose slices are in both parts gives the sum of two products, each over its own slices' hidden values; that
     // alone differs from the whole, by the rounding of one more addition.
     const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);
-  int64_t touched() const {
-    return static_cast<int64_t>(groups_.size());
-  }  // experts with a row in the last run
+  int64_t touched() const { return touched_; }  // experts with a row in the last run
+  // What Job::shared gave for its rows, rows x width; until the next run.
+  const float* beside() const { return y_ + groups_.back().begin * beside_width_; }
+  static bool fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared);
   double host_part_s() const { return host_part_s_; }  // wall time of the host's part of the last run with a plan
   int64_t memory_bytes() const { return bytes_; }
 
  private:
-  // The rows of one touched expert, at [begin, begin + count) of the gathered rows.
+  // The rows of one touched expert, at [begin, begin + count) of the gathered rows; the shared network's are the last.
+  static constexpr int kShared = -1;
   struct Group {
     int expert;
     int64_t begin, count;
@@ -63,6 +70,7 @@ class CpuExperts {
   };
 
   void group_rows(const Job& job);
+  void gather(const Job& job, const Group& group, int thread) const;
   Status reserve(const Job& job);
   // Tasks of the groups of `order`, in that order; with `sums` also the rows' sums.
   void list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums);
@@ -77,14 +85,17 @@ class CpuExperts {
   Status run_slices(const Job& job);
   Result<std::vector<int64_t>> part_of(const Job& job, bool on_device);
   void keep_slices(const Job& job, int64_t group) const;
-  void perform(const Job& job, const Task& task);
+  void perform(const Job& job, const Task& task, int thread);
   const CpuWeight& weight(const Job& job, int slot, const Group& group) const;
-  void quantize(const Job& job, int slot, const Group& group, const float* x) const;
+  void quantize(const Job& job, int slot, const Group& group, const float* x) const;  // x: its first row
   void multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const;
   void add_up(const Job& job, int64_t row) const;
 
   std::vector<Group> groups_;
+  int64_t touched_ = 0, beside_width_ = 0;
   std::vector<int32_t> gathered_;  // row of each gathered row
+  std::vector<int32_t> routed_;    // rows x experts_used: experts of each row, ascending; -1: none
+  std::vector<int64_t> ends_;      // of each expert, the end of its gathered rows so far
   std::vector<int64_t>
       places_;  // rows x experts_used: gathered rows of each row, experts ascending; -1: none
   std::vector<Task> tasks_;
@@ -97,7 +108,9 @@ class CpuExperts {
   AlignedBytes buffer_;
   int64_t bytes_ = 0;
   double host_part_s_ = 0;
+  // x_: rows that are gathered as floats: all, or one group per thread where only their quantized form is multiplied.
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;
+  int64_t near_rows_ = 0;  // of x_ per thread; 0: all
   float* more_ = nullptr;  // with slices: what the second part adds to y_
   std::byte* activations_ = nullptr;
 };

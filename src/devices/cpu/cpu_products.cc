@@ -31,7 +31,10 @@ void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<c
   };
   std::vector<Task> tasks, fine;
   for (const CpuProduct& product : products) {
-    const int64_t step = column_step(kernels, *product.weight, kTasksPerThread * pool.size());
+    // Kernels take two column tiles side by side where there are many rows, so single ones are for small matrices.
+    const int64_t pair = 2 * kernels.column_tile(product.weight->stored.type);
+    int64_t step = column_step(kernels, *product.weight, kTasksPerThread * pool.size());
+    if (step < pair && product.weight->outputs >= 4 * pair * pool.size()) step = pair;
     for (int64_t n0 = 0; n0 < product.weight->outputs; n0 += step)
       tasks.push_back({&product, n0, std::min(product.weight->outputs, n0 + step)});
   }

@@ -58,14 +58,17 @@ void route_row(const Op& op, const float* scores, const float* selection_bias, f
   if (op.groups > 1) keep_best_groups(op, rank.data());
 
   std::fill_n(gates, n, 0.0f);
-  double sum = 0;
-  std::vector<size_t> chosen;
-  for (int k = 0; k < op.experts_used; ++k) {
-    const auto best = static_cast<size_t>(std::ranges::max_element(rank) - rank.begin());
-    rank[best] = kOut;
-    chosen.push_back(best);
-    sum += probability[best];
+  // The best so far, best first; of equals the lower index.
+  std::vector<size_t> chosen(static_cast<size_t>(op.experts_used), 0);
+  std::vector<float> best(chosen.size(), kOut);
+  for (size_t i = 0; i < rank.size(); ++i) {
+    if (!(rank[i] > best.back())) continue;
+    size_t at = best.size() - 1;
+    for (; at > 0 && rank[i] > best[at - 1]; --at) best[at] = best[at - 1], chosen[at] = chosen[at - 1];
+    best[at] = rank[i], chosen[at] = i;
   }
+  double sum = 0;
+  for (const size_t e : chosen) sum += probability[e];
   const double scale = op.renormalise != 0 ? op.parameter / (sum + kNotZero) : op.parameter;
   for (const size_t e : chosen) gates[e] = static_cast<float>(probability[e] * scale);
 }
