@@ -25,7 +25,7 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
     const __m512i bytes = _mm512_load_si512(w + 64 * q);
-    prefetch(next + 64 * q);
+    prefetch<R>(next + 64 * q);
     const __m512i wx = _mm512_and_si512(bytes, nibble);
     const __m512i wy = _mm512_and_si512(_mm512_srli_epi32(bytes, 4), nibble);
 #pragma GCC unroll 8
@@ -35,7 +35,7 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
       y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
     }
   }
-  prefetch(next + 512);
+  prefetch<R>(next + 512);
 }
 
 template <int R>
@@ -47,7 +47,7 @@ void q4_0(const Tile& t) {
   for (int64_t left = t.chunks; left > 0;
        left -= kBlockChunks, scales += ActivationLayout::kBlockValues * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch(next + kBlockChunks * kChunkBytes);
+    prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
@@ -136,7 +136,7 @@ void q4_k(const Tile& t) {
   const int16_t* pairs = t.pairs;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
-    prefetch(next + kBlockChunks * kChunkBytes);
+    prefetch<R>(next + kBlockChunks * kChunkBytes);
     if (__builtin_expect(any_steep<R>(values), 0))
       steep_q4_k_block<R>(w, a, pairs, values, t.sums);
     else

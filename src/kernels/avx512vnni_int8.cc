@@ -22,7 +22,7 @@ inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const ui
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
     const __m512i wx = _mm512_load_si512(w + 128 * q), wy = _mm512_load_si512(w + 128 * q + 64);
-    prefetch(next + 64 * q);
+    prefetch<R>(next + 64 * q);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
@@ -42,7 +42,7 @@ void q8_0(const Tile& t) {
   for (int64_t left = t.chunks; left > 0;
        left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch(next + kBlockChunks * kChunkBytes);
+    prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
@@ -70,10 +70,10 @@ void q8_0(const Tile& t) {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(wide + 2 * r);
       byte_steps<R>(w, a, next, x, y);
-      prefetch(next + 512);
+      prefetch<R>(next + 512);
       if (t.step > kPrefetched) {
 #pragma GCC unroll 8
-        for (int line = 0; line < 8; ++line) prefetch(next + kPrefetched + 64 * line);
+        for (int line = 0; line < 8; ++line) prefetch<R>(next + kPrefetched + 64 * line);
       }
       const __m512i scale = _mm512_load_si512(w + 1024);
 #pragma GCC unroll 8

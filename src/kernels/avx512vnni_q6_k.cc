@@ -74,7 +74,7 @@ void q6_k(const Tile& t) {
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0;
        left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, quarters += 8 * kBlockChunks * R) {
-    prefetch(next + kBlockChunks * kChunkBytes);
+    prefetch<R>(next + kBlockChunks * kChunkBytes);
     if (__builtin_expect(any_steep<R>(values), 0)) {
       steep_block<R>(w, a, quarters, values, t.sums);
       w += kHeader + kBlockChunks * kChunkBytes;
@@ -95,15 +95,15 @@ void q6_k(const Tile& t) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(halves + 2 * r);
 #pragma GCC unroll 4
-        for (int line = 0; line < 4; ++line) prefetch(next + 64 * (4 * half + line));
+        for (int line = 0; line < 4; ++line) prefetch<R>(next + 64 * (4 * half + line));
         step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y);
         step_pair<R>(w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x, y);
         add_pairs<R>(w + kScales + 32 * half, x, y, total);
       }
-      prefetch(next + 512);
+      prefetch<R>(next + 512);
       if (t.step > kPrefetched) {
 #pragma GCC unroll 4
-        for (int line = 0; line < 4; ++line) prefetch(next + kPrefetched + 64 * line);
+        for (int line = 0; line < 4; ++line) prefetch<R>(next + kPrefetched + 64 * line);
       }
     }
     next += t.skip;

@@ -20,11 +20,17 @@ inline __m512i broadcast32(const void* p) {
   __builtin_memcpy(&v, p, 4);
   return _mm512_set1_epi32(v);
 }
-// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal:
-// weights pass once, and what they would drive out of the caches (activations, the rows of experts) is read again soon.
-// Measured in turns with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and 42.7; dense
-// products the same.
-inline void prefetch(const uint8_t* p) { asm volatile("prefetchnta %0" : : "m"(*p)); }
+// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal with few
+// rows: such weights pass once and should not drive out what is read again soon (activations, the rows of experts; in turns
+// with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and 42.7). Full row tiles read a
+// piece of weights several times: there it lost 1 to 2 %.
+template <int R>
+inline void prefetch(const uint8_t* p) {
+  if constexpr (R < kRowTile)
+    asm volatile("prefetchnta %0" : : "m"(*p));
+  else
+    asm volatile("prefetcht0 %0" : : "m"(*p));
+}
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
 // Whether a row of the tile is steep in this block; values: its block values.
