@@ -113,7 +113,7 @@ TEST_F(SimRun, DeviceTextsAreReadStrictly) {
       {"sim:", "profile: found ''"},
       {"sim:v99", "profile: found 'v99'"},
       {"cpu,window=40%", "device 'cpu': 'window': only for sim and hexagon"},
-      {"sim:v79-8elite,window", "device 'sim:v79-8elite': 'window' needs a value"},
+      {"sim:v79-8elite,window", "window: found '', needed such as 40%"},
       {"sim:v79-8elite,window=0%", "window: found '0%', needed such as 40%, 2.5GiB or unlimited"},
       {"sim:v79-8elite,window=1e999GiB", "window: found '1e999GiB'"},
       {"sim:v79-8elite,window=0.2GiB", "window: found 0.2 GiB, needed more than the reserve of 0.3 GiB"},
