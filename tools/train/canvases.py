@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import torch
 
-from drills import ONLY_DECISIVE, decisive_spans
+from drills import ONLY_DECISIVE, decisive_spans, sources
 
 MAX_RESPONSE = 128  # tokens, padding included: the generation length that the models are used with
 BLOCK = 32  # as in the sampler
 T_MIN = 0.05  # bounds the weight 1/t
-DECISIVE_MASK_SHARE, DECISIVE_WEIGHT = 0.95, 2.0
+DECISIVE_MASK_SHARE, DECISIVE_WEIGHT = 0.95, 4.0
 SUFFIX_REACH, SUFFIX_GAIN, FAR_WEIGHT = 6.0, 4.0, 0.05  # weight = gain * exp(-distance / reach) + far
 
 
@@ -38,9 +38,9 @@ class MaskMix(NamedTuple):
 
 RANDOM_MASKS = MaskMix()
 SAMPLER_MASKS = MaskMix(suffix=0.4, block=0.2, whole_canvas=0.03)
-# To learn lookups: short canvases, the looked-up word masked with its surroundings known.
-LOOKUP_MASKS = MaskMix(suffix=0.3, block=0.1, decisive=0.4, whole_canvas=0.0, long_room=0.1)
-FINAL_MASKS = MaskMix(suffix=0.35, block=0.2, decisive=0.15, whole_canvas=0.02, long_room=0.3)
+# For finished weights: short canvases, the decisive words masked with their surroundings known.
+LOOKUP_MASKS = MaskMix(suffix=0.2, block=0.1, decisive=0.5, whole_canvas=0.0, long_room=0.1)
+FINAL_MASKS = MaskMix(suffix=0.35, block=0.2, decisive=0.2, whole_canvas=0.02, long_room=0.2)
 
 
 class Batch(NamedTuple):
@@ -48,6 +48,8 @@ class Batch(NamedTuple):
     targets: torch.Tensor  # (N,) tokens under the masks
     rows: torch.Tensor  # (N,) their flat positions
     weights: torch.Tensor  # (N,) so that the sum of weighted losses is the batch's loss
+    lookups: torch.Tensor  # (M, 3) flat positions: masked tokens that stand in the prompt, and between where and where
+    hops: torch.Tensor  # (K, 3) the same from a fact's result to its key, in the prompt and in the response
 
 
 class CanvasSource:
@@ -59,6 +61,8 @@ class CanvasSource:
         self.responses = [tokenizer.encode(example.response) + [tokenizer.eot] for example in examples]
         self.decisive = [_decisive_tokens(tokenizer, example, response)
                          for example, response in zip(examples, self.responses)]
+        self.lookups = [_lookups(tokenizer, example, prompt, response)
+                        for example, prompt, response in zip(examples, self.prompts, self.responses)]
         self.only_decisive = [example.task in ONLY_DECISIVE for example in examples]
         self._epoch, self._groups = None, []
 
@@ -98,13 +102,19 @@ class CanvasSource:
         starts = torch.tensor([len(self.prompts[i]) for i in members])
         written = torch.tensor([len(self.responses[i]) for i in members])
         only_decisive = torch.tensor([self.only_decisive[i] for i in members])
-        mask, weight, answer_tokens = self._masks(decisive, starts, written, only_decisive, generator)
+        mask, weight, answer_tokens, whole = self._masks(decisive, starts, written, only_decisive, generator)
         rows = mask.flatten().nonzero().flatten()
         inputs = tokens.masked_fill(mask, self.tokenizer.mask)
-        return Batch(inputs, tokens.flatten()[rows], rows, weight.flatten()[rows] / answer_tokens)
+        masked = [(row * width, lookup, hops) for row, i in enumerate(members)
+                  for at, lookup, hops in self.lookups[i] if mask[row, at] and not whole]
+        flat = lambda places: torch.tensor(places, dtype=torch.long).reshape(-1, 3)
+        lookups = flat([[base + place for place in lookup] for base, lookup, _ in masked])
+        hops = flat([[base + place for place in hop] for base, _, hops in masked for hop in hops])
+        return Batch(inputs, tokens.flatten()[rows], rows, weight.flatten()[rows] / answer_tokens, lookups, hops)
 
     def _masks(self, decisive, starts, written, only_decisive, generator):
-        """decisive (B, T), the rest (B,). -> mask (B, T), weight (B, T), number of tokens that could have been masked"""
+        """decisive (B, T), the rest (B,). -> mask (B, T), weight (B, T), number of tokens that could have been masked,
+        whether the prompt was among them"""
         size, width = decisive.shape
         position = torch.arange(width)[None]
         # Stratified: a batch always covers the whole range of t.
@@ -126,16 +136,38 @@ class CanvasSource:
             mask, weight = _block(mask, weight, block, position, low, noise)
             hidden = decisive & (torch.rand(size, width, generator=generator) < DECISIVE_MASK_SHARE)
             mask, weight = torch.where(results, hidden, mask), torch.where(results, DECISIVE_WEIGHT, weight)
-        return mask, weight, answer.sum()
+        return mask, weight, answer.sum(), whole
 
 
 def _decisive_tokens(tokenizer, example, response):
-    """Indices of the response's tokens that lie in one of its decisive spans; the text is ASCII, a byte a character."""
-    spans, out, begin = decisive_spans(example.task, example.response), [], 0
-    for i, token in enumerate(response[:-1]):  # the last is the end of the turn
+    """Indices of the response's tokens that lie in one of its decisive spans."""
+    return _tokens_in(tokenizer, response, decisive_spans(example.task, example.response))
+
+
+def _tokens_in(tokenizer, tokens, spans):
+    """Indices of the tokens that overlap one of the spans; the text is ASCII, a byte a character."""
+    out, begin = [], 0
+    for i, token in enumerate(tokens):
         end = begin + len(tokenizer.texts[token])
         out += [i] if any(begin < high and low < end for low, high in spans) else []
         begin = end
+    return out
+
+
+def _lookups(tokenizer, example, prompt, response):
+    """-> [(position of a decisive token, its lookup, [the hops to the keys])] on the canvas, lookup and hops as (at, first
+    position attended to, end); a number's digits one by one."""
+    shift, start, out = tokenizer.decode(prompt).index(example.prompt), len(prompt), []
+    in_prompt = lambda span: _tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)])
+    in_response = lambda span: [start + i for i in _tokens_in(tokenizer, response, [span])]
+    for found in sources(example):
+        results, source, hops = in_response(found.result), in_prompt(found.source), []
+        if found.key:
+            key, source_key = in_response(found.key), in_prompt(found.source_key)
+            hops = [(at, source_key[0], source_key[-1] + 1) for at in source]
+        for k, at in enumerate(results):
+            near = source[k:k + 1] if len(results) == len(source) else source
+            out.append((at, (at, near[0], near[-1] + 1), hops + [(at, key[0], key[-1] + 1)] if found.key else []))
     return out
 
 

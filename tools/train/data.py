@@ -179,8 +179,8 @@ def lookup(draw):
 # Relative weights of the tasks, what phases of training draw from.
 MIX = {gsm_mini: 0.5, boolean: 0.1, choice: 0.1, sort: 0.1, json_record: 0.1, copy: 0.1}
 DRILLED = MIX | {drill: 0.065}
-LOOKUPS = {lookup: 0.40, boolean: 0.22, choice: 0.16, gsm_mini: 0.14, sort: 0.04, json_record: 0.04}
-BALANCED = {gsm_mini: 0.32, boolean: 0.18, choice: 0.18, sort: 0.13, json_record: 0.11, lookup: 0.04, drill: 0.04}
+LOOKUPS = {lookup: 0.46, boolean: 0.16, choice: 0.16, gsm_mini: 0.14, sort: 0.04, json_record: 0.04}
+BALANCED = {gsm_mini: 0.32, boolean: 0.18, choice: 0.18, sort: 0.1, json_record: 0.1, lookup: 0.09, drill: 0.03}
 EVALUATED = {"gsm-mini", "json", "sort", "bool", "choice"}
 
 # ---------------------------------------------------------------- split and streams

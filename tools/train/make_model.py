@@ -72,7 +72,7 @@ def train_tokenizer(folder, recipe):
     return tokenizers.Tokenizer(folder)
 
 
-def train_stage(name, model, phases, share, args, recipe, tokenizer, average=0.995):
+def train_stage(name, model, phases, share, args, recipe, tokenizer, average=0.995, **more):
     """Trains one architecture on its share of the budget. -> its averaged weights"""
 
     def make_examples(phase, mix):
@@ -83,7 +83,7 @@ def train_stage(name, model, phases, share, args, recipe, tokenizer, average=0.9
     budget = Budget(minutes=args.minutes * share, steps=int(args.steps * share))
     device = pick_device(args.device)
     settings = Settings(budget, phases, lr=args.lr, batch_size=args.batch_size or recipe.batch_size, seed=args.seed,
-                        average=average, device=device, bf16=args.bf16 or device.startswith("cuda"))
+                        average=average, device=device, bf16=args.bf16 or device.startswith("cuda"), **more)
     size = sum(parameter.numel() for parameter in model.parameters())
     print(f"{name}: {size:,} parameters on {settings.device}", flush=True)
     log = lambda line: print(f"{name}: {line}", flush=True)
@@ -100,7 +100,8 @@ def main():
         tokenizer = tokenizers.Tokenizer(tokenizer_folder)
         if not args.moe:
             # Fewer steps than a run from nothing has: a shorter average.
-            dense = train_stage("dense", dense, CONTINUE_PHASES, 1.0, args, recipe, tokenizer, average=0.98)
+            dense = train_stage("dense", dense, CONTINUE_PHASES, 1.0, args, recipe, tokenizer, average=0.98, decay=1.0,
+                                guide_lookups=dense.config.layers > max(models.LOOKUP_LAYERS))
             export(dense, tokenizer_folder, args.out / "tiny-llada")
             print(f"wrote {args.out / 'tiny-llada'}")
     else:

@@ -12,6 +12,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+# Layers whose first head training can guide (lookup_loss): one finds the key that stands beside a result, the later ones
+# the same key's result in the prompt. Of six layers: what was found still has to be used.
+HOP_LAYERS, LOOKUP_LAYERS = (2,), (3, 4)
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
@@ -79,13 +83,23 @@ class Attention(nn.Module):
         per_head = config.experts > 0
         self.q_norm = RmsNorm(config.head_dim, config.rms_eps) if per_head else nn.Identity()
         self.k_norm = RmsNorm(config.head_dim, config.rms_eps) if per_head else nn.Identity()
+        self.lookup_loss = None
 
-    def forward(self, x, tables):
-        """(B, T, D) -> (B, T, D). No mask: every position sees every other one."""
+    def forward(self, x, tables, lookups=None):
+        """(B, T, D) -> (B, T, D). No mask: every position sees every other one. With lookups (N, 3), flat positions at, low
+        and high, `lookup_loss` then holds the mean of -log(attention of `at` to [low, high)) in the first head."""
         batch, length, width = x.shape
         q, k, v = (f(x).view(batch, length, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
         q, k = rotate(self.q_norm(q), tables), rotate(self.k_norm(k), tables)
         mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v)
+        if lookups is not None:
+            at, low, high = lookups.T[:, :, None]
+            with torch.autocast(x.device.type, enabled=False):
+                scores = q[:, 0].float() @ k[:, 0].float().mT / math.sqrt(q.shape[-1])
+            row = scores.flatten(0, 1)[at[:, 0]].log_softmax(-1)
+            position = at - at % length + torch.arange(length, device=x.device)
+            inside = row.masked_fill((position < low) | (position >= high), -math.inf)
+            self.lookup_loss = -inside.logsumexp(-1).mean()
         return self.o(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -139,8 +153,8 @@ class Block(nn.Module):
         self.attn = Attention(config)
         self.mlp = Mixture(config) if config.experts else SwiGlu(config)
 
-    def forward(self, x, tables):
-        x = x + self.attn(self.attn_norm(x), tables)
+    def forward(self, x, tables, lookups=None):
+        x = x + self.attn(self.attn_norm(x), tables, lookups)
         return x + self.mlp(self.ff_norm(x))
 
 
@@ -164,15 +178,22 @@ class MaskedDiffusionModel(nn.Module):
                     parameter.normal_(0, 0.02 * (shrink if back else 1), generator=generator)
         return self
 
-    def forward(self, ids, rows=None):
-        """ids (B, T) -> logits (B, T, V); with rows (N flat positions of the batch), only theirs: (N, V)."""
+    def forward(self, ids, rows=None, lookups=None):
+        """ids (B, T) -> logits (B, T, V); with rows (N flat positions of the batch), only theirs: (N, V). lookups:
+        {layer: (M, 3)}, what lookup_loss() is to measure."""
         x = self.embed(ids)
         tables = rope_tables(ids.shape[1], self.config.head_dim, self.config.rope_theta, ids.device)
-        for block in self.blocks:
-            x = block(x, tables)
+        for i, block in enumerate(self.blocks):
+            x = block(x, tables, (lookups or {}).get(i))
         if rows is not None:
             x = x.reshape(-1, x.shape[-1])[rows]
         return self.head(self.norm(x))
+
+    def lookup_loss(self):
+        """Mean over HOP_LAYERS and LOOKUP_LAYERS, each of which the last forward had lookups for. A named head of each, not
+        whichever finds the place: for that it is enough that the heads share the candidates out among them."""
+        losses = [self.blocks[i].attn.lookup_loss for i in HOP_LAYERS + LOOKUP_LAYERS]
+        return sum(losses) / len(losses)
 
     def balance_loss(self):
         """Mean over the layers of the last forward's load-balancing loss; 0 for a dense model."""

@@ -1,7 +1,7 @@
 """The training loop: phases of (masks, optimizer), a time or step budget, checkpoints that resume exactly.
 
 Learning rate: a short warm-up at the start of every phase, then constant, then a linear fall to 1 % over the last part
-of the whole budget. With a step budget the run is a function of the seed; with a time budget the number of steps
+(`decay`) of the whole budget. With a step budget the run is a function of the seed; with a time budget the number of steps
 depends on the machine.
 """
 import contextlib
@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 import data
 from canvases import FINAL_MASKS, LOOKUP_MASKS, RANDOM_MASKS, SAMPLER_MASKS, CanvasSource, MaskMix
+from model import HOP_LAYERS, LOOKUP_LAYERS
 from optimizers import Average, make_optimizers
 
-WARMUP_STEPS, DECAY_SHARE, BALANCE_WEIGHT, CLIP = 30, 0.4, 0.01, 1.0
+WARMUP_STEPS, DECAY_SHARE, BALANCE_WEIGHT, LOOKUP_WEIGHT, CLIP = 30, 0.4, 0.01, 0.5, 1.0
 CHECKPOINT_SECONDS, LOG_SECONDS = 120, 10
 
 
@@ -59,6 +60,8 @@ class Settings:
     seed: int = 0
     device: str = "cpu"
     bf16: bool = False
+    decay: float = DECAY_SHARE  # last part of the budget, in which the learning rate falls
+    guide_lookups: bool = False  # adds the model's lookup_loss()
 
     def phase_at(self, progress):
         end = 0.0
@@ -69,7 +72,7 @@ class Settings:
         return len(self.phases) - 1
 
     def lr_factor(self, progress, steps_in_phase):
-        return min(1.0, (steps_in_phase + 1) / WARMUP_STEPS) * max(0.01, min(1.0, (1 - progress) / DECAY_SHARE))
+        return min(1.0, (steps_in_phase + 1) / WARMUP_STEPS) * max(0.01, min(1.0, (1 - progress) / self.decay))
 
 
 def pick_device(name="auto"):
@@ -85,7 +88,7 @@ class Trainer:
         self.average = Average(self.model, settings.average)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         self.phase, self.phase_start, self.optimizers, self.source = None, 0, [], None
-        self.recent = []  # losses since the last line of the log
+        self.recent, self.recent_lookups = [], []  # losses since the last line of the log
         if self.checkpoint.exists():
             self._load()
 
@@ -121,12 +124,19 @@ class Trainer:
 
     def _train_step(self, progress):
         batch = self.source.batch(self.step - self.phase_start)
-        inputs, targets, rows, weights = (tensor.to(self.settings.device) for tensor in batch)
+        inputs, targets, rows, weights, lookups, hops = (tensor.to(self.settings.device) for tensor in batch)
+        guided = self.settings.guide_lookups and len(lookups) > 0 and len(hops) > 0
+        guide = {**dict.fromkeys(HOP_LAYERS, hops), **dict.fromkeys(LOOKUP_LAYERS, lookups)} if guided else {}
         self.model.train()
         with self._autocast():
-            logits = self.model(inputs, rows)
+            logits = self.model(inputs, rows, guide)
         loss = (F.cross_entropy(logits.float(), targets, reduction="none") * weights).sum()
-        (loss + BALANCE_WEIGHT * self.model.balance_loss()).backward()
+        extra = BALANCE_WEIGHT * self.model.balance_loss()
+        if guided:
+            found = self.model.lookup_loss()
+            extra = extra + LOOKUP_WEIGHT * found
+            self.recent_lookups.append(found.item())
+        (loss + extra).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         factor = self.settings.lr_factor(progress, self.step - self.phase_start)
         for optimizer in self.optimizers:
@@ -147,9 +157,11 @@ class Trainer:
     def _log_line(self):
         if self.recent:
             loss = sum(self.recent) / len(self.recent)
-            self.log(f"step {self.step}  minutes {self.seconds / 60:.2f}  loss {loss:.4f}  "
+            found = sum(self.recent_lookups) / max(1, len(self.recent_lookups))
+            guided = f"lookups {found:.4f}  " if self.settings.guide_lookups else ""
+            self.log(f"step {self.step}  minutes {self.seconds / 60:.2f}  loss {loss:.4f}  {guided}"
                      f"tokens {self.tokens / 1e6:.2f}M  {self.tokens / max(self.seconds, 1e-9):.0f} tokens/s")
-            self.recent = []
+            self.recent, self.recent_lookups = [], []
 
     # ------------------------------------------------------------ checkpoints
 
