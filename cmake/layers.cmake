@@ -5,7 +5,7 @@ set(LLADA_FEWER_CHECKS)
 if(LLADA_SANITIZE)
   set(LLADA_QUICK_BUILD -O0)
   if(LLADA_SANITIZE MATCHES undefined)
-    # A quarter of the compile time of layers that read no bytes from outside; a null pointer ends a run of the address sanitizer too.
+    # A quarter of the compile time of layers that map no files; a null pointer ends a run of the address sanitizer too.
     set(LLADA_FEWER_CHECKS -fno-sanitize=null,object-size,vptr,nonnull-attribute,returns-nonnull-attribute,alignment)
     # A third of the compile time of test code, which is not what is looked at.
     set(LLADA_TEST_OPTIONS -fno-sanitize=undefined)

@@ -34,6 +34,13 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
   return {};
 }
 
+Status check_tokens(const Model& model, std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= model.config().vocab)
+      return invalid("token id {} is outside the vocabulary of {}", token, model.config().vocab);
+  return {};
+}
+
 Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
                                      const StepCallback& on_step) {
   LLADA_TRY_STATUS(decode::validate(options));
@@ -82,17 +89,10 @@ Result<ExecutorOptions> Session::executor_options() const {
   return options;
 }
 
-Status Session::check_tokens(std::span<const int32_t> tokens) const {
-  for (const int32_t token : tokens)
-    if (token < 0 || token >= model_->config().vocab)
-      return invalid("token id {} is outside the vocabulary of {}", token, model_->config().vocab);
-  return {};
-}
-
 Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,
                                     const StepCallback& on_step) {
   const decode::SpecialIds& ids = model_->special_ids();
-  LLADA_TRY_STATUS(check_tokens(canvas.tokens));
+  LLADA_TRY_STATUS(check_tokens(*model_, canvas.tokens));
   decode::DecodeOptions resolved = options;
   if (resolved.device_latency) {
     LLADA_TRY(const LatencyTable table, model_->latency(threads_));
@@ -125,7 +125,7 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
 
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
                                            std::span<const int32_t> positions) {
-  LLADA_TRY_STATUS(check_tokens(tokens));
+  LLADA_TRY_STATUS(check_tokens(*model_, tokens));
   LLADA_TRY(auto executor, executor_options());
   LLADA_TRY(auto runner,
             ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_,

@@ -57,6 +57,9 @@ struct SessionOptions {
 // Whether a prompt and what is generated behind it fit the model's context.
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
+// Whether all are ids of the model's vocabulary.
+Status check_tokens(const Model& model, std::span<const int32_t> tokens);
+
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model,
@@ -84,7 +87,6 @@ class Session {
         trace_(options.trace),
         routing_(options.routing),
         warn_(options.warn) {}
-  Status check_tokens(std::span<const int32_t> tokens) const;  // ids of the vocabulary
   Result<ExecutorOptions> executor_options() const;
   Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
   Result<Generation> denoise(decode::Canvas& canvas, const decode::DecodeOptions& options, bool infill,

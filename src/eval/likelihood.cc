@@ -22,9 +22,8 @@ Result<Likelihood> pseudo_log_likelihood(Session& session, const Model& model,
   std::vector<int32_t> canvas(prompt.begin(), prompt.end());
   canvas.insert(canvas.end(), response.begin(), response.end());
   Likelihood sum;
-  for (const int32_t token : response)  // of a reference file, it may be anything
-    if (token < 0 || token >= model.config().vocab)
-      return invalid("response: token id {} is outside the vocabulary of {}", token, model.config().vocab);
+  if (const Status known = check_tokens(model, response); !known)  // of a reference file, it may be anything
+    return invalid("response: {}", known.error().message);
   for (size_t group = 0; group < step; ++group) {
     std::vector<int32_t> masked = canvas, rows;
     for (size_t i = group; i < response.size(); i += step) {
