@@ -44,6 +44,7 @@ const KernelTable* avx2_table() {
     t.pack = pack;
     t.activation_bytes = avx2::activation_bytes;
     t.quantize_rows = avx2::quantize_rows;
+    t.pick_rows = avx2::pick_rows;
     t.matmul = matmul;
     return t;
   }();

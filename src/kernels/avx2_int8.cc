@@ -53,6 +53,7 @@ int64_t activation_bytes(int64_t rows, int64_t k) { return ActivationLayout(rows
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   quantize_range(x, rows, k, r0, r1, activations);
 }
+void pick_rows(const PickArgs& args) { pick_range(args); }
 void matmul(const MatmulArgs& args) { multiply_int8(args); }
 
 }  // namespace llada::kernels::avx2

@@ -46,6 +46,7 @@ const KernelTable* avx512vnni_table() {
     t.pack = pack;
     t.activation_bytes = avx512vnni::activation_bytes;
     t.quantize_rows = avx512vnni::quantize_rows;
+    t.pick_rows = avx512vnni::pick_rows;
     t.matmul = matmul;
     return t;
   }();

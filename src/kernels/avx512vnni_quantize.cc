@@ -118,32 +118,77 @@ void quantize_block(const float* v, int64_t vectors, int64_t b, const RowPlace& 
             _mm_sub_epi32(_mm_set1_epi32(1 << shift >> 1), _mm_slli_epi32(sums[c], 7)));
 }
 
+RowPlace place_of(const ActivationLayout& layout, std::byte* activations, int64_t rows, int64_t k, int64_t first) {
+  const int64_t chunks = chunks_of(k), blocks = blocks_of(k);
+  return {activations + first * chunks * ActivationLayout::kMain,
+          reinterpret_cast<float*>(activations + layout.block_values) + first * blocks * ActivationLayout::kBlockValues,
+          reinterpret_cast<int32_t*>(activations + layout.quarters) + first * chunks * 8,
+          reinterpret_cast<int32_t*>(activations + layout.halves) + first * chunks * 4,
+          reinterpret_cast<int32_t*>(activations + layout.wide) + first * chunks * 2,
+          reinterpret_cast<int16_t*>(activations + layout.pairs) + first * chunks * 2,
+          rows - first < kRowTile ? rows - first : kRowTile,
+          0};
+}
+
+// The `Count` units of `Bytes` that a row has in a chunk or block of an area; `index`: which chunk or block.
+template <int64_t Bytes, int64_t Count, class T>
+inline void copy_units(const T* from, const RowPlace& f, T* to, const RowPlace& t, int64_t index) {
+  const auto* source = reinterpret_cast<const std::byte*>(from) + (index * Count * f.height + f.in_tile) * Bytes;
+  auto* target = reinterpret_cast<std::byte*>(to) + (index * Count * t.height + t.in_tile) * Bytes;
+#pragma GCC unroll 9
+  for (int64_t i = 0; i < Count; ++i)
+    __builtin_memcpy(target + i * t.height * Bytes, source + i * f.height * Bytes, Bytes);
+}
+
 }  // namespace
 
 int64_t activation_bytes(int64_t rows, int64_t k) { return ActivationLayout(rows, k).bytes; }
 
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   const ActivationLayout layout(rows, k);
-  const int64_t chunks = chunks_of(k), blocks = blocks_of(k);
+  const int64_t blocks = blocks_of(k);
   // Block by block of a row tile, since its rows share cache lines: row by row they left L1 in between, and took three
   // times as long.
   for (int64_t begin = r0, end; begin < r1; begin = end) {
-    const int64_t first = begin / kRowTile * kRowTile, height = rows - first < kRowTile ? rows - first : kRowTile;
-    end = r1 < first + height ? r1 : first + height;
-    RowPlace place{
-        activations + first * chunks * ActivationLayout::kMain,
-        reinterpret_cast<float*>(activations + layout.block_values) +
-            first * blocks * ActivationLayout::kBlockValues,
-        reinterpret_cast<int32_t*>(activations + layout.quarters) + first * chunks * 8,
-        reinterpret_cast<int32_t*>(activations + layout.halves) + first * chunks * 4,
-        reinterpret_cast<int32_t*>(activations + layout.wide) + first * chunks * 2,
-        reinterpret_cast<int16_t*>(activations + layout.pairs) + first * chunks * 2,
-        height,
-        0};
+    const int64_t first = begin / kRowTile * kRowTile;
+    RowPlace place = place_of(layout, activations, rows, k, first);
+    end = r1 < first + place.height ? r1 : first + place.height;
     for (int64_t b = 0; b < blocks; ++b)
       for (int64_t r = begin; r < end; ++r) {
         place.in_tile = r - first;
         quantize_block(x + r * k + b * kBlock, (k - b * kBlock < kBlock ? k - b * kBlock : kBlock) / 16, b, place);
+      }
+  }
+}
+
+void pick_rows(const PickArgs& a) {
+  const auto read_by = [&](DType type) { return a.types[0] == type || a.types[1] == type; };
+  const bool sixteens = read_by(DType::Q6_K), wide = read_by(DType::Q8_0), pairs = read_by(DType::Q4_K);
+  const ActivationLayout from(a.rows, a.k), to(a.count, a.k);
+  const int64_t chunks = chunks_of(a.k), blocks = blocks_of(a.k);
+  auto* source = const_cast<std::byte*>(a.activations);  // only read
+  for (int64_t first = 0; first < a.count; first += kRowTile) {
+    RowPlace target = place_of(to, a.out, a.count, a.k, first);
+    RowPlace sources[kRowTile];
+    for (int64_t r = 0; r < target.height; ++r) {
+      const int64_t row = a.picked[first + r];
+      sources[r] = place_of(from, source, a.rows, a.k, row / kRowTile * kRowTile);
+      sources[r].in_tile = row % kRowTile;
+    }
+    for (int64_t c = 0; c < chunks; ++c)
+      for (int64_t r = 0; r < target.height; ++r) {
+        const RowPlace& f = sources[r];
+        target.in_tile = r;
+        copy_units<8, 9>(f.main, f, target.main, target, c);
+        if (sixteens) copy_units<8, 4>(f.quarters, f, target.quarters, target, c);
+        if (sixteens) copy_units<8, 2>(f.halves, f, target.halves, target, c);
+        if (wide) copy_units<8, 1>(f.wide, f, target.wide, target, c);
+        if (pairs) copy_units<4, 1>(f.pairs, f, target.pairs, target, c);
+      }
+    for (int64_t b = 0; b < blocks; ++b)
+      for (int64_t r = 0; r < target.height; ++r) {
+        target.in_tile = r;
+        copy_units<4, ActivationLayout::kBlockValues>(sources[r].values, sources[r], target.values, target, b);
       }
   }
 }

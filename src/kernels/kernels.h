@@ -91,6 +91,17 @@ struct Top2 {
   float best_value, second_value;
 };
 
+// Some rows of quantized activations as activations of their own, as far as weights of `types` read them.
+struct PickArgs {
+  const float* x;                // rows x k
+  const std::byte* activations;  // the same from quantize_rows
+  int64_t rows, k;
+  const int32_t* picked;  // count rows
+  int64_t count;
+  DType types[2];  // the same twice where there is one
+  std::byte* out;  // activation_bytes(count, k)
+};
+
 // Meanings of the entries (shapes as above):
 //
 // - rms_norm: y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float in a fixed order
@@ -105,6 +116,7 @@ struct Top2 {
 // - activation_bytes: size of the quantized activations of `rows` rows of k values (k a multiple of 32)
 // - quantize_rows: rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
 //   groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+// - pick_rows: what quantize_rows would give for the picked rows alone, without quantizing a row once per pick
 //
 // Packed weights and activations start on 64-byte boundaries.
 struct KernelTable {

@@ -185,22 +185,35 @@ LLADA_INLINE void quantize_group(const float* x, ActivationGroup& group, int ite
   group.sum[item] = group.scale[item] * static_cast<float>(vaddlvq_s8(low) + vaddlvq_s8(high));
 }
 
+void fill_row_block(int64_t rows, int64_t groups, std::byte* activations) {
+  for (int64_t r = rows; r % kTile != 0; ++r) {
+    auto* group = reinterpret_cast<ActivationGroup*>(activations) + r / kTile * groups;
+    for (int64_t g = 0; g < groups; ++g) {
+      Isa::store_row(group[g].q, static_cast<int>(r % kTile), vdupq_n_s8(0), vdupq_n_s8(0));
+      group[g].scale[r % kTile] = group[g].sum[r % kTile] = 0;
+    }
+  }
+}
+
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   const int64_t groups = k / kGroup;
-  const auto row = [&](int64_t r, auto&& write) {
+  for (int64_t r = r0; r < r1; ++r) {
     auto* group = reinterpret_cast<ActivationGroup*>(activations) + r / kTile * groups;
-    for (int64_t g = 0; g < groups; ++g) write(g, group[g], static_cast<int>(r % kTile));
-  };
-  for (int64_t r = r0; r < r1; ++r)
-    row(r, [&](int64_t g, ActivationGroup& group, int item) {
-      quantize_group(x + r * k + g * kGroup, group, item);
-    });
-  if (r1 != rows) return;
-  for (int64_t r = rows; r % kTile != 0; ++r)  // whoever writes the last row fills its block
-    row(r, [](int64_t, ActivationGroup& group, int item) {
-      Isa::store_row(group.q, item, vdupq_n_s8(0), vdupq_n_s8(0));
-      group.scale[item] = group.sum[item] = 0;
-    });
+    for (int64_t g = 0; g < groups; ++g)
+      quantize_group(x + r * k + g * kGroup, group[g], static_cast<int>(r % kTile));
+  }
+  if (r1 == rows) fill_row_block(rows, groups, activations);  // whoever writes the last row fills its block
+}
+
+// From the floats: a row's bytes lie scattered over its block, and picking them is not much less work than rounding.
+void pick_rows(const PickArgs& a) {
+  const int64_t groups = a.k / kGroup;
+  for (int64_t i = 0; i < a.count; ++i) {
+    auto* group = reinterpret_cast<ActivationGroup*>(a.out) + i / kTile * groups;
+    for (int64_t g = 0; g < groups; ++g)
+      quantize_group(a.x + a.picked[i] * a.k + g * kGroup, group[g], static_cast<int>(i % kTile));
+  }
+  fill_row_block(a.count, groups, a.out);
 }
 
 template <DType type>

@@ -109,6 +109,14 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
   }
 }
 
+void pick_rows(const PickArgs& a) {
+  const int64_t groups = a.k / kGroup, from = scale_offset(a.rows, a.k), to = scale_offset(a.count, a.k);
+  for (int64_t i = 0; i < a.count; ++i) {
+    std::memcpy(a.out + i * a.k, a.activations + a.picked[i] * a.k, static_cast<size_t>(a.k));
+    std::memcpy(a.out + to + i * groups * 4, a.activations + from + a.picked[i] * groups * 4, static_cast<size_t>(groups) * 4);
+  }
+}
+
 void matmul(const MatmulArgs& a) {
   std::vector<float> w(static_cast<size_t>(a.k));
   const auto* q = reinterpret_cast<const int8_t*>(a.activations);

@@ -332,5 +332,19 @@ inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, 
   }
 }
 
+inline void pick_range(const PickArgs& a) {
+  const ActivationLayout from(a.rows, a.k), to(a.count, a.k);
+  const int64_t groups = a.k / kGroup;
+  const auto area = [&](int64_t source, int64_t target, int64_t bytes) {
+    for (int64_t i = 0; i < a.count; ++i)
+      __builtin_memcpy(a.out + target + i * bytes, a.activations + source + a.picked[i] * bytes,
+                       static_cast<unsigned long>(bytes));
+  };
+  area(0, 0, a.k);
+  area(from.scales, to.scales, groups * 4);
+  area(from.weighted, to.weighted, groups * 4);
+  area(from.pairs, to.pairs, groups * 12);
+}
+
 }  // namespace
 }  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE

@@ -336,5 +336,38 @@ TEST(QuantizeRows, AnySplitOfRowsGivesTheSameBytes) {
     }
 }
 
+// Products of picked rows are the products of those rows quantized alone, bit by bit.
+TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
+  const int64_t rows = 19, n = 32;
+  const std::vector<std::vector<int32_t>> picks = {{18}, {0, 7, 8}, {3, 3, 16, 17, 18}, {1, 2, 4, 5, 6, 9, 10, 11, 12}};
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::Q5_0})
+      for (const int64_t k : {256, 768}) {
+        std::vector<float> x = normal_rows(rows, k, 23);
+        for (int64_t i = 0; i < k; i += 2) x[static_cast<size_t>(3 * k + i)] = 0.9f * static_cast<float>(i % 4);  // a steep row
+        Bytes all(table->activation_bytes(rows, k));
+        table->quantize_rows(x.data(), rows, k, 0, rows, all.data());
+        const Bytes stored = make_weights(type, n, k, Fill::random, 24);
+        Bytes packed(table->packed_bytes(type, n, k));
+        if (packed.size() > 0) table->pack(view(type, stored, n, k), 0, n, packed.data());
+        for (const std::vector<int32_t>& picked : picks) {
+          const auto count = static_cast<int64_t>(picked.size());
+          std::vector<float> alone;
+          for (const int32_t row : picked) alone.insert(alone.end(), x.begin() + row * k, x.begin() + (row + 1) * k);
+          Bytes want(table->activation_bytes(count, k)), got(table->activation_bytes(count, k));
+          table->quantize_rows(alone.data(), count, k, 0, count, want.data());
+          std::memset(got.data(), 0x5a, static_cast<size_t>(got.size()));
+          table->pick_rows({x.data(), all.data(), rows, k, picked.data(), count, {type, type}, got.data()});
+          const auto multiply = [&](const Bytes& activations) {
+            std::vector<float> y(static_cast<size_t>(count * n));
+            table->matmul({type, n, k, packed.size() > 0 ? packed.data() : stored.data(), alone.data(), activations.data(),
+                           count, 0, n, y.data(), n});
+            return y;
+          };
+          EXPECT_EQ(multiply(got), multiply(want)) << table->isa << " " << traits(type).name << " k=" << k;
+        }
+      }
+}
+
 }  // namespace
 }  // namespace llada::kernels

@@ -82,19 +82,14 @@ bool CpuExperts::fits_beside(std::span<const CpuWeight> weights, const Op& op, c
 Status CpuExperts::reserve(const Job& job) {
   const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
   const int64_t width = gate.inputs, inner = gate.outputs, n = static_cast<int64_t>(gathered_.size());
-  int64_t activations = 0, most = 0;
-  bool integers = true;
+  int64_t activations = 0;
   for (Group& group : groups_) {
-    integers &= job.kernels->integer_path(weight(job, 0, group).stored.type);
     group.activations = activations;
     activations += align(job.kernels->activation_bytes(group.count, std::max(width, inner)));
-    most = std::max(most, group.count);
   }
-  const bool near = integers && most * job.pool->size() < n;
-  near_rows_ = near ? most : 0;
   beside_width_ = width;
   const int64_t wide = align(n * width * 4), narrow = align(n * inner * 4);
-  const int64_t gathered = near ? align(most * job.pool->size() * width * 4) : wide;
+  const int64_t gathered = rounds(job) ? 0 : wide;
   const bool sliced = job.plan != nullptr && job.plan->slices > 1;
   const int64_t needed = gathered + (sliced ? 2 : 1) * wide + 2 * narrow + activations;
   if (needed > bytes_) {
@@ -117,11 +112,11 @@ Status CpuExperts::reserve(const Job& job) {
 }
 
 void CpuExperts::mix(std::vector<Task>& tasks) const {
-  const auto rows = [&](const Task& t) { return groups_[static_cast<size_t>(t.at)].count; };
-  std::ranges::stable_sort(tasks, std::greater<>(), rows);
-  int64_t all = 0;
-  for (const Task& t : tasks) all += rows(t);
   const std::vector<Task> sorted = std::exchange(tasks, {});
+  tasks.reserve(sorted.size());
+  const auto rows = [&](const Task& t) { return groups_[static_cast<size_t>(t.at)].count; };
+  int64_t all = 0;
+  for (const Task& t : sorted) all += rows(t);
   size_t front = 0, back = sorted.size();
   for (int64_t taken = 0; front < back;) {
     const bool heavy = taken * static_cast<int64_t>(sorted.size()) <= all * static_cast<int64_t>(tasks.size());
@@ -139,6 +134,7 @@ void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, b
   for (const int64_t g : order) all += cost(g);
   const auto products = [&](Stage stage, int slot) {
     std::vector<Task> tasks;
+    tasks.reserve(2 * order.size());
     for (const int64_t g : order) {
       const CpuWeight& w = weight(job, slot, groups_[static_cast<size_t>(g)]);
       const int64_t pieces = std::max(cost(g) * kTasksPerThread * job.pool->size() / all, int64_t{1});
@@ -197,50 +193,56 @@ void CpuExperts::fetch_next(const Job& job) const {
   if (task.stage == Stage::down) fetch_head(job, 2, task);
 }
 
-// The group's rows as int8, where the weights of `slot` want it.
-void CpuExperts::quantize(const Job& job, int slot, const Group& group, const float* x) const {
-  const CpuWeight& w = weight(job, slot, group);
-  if (!job.kernels->integer_path(w.stored.type)) return;
-  job.kernels->quantize_rows(x, group.count, w.inputs, 0, group.count, activations_ + group.activations);
+bool CpuExperts::rounds(const Job& job) const {
+  return job.kernels->integer_path(job.weights[static_cast<size_t>(job.op->weight[0])].stored.type);
 }
 
-// The copies of a group's rows are of no use once they are quantized, so each thread has one place for them, which stays
-// near. (A place for every row: weights pass by between a layer and the next, so it came from memory each time.)
-void CpuExperts::gather(const Job& job, const Group& group, int thread) const {
-  const CpuWeight& gate = weight(job, 0, group);
+void CpuExperts::gather(const Job& job, const Group& group) const {
+  const CpuWeight &gate = weight(job, 0, group), &up = weight(job, 1, group);
   const int64_t width = gate.inputs;
   const int32_t* rows = gathered_.data() + group.begin;
-  const bool quantized = job.kernels->integer_path(gate.stored.type);
-  if (quantized && rows[group.count - 1] - rows[0] == group.count - 1)
-    return quantize(job, 0, group, job.x + rows[0] * width);
-  float* to = x_ + (near_rows_ > 0 ? thread * near_rows_ : group.begin) * width;
+  if (rounds(job)) {
+    if (group.expert != kShared)  // that has all rows as they are
+      job.kernels->pick_rows({job.x, rounded_.get(), job.rows, width, rows, group.count,
+                              {gate.stored.type, up.stored.type}, activations_ + group.activations});
+    return;
+  }
   for (int64_t i = 0; i < group.count; ++i)
-    std::memcpy(to + i * width, job.x + rows[i] * width, static_cast<size_t>(width) * 4);
-  quantize(job, 0, group, to);
+    std::memcpy(x_ + (group.begin + i) * width, job.x + rows[i] * width, static_cast<size_t>(width) * 4);
 }
 
 void CpuExperts::multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const {
   const Group& group = groups_[static_cast<size_t>(task.at)];
   const CpuWeight& w = weight(job, slot, group);
+  const bool all_rows = group.expert == kShared && slot != 2 && rounds(job);
   llada::multiply(*job.kernels,
-                  {&w, x + group.begin * w.inputs, activations_ + group.activations, group.count,
-                   y + group.begin * w.outputs},
+                  {&w, x == nullptr ? nullptr : x + group.begin * w.inputs,
+                   all_rows ? rounded_.get() : activations_ + group.activations, group.count, y + group.begin * w.outputs},
                   task.n0, task.n1);
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
 void CpuExperts::add_up(const Job& job, int64_t row) const {
   const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs, used = job.op->experts_used;
-  float* out = job.out + row * width;
-  std::fill_n(out, width, 0.0f);
-  for (int64_t k = row * used; k < (row + 1) * used && places_[static_cast<size_t>(k)] >= 0; ++k) {
-    const float gate_value = job.gates[row * job.op->experts + routed_[static_cast<size_t>(k)]];
-    const float* y = y_ + places_[static_cast<size_t>(k)] * width;
-    for (int64_t c = 0; c < width; ++c) out[c] += gate_value * y[c];
+  constexpr int64_t kColumns = 64;  // sums that stay in registers while the experts pass by
+  int64_t end = row * used;
+  while (end < (row + 1) * used && places_[static_cast<size_t>(end)] >= 0) ++end;
+  for (int64_t c0 = 0; c0 < width; c0 += kColumns) {
+    const int64_t n = std::min(kColumns, width - c0);
+    float sums[kColumns] = {};
+    for (int64_t k = row * used; k < end; ++k) {
+      const float gate_value = job.gates[row * job.op->experts + routed_[static_cast<size_t>(k)]];
+      const float* y = y_ + places_[static_cast<size_t>(k)] * width + c0;
+      if (n == kColumns)
+        for (int64_t c = 0; c < kColumns; ++c) sums[c] += gate_value * y[c];
+      else
+        for (int64_t c = 0; c < n; ++c) sums[c] += gate_value * y[c];
+    }
+    std::copy_n(sums, n, job.out + row * width + c0);
   }
 }
 
-void CpuExperts::perform(const Job& job, const Task& task, int thread) {
+void CpuExperts::perform(const Job& job, const Task& task) {
   if (task.stage == Stage::sum) {
     wait_for(products_left_, 0);
     for (int64_t r = task.at; r < task.n1; ++r) add_up(job, r);
@@ -252,7 +254,7 @@ void CpuExperts::perform(const Job& job, const Task& task, int thread) {
   const int64_t width = gate.inputs, inner = gate.outputs;
   switch (task.stage) {
     case Stage::gather:
-      gather(job, group, thread);
+      gather(job, group);
       progress.gathered.store(1, std::memory_order_release);
       return;
     case Stage::gate_up:
@@ -266,7 +268,9 @@ void CpuExperts::perform(const Job& job, const Task& task, int thread) {
       for (int64_t i = group.begin; i < group.begin + group.count; ++i)
         job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
       if (!slices_.empty()) keep_slices(job, task.at);
-      quantize(job, 2, group, gate_ + group.begin * inner);
+      if (const CpuWeight& down = weight(job, 2, group); job.kernels->integer_path(down.stored.type))
+        job.kernels->quantize_rows(gate_ + group.begin * inner, group.count, inner, 0, group.count,
+                                   activations_ + group.activations);
       progress.hidden.store(1, std::memory_order_release);
       return;
     case Stage::down:
@@ -288,8 +292,8 @@ void CpuExperts::perform(const Job& job, const Task& task, int thread) {
 
 void CpuExperts::run_tasks(const Job& job) {
   // The pool hands out indices from several ends; the order that the waits rest on is next_'s.
-  job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int thread) {
-    perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))], thread);
+  job.pool->run(static_cast<int64_t>(tasks_.size()), [&](int64_t, int) {
+    perform(job, tasks_[static_cast<size_t>(next_.fetch_add(1, std::memory_order_relaxed))]);
   });
 }
 
@@ -337,14 +341,56 @@ Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device)
   return order;
 }
 
-Status CpuExperts::run(const Job& job) {
+Status CpuExperts::prepare(const Job& job) {
+  constexpr int64_t kTile = 8;  // rows whose quants share cache lines
+  const int64_t tiles = rounds(job) ? (job.rows + kTile - 1) / kTile : 0;
+  const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs;
+  if (const int64_t needed = tiles > 0 ? job.kernels->activation_bytes(job.rows, width) : 0; needed > rounded_bytes_) {
+    rounded_bytes_ = 0;
+    rounded_ = allocate_aligned(needed);
+    if (rounded_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", needed);
+    rounded_bytes_ = needed;
+  }
+  Status status;
+  std::atomic<bool> planned{false};
+  std::atomic<int64_t> left{tiles};
+  job.pool->run(1 + tiles, [&](int64_t i, int) {
+    if (i == 0) {
+      status = plan_run(job);
+      planned.store(true, std::memory_order_relaxed);
+      return;
+    }
+    job.kernels->quantize_rows(job.x, job.rows, width, (i - 1) * kTile, std::min(job.rows, i * kTile), rounded_.get());
+    if (left.fetch_sub(1, std::memory_order_relaxed) == 1 && job.shared != nullptr) fetch_shared(job, planned);
+  });
+  return status;
+}
+
+// Brings the shared network's first weights near until there is something to do: they are sure to be read soon, and listing
+// the tasks takes one thread tens of microseconds.
+void CpuExperts::fetch_shared(const Job& job, const std::atomic<bool>& stop) const {
+  constexpr int64_t kPiece = 4096, kLine = 64, kMost = 512 << 10;  // bytes: what stays in a cache of 1 MiB beside the rows
+  const CpuWeight& gate = job.weights[static_cast<size_t>((*job.shared)[0])];
+  if (gate.packed == nullptr) return;
+  const int64_t bytes = std::min(kMost, job.kernels->packed_bytes(gate.stored.type, gate.outputs, gate.inputs));
+  for (int64_t i = 0; i < bytes && !stop.load(std::memory_order_relaxed); i += kPiece)
+    for (int64_t at = i; at < std::min(bytes, i + kPiece); at += kLine) __builtin_prefetch(gate.bytes() + at, 0, 2);
+}
+
+Status CpuExperts::plan_run(const Job& job) {
   group_rows(job);
   LLADA_TRY_STATUS(reserve(job));
+  if (job.plan != nullptr) return {};
+  std::vector<int64_t> order(groups_.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](int64_t g) { return groups_[static_cast<size_t>(g)].count; });
+  list_tasks(job, order, true);
+  return {};
+}
+
+Status CpuExperts::run(const Job& job) {
+  LLADA_TRY_STATUS(prepare(job));
   if (job.plan == nullptr) {
-    std::vector<int64_t> order(groups_.size());
-    std::iota(order.begin(), order.end(), int64_t{0});
-    std::ranges::stable_sort(order, std::greater<>(), [&](int64_t g) { return groups_[static_cast<size_t>(g)].count; });
-    list_tasks(job, order, true);
     run_tasks(job);
     return {};
   }

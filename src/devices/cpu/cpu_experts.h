@@ -2,7 +2,9 @@
 // once per step whatever the number of its rows.
 //
 // All of a layer's work is one queue that the threads take from in order: the gate and up products of every expert,
-// each some tasks behind the gathering and quantizing of its rows, then the down products, then the rows' sums. Experts
+// each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one thread lists the
+// tasks the others round the rows to int8, each once; an expert's rows are then picked from those (floats, eight experts
+// a row, took three times as long). Experts
 // are cut into column ranges where there are few or one outweighs the others, so that the last tasks are small. Within a
 // stage experts with many rows (bound by arithmetic) and with few (bound by memory, which one thread nearly exhausts)
 // alternate, so that both are busy all the time. A task that needs another expert's result waits for that expert alone,
@@ -46,7 +48,7 @@ class CpuExperts {
   const float* beside() const { return y_ + groups_.back().begin * beside_width_; }
   static bool fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared);
   double host_part_s() const { return host_part_s_; }  // wall time of the host's part of the last run with a plan
-  int64_t memory_bytes() const { return bytes_; }
+  int64_t memory_bytes() const { return bytes_ + rounded_bytes_; }
 
  private:
   // The rows of one touched expert, at [begin, begin + count) of the gathered rows; the shared network's are the last.
@@ -69,15 +71,20 @@ class CpuExperts {
     std::atomic<int64_t> hidden{0};    // 1: down may start
   };
 
+  Status prepare(const Job& job);  // all that comes before the tasks, on all threads
+  Status plan_run(const Job& job);
   void group_rows(const Job& job);
-  void gather(const Job& job, const Group& group, int thread) const;
+  bool rounds(const Job& job) const;  // whether gate and up multiply integers
+  void gather(const Job& job, const Group& group) const;
   Status reserve(const Job& job);
   // Tasks of the groups of `order`, in that order; with `sums` also the rows' sums.
   void list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums);
-  // Alternates tasks of many and of few rows, each at most as far as to keep the rows per task near their mean.
+  // Alternates tasks of many and of few rows, given in descending order of rows, each at most as far as to keep the rows per
+  // task near their mean.
   void mix(std::vector<Task>& tasks) const;
   // Has the first weights of a task brought near, as the kernels do within a product for what follows.
   void fetch_head(const Job& job, int slot, const Task& task) const;
+  void fetch_shared(const Job& job, const std::atomic<bool>& stop) const;
   void fetch_next(const Job& job) const;  // of the task that is likely to be this thread's next
   void run_tasks(const Job& job);
   void run_host_part(const Job& job, const std::vector<int64_t>& order);
@@ -85,9 +92,8 @@ class CpuExperts {
   Status run_slices(const Job& job);
   Result<std::vector<int64_t>> part_of(const Job& job, bool on_device);
   void keep_slices(const Job& job, int64_t group) const;
-  void perform(const Job& job, const Task& task, int thread);
+  void perform(const Job& job, const Task& task);
   const CpuWeight& weight(const Job& job, int slot, const Group& group) const;
-  void quantize(const Job& job, int slot, const Group& group, const float* x) const;  // x: its first row
   void multiply(const Job& job, int slot, const Task& task, const float* x, float* y) const;
   void add_up(const Job& job, int64_t row) const;
 
@@ -108,9 +114,10 @@ class CpuExperts {
   AlignedBytes buffer_;
   int64_t bytes_ = 0;
   double host_part_s_ = 0;
-  // x_: rows that are gathered as floats: all, or one group per thread where only their quantized form is multiplied.
+  AlignedBytes rounded_;  // all rows as int8
+  int64_t rounded_bytes_ = 0;
+  // x_: rows that are gathered as floats, where floats are multiplied.
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;
-  int64_t near_rows_ = 0;  // of x_ per thread; 0: all
   float* more_ = nullptr;  // with slices: what the second part adds to y_
   std::byte* activations_ = nullptr;
 };

@@ -15,7 +15,8 @@ constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n) const {
+CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n,
+                                 Seen& seen) const {
   const SamplingRule& rule = job.inputs->sampling;
   const auto exclude = [&](const std::vector<int32_t>& tokens) {
     std::vector<std::pair<int64_t, float>> saved;
@@ -31,8 +32,19 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
     if (value != kExcluded)
       logits[at] = value;  // a token named twice was saved once with its value, once excluded
 
+  // Nearly always a chunk has neither of the row's two best tokens, and then only its sums matter. (With tokens out of the
+  // softmax its maximum says too little.)
+  if (rule.temperature == 0 && rule.out_of_softmax.empty() && p.stats.max < seen.second) {
+    p.top = {-1, -1, kExcluded, kExcluded};
+    p.score = -std::numeric_limits<double>::infinity(), p.sampled = -1;
+    return p;
+  }
   exclude(rule.never_sampled);
   p.top = job.kernels->top2(logits, n);
+  if (p.top.best_value > seen.best)
+    seen = {p.top.best_value, std::max(seen.best, p.top.second_value)};
+  else
+    seen.second = std::max(seen.second, p.top.best_value);
   p.sampled = p.top.best;
   p.score = p.sampled_logit = p.top.best_value;
   if (rule.temperature > 0) {
@@ -58,9 +70,9 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
   double score = -std::numeric_limits<double>::infinity();
   RowPrediction out;
   for (int64_t c = 0; c < chunks; ++c)
-    total.max = std::max(total.max, partial_[static_cast<size_t>(c * job.rows + row)].stats.max);
+    total.max = std::max(total.max, partial_[static_cast<size_t>(row * chunks + c)].stats.max);
   for (int64_t c = 0; c < chunks; ++c) {
-    const Partial& p = partial_[static_cast<size_t>(c * job.rows + row)];
+    const Partial& p = partial_[static_cast<size_t>(row * chunks + c)];
     if (p.stats.sum > 0) {
       const double shift = static_cast<double>(p.stats.max) - total.max, scale = std::exp(shift);
       total.sum += p.stats.sum * scale;
@@ -96,6 +108,7 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   if (keep) outputs.logits.resize(static_cast<size_t>(job.rows * vocab));
   scratch_.resize(static_cast<size_t>(job.pool->size() * job.rows * chunk));
   partial_.resize(static_cast<size_t>(chunks * job.rows));
+  seen_.assign(static_cast<size_t>(job.pool->size() * job.rows), {kExcluded, kExcluded});
   job.pool->run(chunks, [&](int64_t c, int thread) {
     const int64_t begin = c * chunk, n = std::min(vocab, begin + chunk) - begin;
     float* logits = scratch_.data() + thread * job.rows * chunk;
@@ -112,13 +125,15 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
                          .y_stride = chunk});
     for (int64_t r = 0; r < job.rows; ++r) {
       if (keep) std::copy_n(logits + r * chunk, n, outputs.logits.data() + r * vocab + begin);
-      partial_[static_cast<size_t>(c * job.rows + r)] = reduce(job, r, logits + r * chunk, begin, n);
+      partial_[static_cast<size_t>(r * chunks + c)] =
+          reduce(job, r, logits + r * chunk, begin, n, seen_[static_cast<size_t>(thread * job.rows + r)]);
     }
   });
   outputs.predictions.resize(static_cast<size_t>(job.rows));
+  job.pool->run(job.rows,
+                [&](int64_t r, int) { outputs.predictions[static_cast<size_t>(r)] = merge(job, r, chunks); });
   for (int64_t r = 0; r < job.rows; ++r) {
-    RowPrediction& p = outputs.predictions[static_cast<size_t>(r)];
-    p = merge(job, r, chunks);
+    const RowPrediction& p = outputs.predictions[static_cast<size_t>(r)];
     if (p.token < 0 || !std::isfinite(p.probability))
       return failed(
           "cpu: the logits of position {} are not finite; the weights or the activations are damaged",

@@ -34,11 +34,16 @@ class CpuHead {
     int32_t sampled;
     float sampled_logit;
   };
-  Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n) const;
+  // The two largest logits of a row in the chunks that one thread has reduced so far.
+  struct Seen {
+    float best, second;
+  };
+  Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n, Seen& seen) const;
   RowPrediction merge(const Job& job, int64_t row, int64_t chunks) const;
 
   std::vector<float> scratch_;
-  std::vector<Partial> partial_;
+  std::vector<Partial> partial_;  // rows x chunks
+  std::vector<Seen> seen_;        // threads x rows
 };
 
 }  // namespace llada
