@@ -21,7 +21,7 @@ from drills import ONLY_DECISIVE, decisive_spans, sources
 MAX_RESPONSE = 128  # tokens, padding included: the generation length that the models are used with
 BLOCK = 32  # as in the sampler
 T_MIN = 0.05  # bounds the weight 1/t
-DECISIVE_MASK_SHARE, DECISIVE_WEIGHT = 0.95, 4.0
+DECISIVE_MASK_SHARE, DECISIVE_WEIGHT, DECISIVE_CUT_SHARE = 0.95, 4.0, 0.6
 SUFFIX_REACH, SUFFIX_GAIN, FAR_WEIGHT = 6.0, 4.0, 0.05  # weight = gain * exp(-distance / reach) + far
 
 
@@ -39,7 +39,7 @@ class MaskMix(NamedTuple):
 RANDOM_MASKS = MaskMix()
 SAMPLER_MASKS = MaskMix(suffix=0.4, block=0.2, whole_canvas=0.03)
 # For finished weights: short canvases, the decisive words masked with their surroundings known.
-LOOKUP_MASKS = MaskMix(suffix=0.2, block=0.1, decisive=0.5, whole_canvas=0.0, long_room=0.1)
+LOOKUP_MASKS = MaskMix(suffix=0.35, block=0.1, decisive=0.4, whole_canvas=0.0, long_room=0.1)
 FINAL_MASKS = MaskMix(suffix=0.35, block=0.2, decisive=0.2, whole_canvas=0.02, long_room=0.2)
 
 
@@ -127,6 +127,10 @@ class CanvasSource:
         weight = 1 / t.expand(size, width)
         if not whole:
             cut = starts + (torch.rand(size, generator=generator) * written).long()
+            # Most cuts fall before a result: that is where a sampler that writes left to right can go wrong.
+            chance = torch.rand(size, width, generator=generator) * decisive
+            at_result = decisive.any(1) & (torch.rand(size, generator=generator) < DECISIVE_CUT_SHARE)
+            cut = torch.where(at_result, chance.argmax(1), cut)
             kind = torch.rand(size, generator=generator)[:, None]
             suffix = kind < self.masks.suffix
             block = ~suffix & (kind < self.masks.suffix + self.masks.block)

@@ -180,7 +180,7 @@ def lookup(draw):
 MIX = {gsm_mini: 0.5, boolean: 0.1, choice: 0.1, sort: 0.1, json_record: 0.1, copy: 0.1}
 DRILLED = MIX | {drill: 0.065}
 LOOKUPS = {lookup: 0.46, boolean: 0.16, choice: 0.16, gsm_mini: 0.14, sort: 0.04, json_record: 0.04}
-BALANCED = {gsm_mini: 0.32, boolean: 0.18, choice: 0.18, sort: 0.1, json_record: 0.1, lookup: 0.09, drill: 0.03}
+BALANCED = {gsm_mini: 0.4, boolean: 0.13, choice: 0.13, sort: 0.1, json_record: 0.1, lookup: 0.08, drill: 0.06}
 EVALUATED = {"gsm-mini", "json", "sort", "bool", "choice"}
 
 # ---------------------------------------------------------------- split and streams

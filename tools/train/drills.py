@@ -98,7 +98,7 @@ def _equation(draw):
 def lookup(draw):
     """-> (prompt, response): the prompt lists facts, the response repeats them in another order, so that position says
     nothing and the word beside the known one has to be found."""
-    return draw.choice([_owners, _colors, _measures, _options, _options, _pairs, _verdicts])(draw)
+    return draw.choice([_owners, _owners, _colors, _colors, _measures, _options, _options, _options, _pairs, _verdicts])(draw)
 
 
 def _shuffled(draw, lines):

@@ -100,7 +100,7 @@ def main():
         tokenizer = tokenizers.Tokenizer(tokenizer_folder)
         if not args.moe:
             # Fewer steps than a run from nothing has: a shorter average.
-            dense = train_stage("dense", dense, CONTINUE_PHASES, 1.0, args, recipe, tokenizer, average=0.98, decay=1.0,
+            dense = train_stage("dense", dense, CONTINUE_PHASES, 1.0, args, recipe, tokenizer, average=0.98, decay=0.5,
                                 guide_lookups=dense.config.layers > max(models.LOOKUP_LAYERS))
             export(dense, tokenizer_folder, args.out / "tiny-llada")
             print(f"wrote {args.out / 'tiny-llada'}")

@@ -70,6 +70,16 @@ def rotate(x, tables):
     return x * cos + torch.cat([-second, first], -1) * sin
 
 
+def attend(q, k, v):
+    """softmax(q k^T / sqrt(K)) v for (B, H, T, K). PyTorch's fused attention on a CPU takes seven times as long in bf16 as its
+    two products (32 canvases of 88 tokens, forward and backward: 75 ms against 10), in f32 three quarters."""
+    if v.device.type != "cpu" or v.dtype != torch.bfloat16:
+        return F.scaled_dot_product_attention(q, k, v)
+    with torch.autocast("cpu", enabled=False):
+        scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+        return scores.float().softmax(-1).to(v.dtype) @ v
+
+
 def linear(rows, columns):
     return nn.Linear(columns, rows, bias=False)
 
@@ -91,7 +101,7 @@ class Attention(nn.Module):
         batch, length, width = x.shape
         q, k, v = (f(x).view(batch, length, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
         q, k = rotate(self.q_norm(q), tables), rotate(self.k_norm(k), tables)
-        mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v)
+        mixed = attend(q.to(v.dtype), k.to(v.dtype), v)
         if lookups is not None:
             at, low, high = lookups.T[:, :, None]
             with torch.autocast(x.device.type, enabled=False):

@@ -12,21 +12,23 @@ class Muon(torch.optim.Optimizer):
     are matrices or stacks of them (experts).
     """
 
-    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.01):
-        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+    def __init__(self, parameters, lr, momentum=0.95, weight_decay=0.01, bf16=False):
+        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, bf16=bf16))
 
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, group["lr"], group["momentum"], group["weight_decay"])
+                    self._update(parameter, group["lr"], group["momentum"], group["weight_decay"], group["bf16"])
 
-    def _update(self, parameter, lr, momentum, weight_decay):
+    def _update(self, parameter, lr, momentum, weight_decay, bf16):
         state = self.state[parameter]
         average = state.setdefault("average", torch.zeros_like(parameter))
         average.lerp_(parameter.grad, 1 - momentum)
-        direction = orthogonalize(parameter.grad.lerp(average, momentum))
+        direction = parameter.grad.lerp(average, momentum)
+        # The iteration forgives rounding; in f32 it takes four times as long, a third of a step of 32 short canvases.
+        direction = orthogonalize(direction.bfloat16() if bf16 else direction).to(parameter.dtype)
         parameter.mul_(1 - lr * weight_decay)
         parameter.add_(direction, alpha=-lr * 0.2 * max(parameter.shape[-2:]) ** 0.5)
 
@@ -42,7 +44,7 @@ def orthogonalize(matrix, steps=5):
     return x.mT if tall else x
 
 
-def make_optimizers(model, lr, use_muon):
+def make_optimizers(model, lr, use_muon, bf16=False):
     """-> optimizers over all parameters. The router is left to AdamW: its rows are classes, not a change of basis."""
     matrices, decayed, plain = [], [], []
     for name, parameter in model.named_parameters():
@@ -50,7 +52,7 @@ def make_optimizers(model, lr, use_muon):
         (matrices if in_block and use_muon else decayed if parameter.dim() > 1 else plain).append(parameter)
     groups = [dict(params=decayed, weight_decay=0.05), dict(params=plain, weight_decay=0.0)]
     optimizers = [torch.optim.AdamW(groups, lr=lr / 2, betas=(0.9, 0.98))]
-    return optimizers + ([Muon(matrices, lr)] if matrices else [])
+    return optimizers + ([Muon(matrices, lr, bf16=bf16)] if matrices else [])
 
 
 class Average:

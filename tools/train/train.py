@@ -35,8 +35,8 @@ DENSE_PHASES = [Phase("random masks, AdamW", 0.15, RANDOM_MASKS, muon=False),
                 Phase("random masks, Muon", 0.55, RANDOM_MASKS, muon=True),
                 Phase("sampler masks and drills, Muon", 0.30, SAMPLER_MASKS, muon=True, mix=data.DRILLED)]
 # From weights that know the texts of all tasks: first what they get wrong, then everything.
-CONTINUE_PHASES = [Phase("lookups, Muon", 0.5, LOOKUP_MASKS, muon=True, mix=data.LOOKUPS),
-                   Phase("all tasks, Muon", 0.5, FINAL_MASKS, muon=True, mix=data.BALANCED)]
+CONTINUE_PHASES = [Phase("lookups, Muon", 0.42, LOOKUP_MASKS, muon=True, mix=data.LOOKUPS),
+                   Phase("all tasks, Muon", 0.58, FINAL_MASKS, muon=True, mix=data.BALANCED)]
 MIXTURE_PHASES = [Phase("sampler masks and drills, Muon", 1.0, SAMPLER_MASKS, muon=True, mix=data.DRILLED)]
 
 
@@ -117,7 +117,7 @@ class Trainer:
         phase = self.settings.phases[index]
         self.log(f"phase {index + 1} of {len(self.settings.phases)}: {phase.name}")
         self.phase, self.phase_start = index, start
-        self.optimizers = make_optimizers(self.model, self.settings.lr, phase.muon)
+        self.optimizers = make_optimizers(self.model, self.settings.lr, phase.muon, self.settings.bf16)
         examples = self.make_examples(index, phase.mix)
         self.source = CanvasSource(examples, self.tokenizer, self.settings.batch_size, self.settings.seed + index,
                                    phase.masks)
