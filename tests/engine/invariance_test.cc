@@ -53,7 +53,7 @@ TEST_F(Invariance, ThreadCountChangesNothingEvenWhenSampling) {
 
 TEST_F(Invariance, SeedsDifferAndRepeat) {
   decode::DecodeOptions options = threshold();
-  options.temperature = 1.0;
+  options.temperature = 10.0;  // the model is sure of this answer
   const auto session = open_session(model_, 1);
   std::vector<std::vector<int32_t>> runs;
   for (const uint64_t seed : {1, 2, 1}) {
@@ -88,7 +88,8 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
   const auto one = open_session(model_, 1), three = open_session(model_, 3);
   for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
     decode::DecodeOptions options = threshold();
-    options.threshold = 0.6;
+    options.threshold = 0.95, options.stable_threshold = 0.9999;  // so that some are revised
+    options.mbsd_trigger = 32;
     options.kv = decode::KvChoice::delayed;
     options.refresh_drift = 0.05;
     options.mbsd = true;
@@ -177,8 +178,12 @@ TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
         decode::KvChoice::delayed}) {
     decode::DecodeOptions options = threshold(), cached = threshold();
     cached.kv = kv;
-    EXPECT_LT(run(*session, doubtful, cached).stats.decode.rows,
-              run(*session, doubtful, options).stats.decode.rows);
+    decode::DecodeOptions steps, cached_steps;  // as many forwards whatever the model thinks
+    steps.gen_length = cached_steps.gen_length = 64;
+    steps.steps = cached_steps.steps = 16;
+    steps.early_stop = cached_steps.early_stop = decode::EarlyStop::none;
+    cached_steps.kv = kv;
+    EXPECT_LT(run(*session, doubtful, cached_steps).stats.decode.rows, run(*session, doubtful, steps).stats.decode.rows);
     options.early_stop = cached.early_stop = decode::EarlyStop::none;
     EXPECT_EQ(run(*session, certain, cached).text, run(*session, certain, options).text);
   }

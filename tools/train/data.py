@@ -180,7 +180,7 @@ def lookup(draw):
 MIX = {gsm_mini: 0.5, boolean: 0.1, choice: 0.1, sort: 0.1, json_record: 0.1, copy: 0.1}
 DRILLED = MIX | {drill: 0.065}
 LOOKUPS = {lookup: 0.46, boolean: 0.16, choice: 0.16, gsm_mini: 0.14, sort: 0.04, json_record: 0.04}
-BALANCED = {gsm_mini: 0.4, boolean: 0.13, choice: 0.13, sort: 0.1, json_record: 0.1, lookup: 0.08, drill: 0.06}
+BALANCED = {gsm_mini: 0.38, boolean: 0.2, choice: 0.09, sort: 0.12, json_record: 0.12, lookup: 0.04, drill: 0.05}
 EVALUATED = {"gsm-mini", "json", "sort", "bool", "choice"}
 
 # ---------------------------------------------------------------- split and streams

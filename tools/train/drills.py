@@ -20,7 +20,7 @@ _DECISIVE = {
     "drill": r"=(\d+)",
     "gsm-mini": r"=(\d+)|#### (\d+)",
     "lookup": r"(\d+) (?:years|cm|kg|is \w+ than \d+\.)|than (\d+)\.|answer is (\w+)|(\w+)$",
-    "bool": r"(\d+)|(more|less) than|answer is (\w+)|^(yes|no)$|says that \w+ \w+ (\w+)|of \w+ is (\w+)|not (\w+)",
+    "bool": r"(\d+)|(more|less) than|answer is (\w+)|^(yes|no)$|says that \w+ \w+ (\w+)|of \w+ is (\w+)|, (not|so) ",
     "choice": r"is (\d+)\.|option ([A-D])|Answer: ([A-D])|The (\w+) is|is an? (\w+)[.,]|each an? (\w+)",
 }
 DECISIVE = {task: re.compile(pattern, re.MULTILINE) for task, pattern in _DECISIVE.items()}
