@@ -24,5 +24,5 @@ prompts=(
 )
 for prompt in "${prompts[@]}"; do
   printf '\n> %s\n' "$prompt"
-  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt" --threshold 0.9 "${live[@]}"
+  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt" --preset-decode balanced "${live[@]}"
 done
