@@ -185,6 +185,13 @@ LLADA_INLINE void quantize_group(const float* x, ActivationGroup& group, int ite
   group.sum[item] = group.scale[item] * static_cast<float>(vaddlvq_s8(low) + vaddlvq_s8(high));
 }
 
+// Row r of activations whose row has `groups` groups.
+void quantize_row(const float* x, int64_t groups, int64_t r, std::byte* activations) {
+  auto* group = reinterpret_cast<ActivationGroup*>(activations) + r / kTile * groups;
+  for (int64_t g = 0; g < groups; ++g) quantize_group(x + g * kGroup, group[g], static_cast<int>(r % kTile));
+}
+
+// The rows behind the last one, up to the end of its block.
 void fill_row_block(int64_t rows, int64_t groups, std::byte* activations) {
   for (int64_t r = rows; r % kTile != 0; ++r) {
     auto* group = reinterpret_cast<ActivationGroup*>(activations) + r / kTile * groups;
@@ -196,24 +203,14 @@ void fill_row_block(int64_t rows, int64_t groups, std::byte* activations) {
 }
 
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
-  const int64_t groups = k / kGroup;
-  for (int64_t r = r0; r < r1; ++r) {
-    auto* group = reinterpret_cast<ActivationGroup*>(activations) + r / kTile * groups;
-    for (int64_t g = 0; g < groups; ++g)
-      quantize_group(x + r * k + g * kGroup, group[g], static_cast<int>(r % kTile));
-  }
-  if (r1 == rows) fill_row_block(rows, groups, activations);  // whoever writes the last row fills its block
+  for (int64_t r = r0; r < r1; ++r) quantize_row(x + r * k, k / kGroup, r, activations);
+  if (r1 == rows) fill_row_block(rows, k / kGroup, activations);  // whoever writes the last row fills its block
 }
 
-// From the floats: a row's bytes lie scattered over its block, and picking them is not much less work than rounding.
+// From the floats: a row's bytes lie scattered over its block.
 void pick_rows(const PickArgs& a) {
-  const int64_t groups = a.k / kGroup;
-  for (int64_t i = 0; i < a.count; ++i) {
-    auto* group = reinterpret_cast<ActivationGroup*>(a.out) + i / kTile * groups;
-    for (int64_t g = 0; g < groups; ++g)
-      quantize_group(a.x + a.picked[i] * a.k + g * kGroup, group[g], static_cast<int>(i % kTile));
-  }
-  fill_row_block(a.count, groups, a.out);
+  for (int64_t i = 0; i < a.count; ++i) quantize_row(a.x + a.picked[i] * a.k, a.k / kGroup, i, a.out);
+  fill_row_block(a.count, a.k / kGroup, a.out);
 }
 
 template <DType type>

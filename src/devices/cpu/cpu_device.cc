@@ -14,6 +14,7 @@
 #include "devices/cpu/cpu_products.h"
 #include "devices/cpu/cpu_routing.h"
 #include "devices/cpu/cpu_weights.h"
+#include "devices/cpu/scratch.h"
 #include "devices/value_plan.h"
 #include "tensor/quantize.h"
 
@@ -39,27 +40,6 @@ DeviceInfo cpu_info(const kernels::KernelTable& table, int threads, bool exact_a
           .threads = threads,
           .processor = std::move(processor)};
 }
-
-// Grows, never shrinks; contents are lost on growth.
-class Scratch {
- public:
-  Status reserve(int64_t bytes) {
-    if (bytes <= bytes_) return {};
-    data_.reset();
-    bytes_ = 0;
-    data_ = allocate_shared(bytes);
-    if (data_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", bytes);
-    bytes_ = bytes;
-    return {};
-  }
-  void adopt(SharedBytes memory, int64_t bytes) { data_ = std::move(memory), bytes_ = bytes; }
-  std::byte* data() const { return data_.get(); }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  SharedBytes data_;
-  int64_t bytes_ = 0;
-};
 
 class CpuDevice final : public Device {
  public:

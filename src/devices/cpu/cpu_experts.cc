@@ -92,14 +92,8 @@ Status CpuExperts::reserve(const Job& job) {
   const int64_t gathered = rounds(job) ? 0 : wide;
   const bool sliced = job.plan != nullptr && job.plan->slices > 1;
   const int64_t needed = gathered + (sliced ? 2 : 1) * wide + 2 * narrow + activations;
-  if (needed > bytes_) {
-    buffer_.reset();
-    bytes_ = 0;
-    buffer_ = allocate_aligned(needed);
-    if (buffer_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", needed);
-    bytes_ = needed;
-  }
-  std::byte* at = buffer_.get();
+  LLADA_TRY_STATUS(buffer_.reserve(needed));
+  std::byte* at = buffer_.data();
   const auto take = [&](int64_t bytes) { return reinterpret_cast<float*>(std::exchange(at, at + bytes)); };
   x_ = take(gathered), y_ = take(wide), gate_ = take(narrow), up_ = take(narrow);
   if (sliced) more_ = take(wide);
@@ -203,7 +197,7 @@ void CpuExperts::gather(const Job& job, const Group& group) const {
   const int32_t* rows = gathered_.data() + group.begin;
   if (rounds(job)) {
     if (group.expert != kShared)  // that has all rows as they are
-      job.kernels->pick_rows({job.x, rounded_.get(), job.rows, width, rows, group.count,
+      job.kernels->pick_rows({job.x, rounded_.data(), job.rows, width, rows, group.count,
                               {gate.stored.type, up.stored.type}, activations_ + group.activations});
     return;
   }
@@ -215,10 +209,9 @@ void CpuExperts::multiply(const Job& job, int slot, const Task& task, const floa
   const Group& group = groups_[static_cast<size_t>(task.at)];
   const CpuWeight& w = weight(job, slot, group);
   const bool all_rows = group.expert == kShared && slot != 2 && rounds(job);
+  const std::byte* activations = all_rows ? rounded_.data() : activations_ + group.activations;
   llada::multiply(*job.kernels,
-                  {&w, x == nullptr ? nullptr : x + group.begin * w.inputs,
-                   all_rows ? rounded_.get() : activations_ + group.activations, group.count, y + group.begin * w.outputs},
-                  task.n0, task.n1);
+                  {&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs}, task.n0, task.n1);
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
@@ -345,12 +338,7 @@ Status CpuExperts::prepare(const Job& job) {
   constexpr int64_t kTile = 8;  // rows whose quants share cache lines
   const int64_t tiles = rounds(job) ? (job.rows + kTile - 1) / kTile : 0;
   const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs;
-  if (const int64_t needed = tiles > 0 ? job.kernels->activation_bytes(job.rows, width) : 0; needed > rounded_bytes_) {
-    rounded_bytes_ = 0;
-    rounded_ = allocate_aligned(needed);
-    if (rounded_ == nullptr) return failed("cpu: {} bytes of scratch memory could not be allocated", needed);
-    rounded_bytes_ = needed;
-  }
+  if (tiles > 0) LLADA_TRY_STATUS(rounded_.reserve(job.kernels->activation_bytes(job.rows, width)));
   Status status;
   std::atomic<bool> planned{false};
   std::atomic<int64_t> left{tiles};
@@ -360,7 +348,7 @@ Status CpuExperts::prepare(const Job& job) {
       planned.store(true, std::memory_order_relaxed);
       return;
     }
-    job.kernels->quantize_rows(job.x, job.rows, width, (i - 1) * kTile, std::min(job.rows, i * kTile), rounded_.get());
+    job.kernels->quantize_rows(job.x, job.rows, width, (i - 1) * kTile, std::min(job.rows, i * kTile), rounded_.data());
     if (left.fetch_sub(1, std::memory_order_relaxed) == 1 && job.shared != nullptr) fetch_shared(job, planned);
   });
   return status;
