@@ -50,6 +50,31 @@ inline Vec load_twice(const float* p) {  // p[0] p[0] p[1] p[1] ...
   const Vec half = _mm512_castps256_ps512(_mm256_loadu_ps(p));
   return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), half);
 }
+// x[i] lane j becomes x[j] lane i: pairs and fours within 128 bits, then the 128-bit parts as a 4 x 4 matrix.
+inline void transpose(Vec (&x)[kLanes]) {
+  Vec fours[kLanes];
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; i += 4) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[i], x[i + 1])),
+                  b = _mm512_castps_pd(_mm512_unpackhi_ps(x[i], x[i + 1])),
+                  c = _mm512_castps_pd(_mm512_unpacklo_ps(x[i + 2], x[i + 3])),
+                  d = _mm512_castps_pd(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
+    fours[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+    fours[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    fours[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    fours[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const Vec a = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0x44), b = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0xee),
+              c = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0x44),
+              d = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0xee);
+    x[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+    x[i + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    x[i + 8] = _mm512_shuffle_f32x4(b, d, 0x88);
+    x[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
 inline Mask greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 inline Vec choose(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 inline Ints choose(Mask m, Ints yes, Ints no) { return _mm512_mask_blend_epi32(m, no, yes); }

@@ -25,8 +25,8 @@ Result<const KernelTable*> select(std::string_view isa) {
 }
 
 int64_t attention_scratch(int64_t keys) {
-  constexpr int64_t kRowTile = 16;  // no kernel works on more rows at once
-  return kRowTile * (keys + 64) + 4096;
+  constexpr int64_t kRows = 32;  // no kernel works on more at once
+  return kRows * (keys + 64) + 8192;
 }
 
 }  // namespace llada::kernels

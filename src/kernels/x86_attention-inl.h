@@ -1,8 +1,8 @@
 // Attention over a vector type (see x86_rows-inl.h for how it is included).
 //
 // One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key
-// element is broadcast against it. So scores, maximum, exponentials and their sum are vertical operations and
-// a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
+// element is broadcast against it, or against two tiles. So scores, maximum, exponentials and their sum are vertical
+// operations and a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
 // head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights
 // at the end. All rows and dimensions of a tile meet kValueKeys keys before the next ones, so that values come
 // from memory once (before, they came from beyond L2 eight times at 4,096 keys: half the speed). A row's keys
@@ -28,70 +28,101 @@ struct AttentionTile {
   int64_t first_row;
 };
 
-// Elements [0, n) of a stored row as floats.
-inline const float* widen(const void* row, DType type, int64_t n, float* buffer) {
-  if (type == DType::F32) return static_cast<const float*>(row);
-  const auto* half = static_cast<const uint16_t*>(row);
+// Elements [0, n) of a stored row as floats, n at most kDimensions.
+inline void widen(const void* row, DType type, int64_t n, float* out) {
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(buffer + i, load_f16(half + i));
+  if (type == DType::F32) {
+    const auto* from = static_cast<const float*>(row);
+    for (; i + kLanes <= n; i += kLanes) store(out + i, load(from + i));
+    for (; i < n; ++i) out[i] = from[i];
+    return;
+  }
+  const auto* half = static_cast<const uint16_t*>(row);
+  for (; i + kLanes <= n; i += kLanes) store(out + i, load_f16(half + i));
   if (i < n) {
     uint16_t last[kLanes] = {};
     __builtin_memcpy(last, half + i, static_cast<size_t>(n - i) * 2);
-    store(buffer + i, load_f16(last));
+    store(out + i, load_f16(last));
   }
-  return buffer;
 }
 
 inline const std::byte* stored_row(const void* data, DType type, int64_t index) {
   return static_cast<const std::byte*>(data) + index * (type == DType::F16 ? 2 : 4);
 }
 
-// scores[key] += the dimensions' products for `Keys` keys; rows of k are `stride` floats apart.
-template <int Keys>
-inline void add_scores(const float* queries, const float* k, int64_t stride, int64_t dimensions, bool first,
-                       float* scores) {
-  Vec sums[Keys];
-#pragma GCC unroll 16
-  for (int p = 0; p < Keys; ++p) sums[p] = first ? zero() : load(scores + p * kLanes);
-  for (int64_t i = 0; i < dimensions; ++i) {
-    const Vec q = load(queries + i * kLanes);
-#pragma GCC unroll 16
-    for (int p = 0; p < Keys; ++p) sums[p] = fma(q, fill(k[p * stride + i]), sums[p]);
+// Dimensions [d0, d0 + n) of a tile's queries, scaled.
+inline void take_queries(const AttentionTile& t, int64_t d0, int64_t n) {
+  const AttentionArgs& a = *t.args;
+  const Vec scale = fill(a.scale);
+  const float* q = a.q + t.first_row * a.q_stride + d0;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t count = n - i < kLanes ? n - i : kLanes;
+    Vec x[kLanes];
+    for (int64_t r = 0; r < kLanes; ++r)
+      x[r] = r < t.rows ? mul(load_first(q + r * a.q_stride + i, count, 0), scale) : zero();
+    transpose(x);
+    for (int64_t j = 0; j < count; ++j) store(t.queries + (i + j) * kLanes, x[j]);
   }
-#pragma GCC unroll 16
-  for (int p = 0; p < Keys; ++p) store(scores + p * kLanes, sums[p]);
 }
 
-inline void score_keys(const AttentionTile& t) {
-  const AttentionArgs& a = *t.args;
-  float buffer[kAttentionKeys * kDimensions];
+// scores[key] of each tile += the dimensions' products with kAttentionKeys / Tiles keys; k: rows kDimensions apart (a constant
+// distance: with a variable one the loop's addresses do not fit the registers). Two tiles share what is broadcast: with
+// one, loading a key's element for every multiplication is the limit.
+template <int Tiles>
+inline void add_scores(const AttentionTile* tiles, const float* k, int64_t p, int64_t dimensions, bool first) {
+  constexpr int kKeys = kAttentionKeys / Tiles;
+  Vec sums[Tiles][kKeys];
+#pragma GCC unroll 2
+  for (int t = 0; t < Tiles; ++t)
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) sums[t][j] = first ? zero() : load(tiles[t].scores + (p + j) * kLanes);
+  for (int64_t i = 0; i < dimensions; ++i) {
+    Vec q[Tiles];
+#pragma GCC unroll 2
+    for (int t = 0; t < Tiles; ++t) q[t] = load(tiles[t].queries + i * kLanes);
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) {
+      const Vec key = fill(k[j * kDimensions + i]);
+#pragma GCC unroll 2
+      for (int t = 0; t < Tiles; ++t) sums[t][j] = fma(q[t], key, sums[t][j]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int t = 0; t < Tiles; ++t)
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) store(tiles[t].scores + (p + j) * kLanes, sums[t][j]);
+}
+
+inline void prefetch_bytes(const std::byte* from, int64_t bytes) {
+  for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
+}
+
+// Scores of all keys, those behind the last one up to a whole group (never looked at) with zeros. Fetches the first values
+// meanwhile: the first weights would wait for them.
+template <int Tiles>
+inline void score_keys(const AttentionTile* tiles) {
+  constexpr int64_t kKeys = kAttentionKeys / Tiles;
+  const AttentionArgs& a = *tiles[0].args;
+  const int64_t keys = Tiles > 1 && tiles[Tiles - 1].keys > tiles[0].keys ? tiles[Tiles - 1].keys : tiles[0].keys;
+  const int64_t row = a.head_dim * (a.kv_type == DType::F16 ? 2 : 4);
+  float buffer[kKeys * kDimensions];
   for (int64_t d0 = 0; d0 < a.head_dim; d0 += kDimensions) {
     const int64_t n = a.head_dim - d0 < kDimensions ? a.head_dim - d0 : kDimensions;
-    for (int64_t r = 0; r < kLanes; ++r)
-      for (int64_t i = 0; i < n; ++i)
-        t.queries[i * kLanes + r] =
-            r < t.rows ? a.q[(t.first_row + r) * a.q_stride + d0 + i] * a.scale : 0.0f;
-    for (int64_t p = 0; p < t.keys; p += kAttentionKeys) {
-      const int64_t count = t.keys - p < kAttentionKeys ? t.keys - p : kAttentionKeys;
-      const float* k = reinterpret_cast<const float*>(stored_row(a.k, a.kv_type, p * a.head_dim + d0));
-      int64_t stride = a.head_dim;
-      if (a.kv_type != DType::F32) {
-        for (int64_t j = 0; j < count; ++j) {
-          const std::byte* key = stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0);
-          widen(key, a.kv_type, n, buffer + j * kDimensions);
-          for (int64_t line = 0; line < 2 * n && p + 2 * kAttentionKeys < t.keys; line += 64)
-            __builtin_prefetch(key + 2 * a.head_dim * kAttentionKeys + line);
+    for (int t = 0; t < Tiles; ++t) take_queries(tiles[t], d0, n);
+    for (int64_t p = 0; p < keys; p += kKeys) {
+      const int64_t count = keys - p < kKeys ? keys - p : kKeys;
+      for (int64_t j = 0; j < kKeys; ++j) {
+        if (j >= count) {
+          for (int64_t i = 0; i < n; ++i) buffer[j * kDimensions + i] = 0;
+          continue;
         }
-        k = buffer;
-        stride = kDimensions;
+        const std::byte* key = stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0);
+        widen(key, a.kv_type, n, buffer + j * kDimensions);
+        if (p + j + 2 * kAttentionKeys < keys) prefetch_bytes(key + 2 * kAttentionKeys * row, n * row / a.head_dim);
+        if (d0 == 0 && p + j < kValueKeys)
+          prefetch_bytes(static_cast<const std::byte*>(a.v) + (p + j) * row, row);
       }
-      float* scores = t.scores + p * kLanes;
-      if (count == kAttentionKeys) {
-        add_scores<kAttentionKeys>(t.queries, k, stride, n, d0 == 0, scores);
-      } else {
-        for (int64_t j = 0; j < count; ++j)
-          add_scores<1>(t.queries, k + j * stride, stride, n, d0 == 0, scores + j * kLanes);
-      }
+      add_scores<Tiles>(tiles, buffer, p, n, d0 == 0);
     }
   }
 }
@@ -166,8 +197,8 @@ inline void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, 
   Vec sum = p0 == 0 ? zero() : load_first(out, n, 0);
   for (int64_t p = p0; p < p1; ++p) {
     float wide[kLanes];
-    const float* v = widen(stored_row(a.v, a.kv_type, p * a.head_dim + d0), a.kv_type, n, wide);
-    sum = fma(fill(t.scores[p * kLanes + r]), load_first(v, n, 0), sum);
+    widen(stored_row(a.v, a.kv_type, p * a.head_dim + d0), a.kv_type, n, wide);
+    sum = fma(fill(t.scores[p * kLanes + r]), load_first(wide, n, 0), sum);
   }
   store_first(out, n, sum);
 }
@@ -206,44 +237,53 @@ inline void mix_tile(const AttentionTile& t, int64_t p0, int64_t p1) {
   for (; r < t.rows; ++r) mix_group<Type, 1>(t, r, p0, p1);
 }
 
+// What follows the scores: weights, values and the result of a tile.
+inline void finish_tile(const AttentionTile& t) {
+  const AttentionArgs& a = *t.args;
+  const Vec top = largest_scores(t);
+  Vec weight_sums[4] = {zero(), zero(), zero(), zero()};
+  for (int64_t p0 = 0; p0 < t.keys; p0 += kValueKeys) {
+    const int64_t p1 = t.keys - p0 < kValueKeys ? t.keys : p0 + kValueKeys;
+    weigh(t, top, p0, p1, weight_sums);
+    (a.kv_type == DType::F16 ? mix_tile<DType::F16> : mix_tile<DType::F32>)(t, p0, p1);
+  }
+  float sums[kLanes];
+  store(sums, add(add(weight_sums[0], weight_sums[1]), add(weight_sums[2], weight_sums[3])));
+  for (int64_t r = 0; r < t.rows; ++r) {
+    float* out = a.out + (t.first_row + r) * a.out_stride;
+    const Vec scale = fill(1.0f / sums[r]);
+    int64_t i = 0;
+    for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(out + i), scale));
+    if (i < a.head_dim) store_first(out + i, a.head_dim - i, mul(load_first(out + i, a.head_dim - i, 0), scale));
+  }
+}
+
 inline void attention(const AttentionArgs& a) {
-  AttentionTile t{};
-  t.args = &a;
-  t.queries = a.scratch;
-  t.scores = a.scratch + kDimensions * kLanes;
-  for (int64_t r0 = a.r0; r0 < a.r1; r0 += kLanes) {
-    t.first_row = r0;
-    t.rows = a.r1 - r0 < kLanes ? a.r1 - r0 : kLanes;
-    t.keys = 0;
-    for (int64_t r = 0; r < t.rows; ++r) {
-      t.row_keys[r] = a.row_keys != nullptr ? a.row_keys[r0 + r] : a.keys;
-      t.keys = t.row_keys[r] > t.keys ? t.row_keys[r] : t.keys;
-    }
-    float limits[kLanes];
-    for (int r = 0; r < kLanes; ++r) limits[r] = static_cast<float>(r < t.rows ? t.row_keys[r] : 0);
-    t.limit = load(limits);
-    score_keys(t);
-    const Vec top = largest_scores(t);
-    Vec weight_sums[4] = {zero(), zero(), zero(), zero()};
-    for (int64_t p0 = 0; p0 < t.keys; p0 += kValueKeys) {
-      const int64_t p1 = t.keys - p0 < kValueKeys ? t.keys : p0 + kValueKeys;
-      weigh(t, top, p0, p1, weight_sums);
-      if (a.kv_type == DType::F16) {
-        mix_tile<DType::F16>(t, p0, p1);
-      } else {
-        mix_tile<DType::F32>(t, p0, p1);
+  constexpr int kTiles = 2;
+  for (int64_t r0 = a.r0; r0 < a.r1; r0 += kTiles * kLanes) {
+    AttentionTile tiles[kTiles] = {};
+    int used = 0;
+    for (int64_t first = r0; used < kTiles && first < a.r1; first += kLanes) {
+      AttentionTile& t = tiles[used];
+      t.args = &a;
+      t.queries = a.scratch + used * kDimensions * kLanes;
+      t.first_row = first;
+      t.rows = a.r1 - first < kLanes ? a.r1 - first : kLanes;
+      float limits[kLanes];
+      for (int64_t r = 0; r < kLanes; ++r) {
+        if (r < t.rows) t.row_keys[r] = a.row_keys != nullptr ? a.row_keys[first + r] : a.keys;
+        t.keys = t.row_keys[r] > t.keys ? t.row_keys[r] : t.keys;
+        limits[r] = static_cast<float>(t.row_keys[r]);
       }
+      t.limit = load(limits);
+      ++used;
     }
-    float sums[kLanes];
-    store(sums, add(add(weight_sums[0], weight_sums[1]), add(weight_sums[2], weight_sums[3])));
-    for (int64_t r = 0; r < t.rows; ++r) {
-      float* out = a.out + (r0 + r) * a.out_stride;
-      const Vec scale = fill(1.0f / sums[r]);
-      int64_t i = 0;
-      for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(out + i), scale));
-      if (i < a.head_dim)
-        store_first(out + i, a.head_dim - i, mul(load_first(out + i, a.head_dim - i, 0), scale));
-    }
+    float* scores = a.scratch + kTiles * kDimensions * kLanes;
+    const int64_t most = tiles[0].keys > tiles[1].keys ? tiles[0].keys : tiles[1].keys;
+    tiles[0].scores = scores;
+    tiles[1].scores = scores + (most + kAttentionKeys) * kLanes;
+    used == 2 ? score_keys<2>(tiles) : score_keys<1>(tiles);
+    for (int t = 0; t < used; ++t) finish_tile(tiles[t]);
   }
 }
 

@@ -21,8 +21,7 @@
 namespace llada {
 namespace {
 
-// Rows of one head that a task computes together, in floats and from digests.
-constexpr int64_t kAttentionRows = 16, kDigestRows = 32;
+constexpr int64_t kAttentionRows = 32;  // of one head in a task: two row tiles of the widest kernels
 constexpr size_t kPlans = 64;           // programs whose arena plan is remembered
 
 std::string processor_name() {
@@ -432,13 +431,11 @@ class CpuDevice final : public Device {
     int64_t most_keys = 0;
     for (const RowSpan& span : spans) {
       most_keys = std::max<int64_t>(most_keys, span.keys);
-      const bool digests = span.count > 0 && by_digest(span, op.head_dim);
-      if (digests) LLADA_TRY_STATUS(renew_digests(op, span));
+      if (span.count > 0 && by_digest(span, op.head_dim)) LLADA_TRY_STATUS(renew_digests(op, span));
       if (span.trial) continue;
-      const int64_t step = digests ? kDigestRows : kAttentionRows;
       for (int h = 0; h < op.heads; ++h)
-        for (int64_t r = span.begin; r < span.begin + span.count; r += step)
-          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + step)});
+        for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
+          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
     }
     std::vector<int64_t> row_keys;
     if (op.block > 0) {
