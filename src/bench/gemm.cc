@@ -112,7 +112,8 @@ class Case {
   float* outputs() const { return reinterpret_cast<float*>(y_.get()); }
 
   void quantize() {
-    if (table_.integer_path(type_)) table_.quantize_rows(inputs(), rows_, k_, 0, rows_, activations_.get());
+    if (table_.integer_path(type_))
+      table_.quantize_rows(inputs(), rows_, k_, 0, rows_, kernels::type_bit(type_), activations_.get());
   }
 
   // Columns are shared out as the cpu device does it.

@@ -50,7 +50,7 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   pack_tiles(weight, n0, n1, kWideFlip, packed);
 }
 int64_t activation_bytes(int64_t rows, int64_t k) { return ActivationLayout(rows, k).bytes; }
-void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet, std::byte* activations) {
   quantize_range(x, rows, k, r0, r1, activations);
 }
 void pick_rows(const PickArgs& args) { pick_range(args); }

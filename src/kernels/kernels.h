@@ -91,14 +91,19 @@ struct Top2 {
   float best_value, second_value;
 };
 
-// Some rows of quantized activations as activations of their own, as far as weights of `types` read them.
+// Some types, as bits.
+using TypeSet = uint32_t;
+inline constexpr TypeSet kAllTypes = ~TypeSet{0};
+constexpr TypeSet type_bit(DType type) { return TypeSet{1} << static_cast<int>(type); }
+
+// Some rows of quantized activations as activations of their own, as far as weights of the types `readers` read them.
 struct PickArgs {
   const float* x;                // rows x k
   const std::byte* activations;  // the same from quantize_rows
   int64_t rows, k;
   const int32_t* picked;  // count rows
   int64_t count;
-  DType types[2];  // the same twice where there is one
+  TypeSet readers;
   std::byte* out;  // activation_bytes(count, k)
 };
 
@@ -115,7 +120,8 @@ struct PickArgs {
 // - pack: columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
 // - activation_bytes: size of the quantized activations of `rows` rows of k values (k a multiple of 32)
 // - quantize_rows: rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
-//   groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel
+//   groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel. `readers`: the types of the weights
+//   that will read them; what only others need may stay undefined
 // - pick_rows: what quantize_rows would give for the picked rows alone, without quantizing a row once per pick
 //
 // Packed weights and activations start on 64-byte boundaries.

@@ -202,7 +202,7 @@ void fill_row_block(int64_t rows, int64_t groups, std::byte* activations) {
   }
 }
 
-void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet, std::byte* activations) {
   for (int64_t r = r0; r < r1; ++r) quantize_row(x + r * k, k / kGroup, r, activations);
   if (r1 == rows) fill_row_block(rows, k / kGroup, activations);  // whoever writes the last row fills its block
 }

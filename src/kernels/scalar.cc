@@ -91,7 +91,7 @@ void pack(const TensorView&, int64_t, int64_t, std::byte*) {}
 int64_t scale_offset(int64_t rows, int64_t k) { return (rows * k + 63) / 64 * 64; }
 int64_t activation_bytes(int64_t rows, int64_t k) { return scale_offset(rows, k) + rows * (k / kGroup) * 4; }
 
-void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet, std::byte* activations) {
   auto* q = reinterpret_cast<int8_t*>(activations);
   auto* scales = reinterpret_cast<float*>(activations + scale_offset(rows, k));
   for (int64_t r = r0; r < r1; ++r) {

@@ -63,7 +63,7 @@ TEST(Bounds, Matmul) {
           if (packed_size > 0) table->pack({weights.data(), type, {{p.k, n, 1, 1}, 2}}, 0, n, packed.data());
           const Guarded activations(table->integer_path(type) ? table->activation_bytes(rows, p.k) : 0, 64);
           if (table->integer_path(type))
-            table->quantize_rows(rows_in.floats(), rows, p.k, 0, rows, activations.data());
+            table->quantize_rows(rows_in.floats(), rows, p.k, 0, rows, type_bit(type), activations.data());
           table->matmul({type, n, p.k, packed_size > 0 ? packed.data() : weights.data(), rows_in.floats(),
                          activations.data(), rows, 0, n, y.floats(), n});
           ASSERT_EQ(y.values(), want) << name_of(*table, p);

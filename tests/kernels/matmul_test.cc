@@ -328,9 +328,9 @@ TEST(QuantizeRows, AnySplitOfRowsGivesTheSameBytes) {
       const int64_t rows = 19;
       const std::vector<float> x = normal_rows(rows, k, 22);
       Bytes whole(table->activation_bytes(rows, k)), parts(table->activation_bytes(rows, k));
-      table->quantize_rows(x.data(), rows, k, 0, rows, whole.data());
+      table->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, whole.data());
       for (const auto& [from, to] : {std::pair{11, 19}, {3, 11}, {0, 1}, {1, 3}})
-        table->quantize_rows(x.data(), rows, k, from, to, parts.data());
+        table->quantize_rows(x.data(), rows, k, from, to, kAllTypes, parts.data());
       EXPECT_EQ(std::memcmp(whole.data(), parts.data(), static_cast<size_t>(whole.size())), 0)
           << table->isa << " k=" << k;
     }
@@ -346,7 +346,8 @@ TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
         std::vector<float> x = normal_rows(rows, k, 23);
         for (int64_t i = 0; i < k; i += 2) x[static_cast<size_t>(3 * k + i)] = 0.9f * static_cast<float>(i % 4);  // a steep row
         Bytes all(table->activation_bytes(rows, k));
-        table->quantize_rows(x.data(), rows, k, 0, rows, all.data());
+        std::memset(all.data(), 0x5a, static_cast<size_t>(all.size()));
+        table->quantize_rows(x.data(), rows, k, 0, rows, type_bit(type), all.data());
         const Bytes stored = make_weights(type, n, k, Fill::random, 24);
         Bytes packed(table->packed_bytes(type, n, k));
         if (packed.size() > 0) table->pack(view(type, stored, n, k), 0, n, packed.data());
@@ -355,9 +356,9 @@ TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
           std::vector<float> alone;
           for (const int32_t row : picked) alone.insert(alone.end(), x.begin() + row * k, x.begin() + (row + 1) * k);
           Bytes want(table->activation_bytes(count, k)), got(table->activation_bytes(count, k));
-          table->quantize_rows(alone.data(), count, k, 0, count, want.data());
+          table->quantize_rows(alone.data(), count, k, 0, count, type_bit(type), want.data());
           std::memset(got.data(), 0x5a, static_cast<size_t>(got.size()));
-          table->pick_rows({x.data(), all.data(), rows, k, picked.data(), count, {type, type}, got.data()});
+          table->pick_rows({x.data(), all.data(), rows, k, picked.data(), count, type_bit(type), got.data()});
           const auto multiply = [&](const Bytes& activations) {
             std::vector<float> y(static_cast<size_t>(count * n));
             table->matmul({type, n, k, packed.size() > 0 ? packed.data() : stored.data(), alone.data(), activations.data(),

@@ -39,8 +39,8 @@ TEST(X86, QuantizedActivationsAreTheOracles) {
       const int64_t bytes = scalar_table()->activation_bytes(rows, k);
       Bytes want(bytes), got(table->activation_bytes(rows, k));
       ASSERT_GE(got.size(), bytes);
-      scalar_table()->quantize_rows(x.data(), rows, k, 0, rows, want.data());
-      table->quantize_rows(x.data(), rows, k, 0, rows, got.data());
+      scalar_table()->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, want.data());
+      table->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, got.data());
       EXPECT_EQ(std::memcmp(want.data(), got.data(), static_cast<size_t>(bytes)), 0)
           << table->isa << " k=" << k;
     }

@@ -155,15 +155,22 @@ class CpuDevice final : public Device {
     }
     LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, n)));
     const int64_t step = quantize_step(rows);
+    const kernels::TypeSet readers = types_of(*next_);
     pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
       const int64_t end = std::min(rows, (chunk + 1) * step);
       for (int64_t r = chunk * step; r < end; ++r) body(r);
-      kernels_.quantize_rows(value(op.out[0]), rows, n, chunk * step, end, activations_.data());
+      kernels_.quantize_rows(value(op.out[0]), rows, n, chunk * step, end, readers, activations_.data());
     });
     quantized_ = op.out[0];
     return {};
   }
 
+  kernels::TypeSet types_of(const Op& op) const {
+    kernels::TypeSet types = 0;
+    for (const WeightId id : op.weight)
+      if (id != kNoWeight) types |= kernels::type_bit(weight(id).stored.type);
+    return types;
+  }
   bool multiplies_integers(const Op& op) const {
     return std::ranges::any_of(op.weight, [&](WeightId id) {
       return id != kNoWeight && kernels_.integer_path(weight(id).stored.type);
@@ -250,7 +257,7 @@ class CpuDevice final : public Device {
       case OpKind::head: {
         const CpuWeight& w = weight(op.weight[0]);
         const int64_t n = columns(op.in[0]);
-        if (kernels_.integer_path(w.stored.type)) LLADA_TRY_STATUS(quantize(value(op.in[0]), rows, n));
+        if (kernels_.integer_path(w.stored.type)) LLADA_TRY_STATUS(quantize(value(op.in[0]), rows, n, types_of(op)));
         return head_.run({.kernels = &kernels_,
                           .pool = pool_.get(),
                           .weight = &w,
@@ -275,11 +282,11 @@ class CpuDevice final : public Device {
   }
 
   // Fills activations_; the quantized rows serve every weight of the op.
-  Status quantize(const float* x, int64_t rows, int64_t k) {
+  Status quantize(const float* x, int64_t rows, int64_t k, kernels::TypeSet readers) {
     LLADA_TRY_STATUS(activations_.reserve(kernels_.activation_bytes(rows, k)));
     const int64_t step = quantize_step(rows);
     pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
-      kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step),
+      kernels_.quantize_rows(x, rows, k, chunk * step, std::min(rows, (chunk + 1) * step), readers,
                              activations_.data());
     });
     return {};
@@ -315,7 +322,7 @@ class CpuDevice final : public Device {
     }
     const int64_t k = columns(op.in[0]);
     const float* x = value(op.in[0]);
-    if (ready_ != op.in[0] && multiplies_integers(op)) LLADA_TRY_STATUS(quantize(x, rows, k));
+    if (ready_ != op.in[0] && multiplies_integers(op)) LLADA_TRY_STATUS(quantize(x, rows, k, types_of(op)));
     std::vector<CpuProduct> products;
     for (size_t slot = 0; slot < op.weight.size() && op.weight[slot] != kNoWeight; ++slot)
       products.push_back({&weight(op.weight[slot]), x, activations_.data(), rows, value(op.out[slot])});

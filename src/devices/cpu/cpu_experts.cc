@@ -198,7 +198,8 @@ void CpuExperts::gather(const Job& job, const Group& group) const {
   if (rounds(job)) {
     if (group.expert != kShared)  // that has all rows as they are
       job.kernels->pick_rows({job.x, rounded_.data(), job.rows, width, rows, group.count,
-                              {gate.stored.type, up.stored.type}, activations_ + group.activations});
+                              kernels::type_bit(gate.stored.type) | kernels::type_bit(up.stored.type),
+                              activations_ + group.activations});
     return;
   }
   for (int64_t i = 0; i < group.count; ++i)
@@ -263,7 +264,7 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       if (!slices_.empty()) keep_slices(job, task.at);
       if (const CpuWeight& down = weight(job, 2, group); job.kernels->integer_path(down.stored.type))
         job.kernels->quantize_rows(gate_ + group.begin * inner, group.count, inner, 0, group.count,
-                                   activations_ + group.activations);
+                                   kernels::type_bit(down.stored.type), activations_ + group.activations);
       progress.hidden.store(1, std::memory_order_release);
       return;
     case Stage::down:
@@ -337,7 +338,9 @@ Result<std::vector<int64_t>> CpuExperts::part_of(const Job& job, bool on_device)
 Status CpuExperts::prepare(const Job& job) {
   constexpr int64_t kTile = 8;  // rows whose quants share cache lines
   const int64_t tiles = rounds(job) ? (job.rows + kTile - 1) / kTile : 0;
-  const int64_t width = job.weights[static_cast<size_t>(job.op->weight[0])].inputs;
+  const CpuWeight &gate = weight(job, 0, Group{}), &up = weight(job, 1, Group{});  // all experts' have the same types
+  const int64_t width = gate.inputs;
+  const kernels::TypeSet readers = kernels::type_bit(gate.stored.type) | kernels::type_bit(up.stored.type);
   if (tiles > 0) LLADA_TRY_STATUS(rounded_.reserve(job.kernels->activation_bytes(job.rows, width)));
   Status status;
   std::atomic<bool> planned{false};
@@ -348,7 +351,8 @@ Status CpuExperts::prepare(const Job& job) {
       planned.store(true, std::memory_order_relaxed);
       return;
     }
-    job.kernels->quantize_rows(job.x, job.rows, width, (i - 1) * kTile, std::min(job.rows, i * kTile), rounded_.data());
+    job.kernels->quantize_rows(job.x, job.rows, width, (i - 1) * kTile, std::min(job.rows, i * kTile), readers,
+                               rounded_.data());
     if (left.fetch_sub(1, std::memory_order_relaxed) == 1 && job.shared != nullptr) fetch_shared(job, planned);
   });
   return status;
