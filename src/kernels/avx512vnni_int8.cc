@@ -26,8 +26,8 @@ inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const ui
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
-      x[r] = _mm512_dpbusd_epi32(x[r], wx, act);
-      y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
+      add_fours(x[r], wx, act);
+      add_fours(y[r], wy, act);
     }
   }
 }
@@ -79,8 +79,7 @@ void q8_0(const Tile& t) {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const __m512i shift = _mm512_set1_epi32(shifts[r]);
-        total[r] = _mm512_dpwssd_epi32(
-            total[r], _mm512_packs_epi32(_mm512_srav_epi32(x[r], shift), _mm512_srav_epi32(y[r], shift)), scale);
+        add_pairs(total[r], _mm512_packs_epi32(_mm512_srav_epi32(x[r], shift), _mm512_srav_epi32(y[r], shift)), scale);
       }
     }
 #pragma GCC unroll 8

@@ -11,14 +11,30 @@ namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 192;
 
+// add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 orders this loop 3 % better with the intrinsics.
+inline __attribute__((always_inline)) void add_products(__m512i& sum, __m512i a, __m512i b) {
+#ifdef __clang__
+  add_fours(sum, a, b);
+#else
+  sum = _mm512_dpbusd_epi32(sum, a, b);
+#endif
+}
+inline __attribute__((always_inline)) void add_scaled_pair(__m512i& sum, __m512i pair, __m512i scale) {
+#ifdef __clang__
+  add_pairs(sum, pair, scale);
+#else
+  sum = _mm512_dpwssd_epi32(sum, pair, scale);
+#endif
+}
+
 template <int R>
 inline __attribute__((always_inline)) void step(const uint8_t* a, __m512i wx, __m512i wy, __m512i (&x)[R],
                                                 __m512i (&y)[R]) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     const __m512i act = broadcast64(a + 8 * r);
-    x[r] = _mm512_dpbusd_epi32(x[r], wx, act);
-    y[r] = _mm512_dpbusd_epi32(y[r], wy, act);
+    add_products(x[r], wx, act);
+    add_products(y[r], wy, act);
   }
 }
 
@@ -38,12 +54,11 @@ inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uin
 }
 
 template <int R>
-inline __attribute__((always_inline)) void add_pairs(const uint8_t* scales, const __m512i (&x)[R],
-                                                     const __m512i (&y)[R], __m512i (&total)[R]) {
+inline __attribute__((always_inline)) void add_groups(const uint8_t* scales, const __m512i (&x)[R],
+                                                      const __m512i (&y)[R], __m512i (&total)[R]) {
   const __m512i scale = _mm512_cvtepi8_epi16(load256(scales));
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-    total[r] = _mm512_dpwssd_epi32(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
+  for (int r = 0; r < R; ++r) add_scaled_pair(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
 }
 
 template <int R>
@@ -59,7 +74,7 @@ __attribute__((noinline)) void steep_block(const uint8_t* w, const uint8_t* a, c
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(quarters + 2 * r);
       step_pair<R>(w + kPairBytes * quarter, a + 16 * R * quarter, x, y);
-      add_pairs<R>(w + kScales + 32 * (quarter / 2), x, y, total);
+      add_groups<R>(w + kScales + 32 * (quarter / 2), x, y, total);
     }
   for (int r = 0; r < R; ++r) add_scaled(sums + 16 * r, total[r], d, scales[r]);
 }
@@ -98,7 +113,7 @@ void q6_k(const Tile& t) {
         for (int line = 0; line < 4; ++line) prefetch<R>(next + 64 * (4 * half + line));
         step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y);
         step_pair<R>(w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x, y);
-        add_pairs<R>(w + kScales + 32 * half, x, y, total);
+        add_groups<R>(w + kScales + 32 * half, x, y, total);
       }
       prefetch<R>(next + 512);
       if (t.step > kPrefetched) {
