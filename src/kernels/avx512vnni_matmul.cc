@@ -5,7 +5,7 @@
 // 54 % of the int8 peak at 32 rows instead of 81 %). Long rows of many activations go in spans of k such that the span's
 // activations fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans are.
 // Tried: unpacking a piece of 4-bit quants into bytes once for all row tiles: nothing gained at 64 and 128 rows, 5 % lost
-// at 32; the Q4_0 tile kernel itself reaches 87 % of the int8 peak from L1 either way.
+// at 32 (what limits the tile kernel instead: avx512vnni_int16.cc).
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"

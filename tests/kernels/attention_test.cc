@@ -84,15 +84,15 @@ TEST(Attention, KeyCountsAndRowCounts) {
   for (const KernelTable* table : available())
     for (const DType type : {DType::F32, DType::F16})
       for (const int64_t keys : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 65, 127, 129, 500, 1031})
-        for (const int64_t rows : {1, 2, 3, 5, 8, 17})
+        for (const int64_t rows : {1, 2, 3, 5, 8, 17, 32, 49})
           expect_close(*table, Data({64, keys, rows, type}, 1, 31), nullptr, 1);
 }
 
 TEST(Attention, HeadSizes) {
   for (const KernelTable* table : available())
     for (const DType type : {DType::F32, DType::F16})
-      for (const int64_t head_dim : {8, 16, 32, 40, 64, 80, 96, 112, 128, 256})
-        for (const int64_t rows : {1, 7})
+      for (const int64_t head_dim : {8, 16, 32, 40, 64, 80, 96, 112, 128, 256, 296})
+        for (const int64_t rows : {1, 7, 20})
           expect_close(*table, Data({head_dim, 203, rows, type}, 1, 32), nullptr, 1);
 }
 
@@ -115,15 +115,21 @@ TEST(Attention, PrefixesPerRow) {
 
 TEST(Attention, KeysBeyondThePrefixAreNotRead) {
   for (const KernelTable* table : available()) {
-    Data data({64, 100, 6, DType::F32}, 1, 35);
-    const std::vector<int64_t> row_keys = {1, 5, 16, 17, 33, 60};
-    const std::vector<float> before = data.run(*table, row_keys.data(), 0, 6);
+    Data data({64, 100, 40, DType::F32}, 1, 35);
+    std::vector<int64_t> row_keys = {1, 5, 16, 17, 33, 60, 60, 60, 59, 1, 2, 3, 4, 5, 6, 7, 8};
+    const auto with_prefix = [&] {  // the rows behind these see everything
+      std::vector<float> out = data.run(*table, row_keys.data(), 0, 40);
+      out.resize(16 * static_cast<size_t>(data.out_stride));
+      return out;
+    };
+    row_keys.resize(40, 100);
+    const std::vector<float> before = with_prefix();
     const float bad = std::numeric_limits<float>::quiet_NaN();
     for (int64_t i = 60 * 64; i < 100 * 64; ++i) {
       std::memcpy(data.k.data() + 4 * i, &bad, 4);
       std::memcpy(data.v.data() + 4 * i, &bad, 4);
     }
-    EXPECT_EQ(data.run(*table, row_keys.data(), 0, 6), before) << table->isa;
+    EXPECT_EQ(with_prefix(), before) << table->isa;
   }
 }
 

@@ -74,7 +74,7 @@ TEST(Bounds, Attention) {
   for (const KernelTable* table : available())
     for (const DType type : {DType::F32, DType::F16})
       for (const int64_t keys : {1, 5, 16, 67})
-        for (const int64_t rows : {1, 3, 6})
+        for (const int64_t rows : {1, 3, 6, 33})
           for (const int64_t head_dim : {16, 40, 64}) {
             const Guarded q(normal_rows(rows, head_dim, 103)), out(rows * head_dim * 4),
                 scratch(attention_scratch(keys) * 4);
