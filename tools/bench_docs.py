@@ -93,9 +93,10 @@ def packing_table(report):
 def forward_word(f, machine):
     rows, ms = f["rows"], f["ms_median"]
     if rows == 1:
-        # Of the better of the two ceilings: one that was disturbed would flatter us.
-        share = 100 * f["read_gb_per_s"] / max(machine["read_gb_per_s"], machine["after"]["read_gb_per_s"])
-        return verdict(share >= 90, f"{share:.0f} % of the read bandwidth, 90 % wanted")
+        # Beside readings just before each run; in old reports of the better of the two ceilings.
+        share = f.get("percent_of_floor") or 100 * f["read_gb_per_s"] / max(machine["read_gb_per_s"],
+                                                                            machine["after"]["read_gb_per_s"])
+        return f"{verdict(share >= 90)}: {share:.0f} % of reading the weights alone{'' if share >= 90 else ', 90 % wanted'}"
     if rows not in BEST_PEER_MS:
         return ""
     ratio = BEST_PEER_MS[rows] / ms
@@ -144,6 +145,10 @@ def tables(report, command, day):
         f"{report['repeats']}; shares are of the peak measured just before and after.",
         f"    {command}",
         machine_table(report)]
+    again = sum(f.get("timings", 1) > 1 for part in ("gemm", "forward", "attention") for f in report[part])
+    if again:
+        parts.append(f"{again} of the products and forwards {'was' if again == 1 else 'were'} timed again, because the peak "
+                     "just before or after had fallen by more than 8 %.")
     drift = max(abs(m[key] / m["after"][key] - 1) if m["after"][key] else 0
                 for key in ("read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"))
     if drift > 0.15:
@@ -194,14 +199,16 @@ def self_test():
                         "percent_of_int8_peak": p, "relative_error": 1e-5, "relative_error_with_8_bit_activations": 1e-2,
                         "pack_gb_per_s": 16.0 if t == "q4_0" else 0, "packed_ratio": 1.025}
                        for t, s, p in (("q4_0", 1000.0, 64.9), ("q8_0", 849.0, 60.0), ("q6_k", 850.0, 60.0))],
-              "forward": [forward, dict(forward, rows=32, ms_median=700.0), dict(forward, rows=1)],
+              "forward": [forward, dict(forward, rows=32, ms_median=700.0), dict(forward, rows=1),
+                          dict(forward, rows=1, percent_of_floor=97.0, timings=2)],
               "end_to_end": [{"refresh": r, "rows_policy": "x", "seconds": s, "gen_tokens": 1, "prompt_tokens": 1,
                               "block_length": 1, "tokens_per_step": 1, "forwards": 1, "full_forwards": 1, "rows": 1}
                              for r, s in (("block", 16.0), ("once", 10.4))]}
     text = tables(report, "command", "today")
     for expected in ("| 8 | 129 | 1 | 2 % | 30.0 | 2.00x | 2.25x | met | matmul 90 %, head 10 % |",
                      "not met: 1.5x and 2.1x wanted; slower than the best peer",
-                     "not met: 60 % of the read bandwidth, 90 % wanted", "not met: 65 % wanted",
+                     "not met: 60 % of reading the weights alone, 90 % wanted", "not met: 65 % wanted",
+                     "met: 97 % of reading the weights alone |",
                      "| q8_0 | 849 | 85 % | not met: 85 % wanted |", "| q6_k | 850 | 85 % | met |",
                      "| q4_0 | 16.0 | 32.4 | 65 % |",
                      "not met: 10.3 s (autoregressive decoding by the best peer) wanted"):
@@ -211,9 +218,10 @@ def self_test():
     noisy = dict(report, machine=dict(machine, read_gb_per_s=24.0))
     noisy_text = tables(noisy, "command", "today")
     assert "**The machine was not quiet**: its ceilings differ by 52 %" in noisy_text, noisy_text
-    assert "60 % of the read bandwidth" in noisy_text  # of the better ceiling
+    assert "60 % of reading the weights alone" in noisy_text  # of the better ceiling
+    assert "1 of the products and forwards was timed again" in text
     both = merged([report, dict(report, gemm=[], model={"name": "m"}, repeats=3)])
-    assert (len(both["gemm"]), len(both["forward"]), both["repeats"], both["model"]["name"]) == (3, 6, 3, "m"), both
+    assert (len(both["gemm"]), len(both["forward"]), both["repeats"], both["model"]["name"]) == (3, 8, 3, "m"), both
     page = replace_tables(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new")
     assert page == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n", page
     try:

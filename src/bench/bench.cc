@@ -15,7 +15,7 @@ namespace {
 
 class Bench {
  public:
-  explicit Bench(const BenchOptions& options) : o_(options), pool_(options.load.threads) {}
+  explicit Bench(const BenchOptions& options) : o_(options), pool_(options.load.threads), watch_(pool_) {}
 
   Result<BenchReport> run() {
     report_.repeats = o_.repeats;
@@ -33,6 +33,7 @@ class Bench {
       LLADA_TRY(report_.machine.one, measure_ceilings(single, 4 * o_.stream_bytes, o_.repeats));
     }
     LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
+    watch_.saw(report_.machine.all);
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
     if (o_.parts.moe) LLADA_TRY_STATUS(moe());
@@ -122,7 +123,7 @@ class Bench {
         for (const int64_t rows : o_.rows) {
           say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows));
           LLADA_TRY(const auto result,
-                    measure_gemm(*table_, pool_, type, k, n, rows, o_.stream_bytes, o_.repeats));
+                    measure_gemm(*table_, pool_, watch_, type, k, n, rows, o_.stream_bytes, o_.repeats));
           report_.gemm.push_back(result);
         }
       }
@@ -164,7 +165,7 @@ class Bench {
     LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most, o_.stream_bytes));
     for (const int64_t rows : o_.rows) {
       say(fmt::format("forward {} rows", rows));
-      LLADA_TRY(const auto result, test.measure(rows, rows, o_.repeats));
+      LLADA_TRY(const auto result, test.measure(watch_, rows, rows, o_.repeats));
       report_.forward.push_back(result);
     }
     return {};
@@ -174,7 +175,7 @@ class Bench {
     LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys, o_.stream_bytes));
     say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys));
     AttentionResult result;
-    LLADA_TRY(result.forward, test.measure(o_.attention_rows, o_.attention_keys, o_.repeats));
+    LLADA_TRY(result.forward, test.measure(watch_, o_.attention_rows, o_.attention_keys, o_.repeats));
     result.ms = result.forward.phase_ms[static_cast<size_t>(OpKind::attention)];
     result.percent_of_forward = 100 * result.ms / result.forward.ms;
     report_.attention.push_back(result);
@@ -201,6 +202,7 @@ class Bench {
 
   const BenchOptions& o_;
   ThreadPool pool_;
+  PeakWatch watch_;
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
   Geometry geometry_;

@@ -86,9 +86,7 @@ Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, st
   fill(kv, pool);
   ForwardTest test(model, pool, std::move(kv));
   test.work_ = work_of(model, isa);
-  if (test.work_.experts > 0) {
-    LLADA_TRY(test.read_, ReadTest::create(pool, stream_bytes));
-  }
+  LLADA_TRY(test.read_, ReadTest::create(pool, stream_bytes));
   return test;
 }
 
@@ -109,7 +107,7 @@ Result<double> ForwardTest::experts_touched(const StepInputs& inputs) {
   return layers > 0 ? sum / layers : 0;
 }
 
-Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repeats) {
+Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats) {
   StepInputs inputs;
   for (int64_t r = 0; r < rows; ++r) {
     const double u = uniform(17, 0, static_cast<uint64_t>(r), 0);
@@ -124,35 +122,42 @@ Result<ForwardResult> ForwardTest::measure(int64_t rows, int64_t keys, int repea
   LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
 
   ForwardResult r{.rows = rows, .keys = keys, .logits = rows};
-  if (read_) {
+  if (work_.experts > 0) {
     LLADA_TRY(r.experts_touched, experts_touched(inputs));
-    r.read_bytes = work_.bytes_read_touching(r.experts_touched);
   }
-  const double before = int8_peak(*pool_, 5);
-  std::vector<double> times, floors, percents;
-  std::array<std::vector<double>, kOpKindCount> phases;
-  for (int i = 0; i < repeats; ++i) {
-    const double rate = read_ ? read_->gb_per_s(*pool_, 1) : 0;
-    device.take_phase_times();
-    const double begin = now_s();
-    LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
-    times.push_back(now_s() - begin);
-    if (read_) floors.push_back(r.read_bytes / rate / 1e6), percents.push_back(floors.back() / times.back() / 10);
-    const PhaseTimes ms = device.take_phase_times();
-    for (size_t kind = 0; kind < phases.size(); ++kind) phases[kind].push_back(ms[kind]);
-  }
-  const double top = (before + int8_peak(*pool_, 5)) / 2, seconds = median(times);
+  r.read_bytes = work_.bytes_read_touching(r.experts_touched);
+  struct Times {
+    std::vector<double> seconds, floors, percents;
+    std::array<std::vector<double>, kOpKindCount> phases;
+  };
+  const auto timing = [&]() -> Result<Times> {
+    Times t;
+    for (int i = 0; i < repeats; ++i) {
+      const double rate = read_.gb_per_s(*pool_, 1);
+      device.take_phase_times();
+      const double begin = now_s();
+      LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
+      t.seconds.push_back(now_s() - begin);
+      t.floors.push_back(r.read_bytes / rate / 1e6);
+      t.percents.push_back(t.floors.back() / t.seconds.back() / 10);
+      const PhaseTimes ms = device.take_phase_times();
+      for (size_t kind = 0; kind < t.phases.size(); ++kind) t.phases[kind].push_back(ms[kind]);
+    }
+    return t;
+  };
+  LLADA_TRY(const auto timed, watch.time<Times>(PeakWatch::Unit::int8, timing));
+  const auto& [times, floors, percents, phases] = timed.value;
+  const double top = timed.peak, seconds = median(times);
+  r.timings = timed.timings;
   r.ms = seconds * 1e3;
-  if (read_) {
-    r.floor_ms = median(floors), r.percent_of_floor = median(percents);
-    r.percent_of_floor_best = *std::ranges::min_element(floors) / *std::ranges::min_element(times) / 10;
-  }
+  r.floor_ms = median(floors), r.percent_of_floor = median(percents);
+  r.percent_of_floor_best = *std::ranges::min_element(floors) / *std::ranges::min_element(times) / 10;
   r.ms_min = *std::ranges::min_element(times) * 1e3;
   r.ms_max = *std::ranges::max_element(times) * 1e3;
   r.gop_per_s =
       2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
   r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
-  r.read_gb_per_s = (read_ ? r.read_bytes : work_.bytes_read(rows)) / seconds / 1e9;
+  r.read_gb_per_s = r.read_bytes / seconds / 1e9;
   for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);
   return r;
 }

@@ -2,7 +2,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "bench/machine.h"
@@ -31,9 +30,10 @@ struct ForwardResult {
   int64_t logits = 0;  // rows whose logits are computed
   double ms = 0;       // median
   double ms_min = 0, ms_max = 0;
+  int timings = 0;  // PeakWatch's
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
-  // Of a mixture: experts that a layer touched, mean over its layers; the weights that the forward read, what
+  // Of a mixture: experts that a layer touched, mean over its layers. The weights that the forward read, what
   // reading them takes at the machine's rate, and 100 floor / ms, each run with a reading just before it (median;
   // best: the fastest reading over the fastest run, which a busy machine disturbs least).
   double experts_touched = 0, read_bytes = 0, floor_ms = 0, percent_of_floor = 0, percent_of_floor_best = 0;
@@ -42,7 +42,7 @@ struct ForwardResult {
 // Forwards over one K/V store whose positions count as computed: filled with small random keys and values.
 class ForwardTest {
  public:
-  // stream_bytes: what the reading beside a mixture's forwards goes through.
+  // stream_bytes: what the reading beside the forwards goes through.
   static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa,
                                     int64_t positions, int64_t stream_bytes);
 
@@ -50,16 +50,16 @@ class ForwardTest {
   Result<double> experts_touched(const StepInputs& inputs);
 
   // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`.
-  Result<ForwardResult> measure(int64_t rows, int64_t keys, int repeats);
+  Result<ForwardResult> measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats);
 
  private:
   ForwardTest(const Model& model, ThreadPool& pool, KvStore kv);
   const Model* model_;
-  ThreadPool* pool_;  // for the peak beside each figure
+  ThreadPool* pool_;  // for the reading beside each forward
   KvStore kv_;
   Executor executor_;
   ForwardWork work_;
-  std::optional<ReadTest> read_;  // mixtures
+  ReadTest read_;
 };
 
 }  // namespace llada::bench

@@ -76,7 +76,7 @@ class Case {
     return {};
   }
 
-  GemmResult measure(int repeats) {
+  Result<GemmResult> measure(PeakWatch& watch, int repeats) {
     GemmResult r{.k = k_, .n = n_, .rows = rows_, .type = type_};
     r.packed_ratio = static_cast<double>(used_bytes_) / static_cast<double>(stored_bytes_);
     r.pack_gb_per_s = pack_seconds_ > 0 ? static_cast<double>(stored_bytes_) / pack_seconds_ / 1e9 : 0;
@@ -91,15 +91,19 @@ class Case {
     multiply(0);
     r.activation_error = error();
 
-    const auto peak = table_.integer_path(type_) ? int8_peak : float_peak;
-    const double before = peak(pool_, 5);
-    std::vector<double> times;
-    for (int repeat = 0; repeat < repeats; ++repeat) {
-      const double begin = now_s();
-      for (int64_t copy = 0; copy < copies_; ++copy) multiply(copy);
-      times.push_back((now_s() - begin) / static_cast<double>(copies_));
-    }
-    const double top = (before + peak(pool_, 5)) / 2, seconds = median(times);
+    const auto timing = [&]() -> Result<double> {
+      std::vector<double> times;
+      for (int repeat = 0; repeat < repeats; ++repeat) {
+        const double begin = now_s();
+        for (int64_t copy = 0; copy < copies_; ++copy) multiply(copy);
+        times.push_back((now_s() - begin) / static_cast<double>(copies_));
+      }
+      return median(times);
+    };
+    const auto unit = table_.integer_path(type_) ? PeakWatch::Unit::int8 : PeakWatch::Unit::floats;
+    LLADA_TRY(const auto timed, watch.time<double>(unit, timing));
+    const double top = timed.peak, seconds = timed.value;
+    r.timings = timed.timings;
     r.ms = seconds * 1e3;
     r.gop_per_s = 2.0 * static_cast<double>(rows_ * k_) * static_cast<double>(n_) / seconds / 1e9;
     r.percent_of_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
@@ -165,14 +169,14 @@ class Case {
 
 }  // namespace
 
-Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, DType type, int64_t k,
+Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type, int64_t k,
                                 int64_t n, int64_t rows, int64_t stream_bytes, int repeats) {
   if (k % traits(type).elements != 0)
     return invalid("bench: rows of {} values do not fit {}, multiples of {} needed", k, traits(type).name,
                    traits(type).elements);
   Case one(table, pool, type, k, n, rows, stream_bytes);
   LLADA_TRY_STATUS(one.prepare());
-  return one.measure(repeats);
+  return one.measure(watch, repeats);
 }
 
 std::vector<std::pair<int64_t, int64_t>> layer_shapes(std::span<const WeightInfo> weights) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "bench/machine.h"
 #include "graph/program.h"
 #include "kernels/kernels.h"
 #include "tensor/dtype.h"
@@ -20,6 +21,7 @@ struct GemmResult {
   int64_t k = 0, n = 0, rows = 0;  // inputs, outputs, rows of activations
   DType type = DType::F32;
   double ms = 0;                // median of a product, quantization of the activations not counted
+  int timings = 0;              // PeakWatch's
   double gop_per_s = 0;         // 2 k n rows / time
   double percent_of_peak = 0;   // of the peak measured just before and after: int8, for float types float
   double gb_per_s = 0;          // packed weights / time
@@ -34,8 +36,8 @@ struct GemmResult {
 // weights come from there. Errors are root mean square differences to dequantize-then-float, in double, over
 // that of the exact results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so
 // what is left is the kernel's own; activation_error takes normal inputs.
-Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, DType type, int64_t k,
-                                int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
+Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type,
+                                int64_t k, int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
 
 // {inputs, outputs} of the matrices inside layers, each shape once, in the order of the list; routers, which
 // stay F32, are left out.

@@ -1,6 +1,9 @@
 // The ceilings of this machine, measured: what every other figure is compared with.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -29,6 +32,53 @@ struct Machine {
 // Medians of `repeats` runs of about three milliseconds on every thread of the pool.
 double int8_peak(ThreadPool& pool, int repeats);
 double float_peak(ThreadPool& pool, int repeats);
+
+// Times things between two readings of the peak. Where a reading is far below the best one so far, something else had a
+// core (another program, another guest of the host), and the timing is taken again; what was timed between the best
+// readings counts.
+class PeakWatch {
+ public:
+  enum class Unit { int8, floats };
+  static constexpr double kDisturbed = 0.92;  // of the best reading: half where two threads shared a core
+  static constexpr int kTimings = 3;          // at most
+
+  explicit PeakWatch(ThreadPool& pool)
+      : PeakWatch([&pool](Unit unit) { return unit == Unit::int8 ? int8_peak(pool, 5) : float_peak(pool, 5); }) {}
+  explicit PeakWatch(std::function<double(Unit)> read) : read_(std::move(read)) {}
+  void saw(const Ceilings& c) {
+    best_[0] = std::max(best_[0], c.int8_gop_per_s), best_[1] = std::max(best_[1], c.float_gflop_per_s);
+  }
+
+  template <class T>
+  struct Timed {
+    T value{};
+    double peak = 0;  // mean of the two readings; 0 where no loop for this processor is built in
+    int timings = 0;  // taken, of which this is one
+  };
+  template <class T>
+  Result<Timed<T>> time(Unit unit, const std::function<Result<T>()>& timing) {
+    Timed<T> kept;
+    double kept_lower = -1;
+    double& best = best_[static_cast<size_t>(unit)];
+    const auto read = [&] {
+      const double peak = read_(unit);
+      best = std::max(best, peak);
+      return peak;
+    };
+    for (int i = 1; i <= kTimings && (i == 1 || kept_lower < kDisturbed * best); ++i) {
+      const double before = read();
+      LLADA_TRY(T value, timing());
+      const double after = read(), lower = std::min(before, after);
+      if (lower > kept_lower) kept.value = std::move(value), kept.peak = (before + after) / 2, kept_lower = lower;
+      kept.timings = i;
+    }
+    return kept;
+  }
+
+ private:
+  std::function<double(Unit)> read_;
+  double best_[2] = {};
+};
 
 double barrier_us(ThreadPool& pool, int repeats);
 

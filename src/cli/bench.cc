@@ -126,8 +126,8 @@ Work setup_bench(CLI::App& app) {
   add_device_options(app, b.load);
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
-      "Ceilings are measured in the same run; a share is of the peak just before and after. Whole runs "
-      "commit\n"
+      "Ceilings are measured in the same run; a share is of the peak just before and after. A product or forward is\n"
+      "timed again, at most twice, where that peak fell: something else had a core. Whole runs commit\n"
       "the given number of most certain tokens per step, so that random weights take a real model's "
       "forwards.\n"
       "LLADA_ISA=NAME in the environment chooses the kernels.\n\n"

@@ -50,17 +50,16 @@ Json forward_json(const bench::ForwardResult& f) {
                {"ms_median", f.ms},
                {"ms_min", f.ms_min},
                {"ms_max", f.ms_max},
+               {"timings", f.timings},
                {"gop_per_s", f.gop_per_s},
                {"percent_of_int8_peak", f.percent_of_int8_peak},
                {"read_gb_per_s", f.read_gb_per_s},
+               {"read_bytes", f.read_bytes},
+               {"floor_ms", f.floor_ms},
+               {"percent_of_floor", f.percent_of_floor},
+               {"percent_of_floor_best", f.percent_of_floor_best},
                {"phases", phases_json(f.phase_ms)}};
-  if (f.experts_touched > 0) {
-    json["experts_touched_mean"] = f.experts_touched;
-    json["read_bytes"] = f.read_bytes;
-    json["floor_ms"] = f.floor_ms;
-    json["percent_of_floor"] = f.percent_of_floor;
-    json["percent_of_floor_best"] = f.percent_of_floor_best;
-  }
+  if (f.experts_touched > 0) json["experts_touched_mean"] = f.experts_touched;
   return json;
 }
 
@@ -74,6 +73,7 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
                {"rows", g.rows},
                {"type", traits(g.type).name},
                {"ms_median", g.ms},
+               {"timings", g.timings},
                {"gop_per_s", g.gop_per_s},
                {"percent_of_int8_peak", is_float(g.type) ? int8 : g.percent_of_peak},
                {"read_gb_per_s", g.gb_per_s},
@@ -193,6 +193,9 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
           "floor ({:.1f} % at best, {:.1f} ms)\n",
           f.rows, f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor, f.percent_of_floor_best,
           f.ms_min);
+    else if (f.rows == 1)
+      out += fmt::format("  1 row: {:.2f} GB read, {:.1f} ms to read them alone just before, {:.1f} % of that floor\n",
+                         f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor);
   return out;
 }
 
@@ -258,6 +261,13 @@ std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
         e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds,
         e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards,
         e.full_forwards, e.rows, phases_text(e.phase_ms));
+  int64_t again = 0;
+  for (const auto& g : r.gemm) again += g.timings > 1;
+  for (const auto& f : r.forward) again += f.timings > 1;
+  for (const auto& a : r.attention) again += a.forward.timings > 1;
+  if (again > 0)
+    out += fmt::format("\n{} of the products and forwards were timed again: the peak beside them had fallen by more than {:.0f} %\n",
+                       again, 100 * (1 - bench::PeakWatch::kDisturbed));
   if (parts.forward || parts.attention || parts.end_to_end)
     out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
   return out;

@@ -66,9 +66,41 @@ TEST(Gemm, ErrorsAreThoseOfTheArithmetic) {
   }
 }
 
+// What is timed while something else has a core is timed again, and the quietest timing counts.
+TEST(PeakWatch, TimesAgainWhatWasDisturbed) {
+  struct Case {
+    std::vector<double> readings;  // two of each timing
+    int timings, kept;             // taken; which one counts
+    double peak;
+  };
+  const Case cases[] = {{{100, 105}, 1, 1, 102.5},                // both near the best so far
+                        {{105, 60, 109, 107}, 2, 2, 108},        // disturbed at its end
+                        {{60, 109, 70, 71, 50, 108}, 3, 2, 70.5},  // never quiet: the least disturbed
+                        {{101.3, 106}, 1, 1, 103.65}};           // 8 % below the best so far is still quiet
+  double at = 0;
+  std::vector<double> readings;
+  PeakWatch watch([&](PeakWatch::Unit) { return readings[static_cast<size_t>(at++)]; });
+  watch.saw({.read_gb_per_s = 1000, .int8_gop_per_s = 95, .float_gflop_per_s = 1});
+  for (const Case& c : cases) {
+    at = 0, readings = c.readings;
+    int timing = 0;
+    const auto timed = watch.time<int>(PeakWatch::Unit::int8, [&]() -> Result<int> { return ++timing; });
+    ASSERT_TRUE(timed);
+    EXPECT_EQ(timed->timings, c.timings);
+    EXPECT_EQ(timing, c.timings);
+    EXPECT_EQ(timed->value, c.kept);
+    EXPECT_DOUBLE_EQ(timed->peak, c.peak);
+  }
+  at = 0, readings = {110, 110};
+  const auto broken = watch.time<int>(PeakWatch::Unit::int8, []() -> Result<int> { return failed("no"); });
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().message, "no");
+}
+
 TEST(Gemm, NeedsWholeGroups) {
   ThreadPool pool(1);
-  const auto result = measure_gemm(*kernels::available().back(), pool, DType::Q4_K, 96, 32, 1, 1 << 20, 1);
+  PeakWatch watch(pool);
+  const auto result = measure_gemm(*kernels::available().back(), pool, watch, DType::Q4_K, 96, 32, 1, 1 << 20, 1);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind, ErrorKind::invalid_input);
 }
@@ -201,7 +233,8 @@ TEST(Forwards, AMixtureTellsWhatItTouched) {
   ASSERT_TRUE(test);
   const ForwardWork work = work_of(**model, "");
   for (const int64_t rows : {1, 8}) {
-    const auto r = test->measure(rows, 32, 1);
+    PeakWatch watch(pool);
+    const auto r = test->measure(watch, rows, 32, 1);
     ASSERT_TRUE(r) << r.error().message;
     EXPECT_GE(r->experts_touched, 2);
     EXPECT_LE(r->experts_touched, std::min<double>(8, 2.0 * static_cast<double>(rows)));
