@@ -266,7 +266,7 @@ std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
   for (const auto& f : r.forward) again += f.timings > 1;
   for (const auto& a : r.attention) again += a.forward.timings > 1;
   if (again > 0)
-    out += fmt::format("\n{} of the products and forwards were timed again: the peak beside them had fallen by more than {:.0f} %\n",
+    out += fmt::format("\n{} of the products and forwards timed again: the peak beside them had fallen by more than {:.0f} %\n",
                        again, 100 * (1 - bench::PeakWatch::kDisturbed));
   if (parts.forward || parts.attention || parts.end_to_end)
     out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
