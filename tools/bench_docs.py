@@ -248,8 +248,8 @@ def main():
     command = "llada " + " ".join(words)
     if options.saved:
         report = merged([json.loads(pathlib.Path(name).read_text()) for name in options.saved])
-        parts = " in parts" if len(options.saved) > 1 else ""
-        command = f"llada bench --preset {options.preset} --json{parts}, from saved reports"
+        runs = "in parts, from saved reports" if len(options.saved) > 1 else "in one run, from its saved report"
+        command = f"llada bench --preset {options.preset} --json ({runs})"
     else:
         done = subprocess.run([options.llada, *words], stdout=subprocess.PIPE, check=False)
         if done.returncode != 0:
