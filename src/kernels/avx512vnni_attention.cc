@@ -19,6 +19,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/avx512vnni_vector-inl.h"
+
 namespace llada::kernels::avx512vnni {
 namespace {
 
@@ -29,13 +31,6 @@ constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) 
 inline __m512i load(const void* p) { return _mm512_load_si512(p); }
 inline __m512 fill(float x) { return _mm512_set1_ps(x); }
 inline void prefetch(const std::byte* p) { asm volatile("prefetcht0 %0" : : "m"(*p)); }
-
-// Adds products of fours: bytes of a unsigned, of b signed. As assembly: GCC 12 copies every sum twice around a loop over
-// the intrinsic, which halves the speed.
-inline __m512i add_fours(__m512i sum, __m512i a, __m512i b) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-  return sum;
-}
 
 // Bits of b where mask is set, of c elsewhere.
 inline __m512i choose(__m512i mask, __m512i b, __m512i c) { return _mm512_ternarylogic_epi32(mask, b, c, 0xca); }
@@ -61,16 +56,6 @@ inline __m512 exp2(__m512 x) {
   __m512 p = _mm512_fmadd_ps(fill(0.009666368515f), f, fill(0.055921975842f));
   p = _mm512_fmadd_ps(p, f, fill(0.240223490380f));
   p = _mm512_fmadd_ps(p, f, fill(0.693121045203f));
-  p = _mm512_fmadd_ps(p, f, fill(1.0f));
-  return _mm512_scalef_ps(p, n);
-}
-
-// The same within 1.0e-4, for what becomes a byte (the error of long attention is as before on average, attention takes 1.6 %
-// less time); 2^0 is exactly 1.
-inline __m512 exp2_of_weight(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(x, n);
-  __m512 p = _mm512_fmadd_ps(fill(0.0550089096f), f, fill(0.2422109700f));
-  p = _mm512_fmadd_ps(p, f, fill(0.6932829337f));
   p = _mm512_fmadd_ps(p, f, fill(1.0f));
   return _mm512_scalef_ps(p, n);
 }
@@ -208,8 +193,8 @@ __attribute__((noinline)) void score_keys(Work& w, const Digest& from, int64_t p
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
       const __m512i key = word(k + 16 * Vectors * j);
-      x[j] = add_fours(x[j], key, q0);
-      y[j] = add_fours(y[j], Tiles == 2 ? key : word(k + 16 * Vectors * (j + 8)), q1);
+      add_fours(x[j], key, q0);
+      add_fours(y[j], Tiles == 2 ? key : word(k + 16 * Vectors * (j + 8)), q1);
     }
   }
   const auto put = [&](int t, int64_t at, __m512i sum) {
@@ -250,7 +235,7 @@ __attribute__((noinline)) void weigh(Work& w, const Digest& from, int t, int64_t
     __m512 e[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      e[i] = exp2_of_weight(_mm512_sub_ps(_mm512_load_ps(logs[p + i]), top));
+      e[i] = exp2(_mm512_sub_ps(_mm512_load_ps(logs[p + i]), top));
       totals[i] = _mm512_fmadd_ps(e[i], fill(from.value_inverse[p0 + p + i]), totals[i]);
     }
     _mm512_store_si512(w.weights[t][p / 4], bytes.of(e[0], even, e[1], odd, e[2], even, e[3], odd));
@@ -278,8 +263,8 @@ __attribute__((noinline)) void mix(Work& w, const std::byte* block, const __m512
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) {
         const __m512i value = _mm512_set1_epi32(values[i]);
-        x[i] = add_fours(x[i], w0, value);
-        y[i] = add_fours(y[i], w1, Tiles == 2 ? value : _mm512_set1_epi32(values[i + 8]));
+        add_fours(x[i], w0, value);
+        add_fours(y[i], w1, Tiles == 2 ? value : _mm512_set1_epi32(values[i + 8]));
       }
     }
     const auto put = [&](int t, int64_t at, __m512i sum) {
@@ -319,7 +304,7 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
       __m512i sum = _mm512_setzero_si512();
       for (int g = 0; g < Vectors / 4; ++g) {
         const __m512i words = Bytes(0).of(q[4 * g], even, q[4 * g + 1], odd, q[4 * g + 2], even, q[4 * g + 3], odd);
-        sum = add_fours(sum, _mm512_set1_epi8(-128), words);
+        add_fours(sum, _mm512_set1_epi8(-128), words);
         alignas(64) int32_t word[16];
         _mm512_store_si512(word, words);
         for (int i = 0; i < 16; ++i) w.queries[t][16 * g + i][lane] = word[i];
