@@ -1,4 +1,16 @@
-# Two commands. Everything else is CMake presets: release, asan, tsan, arm64, fuzz (CMakePresets.json).
-.PHONY: demo test
+# The common tasks by name. Everything else is CMake presets: release, asan, tsan, arm64, fuzz (CMakePresets.json).
+.PHONY: help demo test build install clean
+PREFIX ?= /usr/local
+
+help:
+	@echo 'make demo      install what is missing, build, answer three prompts with the model in this repository'
+	@echo 'make test      the same for the whole test suite (about half an hour on two cores)'
+	@echo 'make build     build the program alone: build/release/bin/llada'
+	@echo 'make install   build and install it below PREFIX ($(PREFIX)); DESTDIR is respected'
+	@echo 'make clean     remove build/'
+
 demo: ; @tools/demo.sh
 test: ; @tools/test.sh
+build: ; @tools/build.sh
+install: build ; @cmake --install build/release --prefix '$(PREFIX)'
+clean: ; rm -rf build

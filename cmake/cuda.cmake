@@ -41,7 +41,7 @@ function(llada_cuda_kernels target)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${file}.o)
     # --fmad=false: which products and sums are fused is written in the kernels, so that a row's bits are the same in every variant.
     add_custom_command(OUTPUT ${object}
-      COMMAND ${LLADA_NVCC} -O3 -std=c++20 --fmad=false --expt-relaxed-constexpr ${codes} -I${CMAKE_SOURCE_DIR}/src
+      COMMAND ${LLADA_NVCC} -O3 -std=c++20 --fmad=false --expt-relaxed-constexpr ${codes} -I${PROJECT_SOURCE_DIR}/src
               -I${CMAKE_CURRENT_SOURCE_DIR}/nvcc -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${file} -o ${object}
       DEPENDS ${file} DEPFILE ${object}.d COMMENT "nvcc ${file}" VERBATIM)
     target_sources(${target} PRIVATE ${object})

@@ -3,10 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tools/setup.sh build
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-{ cmake --preset release -DLLADA_TESTS=OFF && cmake --build --preset release; } >"$log" 2>&1 || { cat "$log"; exit 1; }
+tools/build.sh
 
 llada=build/release/bin/llada
 mkdir -p build/models
