@@ -76,7 +76,7 @@ LayerRouting guess_with(const Routers& routers, int32_t layer, int32_t ahead, st
     route_row(routers.route, scores.data(), next.bias.empty() ? nullptr : next.bias.data(), gates.data());
     for (size_t e = 0; e < experts; ++e) {
       out.rows[e] += gates[e] != 0;
-      out.score[e] += gates[e];
+      if (std::isfinite(gates[e])) out.score[e] += gates[e];
     }
   }
   return out;

@@ -119,11 +119,10 @@ struct Digest {
 };
 
 template <int Vectors>
-inline void load_row(const void* rows, int64_t p, int64_t positions, __m512 (&x)[Vectors]) {
+inline void load_row(const void* rows, int64_t p, __m512 (&x)[Vectors]) {
   const auto* row = static_cast<const uint16_t*>(rows) + p * 16 * Vectors;
   for (int v = 0; v < Vectors; ++v)
-    x[v] = p < positions ? _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 16 * v)))
-                         : _mm512_setzero_ps();
+    x[v] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 16 * v)));
 }
 
 template <int Vectors>
@@ -131,10 +130,16 @@ void make_digest(const DigestArgs& a) {
   const Digest to(a.digest, a.positions, a.head_dim);
   for (int64_t p = a.p0 / 4 * 4; p < a.p1; p += 4) {
     __m512 values[4][Vectors];
-    float scales[4];
+    float scales[4] = {};
+    int32_t mine = 0;  // the bytes of a word of values that are of [p0, p1)
     for (int64_t j = 0; j < 4; ++j) {
+      if (p + j < a.p0 || p + j >= a.p1) {
+        for (__m512& x : values[j]) x = _mm512_setzero_ps();
+        continue;
+      }
+      mine |= 0xff << 8 * j;
       __m512 key[Vectors];
-      load_row(a.k, p + j, a.positions, key);
+      load_row(a.k, p + j, key);
       turn(key);
       const float most = largest(key);
       to.key_scale[p + j] = finite(key) ? most / 127 : __builtin_nanf("");
@@ -144,7 +149,7 @@ void make_digest(const DigestArgs& a) {
                            Bytes(128).of(key[4 * g], even, key[4 * g + 1], odd, key[4 * g + 2], even, key[4 * g + 3], odd));
       // The scale's logarithm by a parabola over the mantissa, 0.6 to 2.2 % above the exact one; the scale is what
       // belongs to it.
-      load_row(a.v, p + j, a.positions, values[j]);
+      load_row(a.v, p + j, values[j]);
       turn(values[j]);
       const __m512 x = fill(__builtin_fmaxf(largest(values[j]), 0x1p-40f));
       const __m512 mantissa = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
@@ -156,10 +161,12 @@ void make_digest(const DigestArgs& a) {
       scales[j] = good ? _mm512_cvtss_f32(exp2(_mm512_sub_ps(_mm512_setzero_ps(), log))) : 1;
       to.value_inverse[p + j] = scales[j];
     }
-    for (int v = 0; v < Vectors; ++v)
-      _mm512_store_si512(to.values + p * 16 * Vectors + 64 * v,
-                         Bytes(0).of(values[0][v], fill(scales[0]), values[1][v], fill(256 * scales[1]), values[2][v],
-                                     fill(scales[2]), values[3][v], fill(256 * scales[3])));
+    for (int v = 0; v < Vectors; ++v) {
+      std::byte* words = to.values + p * 16 * Vectors + 64 * v;
+      const __m512i made = Bytes(0).of(values[0][v], fill(scales[0]), values[1][v], fill(256 * scales[1]), values[2][v],
+                                       fill(scales[2]), values[3][v], fill(256 * scales[3]));
+      _mm512_store_si512(words, choose(_mm512_set1_epi32(mine), made, load(words)));
+    }
   }
 }
 
@@ -209,15 +216,17 @@ __attribute__((noinline)) void score_keys(Work& w, const Digest& from, int64_t p
 }
 
 // The block's log weights into bytes; the sum of its weights joins those before. `before` and `after`: what the sums so far
-// and the block's are to be multiplied with.
-__attribute__((noinline)) void weigh(Work& w, const Digest& from, int t, int64_t p0, bool all_seen, __m512& before,
-                                     __m512& after) {
+// and the block's are to be multiplied with. A key that a row does not see weighs nothing, and nothing is multiplied with its
+// scale, which may be any bytes.
+template <bool kAllSeen>
+__attribute__((noinline)) void weigh(Work& w, const Digest& from, int t, int64_t p0, __m512& before, __m512& after) {
   float(*logs)[kLanes] = w.logs[t];
-  if (!all_seen)
-    for (int64_t p = 0; p < kKeys; ++p) {
-      const __mmask16 seen = _mm512_cmp_ps_mask(w.limit[t], fill(static_cast<float>(p0 + p)), _CMP_GT_OQ);
-      _mm512_store_ps(logs[p], _mm512_mask_blend_ps(seen, fill(kHidden), _mm512_load_ps(logs[p])));
-    }
+  const auto seen = [&](int64_t p) {
+    return _mm512_cmp_ps_mask(w.limit[t], fill(static_cast<float>(p0 + p)), _CMP_GT_OQ);
+  };
+  if constexpr (!kAllSeen)
+    for (int64_t p = 0; p < kKeys; ++p)
+      _mm512_store_ps(logs[p], _mm512_mask_blend_ps(seen(p), fill(kHidden), _mm512_load_ps(logs[p])));
   __m512 tops[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) tops[i] = _mm512_load_ps(logs[i]);
@@ -236,7 +245,14 @@ __attribute__((noinline)) void weigh(Work& w, const Digest& from, int t, int64_t
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       e[i] = exp2(_mm512_sub_ps(_mm512_load_ps(logs[p + i]), top));
-      totals[i] = _mm512_fmadd_ps(e[i], fill(from.value_inverse[p0 + p + i]), totals[i]);
+      const __m512 inverse = fill(from.value_inverse[p0 + p + i]);
+      if constexpr (kAllSeen) {
+        totals[i] = _mm512_fmadd_ps(e[i], inverse, totals[i]);
+      } else {
+        const __mmask16 counts = seen(p + i);
+        totals[i] = _mm512_mask3_fmadd_ps(e[i], inverse, totals[i], counts);
+        e[i] = _mm512_maskz_mov_ps(counts, e[i]);
+      }
     }
     _mm512_store_si512(w.weights[t][p / 4], bytes.of(e[0], even, e[1], odd, e[2], even, e[3], odd));
   }
@@ -355,7 +371,8 @@ void attend(const AttentionArgs& a, const Digest& from, int64_t r0, int64_t rows
       score_keys<Vectors, Tiles>(w, from, p0 + p, next + p % (kKeys / 2) * 32 * Vectors);
     }
     __m512 before[kTiles], after[kTiles];
-    for (int t = 0; t < Tiles; ++t) weigh(w, from, t, p0, p0 + kKeys <= least[t], before[t], after[t]);
+    for (int t = 0; t < Tiles; ++t)
+      (p0 + kKeys <= least[t] ? weigh<true> : weigh<false>)(w, from, t, p0, before[t], after[t]);
     mix<Vectors, Tiles>(w, values, before, after);
   }
   write_rows<Vectors>(a, r0, rows, w);

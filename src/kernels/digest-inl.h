@@ -122,9 +122,9 @@ struct Digest {
 };
 
 template <int Vectors>
-inline void load_row(const void* rows, int64_t p, int64_t positions, Vec (&x)[Vectors]) {
+inline void load_row(const void* rows, int64_t p, Vec (&x)[Vectors]) {
   const auto* row = static_cast<const uint16_t*>(rows) + p * kLanes * Vectors;
-  for (int v = 0; v < Vectors; ++v) x[v] = p < positions ? load_f16(row + kLanes * v) : zero();
+  for (int v = 0; v < Vectors; ++v) x[v] = load_f16(row + kLanes * v);
 }
 
 // The words of a turned row; scale: what brings its numbers to +-127.
@@ -152,10 +152,16 @@ void make_digest(const DigestArgs& a) {
   const Digest to(a.digest, a.positions, a.head_dim);
   for (int64_t p = a.p0 / 4 * 4; p < a.p1; p += 4) {
     Vec values[4][Vectors];
-    float scales[4];
+    float scales[4] = {};
+    int32_t mine = 0;  // the bytes of a word of values that are of [p0, p1)
     for (int64_t j = 0; j < 4; ++j) {
+      if (p + j < a.p0 || p + j >= a.p1) {
+        for (Vec& x : values[j]) x = zero();
+        continue;
+      }
+      mine |= 0xff << 8 * j;
       Vec key[Vectors];
-      load_row(a.k, p + j, a.positions, key);
+      load_row(a.k, p + j, key);
       turn(key);
       const float most = largest(key);
       to.key_scale[p + j] = finite(key) ? most / 127 : __builtin_nanf("");
@@ -163,7 +169,7 @@ void make_digest(const DigestArgs& a) {
       words_of(key, most > 0 ? 127 / most : 0, words);
       for (int i = 0; i < kWords; ++i) to.keys[column_word(p + j, i, kWords)] = words[i] ^ kKeyFlip;
 
-      load_row(a.v, p + j, a.positions, values[j]);
+      load_row(a.v, p + j, values[j]);
       turn(values[j]);
       const bool good = finite(values[j]);
       const float size = largest(values[j]), log = log_of(good && size > 0x1p-40f ? size : 0x1p-40f);
@@ -177,8 +183,10 @@ void make_digest(const DigestArgs& a) {
       int32_t words[kLanes];
       store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]),
                          fill(scales[1]), fill(scales[2]), fill(scales[3])));
-      for (int i = 0; i < kLanes; ++i)
-        block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)] = words[i] ^ kValueFlip;
+      for (int i = 0; i < kLanes; ++i) {
+        int32_t& to_word = block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)];
+        to_word = (to_word & ~mine) | ((words[i] ^ kValueFlip) & mine);
+      }
     }
   }
 }
@@ -266,14 +274,16 @@ struct Joint {
   Ints start;
 };
 
-// The block's log weights into bytes, for the rows of half t; the sum of its weights joins those before.
-__attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0,
-                                     bool all_seen, Joint& joint) {
+// The block's log weights into bytes, for the rows of half t; the sum of its weights joins those before. A key that a row
+// does not see weighs nothing, and nothing is multiplied with its scale, which may be any bytes.
+template <bool kAllSeen>
+__attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0, Joint& joint) {
   float* logs = w.logs[0] + t * kLanes;
-  if (!all_seen)
+  const auto seen = [&](int64_t p) { return greater(tile.limit[t], fill(static_cast<float>(p0 + p))); };
+  if constexpr (!kAllSeen)
     for (int64_t p = 0; p < kKeys; ++p) {
       float* at = logs + p * kTileRows;
-      store(at, choose(greater(tile.limit[t], fill(static_cast<float>(p0 + p))), load(at), fill(kHidden)));
+      store(at, choose(seen(p), load(at), fill(kHidden)));
     }
   Vec tops[4];
   for (int i = 0; i < 4; ++i) tops[i] = load(logs + i * kTileRows);
@@ -293,7 +303,14 @@ __attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, in
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         e[i] = exp2(sub(load(logs + (first + i) * kTileRows), top));
-        totals[i] = fma(e[i], fill(from.value_inverse[p0 + first + i]), totals[i]);
+        const Vec total = fma(e[i], fill(from.value_inverse[p0 + first + i]), totals[i]);
+        if constexpr (kAllSeen) {
+          totals[i] = total;
+        } else {
+          const Mask counts = seen(first + i);
+          totals[i] = choose(counts, total, totals[i]);
+          e[i] = choose(counts, e[i], zero());
+        }
       }
       words[half] = bytes(e[0], e[1], e[2], e[3], most, most, most, most);
       if (kValueFlip != 0) bytes_sum = add_bytes(bytes_sum, words[half]);
@@ -365,7 +382,8 @@ void attend(const AttentionArgs& a) {
         };
         score_keys<Vectors>(w, tile, from, p0, next(keys));
         Joint joint[2];
-        for (int t = 0; t < 2; ++t) weigh(w, tile, from, t, p0, p0 + kKeys <= tile.least, joint[t]);
+        const auto weigh_half = p0 + kKeys <= tile.least ? weigh<true> : weigh<false>;
+        for (int t = 0; t < 2; ++t) weigh_half(w, tile, from, t, p0, joint[t]);
         mix<Vectors>(w, tile, values, joint, next(values));
       }
     }

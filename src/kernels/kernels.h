@@ -54,15 +54,16 @@ int64_t attention_scratch(int64_t keys);
 // fast. Below kDigestKeys keys attention is a small share of a forward and stays as exact as floats are.
 inline constexpr int64_t kDigestKeys = 1024;
 
-// Brings positions [p0, p1) of a head's digest up to date; its other positions stay valid. Calls for parts that begin and
-// end at multiples of 4 (or at `positions`) may run in parallel.
+// Brings positions [p0, p1) of a head's digest up to date and leaves the others as they are. Calls for parts that begin and
+// end at multiples of 4 (or at `positions`) may run in parallel. Positions that a row does not see have no influence on its
+// result, whatever bytes are there.
 struct DigestArgs {
   const void* k;  // positions x head_dim, contiguous, kv_type
   const void* v;
   DType kv_type;
   int64_t positions, head_dim;
   int64_t p0, p1;
-  std::byte* digest;  // digest_bytes(), 64-byte aligned; zero or made before
+  std::byte* digest;  // digest_bytes(), 64-byte aligned
 };
 
 // y[r][c] = sum_k w[c][k] * x[r][k] for all rows and columns [n0, n1); n0 and n1 are multiples of
@@ -80,14 +81,15 @@ struct MatmulArgs {
   int64_t y_stride;
 };
 
-// Over one stretch of a logits row. Values of -inf take no part.
+// Over one stretch of a logits row. Both sums are NaN where a value is not finite; one that is to take no part is kNoLogit.
 struct SoftmaxStats {
-  float max;        // -inf when every value is
+  float max;        // of the values that are numbers; -inf where there are none
   double sum;       // of exp(l - max)
   double weighted;  // of (l - max) * exp(l - max): entropy = log(sum) - weighted / sum
 };
+inline constexpr float kNoLogit = -1e30f;
 struct Top2 {
-  int32_t best, second;  // indices; ties go to the lower index; -1 when there is none above -inf
+  int32_t best, second;  // indices; ties go to the lower index; -1 when there is none above -inf; NaN is passed over
   float best_value, second_value;
 };
 
@@ -120,8 +122,9 @@ struct PickArgs {
 // - pack: columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
 // - activation_bytes: size of the quantized activations of `rows` rows of k values (k a multiple of 32)
 // - quantize_rows: rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
-//   groups below 2^-120 count as zero; calls on disjoint row ranges may run in parallel. `readers`: the types of the weights
-//   that will read them; what only others need may stay undefined
+//   groups below 2^-120 count as zero; a group with a value that is not finite gets NaN as its scale, so that the row's results
+//   are NaN; calls on disjoint row ranges may run in parallel. `readers`: the types of the weights that will read them; what
+//   only others need may stay undefined
 // - pick_rows: what quantize_rows would give for the picked rows alone, without quantizing a row once per pick
 //
 // Packed weights and activations start on 64-byte boundaries.

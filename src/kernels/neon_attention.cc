@@ -17,14 +17,16 @@ constexpr int kVectors = 4;  // vectors of head elements mixed together
 constexpr int64_t kValueBlock =
     64;  // keys whose values are mixed before the next head elements: 16 KiB of F16
 
-// scratch[key * kRows + row] = scale * q[row] . k[key]; returns the largest score of each row.
+// scratch[key * kRows + row] = scale * q[row] . k[key]; returns the largest score of each row, NaN where one is NaN or
+// -infinity (whose weight would be zero and hide what is wrong with the key).
 template <int R, class T>
 float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
   const T* all = static_cast<const T*>(a.k);
   const int64_t whole = a.head_dim / 4 * 4;
   const float* q[R];
   for (int i = 0; i < R; ++i) q[i] = a.q + (r + i) * a.q_stride;
-  float32x4_t best = vdupq_n_f32(-std::numeric_limits<float>::infinity());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float32x4_t best = vdupq_n_f32(-kInfinity), least = vdupq_n_f32(kInfinity);
   for (int64_t p = 0; p < keys; p += kKeys) {
     const T* k[kKeys];
     for (int j = 0; j < kKeys; ++j) k[j] = all + (p + j < keys ? p + j : keys - 1) * a.head_dim;
@@ -56,9 +58,10 @@ float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
       sum = vmulq_n_f32(sum, a.scale);
       vst1q_f32(a.scratch + (p + j) * kRows, sum);
       best = vmaxq_f32(best, sum);
+      least = vminq_f32(least, sum);
     }
   }
-  return best;
+  return vbslq_f32(vcgtq_f32(least, vdupq_n_f32(-kInfinity)), best, vdupq_n_f32(std::numeric_limits<float>::quiet_NaN()));
 }
 
 // Replaces scores by e^(score - best); returns one over their sum.

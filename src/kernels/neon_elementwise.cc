@@ -21,7 +21,9 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
     part[0] = vfmaq_f32(part[0], v, v);
   }
   const float sum = vaddvq_f32(vaddq_f32(vaddq_f32(part[0], part[1]), vaddq_f32(part[2], part[3])));
-  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(n) + eps);
+  // Squares beyond the range of floats: the row is lost, and zeros would hide it.
+  const float mean = sum / static_cast<float>(n);
+  const float scale = std::isinf(mean) ? std::numeric_limits<float>::quiet_NaN() : 1.0f / std::sqrt(mean + eps);
   for (i = 0; i < n; i += 4)
     store_some(y + i, n - i,
                vmulq_f32(vmulq_n_f32(load_some(x + i, n - i), scale), load_some(weight + i, n - i)));
@@ -82,25 +84,24 @@ void store_half(const float* x, int64_t n, uint16_t* y) {
   }
 }
 
+// Nothing is masked: a NaN stays one, infinity less itself is one, and so is -infinity times its exponential.
 SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   float32x4_t best = vdupq_n_f32(kNone);
-  for (int64_t i = 0; i < n; i += 4)
-    best = vmaxnmq_f32(best, load_some(logits + i, n - i, kNone));  // NaN takes no part
+  for (int64_t i = 0; i < n; i += 4) best = vmaxnmq_f32(best, load_some(logits + i, n - i, kNone));
   const float max = vmaxnmvq_f32(best);
+  const float beyond = (max > 0 ? max : 0) - 3e38f;  // behind the last value: its exponential is zero
   float64x2_t sum[2] = {vdupq_n_f64(0), vdupq_n_f64(0)}, weighted[2] = {vdupq_n_f64(0), vdupq_n_f64(0)};
   for (int64_t i = 0; i < n; i += 4) {
-    float32x4_t d = vsubq_f32(load_some(logits + i, n - i, kNone), vdupq_n_f32(max));
-    const uint32x4_t counts = vcgtq_f32(d, vdupq_n_f32(kNone));
-    d = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(d), counts));
-    const float32x4_t e = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(exp4(d)), counts));
+    const float32x4_t d = vsubq_f32(load_some(logits + i, n - i, beyond), vdupq_n_f32(max)), e = exp4(d);
     const float64x2_t e0 = vcvt_f64_f32(vget_low_f32(e)), e1 = vcvt_high_f64_f32(e);
     sum[0] = vaddq_f64(sum[0], e0);
     sum[1] = vaddq_f64(sum[1], e1);
     weighted[0] = vfmaq_f64(weighted[0], e0, vcvt_f64_f32(vget_low_f32(d)));
     weighted[1] = vfmaq_f64(weighted[1], e1, vcvt_high_f64_f32(d));
   }
-  return {max, vaddvq_f64(vaddq_f64(sum[0], sum[1])), vaddvq_f64(vaddq_f64(weighted[0], weighted[1]))};
+  const double all = vaddvq_f64(vaddq_f64(weighted[0], weighted[1]));
+  return {max, vaddvq_f64(vaddq_f64(sum[0], sum[1])) + 0 * all, all};
 }
 
 // Sixteen values are looked at one by one only when one of them beats the second best so far, which on a real

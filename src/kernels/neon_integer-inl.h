@@ -14,6 +14,8 @@
 // with an offset followed by fma(row scale * row sum, offset, sum): the same bits for any tile, and on all
 // three sets.
 #pragma once
+#include <limits>
+
 #include "kernels/neon_common.h"
 #include "kernels/neon_packed-inl.h"
 #include "kernels/neon_unpack-inl.h"
@@ -168,9 +170,9 @@ LLADA_INLINE void quantize_group(const float* x, ActivationGroup& group, int ite
   float32x4_t v[8], largest = vdupq_n_f32(0);
   for (int i = 0; i < 8; ++i) {
     v[i] = vld1q_f32(x + 4 * i);
-    largest = vmaxnmq_f32(largest, vabsq_f32(v[i]));
+    largest = vmaxq_f32(largest, vabsq_f32(v[i]));  // keeps NaN, as vmaxnmq would not
   }
-  const float max = vmaxnmvq_f32(largest);
+  const float max = vmaxvq_f32(largest);
   const bool zero = !(max > 0x1p-120f);  // so small that 127 / max would not be finite
   const float inverse = zero ? 0.0f : 127.0f / max;
   int32x4_t q[8];
@@ -181,7 +183,8 @@ LLADA_INLINE void quantize_group(const float* x, ActivationGroup& group, int ite
   };
   const int8x16_t low = bytes(0), high = bytes(4);
   Isa::store_row(group.q, item, low, high);
-  group.scale[item] = zero ? 0.0f : max / 127.0f;
+  const bool finite = max < std::numeric_limits<float>::infinity();
+  group.scale[item] = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : max / 127.0f;
   group.sum[item] = group.scale[item] * static_cast<float>(vaddlvq_s8(low) + vaddlvq_s8(high));
 }
 

@@ -14,11 +14,14 @@ namespace llada::kernels {
 namespace {
 
 constexpr int64_t kGroup = 32;  // activation group
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  const float scale = 1.0f / std::sqrt(static_cast<float>(sum / static_cast<double>(n)) + eps);
+  // Squares beyond the range of floats: the row is lost, and zeros would hide it.
+  const auto mean = static_cast<float>(sum / static_cast<double>(n));
+  const float scale = std::isinf(mean) ? kNan : 1.0f / std::sqrt(mean + eps);
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
 
@@ -65,6 +68,8 @@ void attention(const AttentionArgs& a) {
       for (int64_t i = 0; i < a.head_dim; ++i)
         dot += static_cast<double>(q[i]) * load(a.k, a.kv_type, p * a.head_dim + i);
       score[p] = static_cast<float>(dot) * a.scale;
+      // A score of -infinity would have no weight and so hide what is wrong with its key.
+      if (!std::isfinite(score[p])) score[p] = kNan;
       max = std::max(max, score[p]);
     }
     double sum = 0;
@@ -98,13 +103,19 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
     for (int64_t g = 0; g < k / kGroup; ++g) {
       const float* v = x + r * k + g * kGroup;
       float max = 0;
-      for (int64_t i = 0; i < kGroup; ++i) max = std::max(max, std::fabs(v[i]));
-      const bool zero = !(max > 0x1p-120f);  // so small that 127 / max would not be finite
+      bool finite = true;
+      for (int64_t i = 0; i < kGroup; ++i) max = std::max(max, std::fabs(v[i])), finite &= std::isfinite(v[i]);
+      int8_t* to = q + r * k + g * kGroup;
+      if (!finite) {
+        scales[r * (k / kGroup) + g] = kNan;
+        std::memset(to, 0, kGroup);
+        continue;
+      }
+      const bool zero = max <= 0x1p-120f;  // so small that 127 / max would not be finite
       const float scale = zero ? 0.0f : max / 127.0f;
       const float inverse = zero ? 0.0f : 127.0f / max;
       scales[r * (k / kGroup) + g] = scale;
-      for (int64_t i = 0; i < kGroup; ++i)
-        q[r * k + g * kGroup + i] = static_cast<int8_t>(std::nearbyint(v[i] * inverse));
+      for (int64_t i = 0; i < kGroup; ++i) to[i] = static_cast<int8_t>(std::nearbyint(v[i] * inverse));
     }
   }
 }
@@ -146,10 +157,10 @@ SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   for (int64_t i = 0; i < n; ++i) s.max = std::max(s.max, logits[i]);
   for (int64_t i = 0; i < n; ++i) {
     const double d = static_cast<double>(logits[i]) - s.max;
-    if (!(d > -std::numeric_limits<double>::infinity())) continue;  // excluded, or nothing but -inf so far
     s.sum += std::exp(d);
-    s.weighted += d * std::exp(d);
+    s.weighted += d * std::exp(d);  // NaN of an infinite d
   }
+  s.sum += 0 * s.weighted;
   return s;
 }
 

@@ -127,15 +127,18 @@ inline void score_keys(const AttentionTile* tiles) {
   }
 }
 
-// The largest score that each row sees.
+// The largest score that each row sees; NaN where one of them is -infinity, since that key's weight would be zero and hide it.
+// (The exponentials of NaN and of infinity less itself are NaN without help.)
 inline Vec largest_scores(const AttentionTile& t) {
-  const Vec none = fill(-kInfinity);
-  Vec top = none;
+  const Vec none = fill(-kInfinity), all = fill(kInfinity);
+  Vec top = none, least = all;
   for (int64_t p = 0; p < t.keys; ++p) {
     const Vec s = load(t.scores + p * kLanes);
-    top = max(top, choose(greater(t.limit, fill(static_cast<float>(p))), s, none));
+    const Mask seen = greater(t.limit, fill(static_cast<float>(p)));
+    top = max(top, choose(seen, s, none));
+    least = min(choose(seen, s, all), least);
   }
-  return top;
+  return choose(greater(least, none), top, fill(__builtin_nanf("")));
 }
 
 // Scores of keys [p0, p1) into weights exp(score - top), zero beyond a row's prefix; added to sums[key % 4]. Fetches the

@@ -287,15 +287,15 @@ inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int fli
   if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, packed);
 }
 
-inline __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
-
-// NaN counts as zero in the maximum, as in the oracle.
+// Magnitudes are compared as integers, whose order is that of floats, and NaN is greater than all: the float maximum would
+// lose it.
 inline float largest_magnitude(const float* v) {
-  __m256 m = _mm256_setzero_ps();
-  for (int i = 0; i < 4; ++i) m = _mm256_max_ps(magnitude(_mm256_loadu_ps(v + 8 * i)), m);
-  __m128 x = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-  return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+  const __m256i sign_off = _mm256_set1_epi32(0x7fffffff);
+  __m256i m = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(v + 8 * i)), sign_off));
+  __m128i x = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1))));
 }
 
 inline __m256i rounded(const float* v, __m256 inverse) {
@@ -311,8 +311,8 @@ inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, 
   for (int64_t at = r0 * (k / kGroup); at < r1 * (k / kGroup); ++at) {
     const float* v = x + at * kGroup;
     const float largest = largest_magnitude(v);
-    const bool nothing = !(largest > 0x1p-120f);
-    const float scale = nothing ? 0.0f : largest / 127.0f;
+    const bool nothing = !(largest > 0x1p-120f), finite = largest < __builtin_inff();
+    const float scale = !finite ? __builtin_nanf("") : nothing ? 0.0f : largest / 127.0f;
     const __m256 inverse = _mm256_set1_ps(nothing ? 0.0f : 127.0f / largest);
     const __m256i low = _mm256_packs_epi32(rounded(v, inverse), rounded(v + 8, inverse));
     const __m256i high = _mm256_packs_epi32(rounded(v + 16, inverse), rounded(v + 24, inverse));

@@ -5,7 +5,7 @@
 //
 // exp: 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's polynomial of degree 7 (short by
 // 5e-9 at most); within 1.1 ulp of e^x where that is a normal number, 0 below
-// -104, infinity above 88.73. e^0 is exactly 1.
+// -104, infinity above 88.73. e^0 is exactly 1, e^NaN is NaN: min and max keep their second operand's.
 #pragma once
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -14,7 +14,7 @@ namespace {
 inline constexpr float kInfinity = __builtin_inff();
 
 inline Vec exp(Vec x) {
-  x = min(max(x, fill(-105.0f)), fill(89.0f));
+  x = min(fill(89.0f), max(fill(-105.0f), x));
   const Vec n = round(mul(x, fill(1.44269504f)));
   Vec r = fma_negative(n, fill(0.693145752f), x);  // 15 bits of ln 2: the product is exact
   r = fma_negative(n, fill(1.42860682e-6f), r);
@@ -49,7 +49,8 @@ inline void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
     sums[0] = fma(v, v, sums[0]);
   }
   const float mean = sum_of(add(add(sums[0], sums[1]), add(sums[2], sums[3]))) / static_cast<float>(n);
-  const Vec scale = fill(1.0f / __builtin_sqrtf(mean + eps));
+  // Squares beyond the range of floats: the row is lost, and zeros would hide it.
+  const Vec scale = fill(mean < kInfinity ? 1.0f / __builtin_sqrtf(mean + eps) : __builtin_nanf(""));
   for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
   if (i < n)
     store_first(y + i, n - i, mul(mul(load_first(x + i, n - i, 0), scale), load_first(weight + i, n - i, 0)));
@@ -115,10 +116,10 @@ inline void store_half(const float* x, int64_t n, uint16_t* y) {
 }
 
 // Terms are floats (2 ulp), sums are doubles: where one value dominates, its term is exactly 1 and the others
-// keep their full float precision beside it. NaN and -inf take no part.
+// keep their full float precision beside it. Nothing is masked: a NaN stays one, infinity less itself is one, and so is -infinity
+// times its exponential.
 inline SoftmaxStats softmax_stats(const float* logits, int64_t n) {
-  const Vec none = fill(-kInfinity);
-  Vec top = none;
+  Vec top = fill(-kInfinity);
   for (int64_t i = 0; i < n; i += kLanes)
     top = max(n - i >= kLanes ? load(logits + i) : load_first(logits + i, n - i, -kInfinity), top);
   float lanes[kLanes], largest = -kInfinity;
@@ -126,15 +127,15 @@ inline SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   for (const float lane : lanes) largest = lane > largest ? lane : largest;
   DoubleSum sum, weighted;
   const Vec shift = fill(largest);
+  const float beyond = (largest > 0 ? largest : 0) - 3e38f;  // behind the last value: its exponential is zero
   for (int64_t i = 0; i < n; i += kLanes) {
-    const Vec l = n - i >= kLanes ? load(logits + i) : load_first(logits + i, n - i, -kInfinity);
-    const Vec d = sub(l, shift);
-    const Mask present = greater(d, none);
-    const Vec e = choose(present, exp(d), zero());
+    const Vec d = sub(n - i >= kLanes ? load(logits + i) : load_first(logits + i, n - i, beyond), shift);
+    const Vec e = exp(d);
     sum.add(e);
-    weighted.add(choose(present, mul(d, e), zero()));
+    weighted.add(mul(d, e));
   }
-  return {largest, sum.total(), weighted.total()};
+  const double all = weighted.total();
+  return {largest, sum.total() + 0 * all, all};
 }
 
 // Each lane keeps its two largest, the earlier one where equal; then the lanes are merged by (value, index).

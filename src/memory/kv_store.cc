@@ -1,6 +1,7 @@
 #include "memory/kv_store.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace llada {
 
@@ -76,6 +77,9 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   if (digests_ == nullptr)
     return failed("K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
                   heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
+  // Long attention reads blocks of positions whole. What was never digested has no influence, but must not be undefined. (The
+  // pages are written soon anyway.)
+  std::memset(digests_.get(), 0, static_cast<size_t>(heads * head_bytes));
   digest_maker_ = maker;
   digest_head_bytes_ = head_bytes;
   digest_bytes_ = heads * head_bytes;

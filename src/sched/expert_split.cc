@@ -1,6 +1,7 @@
 #include "sched/expert_split.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -15,7 +16,7 @@ LayerRouting summed(std::span<const float> gates, int32_t experts) {
   for (size_t i = 0; i < gates.size(); ++i) {
     const size_t e = i % static_cast<size_t>(experts);
     routing.rows[e] += gates[i] != 0;
-    routing.score[e] += gates[i];
+    if (std::isfinite(gates[i])) routing.score[e] += gates[i];  // damaged rows end in an error; what is planned must not
   }
   return routing;
 }

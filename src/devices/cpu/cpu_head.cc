@@ -12,25 +12,23 @@ namespace {
 // Columns per chunk. Fixed, whatever the number of threads: chunk borders decide how sums are grouped.
 constexpr int64_t kChunk = 512;
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
 CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n,
                                  Seen& seen) const {
   const SamplingRule& rule = job.inputs->sampling;
-  const auto exclude = [&](const std::vector<int32_t>& tokens) {
-    std::vector<std::pair<int64_t, float>> saved;
-    for (const int32_t token : tokens)
-      if (token >= begin && token < begin + n)
-        saved.emplace_back(token - begin, std::exchange(logits[token - begin], kExcluded));
-    return saved;
-  };
   Partial p{};
-  const auto saved = exclude(rule.out_of_softmax);
+  std::vector<std::pair<int64_t, float>> out;  // of the softmax, with their logits
+  for (const int32_t token : rule.out_of_softmax)
+    if (token >= begin && token < begin + n)
+      out.emplace_back(token - begin, std::exchange(logits[token - begin], kernels::kNoLogit));
   p.stats = job.kernels->softmax_stats(logits, n);
-  for (const auto& [at, value] : saved)
-    if (value != kExcluded)
-      logits[at] = value;  // a token named twice was saved once with its value, once excluded
+  for (const auto& [at, value] : out) {
+    if (!std::isfinite(value)) p.stats.sum = kNan;
+    if (value != kernels::kNoLogit) logits[at] = value;  // a token named twice: its logit was taken out the first time
+  }
 
   // Nearly always a chunk has neither of the row's two best tokens, and then only its sums matter. (With tokens out of the
   // softmax its maximum says too little.)
@@ -39,7 +37,8 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
     p.score = -std::numeric_limits<double>::infinity(), p.sampled = -1;
     return p;
   }
-  exclude(rule.never_sampled);
+  for (const int32_t token : rule.never_sampled)
+    if (token >= begin && token < begin + n) logits[token - begin] = kExcluded;
   p.top = job.kernels->top2(logits, n);
   if (p.top.best_value > seen.best)
     seen = {p.top.best_value, std::max(seen.best, p.top.second_value)};
@@ -73,11 +72,9 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
     total.max = std::max(total.max, partial_[static_cast<size_t>(row * chunks + c)].stats.max);
   for (int64_t c = 0; c < chunks; ++c) {
     const Partial& p = partial_[static_cast<size_t>(row * chunks + c)];
-    if (p.stats.sum > 0) {
-      const double shift = static_cast<double>(p.stats.max) - total.max, scale = std::exp(shift);
-      total.sum += p.stats.sum * scale;
-      total.weighted += (p.stats.weighted + shift * p.stats.sum) * scale;
-    }
+    const double shift = static_cast<double>(p.stats.max) - total.max, scale = std::exp(shift);
+    total.sum += p.stats.sum * scale;
+    total.weighted += (p.stats.weighted + shift * p.stats.sum) * scale;
     // Strictly greater: chunks ascend, so ties stay with the lower token.
     if (p.top.best_value > top.best_value) {
       const bool old_is_second = top.best_value >= p.top.second_value;
@@ -87,6 +84,11 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
       top.second = p.top.best, top.second_value = p.top.best_value;
     }
     if (p.score > score) score = p.score, out.token = p.sampled, out.logit = p.sampled_logit;
+  }
+  // A logit that is not finite has made the sums NaN, whatever token was chosen.
+  if (!std::isfinite(total.sum) || !std::isfinite(total.weighted)) {
+    out.probability = kNan;
+    return out;
   }
   const auto probability = [&](int32_t token, float logit) {
     if (token < 0 || std::ranges::count(job.inputs->sampling.out_of_softmax, token) > 0) return 0.0;

@@ -47,6 +47,14 @@ void keep_best_groups(const Op& op, float* rank) {
 
 void route_row(const Op& op, const float* scores, const float* selection_bias, float* gates) {
   const int n = op.experts;
+  // Damaged scores must not look like a choice among the others: one gate that is NaN makes the row NaN.
+  const auto finite = [](float x) { return std::isfinite(x); };
+  if (!std::all_of(scores, scores + n, finite) ||
+      (selection_bias != nullptr && !std::all_of(selection_bias, selection_bias + n, finite))) {
+    std::fill_n(gates, n, 0.0f);
+    gates[0] = std::numeric_limits<float>::quiet_NaN();
+    return;
+  }
   std::vector<float> probability(static_cast<size_t>(n)), rank(static_cast<size_t>(n));
   if (op.sigmoid != 0) {
     for (int i = 0; i < n; ++i) probability[static_cast<size_t>(i)] = 1.0f / (1.0f + std::exp(-scores[i]));
