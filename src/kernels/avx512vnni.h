@@ -10,11 +10,14 @@
 // and lane 2i+1 group B of column kXColumn[i], so that packing two accumulators to 16 bits puts the pair (A,
 // B) of all columns in natural order.
 //
-// Activations, per row tile and chunk: the same eight steps, each rows x (4 k of A, 4 k of B), so that one
-// 64-bit broadcast meets a whole weight vector; then rows x (A, B) of -8 * sum(q) as int32, what unsigned
-// 4-bit quants need to act as q - 8. Per row tile and block four values per row: the scale; the shift (0..4)
-// that brings a group's sum with 8-bit weights into 16 bits; the scale times 2^shift; whether some 16
-// consecutive quants' magnitudes sum up to more than 1023 (too much for 16 bits with 6-bit weights): a steep row.
+// Activations are rounded in groups of 32, each with its own scale max|x| / 127. Per row tile and chunk: the same eight steps,
+// each rows x (4 k of A, 4 k of B), so that one 64-bit broadcast meets a whole weight vector; then rows x (A, B) of
+// -8 * sum(q) as int32, what unsigned 4-bit quants need to act as q - 8.
+// A product adds eight groups of weights as integers before it touches a float. So beside the block's float scale, that of its
+// largest group, each group has a ratio: minus its share of it in 15 bits, -32768 for the largest. One vpmulhrsw per row and
+// chunk multiplies the chunk's integer weight scales with the ratios of A and B; a share of one keeps them exactly, since
+// -32768 is one in that instruction and +32767 is not. The block's scale is negative to match. What the rounded products lose
+// is at most half of 2^-12 or 2^-13 of the largest one of the block.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -29,24 +32,29 @@ constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
 // Quantized activations: areas, each [row tile][chunk or block][...][row of the tile][...].
 struct ActivationLayout {
-  static constexpr int64_t kMain = 72;      // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
-  static constexpr int64_t kQuarters = 32;  // 4 x int32 -32 * sum of 8 consecutive k of A, of B
-  static constexpr int64_t kHalves = 16;    // 2 x int32 -32 * sum of 16 consecutive k of A, of B
-  static constexpr int64_t kWide = 8;       // int32 -128 * sum + half a unit of 2^shift, A and B
-  static constexpr int64_t kPairs = 4;      // int16 sum over A, over B
-  static constexpr int64_t kBlockValues = 4;  // per row and block: float scale, float scale * 2^shift, int32 shift,
-                                              // int32 steep
-  int64_t block_values, quarters, halves, wide, pairs, bytes;  // where the areas begin (the main one at 0); the end
+  static constexpr int64_t kMain = 72;    // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
+  static constexpr int64_t kRatios = 4;   // int16 ratio of A, of B
+  static constexpr int64_t kScales = 8;   // float scale of A, of B, for weights whose scales stay floats
+  static constexpr int64_t kHalves = 16;  // 2 x int32 -32 * sum of 16 consecutive k of A, of B, + half a unit of 6-bit sums
+  static constexpr int64_t kWide = 8;     // int32 -128 * sum over A, over B, + half a unit of 8-bit sums
+  static constexpr int64_t kPairs = 4;    // int16 8 * ratio * sum over A, over B, the ratio as a fraction
+  static constexpr int64_t kBlockValues = 2;  // per row and block: float -scale of the largest group; int32 steep (Q4_K)
+  int64_t block_values, ratios, scales, halves, wide, pairs, bytes;  // where the areas begin (the main one at 0); the end
 
   constexpr ActivationLayout(int64_t rows, int64_t k)
       : block_values(aligned(rows * chunks_of(k) * kMain)),
-        quarters(block_values + aligned(rows * blocks_of(k) * kBlockValues * 4)),
-        halves(quarters + aligned(rows * chunks_of(k) * kQuarters)),
+        ratios(block_values + aligned(rows * blocks_of(k) * kBlockValues * 4)),
+        scales(ratios + aligned(rows * chunks_of(k) * kRatios)),
+        halves(scales + aligned(rows * chunks_of(k) * kScales)),
         wide(halves + aligned(rows * chunks_of(k) * kHalves)),
         pairs(wide + aligned(rows * chunks_of(k) * kWide)),
         bytes(pairs + aligned(rows * chunks_of(k) * kPairs)) {}
   static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
 };
+
+// Sums with 8-bit and 6-bit weights are brought to 16 bits by these shifts: |sum| <= 32 * 128 * 127 = 32512 * 2^4 of a group
+// and 16 * 32 * 127 = 32512 * 2^1 of half of one.
+inline constexpr int kWideShift = 4, kHalfShift = 1;
 
 // Packed bytes of one column tile.
 //   Q4_0: block = 16 float super-scales, then chunks of 512 B of nibbles (X low, Y high) and 64 B of scales.

@@ -1,14 +1,16 @@
 // Products whose group sums fit 16 bits, as with 4-bit weights: |sum (q - 8) a| <= 32 * 8 * 127 = 32512. Two
-// groups of all 16 columns are packed into one vector (vpackssdw, no saturation possible) and multiplied with
-// their integer scales and added by one vpdpwssd. So a group costs half a multiply-add and half a pack
-// instead of a conversion and a float multiply-add, and everything within a block of 256 is exact integer
-// arithmetic; one float per row, column and block.
-// On Zen 5 multiply-adds of bytes, of words and of floats share two ports, everything else has others (measured): of a
-// block of 8 rows 512, 32 and 16, so 91.4 % of the int8 peak is the bound of Q4_0. From L1 it comes to 90 %, to 85 % with another
-// thread on the core. Tried there: vpmaddwd and vpaddd for vpdpwssd (1.5 % less), all packs before all vpdpwssd, other orders
-// of loads and unpacking (within 0.5 %).
-//   Q4_K: the 6-bit scales and mins of the format as they are, exact. Where no row is steep (avx512vnni.h) the sums of q fit
-//   without the - 8, |sum q a| <= 15 * 2 * 1023 = 30690, which saves putting 8 times the scale and sum of every group back.
+// groups of all 16 columns are packed into one vector (vpackssdw, no saturation possible), multiplied with their integer
+// scales and added by one vpdpwssd; one vpmulhrsw before has brought a row's own scales of both groups into the weights'. So a
+// group costs half a multiply-add, half a multiplication and half a pack instead of a conversion and a float multiply-add, and
+// everything within a block of 256 is integer arithmetic; one float per row, column and block.
+// On Zen 5 multiplications of bytes, words and floats share two ports, everything else has others (measured): of a block of 8
+// rows 512, 32 + 32 and 16, so 86.5 % of the int8 peak is the bound of Q4_0 (91.4 % with one activation scale per block, which
+// made the error 1.2 times as large, 3 times with outliers). Tried there: vpmaddwd and vpaddd for vpdpwssd (1.5 % less), all packs
+// before all vpdpwssd, other orders of loads and unpacking (within 0.5 %).
+//   Q4_K: the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers. Sums of q
+//   fit without the - 8 where neither the positive nor the negative quants of a group sum up to more than 2184,
+//   15 * 2184 <= 32767; a group that does not, of nearly constant values of one sign, makes its row steep.
+//   |total| <= 8 * 4032 * 15 * 32 * 127 < 2^31.
 //   Q4_0: 14-bit scales relative to a float of the column and block. A block where that would cost more than
 //   2^-11 of any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
 #include "kernels/avx512vnni_tile.h"
@@ -19,17 +21,17 @@ namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and scales of a chunk
 
-// sum (q - 8) a of one chunk, or sum q a, given to take(row, x, y), x and y as in avx512vnni.h. A row's sums are taken beside the
-// last steps of the next row: all of them at the end filled the ports that multiply in bursts (0.7 % at best, 3 % with
-// another thread on the core).
-template <int R, bool Centred = true, class Take>
+// sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A row's
+// sums are taken beside the last steps of the next row: all of them at the end filled the ports that multiply in bursts (0.7 %
+// at best, 3 % with another thread on the core).
+template <int R, bool Centred = true, int From = 0, int To = 8, class Take>
 inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next, Take take) {
   __m512i x[R], y[R];
   const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) x[r] = y[r] = Centred ? broadcast64(a + 64 * R + 8 * r) : _mm512_setzero_si512();
 #pragma GCC unroll 8
-  for (int q = 0; q < 8; ++q) {
+  for (int q = From; q < To; ++q) {
     const __m512i bytes = _mm512_load_si512(w + 64 * q);
     prefetch<R>(next + 64 * q);
     const __m512i wx = _mm512_and_si512(bytes, nibble);
@@ -39,7 +41,7 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
       add_fours(x[r], wx, act);
       add_fours(y[r], wy, act);
-      if (q == 7 && r > 0) take(r - 1, x[r - 1], y[r - 1]);
+      if (q == To - 1 && r > 0) take(r - 1, x[r - 1], y[r - 1]);
     }
   }
   prefetch<R>(next + 512);
@@ -51,9 +53,11 @@ void q4_0(const Tile& t) {
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
-  const float* scales = t.block_values;
+  const int16_t* ratios = t.ratios;
+  const float* scales = t.scales;
+  const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, scales += ActivationLayout::kBlockValues * R, next += t.skip) {
+       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
     prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
@@ -68,6 +72,7 @@ void q4_0(const Tile& t) {
       w += kHeader + chunks * kChunkBytes;
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;
+      ratios += 2 * chunks * R;
       continue;
     }
     const __m512 super = _mm512_load_ps(w);
@@ -75,48 +80,50 @@ void q4_0(const Tile& t) {
     __m512i total[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-    for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
+    for (int64_t c = 0; c < chunks;
+         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
       chunk_sums<R>(w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
-        add_pairs(total[r], _mm512_packs_epi32(x, y), _mm512_load_si512(w + 512));
+        add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + 512), ratios + 2 * r));
       });
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, scales[r]);
+    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, values[r]);
   }
 }
 
-// One block of w = d sc q - dmin mn: with S = sum (q - 8) a and A = sum a of a group,
-// sum w a = d * sum_g sc (S + 8 A) - dmin * sum_g mn A, both sums in integers. Not Centred: S + 8 A is what is summed up.
-// The prefetched place moves on by `step` per chunk.
-template <int R, bool Centred>
-inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* pairs,
-                                                      const float* scales, const uint8_t* next, int64_t step,
-                                                      float* sums) {
-  const __m512 d = _mm512_cvtph_ps(load256(w)), dmin = _mm512_cvtph_ps(load256(w + 32));
+// One block of w = d sc q - dmin mn: sum w a = d * sum_g sc sum q a - dmin * sum_g mn sum a, both sums of the groups with their
+// ratios and in integers. Steep: sums of half a group, of which each fits 16 bits. The prefetched place moves on by `step` per
+// chunk.
+template <int R, bool Steep>
+inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
+                                                      const int16_t* pairs, const float* scales, const uint8_t* next,
+                                                      int64_t step, float* sums) {
+  const __m512 d = _mm512_mul_ps(_mm512_cvtph_ps(load256(w)), _mm512_set1_ps(1.0f / 64));
+  const __m512 dmin = _mm512_mul_ps(_mm512_cvtph_ps(load256(w + 32)), _mm512_set1_ps(1.0f / 8));  // the pairs' factor
   w += kHeader;
   __m512i total[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R) {
-    const __m512i scale = _mm512_cvtepu8_epi16(load256(w + 512));
-    chunk_sums<R, Centred>(w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
-      add_pairs(total[r], _mm512_packs_epi32(x, y), scale);
-    });
+  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
+    const __m512i scale = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(w + 512)), 6);
+    const auto add = [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
+      add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(scale, ratios + 2 * r));
+    };
+    if constexpr (Steep) {
+      chunk_sums<R, false, 0, 4>(w, a, next, add);
+      chunk_sums<R, false, 4, 8>(w, a, next, add);
+    } else {
+      chunk_sums<R, false>(w, a, next, add);
+    }
   }
   __m512i offset[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) offset[r] = _mm512_setzero_si512();
 #pragma GCC unroll 4
   for (int c = 0; c < kBlockChunks; ++c, pairs += 2 * R) {
-    const uint8_t* constants = w - (kBlockChunks - c) * kChunkBytes + 512;
-    const __m512i scale8 = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(constants)), 3);
-    const __m512i min = _mm512_cvtepu8_epi16(load256(constants + 32));
+    const __m512i min = _mm512_cvtepu8_epi16(load256(w - (kBlockChunks - c) * kChunkBytes + 512 + 32));
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512i pair = broadcast32(pairs + 2 * r);
-      if constexpr (Centred) add_pairs(total[r], pair, scale8);
-      add_pairs(offset[r], pair, min);
-    }
+    for (int r = 0; r < R; ++r) add_pairs(offset[r], broadcast32(pairs + 2 * r), min);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -128,9 +135,9 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
 }
 
 template <int R>
-__attribute__((noinline)) void steep_q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* pairs,
-                                                const float* scales, float* sums) {
-  q4_k_block<R, true>(w, a, pairs, scales, w, 0, sums);
+__attribute__((noinline)) void steep_q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
+                                                const int16_t* pairs, const float* scales, float* sums) {
+  q4_k_block<R, true>(w, a, ratios, pairs, scales, w, 0, sums);
 }
 
 template <int R>
@@ -138,17 +145,19 @@ void q4_k(const Tile& t) {
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
+  const int16_t* ratios = t.ratios;
   const int16_t* pairs = t.pairs;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
     prefetch<R>(next + kBlockChunks * kChunkBytes);
     if (__builtin_expect(any_steep<R>(values), 0))
-      steep_q4_k_block<R>(w, a, pairs, values, t.sums);
+      steep_q4_k_block<R>(w, a, ratios, pairs, values, t.sums);
     else
-      q4_k_block<R, false>(w, a, pairs, values, next, t.step, t.sums);
+      q4_k_block<R, false>(w, a, ratios, pairs, values, next, t.step, t.sums);
     w += kHeader + kBlockChunks * kChunkBytes;
     next += kBlockChunks * t.step + t.skip;
     a += kBlockChunks * ActivationLayout::kMain * R;
+    ratios += 2 * kBlockChunks * R;
     pairs += 2 * kBlockChunks * R;
     values += ActivationLayout::kBlockValues * R;
   }

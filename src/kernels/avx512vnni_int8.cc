@@ -1,10 +1,8 @@
 // Products with 8-bit weights, whose group sums need more than 16 bits.
-//   Q8_0: |sum| <= 128 * sum |a|, at most 20 bits. Each row and block has the smallest shift that brings all of its
-//   groups into 16 bits (0..4, of the activations alone); sums are rounded to that unit and go on as in
-//   avx512vnni_int16.cc. What that loses is at most half of 2^-15 of the block's largest possible group sum, for real
-//   activations below 1e-3 of a result and 1e-4 to 4e-4 as a rule; exact where one outlier dominates a block. Before, each
-//   sum was converted and multiplied with a float scale, with the partial sums in memory: 60 % of the peak instead
-//   of the 4-bit types' 72 %.
+//   Q8_0: |sum| <= 128 * 32 * 127, 20 bits. Sums are rounded to 16 of them (kWideShift) and go on as in
+//   avx512vnni_int16.cc. That loses half a unit of 2^-15 of the largest possible sum at most, where rounding the activations
+//   has cost some twenty times as much; a shift fitted to each row's block lost half of it and was no faster. Each sum
+//   converted and multiplied with a float scale, the partial sums in memory, ran at 60 % of the peak instead of 72 %.
 //   A block that 14-bit scales would not serve (see Q4_0) keeps F16 scales, in float and without shift.
 //   expanded: any other type, expanded block by block; float scale and offset per group of 32.
 #include "kernels/avx512vnni_tile.h"
@@ -38,15 +36,17 @@ void q8_0(const Tile& t) {
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
   const int32_t* wide = t.wide;
+  const int16_t* ratios = t.ratios;
+  const float* scales = t.scales;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, next += t.skip) {
+       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
     prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
-      exact_block<R, kChunkBytes>(w + kHeader, a, values, chunks, t.sums,
+      exact_block<R, kChunkBytes>(w + kHeader, a, scales, chunks, t.sums,
                                   [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
                                     for (int r = 0; r < R; ++r)  // -128 sum(a)
                                       x[r] = y[r] = _mm512_slli_epi32(broadcast64(quants + 64 * R + 8 * r), 4);
@@ -56,16 +56,16 @@ void q8_0(const Tile& t) {
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;
       wide += 2 * chunks * R;
+      ratios += 2 * chunks * R;
       continue;
     }
-    const __m512 super = _mm512_load_ps(w);
+    const __m512 super = _mm512_mul_ps(_mm512_load_ps(w), _mm512_set1_ps(1 << kWideShift));
     w += kHeader;
-    const auto* shifts = reinterpret_cast<const int32_t*>(values + 2 * R);
     __m512i total[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int64_t c = 0; c < chunks;
-         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, wide += 2 * R) {
+         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, wide += 2 * R, ratios += 2 * R) {
       __m512i x[R], y[R];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(wide + 2 * r);
@@ -78,23 +78,24 @@ void q8_0(const Tile& t) {
       const __m512i scale = _mm512_load_si512(w + 1024);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const __m512i shift = _mm512_set1_epi32(shifts[r]);
-        add_pairs(total[r], _mm512_packs_epi32(_mm512_srav_epi32(x[r], shift), _mm512_srav_epi32(y[r], shift)), scale);
+        const __m512i sums = _mm512_packs_epi32(_mm512_srai_epi32(x[r], kWideShift), _mm512_srai_epi32(y[r], kWideShift));
+        add_pairs(total[r], sums, scaled_by(scale, ratios + 2 * r));
       }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, values[R + r]);
+    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, values[r]);
   }
 }
 
 template <int R>
-inline __attribute__((always_inline)) void accumulate(float* partial, const __m512i (&x)[R],
-                                                      const __m512i (&y)[R], const float* scales, bool first) {
+inline __attribute__((always_inline)) void accumulate(float* partial, const __m512i (&x)[R], const __m512i (&y)[R],
+                                                      const float* scales, const float* row_scales, bool first) {
   const __m512 sx = _mm512_load_ps(scales), sy = _mm512_load_ps(scales + 16);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     float* p = partial + 32 * r;
-    const __m512 fx = _mm512_cvtepi32_ps(x[r]), fy = _mm512_cvtepi32_ps(y[r]);
+    const __m512 row = scale_lanes(row_scales + 2 * r);
+    const __m512 fx = _mm512_mul_ps(_mm512_cvtepi32_ps(x[r]), row), fy = _mm512_mul_ps(_mm512_cvtepi32_ps(y[r]), row);
     _mm512_store_ps(p, first ? _mm512_mul_ps(fx, sx) : _mm512_fmadd_ps(fx, sx, _mm512_load_ps(p)));
     _mm512_store_ps(p + 16, first ? _mm512_mul_ps(fy, sy) : _mm512_fmadd_ps(fy, sy, _mm512_load_ps(p + 16)));
   }
@@ -105,23 +106,22 @@ void expanded(const Tile& t) {
   alignas(64) float partial[R * 32];
   const uint8_t* w = t.weights;
   const uint8_t* a = t.main;
-  const float* scales = t.block_values;
-  for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, scales += ActivationLayout::kBlockValues * R) {
+  const float* scales = t.scales;
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    for (int64_t c = 0; c < chunks; ++c, w += kExpandedChunk, a += ActivationLayout::kMain * R) {
+    for (int64_t c = 0; c < chunks; ++c, w += kExpandedChunk, a += ActivationLayout::kMain * R, scales += 2 * R) {
       __m512i x[R], y[R];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = _mm512_setzero_si512();
       byte_steps<R>(w, a, w, x, y);
       const auto* constants = reinterpret_cast<const float*>(w + 1024);
-      accumulate<R>(partial, x, y, constants, c == 0);
+      accumulate<R>(partial, x, y, constants, scales, c == 0);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(a + 64 * R + 8 * r);
-      accumulate<R>(partial, x, y, constants + 32, false);
+      accumulate<R>(partial, x, y, constants + 32, scales, false);
     }
     for (int r = 0; r < R; ++r)
-      add_lanes(t.sums + 16 * r, _mm512_load_ps(partial + 32 * r), _mm512_load_ps(partial + 32 * r + 16), scales[r]);
+      add_lanes(t.sums + 16 * r, _mm512_load_ps(partial + 32 * r), _mm512_load_ps(partial + 32 * r + 16));
   }
 }
 

@@ -61,7 +61,8 @@ void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
   const int64_t chunk = r * chunks + from * height, block = r * blocks + from / kBlockChunks * height;
   tile.block_values = reinterpret_cast<const float*>(base + s.layout.block_values) +
                       block * ActivationLayout::kBlockValues;
-  tile.quarters = reinterpret_cast<const int32_t*>(base + s.layout.quarters) + chunk * 8;
+  tile.ratios = reinterpret_cast<const int16_t*>(base + s.layout.ratios) + chunk * 2;
+  tile.scales = reinterpret_cast<const float*>(base + s.layout.scales) + chunk * 2;
   tile.halves = reinterpret_cast<const int32_t*>(base + s.layout.halves) + chunk * 4;
   tile.wide = reinterpret_cast<const int32_t*>(base + s.layout.wide) + chunk * 2;
   tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + chunk * 2;

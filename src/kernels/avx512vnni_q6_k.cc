@@ -1,8 +1,8 @@
-// Q6_K. The quants are q + 32, 6 bits, so a sub-group of 16 sums up to at most 32 * sum |a|: 16 bits where sum |a| is at
-// most 1023, as in nearly every block of real activations (127 only for the largest of 256). Such blocks take the way of
-// the 4-bit types (avx512vnni_int16.cc) with sub-groups of 16. A row tile with a steeper row takes halves of sub-groups,
-// |sum of eight| <= 8 * 32 * 127 = 32512. Both ways are exact integers within the block, so which one a row takes does
-// not show in its result.
+// Q6_K. The quants are q + 32, 6 bits, so a sub-group of 16 sums up to at most 16 * 32 * 127, one bit more than 16 hold
+// (activations whose groups have a scale each use their eight bits everywhere, so sums come near that). They are rounded to the
+// upper 16 (kHalfShift) and take the way of the 4-bit types (avx512vnni_int16.cc) with sub-groups of 16; that rounding is a
+// thirtieth of what rounding the activations costs. The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit
+// integers: |total| <= 16 * 4096 * 32512 < 2^31.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -10,6 +10,8 @@ namespace llada::kernels::avx512vnni {
 namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 192;
+constexpr int kScaleBits = 5;
+constexpr float kScaleFactor = 1 << kScaleBits;
 
 // add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 makes this loop up to 3 % faster from the intrinsics.
 inline __attribute__((always_inline)) void add_products(__m512i& sum, __m512i a, __m512i b) {
@@ -53,49 +55,22 @@ inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uin
 }
 
 template <int R>
-__attribute__((noinline)) void steep_block(const uint8_t* w, const uint8_t* a, const int32_t* quarters,
-                                           const float* scales, float* sums) {
-  const __m512 d = _mm512_load_ps(w);
-  w += kHeader;
-  __m512i total[R];
-  for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, a += ActivationLayout::kMain * R)
-    for (int quarter = 0; quarter < 4; ++quarter, quarters += 2 * R) {
-      __m512i x[R], y[R];
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(quarters + 2 * r);
-      const __m512i scale = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * (quarter / 2)));
-      step_pair<R>(w + kPairBytes * quarter, a + 16 * R * quarter, x, y,
-                   [&](int r) { add_scaled_pair(total[r], _mm512_packs_epi32(x[r], y[r]), scale); });
-    }
-  for (int r = 0; r < R; ++r) add_scaled(sums + 16 * r, total[r], d, scales[r]);
-}
-
-template <int R>
 void q6_k(const Tile& t) {
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
-  const int32_t* quarters = t.quarters;
+  const int16_t* ratios = t.ratios;
   const int32_t* halves = t.halves;
   const float* values = t.block_values;
-  for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, quarters += 8 * kBlockChunks * R) {
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R) {
     prefetch<R>(next + kBlockChunks * kChunkBytes);
-    if (__builtin_expect(any_steep<R>(values), 0)) {
-      steep_block<R>(w, a, quarters, values, t.sums);
-      w += kHeader + kBlockChunks * kChunkBytes;
-      next += kBlockChunks * t.step + t.skip;
-      a += kBlockChunks * ActivationLayout::kMain * R;
-      halves += 4 * kBlockChunks * R;
-      continue;
-    }
-    const __m512 d = _mm512_load_ps(w);
+    const __m512 d = _mm512_mul_ps(_mm512_load_ps(w), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
     w += kHeader;
     __m512i total[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-    for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R) {
+    for (int c = 0; c < kBlockChunks;
+         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half, halves += 2 * R) {
         __m512i x[R], y[R];
@@ -106,8 +81,11 @@ void q6_k(const Tile& t) {
         step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y, [](int) {});
         step_pair<R>(w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x, y,
                      [&](int r) __attribute__((always_inline)) {
-                       const __m512i scale = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * half));
-                       add_scaled_pair(total[r], _mm512_packs_epi32(x[r], y[r]), scale);
+                       const __m512i bytes = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * half));
+                       const __m512i scale = _mm512_slli_epi16(bytes, kScaleBits);
+                       const __m512i sums = _mm512_packs_epi32(_mm512_srai_epi32(x[r], kHalfShift),
+                                                               _mm512_srai_epi32(y[r], kHalfShift));
+                       add_scaled_pair(total[r], sums, scaled_by(scale, ratios + 2 * r));
                      });
       }
       prefetch<R>(next + 512);

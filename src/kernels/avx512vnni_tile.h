@@ -17,7 +17,8 @@ struct Tile {
   int64_t step, skip;
   const uint8_t* main;  // areas of the activations
   const float* block_values;
-  const int32_t* quarters;
+  const int16_t* ratios;
+  const float* scales;
   const int32_t* halves;
   const int32_t* wide;
   const int16_t* pairs;

@@ -50,7 +50,7 @@ inline bool any_steep(const float* values) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     int32_t row;
-    __builtin_memcpy(&row, values + 3 * R + r, 4);
+    __builtin_memcpy(&row, values + R + r, 4);
     steep |= row;
   }
   return steep != 0;
@@ -62,29 +62,38 @@ inline void add_scaled(float* sums, __m512i total, __m512 scale, float row_scale
   _mm512_storeu_ps(sums, _mm512_fmadd_ps(scaled, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
 }
 
-// Columns' float sums of A and B (lanes as in avx512vnni.h) into natural order, times the row's scale.
-inline void add_lanes(float* sums, __m512 x, __m512 y, float row_scale) {
+// The integer weight scales of a chunk times what a row's groups A and B have of their block's scale (avx512vnni.h).
+inline __attribute__((always_inline)) __m512i scaled_by(__m512i scale, const int16_t* ratios) {
+  return _mm512_mulhrs_epi16(scale, broadcast32(ratios));
+}
+
+// A row's float scales of A and B, in the lanes of X and Y.
+inline __m512 scale_lanes(const float* scales) { return _mm512_castsi512_ps(broadcast64(scales)); }
+
+// Columns' float sums of A and B (lanes as in avx512vnni.h) into natural order.
+inline void add_lanes(float* sums, __m512 x, __m512 y) {
   const __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd));
-  _mm512_storeu_ps(sums, _mm512_fmadd_ps(sum, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
+  _mm512_storeu_ps(sums, _mm512_add_ps(sum, _mm512_loadu_ps(sums)));
 }
 
 // A block with one F16 scale per group, the last 64 of a chunk's `Bytes`: 32 B for X and 32 B for Y. chunk_sums(w, a, x, y)
-// sets x and y to the group sums of a chunk.
+// sets x and y to the group sums of a chunk; scales: the rows' floats.
 template <int R, int64_t Bytes, class ChunkSums>
 __attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales, int64_t chunks,
                                            float* sums, ChunkSums chunk_sums) {
   __m512 fx[R], fy[R];
   for (int r = 0; r < R; ++r) fx[r] = fy[r] = _mm512_setzero_ps();
-  for (int64_t c = 0; c < chunks; ++c, w += Bytes, a += ActivationLayout::kMain * R) {
+  for (int64_t c = 0; c < chunks; ++c, w += Bytes, a += ActivationLayout::kMain * R, scales += 2 * R) {
     __m512i x[R], y[R];
     chunk_sums(w, a, x, y);
     const __m512 sx = _mm512_cvtph_ps(load256(w + Bytes - 64)), sy = _mm512_cvtph_ps(load256(w + Bytes - 32));
     for (int r = 0; r < R; ++r) {
-      fx[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(x[r]), sx, fx[r]);
-      fy[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(y[r]), sy, fy[r]);
+      const __m512 row = scale_lanes(scales + 2 * r);
+      fx[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(x[r]), row), sx, fx[r]);
+      fy[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(y[r]), row), sy, fy[r]);
     }
   }
-  for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r], scales[r]);
+  for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r]);
 }
 
 }  // namespace
