@@ -53,8 +53,7 @@ ForwardWork work_of(const Model& model, std::string_view isa) {
   const auto table = kernels::select(isa);
   int64_t in_experts = 0;  // multiply-adds, were all experts used
   for (const WeightInfo& w : model.graph().weights) {
-    const bool picked_from = w.name == "token_embd.weight" && !model.config().tied_head;
-    if (w.dims[1] == 1 || picked_from) continue;
+    if (!w.multiplied) continue;
     // An expert stands for the first one of its stack, stored in one piece or apart.
     const TensorView* view = model.file().find(w.name);
     const DType type = view != nullptr ? view->type : model.file().tensors().back().view.type;

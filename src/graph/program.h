@@ -90,6 +90,10 @@ struct WeightInfo {
   std::array<int64_t, 2> dims{};  // {inputs, outputs}; {n, 1} for vectors
   int16_t layer = -1;             // -1: before the first or after the last layer
   int16_t expert = -1;            // which matrix of a stack of experts that share the name; -1: not an expert
+  // What programs do with it, as note_uses() found; until then both. A head that is tied to the embedding is both, a
+  // vector (norm, bias) neither.
+  bool picked_from = true;  // single rows are read by their number
+  bool multiplied = true;   // products read the whole matrix
 };
 
 struct StepShape {
@@ -109,6 +113,10 @@ struct Program {
   std::vector<Value> values;
   std::vector<Op> ops;
 };
+
+// Writes down which of the weights the program picks rows from and which it multiplies by, so that a device knows in
+// which form to keep each. The program must use every weight as any other program over the list does.
+void note_uses(const Program& program, std::span<WeightInfo> weights);
 
 // Every op's operands exist, are written before they are read and have the shapes that the weights demand.
 Status verify(const Program& program, std::span<const WeightInfo> weights);

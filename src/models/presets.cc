@@ -196,6 +196,7 @@ Result<Preset> with_layers(Preset preset, int64_t layers) {
 std::vector<PresetTensor> tensors_of(const Preset& preset) {
   std::vector<PresetTensor> list;
   for_each_expected(preset.config, false, [&](const ExpectedTensor& expected) {
+    if (!expected.required) return true;  // the head of a model that takes the embedding for it
     const bool in_layer = expected.name.starts_with("blk.");
     list.push_back(
         {std::string(expected.name), expected.shape, in_layer ? std::atoi(expected.name.data() + 4) : -1});

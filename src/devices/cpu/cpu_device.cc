@@ -115,6 +115,7 @@ class CpuDevice final : public Device {
   Status prepare(const std::shared_ptr<const Program>& program) {
     auto found = plans_.find(program.get());
     if (found == plans_.end()) {
+      LLADA_TRY_STATUS(check_uses(*weights_, *program));
       if (plans_.size() >= kPlans) plans_.clear();
       found = plans_.emplace(program.get(), Planned{program, plan_values(*program)}).first;
     }

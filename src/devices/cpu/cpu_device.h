@@ -19,7 +19,7 @@ struct CpuOptions {
 // What the owner of the stored bytes is told while weights are loaded; either may be empty.
 struct WeightHooks {
   std::function<void(size_t)> wanted;  // weight i is about to be read for the first time
-  std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed
+  std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed: no rows are picked from it
 };
 
 // weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel, one

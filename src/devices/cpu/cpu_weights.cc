@@ -9,8 +9,8 @@
 namespace llada {
 namespace {
 
-// Matrices that rows are picked from (embedding tables) must keep the stored layout.
-bool is_embedding(const WeightInfo& info) { return info.name == "token_embd.weight"; }
+// Whether products need the weight. Where nobody has said what it is used for, one output means a vector.
+bool is_multiplied(const WeightInfo& info) { return info.multiplied && (info.dims[1] > 1 || !info.picked_from); }
 
 }  // namespace
 
@@ -29,9 +29,10 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
     w.stored = weights[i];
     w.inputs = infos[i].dims[0];
     w.outputs = infos[i].dims[1];
-    if (w.outputs == 1 || is_embedding(infos[i])) continue;
     const int64_t bytes = table.packed_bytes(w.stored.type, w.outputs, w.inputs);
     if (bytes == 0) continue;
+    w.must_be_packed = true;
+    if (!is_multiplied(infos[i])) continue;
     offsets[i] = loaded->packed_bytes;
     loaded->packed_bytes += (bytes + kAlign - 1) / kAlign * kAlign;
   }
@@ -59,9 +60,20 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
       table.pack(w.stored, chunk * step, std::min(w.outputs, (chunk + 1) * step), packed);
     });
     w.packed = packed;
-    if (hooks.packed) hooks.packed(i);
+    if (hooks.packed && !infos[i].picked_from) hooks.packed(i);
   }
   return loaded;
+}
+
+Status check_uses(const CpuWeights& weights, const Program& program) {
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    if (op.kind != OpKind::matmul && op.kind != OpKind::experts && op.kind != OpKind::head) continue;
+    bool ready = true;
+    for_each_weight(op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
+    if (!ready) return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i, name(op.kind));
+  }
+  return {};
 }
 
 }  // namespace llada
