@@ -5,6 +5,7 @@
 // slab, window = weights that are mapped together, and how many of them a unit can address at once (memory/).
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,12 @@ struct DeviceInfo {
 
 // Milliseconds by kind of op, summed since the last reset; measured wall clock of the whole device.
 using PhaseTimes = std::array<double, kOpKindCount>;
+
+// What the owner of the stored bytes is told while weights are loaded; either may be empty.
+struct WeightHooks {
+  std::function<void(size_t)> wanted;  // weight i is about to be read for the first time
+  std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed: no rows are picked from it
+};
 
 enum class Unit : uint8_t { accelerator, host };  // a device with one unit takes both for it
 
@@ -95,6 +102,11 @@ class Device {
   // A run with `beside` really runs while the device works on the step: its numbers are there after wait() only, what
   // it points to must live until then, and it must not share K/V with the step.
   virtual bool runs_beside() const { return false; }
+  // False: the device prices work and does none, so that no results come back and no store is touched.
+  virtual bool computes() const { return true; }
+  // Makes ready what runs with these weights need, where that was left until it is needed: what a first such run would
+  // do, and how it would fail.
+  virtual Status load(std::span<const WeightId>) { return {}; }
 
   // Memory that every unit of the device sees: K/V that is made of it needs no copies. Null when there is none.
   virtual SharedBytes allocate(int64_t bytes) { return allocate_shared(bytes); }

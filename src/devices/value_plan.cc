@@ -58,4 +58,17 @@ void RopeTable::extend(float theta, int rotary, int64_t positions) {
   }
 }
 
+const RopeTable& RopeTables::of(float theta, int rotary, int64_t positions) {
+  constexpr size_t kMost = 8;  // a model has one or two
+  auto found = std::ranges::find_if(kept_, [&](const Kept& k) { return k.theta == theta && k.rotary == rotary; });
+  if (found == kept_.end()) {
+    if (kept_.size() >= kMost) kept_.pop_back();
+    kept_.push_front({theta, rotary, {}});
+  } else {
+    kept_.splice(kept_.begin(), kept_, found);
+  }
+  kept_.front().table.extend(theta, rotary, positions);
+  return kept_.front().table;
+}
+
 }  // namespace llada

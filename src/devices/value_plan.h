@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <list>
 #include <vector>
 
 #include "graph/program.h"
@@ -20,10 +21,11 @@ struct RowSets {
 };
 RowSets bind_row_sets(const StepInputs& inputs, const StepShape& shape);
 
-// cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept.
+// cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept. Which
+// elements of a head make a pair is the kernel's business: both pairings read the same angles.
 class RopeTable {
  public:
-  void extend(float theta, int rotary, int64_t positions);  // to positions [0, positions)
+  void extend(float theta, int rotary, int64_t positions);  // to positions [0, positions); another geometry starts anew
   const float* cos(int64_t position) const { return &cos_[static_cast<size_t>(position * half_)]; }
   const float* sin(int64_t position) const { return &sin_[static_cast<size_t>(position * half_)]; }
 
@@ -31,6 +33,21 @@ class RopeTable {
   std::vector<float> cos_, sin_;
   float theta_ = 0;
   int64_t half_ = 0;
+};
+
+// A table for every rotary geometry in use, so that a program whose layers rotate in two ways computes no angle twice.
+class RopeTables {
+ public:
+  // Holds positions [0, positions) at least; stays where it is until the next call.
+  const RopeTable& of(float theta, int rotary, int64_t positions);
+
+ private:
+  struct Kept {
+    float theta;
+    int rotary;
+    RopeTable table;
+  };
+  std::list<Kept> kept_;  // most recent first
 };
 
 }  // namespace llada

@@ -140,16 +140,19 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
 
 namespace {
 
+Program one_row(const ModelGraph& graph) { return graph.forward({.rows = 1, .wanted = 1, .guided = false}); }
+
 Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
-                                             std::span<const TensorView> weights, std::unique_ptr<Device> host) {
+                                             std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                             const WeightHooks& hooks) {
   const int64_t positions = spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
   HexagonOptions dsp = spec.dsp;
   const Program full = graph.forward({.rows = rows, .wanted = rows, .guided = false});
   dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
-  LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host)));
+  LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host), hooks));
   if (const auto percent = number_before(spec.window, "%")) {
-    const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+    const Program program = one_row(graph);
     const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
     device->set_window(static_cast<int64_t>(static_cast<double>(total_bytes(slabs)) * *percent / 100));
   } else if (const auto gib = number_before(spec.window, "GiB")) {
@@ -163,15 +166,27 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
   return device;
 }
 
+// What the host multiplies in every step beside an accelerator that works. Everything else is for the day that it fails.
+std::vector<WeightId> host_weights(const Program& program, const Device& device, bool experts) {
+  std::vector<WeightId> ids;
+  for (const Op& op : program.ops)
+    if (op.kind != OpKind::embed && (device.place(op) == Unit::host || (experts && op.kind == OpKind::experts)))
+      for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
+  return ids;
+}
+
 }  // namespace
+
+bool copies_weights(const DeviceSpec& spec) { return spec.hexagon || spec.cuda; }
 
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
                                  std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
-                                 int threads) {
+                                 int threads, const WeightHooks& hooks) {
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   if (spec.fallback) {
     LLADA_TRY(opened.fallback, cpu->share(threads));
   }
+  Device* const host = cpu.get();  // behind an accelerator it stays where it is
   opened.device = std::move(cpu);
   if (spec.profile) {
     std::vector<WeightSize> sizes;
@@ -179,7 +194,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
     SimOptions options = spec.sim;
     if (const auto percent = number_before(spec.window, "%")) {
       LLADA_TRY(const auto probe, make_sim_device(*spec.profile, options, graph.weights, sizes, nullptr));
-      const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+      const Program program = one_row(graph);
       const auto total = total_bytes(group_slabs(weight_uses(program, *probe), SlabGrain::op));
       options.window_bytes = static_cast<int64_t>(static_cast<double>(total) * *percent / 100);
     } else if (const auto gib = number_before(spec.window, "GiB")) {
@@ -195,12 +210,14 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph
               make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(opened.device)));
   }
   if (spec.hexagon) {
-    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(opened.device)));
+    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(opened.device), hooks));
+    LLADA_TRY_STATUS(host->load(host_weights(one_row(graph), *opened.device, false)));
   }
   if (spec.cuda) {
-    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(opened.device)));
+    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(opened.device), hooks));
+    LLADA_TRY_STATUS(host->load(host_weights(one_row(graph), *gpu, spec.gpu.experts.has_value())));
     if (spec.gpu.experts) {
-      const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+      const Program program = one_row(graph);
       LLADA_TRY(opened.expert_costs, gpu->measure_experts(*std::ranges::find(program.ops, OpKind::experts, &Op::kind)));
     }
     opened.device = std::move(gpu);

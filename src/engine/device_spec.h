@@ -12,7 +12,7 @@
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
 //   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; what the GPU has)
 //   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
-//   fail=FAULT       allocate, map:N, submit:N or gone:N: the device fails on purpose (devices/faulty)
+//   fail=FAULT       allocate, map:N, submit:N, gone:N or nan:N: the device fails on purpose (devices/faulty)
 #pragma once
 #include <memory>
 #include <optional>
@@ -45,7 +45,11 @@ struct DeviceSpec {
 
 Result<DeviceSpec> parse_device_spec(const std::string& text);
 
-// The device that the spec asks for in front of `cpu`, and the fallback (may be null).
+// Whether the spec's device has a copy of the weights of its own, so that the cpu behind it packs only what it computes.
+bool copies_weights(const DeviceSpec& spec);
+
+// The device that the spec asks for in front of `cpu`, and the fallback (may be null). hooks: of the weights that the
+// device copies; kept as long as it lives.
 struct OpenedDevice {
   std::unique_ptr<Device> device, fallback;
   std::optional<ExpertCosts> expert_costs;  // measured, of a device that has experts to move
@@ -53,6 +57,6 @@ struct OpenedDevice {
 };
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
                                  std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
-                                 int threads);
+                                 int threads, const WeightHooks& hooks);
 
 }  // namespace llada

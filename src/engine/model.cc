@@ -20,15 +20,18 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
                                           : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
+  // Copies, for a device that packs later; the graph lives as long as it.
   const auto forward_to = [&](const WeightHook& hook) -> std::function<void(size_t)> {
     if (!hook) return {};
-    return [&graph, &weights, &hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
+    return [&graph, weights, hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
   };
-  LLADA_TRY(auto cpu,
-            make_cpu_device({.threads = options.threads, .isa = options.isa, .exact_attention = options.exact_attention},
-                         graph.weights, weights,
-                         {.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)}));
-  return open_device(spec, graph, weights, std::move(cpu), options.threads);
+  const WeightHooks told{.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)};
+  LLADA_TRY(auto cpu, make_cpu_device({.threads = options.threads,
+                                       .isa = options.isa,
+                                       .exact_attention = options.exact_attention,
+                                       .when_needed = copies_weights(spec)},
+                                      graph.weights, weights, told));
+  return open_device(spec, graph, weights, std::move(cpu), options.threads, told);
 }
 
 // What the run is told of shared-out experts; the device is told by its spec.
@@ -90,7 +93,8 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(model->graph_, build_model(model->config()));
-  const auto packed = [&](std::string_view, const TensorView& view) { model->file_.drop_pages(view); };
+  // What is read again (by a fallback that packs when it is needed) comes from the file again.
+  const auto packed = [owner = model.get()](std::string_view, const TensorView& view) { owner->file_.drop_pages(view); };
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
   LLADA_TRY(model->device_,
             open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));

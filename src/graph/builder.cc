@@ -1,5 +1,7 @@
 #include "graph/builder.h"
 
+#include <cmath>
+
 #include "base/check.h"
 
 namespace llada {
@@ -81,6 +83,7 @@ ValueId Builder::attention(int layer, ValueId q, const HeadGeometry& g) {
   op.kv_heads = static_cast<int16_t>(g.kv_heads);
   op.head_dim = static_cast<int16_t>(g.head_dim);
   op.block = g.block;
+  op.parameter = 1.0f / std::sqrt(static_cast<float>(g.head_dim));
   return out;
 }
 

@@ -74,7 +74,8 @@ struct Op {
   uint8_t renormalise = 0;  // the chosen gates sum to 1 before scaling
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
-  float parameter = 0;  // rms_norm, head_norm: epsilon; rope: theta; route: scale of the gates
+  // rms_norm, head_norm: epsilon; rope: theta; route: scale of the gates; attention: scale of the scores
+  float parameter = 0;
 };
 // Calls visit(id) for every weight that the op may read; of experts that is each expert's three.
 template <class Visit>
@@ -118,8 +119,17 @@ struct Program {
 // which form to keep each. The program must use every weight as any other program over the list does.
 void note_uses(const Program& program, std::span<WeightInfo> weights);
 
-// Every op's operands exist, are written before they are read and have the shapes that the weights demand.
+// Every op's operands exist, are written before they are read, have the shapes that the weights demand, and none is another
+// that the op writes. A layer's attention follows that layer's store_kv with no other's between. What passes runs on any
+// device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the shape.
 Status verify(const Program& program, std::span<const WeightInfo> weights);
+
+// What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none.
+struct KvGeometry {
+  int layers = 0, kv_heads = 0, head_dim = 0;
+  bool operator==(const KvGeometry&) const = default;
+};
+KvGeometry kv_geometry(const Program& program);
 
 // ---- What changes from step to step
 // -----------------------------------------------------------------------------------

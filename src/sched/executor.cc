@@ -1,5 +1,8 @@
 #include "sched/executor.h"
 
+#include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 namespace llada {
@@ -43,6 +46,14 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
   return out;
 }
 
+// Devices index the store by what stands in the program.
+Status check_store(const KvGeometry& needed, const KvShape& store) {
+  const bool same = needed.kv_heads == store.kv_heads && needed.head_dim == store.head_dim;
+  if (needed.layers == 0 || (same && needed.layers <= store.layers)) return {};
+  return failed("K/V store: found {} layers of {} heads of {} elements, needed {} of {} of {}", store.layers, store.kv_heads,
+                store.head_dim, needed.layers, needed.kv_heads, needed.head_dim);
+}
+
 }  // namespace
 
 void Executor::join_beside() {
@@ -73,7 +84,8 @@ Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepS
   LLADA_TRY(auto built, build_(shape));
   auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
   if (split_) stretches = cut_at_experts(*built, std::move(stretches));
-  recent_.push_front({std::move(built), std::move(stretches)});
+  const KvGeometry kv = kv_geometry(*built);
+  recent_.push_front({std::move(built), std::move(stretches), kv});
   if (recent_.size() > kRecent) recent_.pop_back();
   return recent_.front();
 }
@@ -81,6 +93,7 @@ Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepS
 Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const Prepared& prepared, program(shape));
+  if (device_->computes()) LLADA_TRY_STATUS(check_store(prepared.kv, kv.shape()));
   outputs.predictions.clear();
   outputs.logits.clear();
   Ticket ticket = 0;
@@ -96,24 +109,48 @@ Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& ou
     if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
   }
   LLADA_TRY_STATUS(device_->wait(ticket));
+  LLADA_TRY_STATUS(check_results(inputs, outputs, shape));
   return finish_beside();
+}
+
+Status Executor::check_results(const StepInputs& inputs, const StepOutputs& outputs, StepShape shape) const {
+  if (!device_->computes()) return {};
+  const auto rows = static_cast<size_t>(shape.count(RowSet::guided));
+  if (outputs.predictions.size() != rows)
+    return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(), rows);
+  const size_t vocabulary = rows > 0 ? outputs.logits.size() / rows : 0;
+  for (size_t r = 0; r < rows; ++r) {
+    const RowPrediction& p = outputs.predictions[r];
+    const auto row = std::span(outputs.logits).subspan(r * vocabulary, vocabulary);
+    if (p.token >= 0 && std::isfinite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
+        std::isfinite(p.margin) && std::ranges::all_of(row, [](float x) { return std::isfinite(x); }))
+      continue;
+    return failed("{}: the logits of position {} are not finite; the weights or the activations are damaged",
+                  device_->info().name, inputs.positions[static_cast<size_t>(inputs.wanted[r])]);
+  }
+  return {};
 }
 
 Status Executor::finish_beside() {
   const Ticket now = std::exchange(beside_, 0);
   const Ticket due = device_->runs_beside() ? now : std::exchange(beside_before_, now);
-  return due > 0 ? device_->wait(due) : Status{};
+  const auto results = std::exchange(beside_results_, {});
+  if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
+  return results ? results() : Status{};
 }
 
 Status Executor::submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const Prepared& prepared, program(shape));
+  if (device_->computes()) LLADA_TRY_STATUS(check_store(prepared.kv, kv.shape()));
   outputs.predictions.clear();
   outputs.logits.clear();
   Run run{prepared.program, 0, prepared.program->ops.size(), &inputs, &kv, &outputs};
   run.unit = Unit::host;
   run.beside = true;
   LLADA_TRY(beside_, device_->submit(run));
+  if (!device_->runs_beside()) return check_results(inputs, outputs, shape);
+  beside_results_ = [this, &inputs, &outputs, shape] { return check_results(inputs, outputs, shape); };
   return {};
 }
 

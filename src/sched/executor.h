@@ -58,10 +58,13 @@ class Executor {
   struct Prepared {
     std::shared_ptr<const Program> program;
     std::vector<MemoryRuntime::Stretch> stretches;
+    KvGeometry kv;
   };
   Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
   Status run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
   Status finish_beside();
+  // What comes back is numbers, one prediction for each that the step asked for.
+  Status check_results(const StepInputs& inputs, const StepOutputs& outputs, StepShape shape) const;
   Status submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
   Status guarded(const std::function<Status()>& work);
 
@@ -70,6 +73,7 @@ class Executor {
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
+  std::function<Status()> beside_results_;  // of a pass under way, where one really runs beside
   Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   std::list<Prepared> recent_;  // most recent first

@@ -1,7 +1,9 @@
 // The builder makes what verify() accepts, and verify() finds every damage.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "graph/builder.h"
 
@@ -50,6 +52,113 @@ TEST(Program, VerifyFindsEveryDamage) {
   EXPECT_EQ(message([](Program& p) { p.shape.rows = 0; }), "program: impossible shape: 0 rows, 2 wanted");
   EXPECT_EQ(message([](Program& p) { p.ops[2].weight[1] = 77; }),
             "program: op 2 (matmul): weight 1 does not exist");
+}
+
+// What used to pass: ops that write where nobody looked, or that read what an op of theirs writes.
+const std::vector<WeightInfo> kLayerWeights = {
+    {"table", {32, 40}, -1}, {"norm", {32, 1}, 0},    {"q", {32, 32}, 0},      {"kv", {32, 16}, 1},
+    {"bias", {16, 1}, 1},    {"router", {32, 3}, 0},  {"gate", {32, 24}, 0, 0}, {"gate", {32, 24}, 0, 1},
+    {"gate", {32, 24}, 0, 2}, {"up", {32, 24}, 0, 0}, {"up", {32, 24}, 0, 1},  {"up", {32, 24}, 0, 2},
+    {"down", {24, 32}, 0, 0}, {"down", {24, 32}, 0, 1}, {"down", {24, 32}, 0, 2}, {"narrow", {32, 1}, 0}};
+
+Program layer_program() {
+  const HeadGeometry g{.heads = 4, .kv_heads = 2, .head_dim = 8, .rotary = 8, .rope_theta = 1e4f};
+  const Routing routing{.experts = 3, .used = 2};
+  Builder b({.rows = 4, .wanted = 2}, kLayerWeights);
+  const ValueId x = b.embed(0);                         // op 0, value 0
+  const auto [k, v] = b.linear<2>(x, {3, 3});           // op 1, values 1 and 2
+  const ValueId q = b.linear(x, 2);                     // op 2, value 3
+  b.add_bias(k, 4);                                     // op 3
+  b.rope(k, 2, g);                                      // op 4
+  b.store_kv(1, k, v, g);                               // op 5
+  const ValueId mixed = b.attention(1, q, g);           // op 6, value 4
+  b.add(x, mixed);                                      // op 7
+  const ValueId gates = b.route(b.linear(x, 5), kNoWeight, routing);  // ops 8 and 9, values 5 and 6
+  b.add(x, b.experts(x, gates, {6, 9, 12}, routing));   // ops 10 and 11, value 7
+  b.head(b.guide(b.select_rows(x)), 0);                 // ops 12 to 14
+  return b.take();
+}
+
+TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
+  ASSERT_TRUE(verify(layer_program(), kLayerWeights)) << verify(layer_program(), kLayerWeights).error().message;
+  const auto message = [](const std::function<void(Program&)>& damage) {
+    Program p = layer_program();
+    damage(p);
+    const auto status = verify(p, kLayerWeights);
+    return status ? std::string("accepted") : status.error().message.substr(std::string("program: ").size());
+  };
+  const std::pair<std::function<void(Program&)>, const char*> cases[] = {
+      // Outputs of kinds that change a value in place, and operands that a kind does not have.
+      {[](Program& p) { p.ops[3].out[0] = 999; }, "op 3 (add_bias): output 0 does not exist"},
+      {[](Program& p) { p.ops[4].out[0] = -7; }, "op 4 (rope): output 0 does not exist"},
+      {[](Program& p) { p.ops[3].out[0] = 2; }, "op 3 (add_bias): value 1 is changed in place, value 2 cannot be the result"},
+      {[](Program& p) { p.ops[5].out[2] = 30000; }, "op 5 (store_kv): output 2 does not exist"},
+      {[](Program& p) { p.ops[7].out[1] = 1; }, "op 7 (add): output 1 does not exist"},
+      {[](Program& p) { p.ops[6].in[2] = 77; }, "op 6 (attention): input 2 does not exist"},
+      {[](Program& p) { p.ops[6].weight[1] = 2; }, "op 6 (attention): weight 1 does not exist"},
+      {[](Program& p) { p.ops[1].weight = {3, kNoWeight, 3}; }, "op 1 (matmul): weight 2 does not exist"},
+      {[](Program& p) { p.ops[14].weight[0] = 99; }, "op 14 (head): weight 0 does not exist"},
+      {[](Program& p) { p.ops[14].weight[0] = -5; }, "op 14 (head): weight 0 does not exist"},
+      {[](Program& p) { p.ops[2].kind = static_cast<OpKind>(200); }, "op 2 is of the unknown kind 200"},
+      {[](Program& p) { p.ops[2].rows = static_cast<RowSet>(3); }, "op 2 (matmul): row set 3 does not exist"},
+      // Aliasing.
+      {[](Program& p) { p.ops[1].out[1] = 1; }, "op 1 (matmul): value 1 is written twice"},
+      {[](Program& p) { p.ops[2].out[0] = 0; }, "op 2 (matmul): value 0 is read and written"},
+      {[](Program& p) { p.ops[6].out[0] = 3; }, "op 6 (attention): value 3 is read and written"},
+      {[](Program& p) { p.ops[7].in[1] = 0; }, "op 7 (add): value 0 is read and written"},
+      {[](Program& p) { p.ops[10].out[0] = 0; }, "op 10 (experts): value 0 is read and written"},
+      // Layers and their K/V.
+      {[](Program& p) { p.ops[5].layer = p.ops[6].layer = 2; }, "op 5 (store_kv): layer 2 of 2 does not exist"},
+      {[](Program& p) { p.ops[5].layer = p.ops[6].layer = -1; }, "op 5 (store_kv): layer -1 has no K/V"},
+      {[](Program& p) { p.ops[1].layer = -2; }, "op 1 (matmul): layer -2 of 2 does not exist"},
+      {[](Program& p) { p.ops[6].layer = 0; }, "op 6 (attention): the last K/V stored is of layer 1, that of layer 0 needed"},
+      {[](Program& p) { std::swap(p.ops[5], p.ops[6]); },
+       "op 5 (attention): the last K/V stored is of layer -1, that of layer 1 needed"},
+      {[](Program& p) { p.ops[6].kv_heads = 4; }, "op 6 (attention): 4 kv heads of 8 elements, others have 2 of 8"},
+      {[](Program& p) { p.ops[6].head_dim = 4, p.ops[6].heads = 8, p.ops[6].kv_heads = 2; },
+       "op 6 (attention): 2 kv heads of 4 elements, others have 2 of 8"},
+      {[](Program& p) { p.ops[5].kv_heads = -2, p.ops[5].head_dim = -8; }, "op 5 (store_kv): -2 kv heads of -8 elements"},
+      {[](Program& p) { p.ops[5].rows = RowSet::wanted; }, "op 5 (store_kv): has the wrong row set"},
+      {[](Program& p) { p.ops[6].rows = RowSet::guided; }, "op 6 (attention): has the wrong row set"},
+      {[](Program& p) { p.ops[6].heads = -4, p.ops[6].kv_heads = 2; }, "op 6 (attention): -4 heads over 2 kv heads"},
+      {[](Program& p) { p.ops[6].block = -1; }, "op 6 (attention): blocks of -1 positions"},
+      {[](Program& p) { p.ops[6].parameter = 0; }, "op 6 (attention): its scale is 0"},
+      {[](Program& p) { p.ops[4].heads = -2, p.ops[4].head_dim = -8; }, "op 4 (rope): -2 heads"},
+      {[](Program& p) { p.ops[4].parameter = std::numeric_limits<float>::quiet_NaN(); }, "op 4 (rope): its theta is nan"},
+      // Row sets of ops whose values alone were looked at.
+      {[](Program& p) { p.ops[0].rows = RowSet::wanted; }, "op 0 (embed): has the wrong row set"},
+      {[](Program& p) { p.ops[12].rows = RowSet::all; }, "op 12 (select_rows): has the wrong row set"},
+      {[](Program& p) { p.ops[13].rows = RowSet::wanted; }, "op 13 (guide): has the wrong row set"},
+      {[](Program& p) { p.ops[14].rows = RowSet::all; }, "op 14 (head): has the wrong row set"},
+      // Experts: gates of no router, or of one that chooses more.
+      {[](Program& p) { p.ops[10].in[1] = 5; }, "op 10 (experts): value 5 is not what a router gave"},
+      {[](Program& p) { p.ops[9].experts_used = 3; },
+       "op 10 (experts): the router of value 6 chose 3 experts, this takes 2"},
+      {[](Program& p) { p.ops[10].weight[2] = 14; }, "op 10 (experts): experts' weights do not exist"},
+      {[](Program& p) { p.ops[10].weight[1] = 8; },
+       "op 10 (experts): weight gate is expert 2 of 32 x 24, expert 0 of 32 x 24 needed"},
+      // What devices keep as a vector is no matrix; values of no size; two heads.
+      {[](Program& p) { p.ops[2].weight[0] = 15, p.values[3].columns = 1; },
+       "op 2 (matmul): weight narrow has 1 outputs, a matrix of 2 to 2147483647 needed"},
+      {[](Program& p) { p.values[3].columns = 0; }, "value 3 has 0 columns of row set 0"},
+      {[](Program& p) { p.values[3].rows = static_cast<RowSet>(9); }, "value 3 has 32 columns of row set 9"},
+      {[](Program& p) { p.ops.push_back(p.ops.back()); }, "op 15 (head): a second head"},
+  };
+  for (const auto& [damage, expected] : cases) EXPECT_EQ(message(damage), expected);
+  Program huge = layer_program();
+  huge.shape.rows = INT32_MAX;
+  huge.values.push_back({INT32_MAX, RowSet::all});
+  EXPECT_FALSE(verify(huge, kLayerWeights)) << "bytes that no integer holds";
+}
+
+TEST(Program, TheStoreThatItNeeds) {
+  EXPECT_EQ(kv_geometry(layer_program()), (KvGeometry{2, 2, 8}));
+  EXPECT_EQ(kv_geometry(small_program()), KvGeometry{});
+}
+
+TEST(Program, TheScaleOfAttentionIsTheOps) {
+  const Program p = layer_program();
+  EXPECT_EQ(p.ops[6].parameter, 1.0f / std::sqrt(8.0f));
 }
 
 TEST(Program, GuidedRowsAreHalfOfTheWanted) {

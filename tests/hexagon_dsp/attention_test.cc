@@ -45,6 +45,7 @@ class HexagonAttention : public DspTest {
     WireOp op = make_op(WIRE_ATTENTION, rows);
     op.in[0] = put(q), op.out[0] = reserve(int64_t{rows} * heads * kv.head_dim * 4);
     op.heads = static_cast<uint16_t>(heads), op.head_dim = static_cast<uint16_t>(kv.head_dim);
+    op.parameter = 1 / std::sqrt(static_cast<float>(kv.head_dim));
     op.spans = put(spans), op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
     return op;
   }

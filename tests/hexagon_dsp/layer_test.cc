@@ -115,7 +115,7 @@ void HexagonLayer::run_layer(const Geometry& g) {
   op->in[0] = k, op->in[1] = qkv.out[2], op->kv = kv, op->index = positions_ref, op->spans = spans_ref, op->span_count = 1;
   op = &add_op(WIRE_ATTENTION, 0);
   op->in[0] = q, op->out[0] = value(inner), op->kv = kv, op->spans = spans_ref, op->span_count = 1;
-  op->heads = static_cast<uint16_t>(g.heads), op->head_dim = kDim;
+  op->heads = static_cast<uint16_t>(g.heads), op->head_dim = kDim, op->parameter = 1 / std::sqrt(static_cast<float>(kDim));
   const WireRef mix = op->out[0];
   op = &matmul(mix, inner, {w});
   const WireOp o = *op;

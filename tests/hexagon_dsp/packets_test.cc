@@ -57,7 +57,7 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
   for (uint16_t& h : store) h = float_to_f16(random.normal());
   WireOp op = make_op(WIRE_ATTENTION, kRows);
   op.in[0] = put(kernels::testing::normal_rows(kRows, kDim, 1)), op.out[0] = reserve(kRows * kDim * 4);
-  op.heads = 1, op.head_dim = kDim, op.span_count = 1;
+  op.heads = 1, op.head_dim = kDim, op.span_count = 1, op.parameter = 1 / std::sqrt(static_cast<float>(kDim));
   op.kv = {put(store), put(store), kPositions * kDim * 2, kPositions * kDim * 2, 1, kPositions, 1, kDim, 1, kNowhere};
   const auto packets = [&](uint32_t keys) {
     op.spans = put(std::vector<WireSpan>{{0, kRows, 0, keys, 0, 0, 0}});

@@ -56,7 +56,7 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
   for (const uint32_t dim : {16u, 32u, 64u, 128u})
     for (const uint32_t group : {1u, 8u}) {
       WireOp op = make_op(WIRE_ATTENTION, 32);
-      op.heads = static_cast<uint16_t>(2 * group), op.head_dim = static_cast<uint16_t>(dim), op.span_count = 1;
+      op.heads = static_cast<uint16_t>(2 * group), op.head_dim = static_cast<uint16_t>(dim), op.span_count = 1, op.parameter = 1;
       const uint32_t stride = 64 * dim * 2;
       op.kv = {{kBuffer, 0}, {kBuffer, 0}, 2 * stride, stride, 1, 64, 2, dim, 1, kNowhere};
       used_ = 1 << 20;

@@ -42,7 +42,7 @@ DeviceInfo cpu_info(const kernels::KernelTable& table, int threads, bool exact_a
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(std::shared_ptr<const CpuWeights> weights, std::unique_ptr<ThreadPool> pool, bool exact_attention)
+  CpuDevice(std::shared_ptr<CpuWeights> weights, std::unique_ptr<ThreadPool> pool, bool exact_attention)
       : weights_(std::move(weights)),
         kernels_(*weights_->kernels),
         pool_(std::move(pool)),
@@ -60,6 +60,7 @@ class CpuDevice final : public Device {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
+    LLADA_TRY_STATUS(load_for(run));
     run_ = &run;
     run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
@@ -91,6 +92,8 @@ class CpuDevice final : public Device {
     return {};
   }
 
+  Status load(std::span<const WeightId> ids) override { return weights_->load(*pool_, ids); }
+
   void use_arena(SharedBytes memory, int64_t bytes) override { arena_.adopt(std::move(memory), bytes); }
 
   std::span<const float> peek(const Program& program, ValueId id) const override {
@@ -101,7 +104,7 @@ class CpuDevice final : public Device {
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
-    return weights_->packed_bytes + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
+    return weights_->packed_bytes() + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
            trial_kv_.bytes() + head_.memory_bytes() + experts_.memory_bytes();
   }
   void set_trace(Trace* trace) override { trace_ = trace; }
@@ -110,6 +113,7 @@ class CpuDevice final : public Device {
   struct Planned {
     std::shared_ptr<const Program> program;  // keeps the address from being reused
     ArenaPlan plan;
+    std::vector<size_t> last_use;  // by value: the last op that names it
   };
 
   Status prepare(const std::shared_ptr<const Program>& program) {
@@ -117,10 +121,26 @@ class CpuDevice final : public Device {
     if (found == plans_.end()) {
       LLADA_TRY_STATUS(check_uses(*weights_, *program));
       if (plans_.size() >= kPlans) plans_.clear();
-      found = plans_.emplace(program.get(), Planned{program, plan_values(*program)}).first;
+      Planned planned{program, plan_values(*program), std::vector<size_t>(program->values.size(), 0)};
+      for (size_t i = 0; i < program->ops.size(); ++i)
+        for (const auto& ids : {program->ops[i].in, program->ops[i].out})
+          for (const ValueId id : ids)
+            if (id != kNoValue) planned.last_use[static_cast<size_t>(id)] = i;
+      found = plans_.emplace(program.get(), std::move(planned)).first;
     }
     plan_ = &found->second.plan;
+    last_use_ = &found->second.last_use;
     return arena_.reserve(plan_->bytes);
+  }
+
+  // Of a table rows are picked as they are stored.
+  Status load_for(const Run& run) {
+    if (weights_->complete()) return {};
+    std::vector<WeightId> ids;
+    for (size_t i = run.first; i < run.last; ++i)
+      if (const Op& op = run.program->ops[i]; op.kind != OpKind::embed)
+        for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
+    return weights_->load(*pool_, ids);
   }
 
   void bind_rows() { rows_ = bind_row_sets(*run_->inputs, run_->program->shape); }
@@ -311,6 +331,10 @@ class CpuDevice final : public Device {
         swiglu.kind != OpKind::swiglu || swiglu.in[0] != gate_up.out[0] || swiglu.in[1] != gate_up.out[1] ||
         !products(down, 1) || down.in[0] != swiglu.out[0])
       return;
+    // Their own values are never written then.
+    const auto at = static_cast<size_t>(ops.data() - run_->program->ops.data());
+    const auto ends_at = [&](ValueId id, size_t op) { return (*last_use_)[static_cast<size_t>(id)] == at + op; };
+    if (!ends_at(gate_up.out[0], 3) || !ends_at(gate_up.out[1], 3) || !ends_at(swiglu.out[0], 4)) return;
     const std::array<WeightId, 3> weights{gate_up.weight[0], gate_up.weight[1], down.weight[0]};
     if (CpuExperts::fits_beside(weights_->list, experts, weights)) shared_ = {&gate_up, &swiglu, &down, weights};
   }
@@ -333,11 +357,12 @@ class CpuDevice final : public Device {
 
   Status rope(const Op& op, int64_t rows) {
     const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
-    rope_.extend(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
+    const RopeTable& table =
+        ropes_.of(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
-      kernels_.rope(value(op.in[0]) + r * n, {.cos = rope_.cos(positions[static_cast<size_t>(r)]),
-                                              .sin = rope_.sin(positions[static_cast<size_t>(r)]),
+      kernels_.rope(value(op.in[0]) + r * n, {.cos = table.cos(positions[static_cast<size_t>(r)]),
+                                              .sin = table.sin(positions[static_cast<size_t>(r)]),
                                               .heads = op.heads,
                                               .head_dim = op.head_dim,
                                               .rotary = op.rotary,
@@ -465,7 +490,7 @@ class CpuDevice final : public Device {
                           .kv_type = run_->kv->shape().type,
                           .keys = t.span->keys,
                           .head_dim = op.head_dim,
-                          .scale = 1.0f / std::sqrt(static_cast<float>(op.head_dim)),
+                          .scale = op.parameter,
                           .r0 = t.r0,
                           .r1 = t.r1,
                           .row_keys = row_keys.empty() ? nullptr : row_keys.data(),
@@ -528,18 +553,19 @@ class CpuDevice final : public Device {
     for (int64_t i = 0; i < n; ++i) out[i] = u[i] + scale * (c[i] - u[i]);
   }
 
-  std::shared_ptr<const CpuWeights> weights_;
+  std::shared_ptr<CpuWeights> weights_;
   const kernels::KernelTable& kernels_;
   std::unique_ptr<ThreadPool> pool_;
   bool exact_attention_;
   std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
+  const std::vector<size_t>* last_use_ = nullptr;  // of the same program
   Scratch arena_, activations_, thread_scratch_, trial_kv_;
   CpuHead head_;
   CpuExperts experts_;
   const Run* run_ = nullptr;
   RowSets rows_;
-  RopeTable rope_;
+  RopeTables ropes_;
   SharedExpert shared_;       // of the last op of experts
   const Op* next_ = nullptr;  // what the run executes after the present op
   ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it
@@ -557,7 +583,8 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);
-  LLADA_TRY(auto loaded, load_cpu_weights(*table, *pool, infos, weights, hooks));
+  LLADA_TRY(auto loaded, options.when_needed ? list_cpu_weights(*table, infos, weights, hooks)
+                                             : load_cpu_weights(*table, *pool, infos, weights, hooks));
   return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool), options.exact_attention);
 }
 

@@ -14,54 +14,81 @@ bool is_multiplied(const WeightInfo& info) { return info.multiplied && (info.dim
 
 }  // namespace
 
-Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table,
-                                                           ThreadPool& pool,
-                                                           std::span<const WeightInfo> infos,
-                                                           std::span<const TensorView> weights,
-                                                           const WeightHooks& hooks) {
-  constexpr int64_t kAlign = 4096;  // of each matrix in the slab
-  auto loaded = std::make_shared<CpuWeights>();
-  loaded->kernels = &table;
-  loaded->list.resize(weights.size());
-  std::vector<int64_t> offsets(weights.size(), -1);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    CpuWeight& w = loaded->list[i];
+CpuWeights::CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
+                       std::span<const TensorView> weights, WeightHooks hooks)
+    : kernels(&table),
+      list(weights.size()),
+      picked_from_(weights.size()),
+      hooks_(std::move(hooks)),
+      ready_(std::make_unique<std::atomic<bool>[]>(weights.size())),
+      missing_(weights.size()) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    CpuWeight& w = list[i];
     w.stored = weights[i];
     w.inputs = infos[i].dims[0];
     w.outputs = infos[i].dims[1];
-    const int64_t bytes = table.packed_bytes(w.stored.type, w.outputs, w.inputs);
-    if (bytes == 0) continue;
-    w.must_be_packed = true;
-    if (!is_multiplied(infos[i])) continue;
-    offsets[i] = loaded->packed_bytes;
-    loaded->packed_bytes += (bytes + kAlign - 1) / kAlign * kAlign;
+    w.must_be_packed = table.packed_bytes(w.stored.type, w.outputs, w.inputs) > 0;
+    w.multiplied = is_multiplied(infos[i]);
+    picked_from_[i] = infos[i].picked_from;
   }
-  loaded->slab = allocate_aligned(loaded->packed_bytes);
-  if (loaded->slab == nullptr)
-    return failed("{} bytes for the packed weights could not be allocated", loaded->packed_bytes);
+}
+
+Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
+  constexpr int64_t kAlign = 4096;  // of each matrix in the slab
+  const auto is_missing = [&](WeightId id) { return !ready_[static_cast<size_t>(id)].load(std::memory_order_acquire); };
+  if (std::ranges::none_of(ids, is_missing)) return {};
+  const std::lock_guard lock(mutex_);
+  std::vector<size_t> order;
+  for (const WeightId id : ids)
+    if (is_missing(id)) order.push_back(static_cast<size_t>(id));
+  std::ranges::sort(order);  // in the slab they lie in the list's order
+  order.erase(std::ranges::unique(order).begin(), order.end());
+  std::vector<int64_t> offsets(list.size(), -1);
+  int64_t total = 0;
+  for (const size_t i : order) {
+    if (!list[i].must_be_packed || !list[i].multiplied) continue;
+    const int64_t bytes = kernels->packed_bytes(list[i].stored.type, list[i].outputs, list[i].inputs);
+    offsets[i] = total;
+    total += (bytes + kAlign - 1) / kAlign * kAlign;
+  }
+  AlignedBytes slab = total > 0 ? allocate_aligned(total) : nullptr;
+  if (total > 0 && slab == nullptr) return failed("{} bytes for the packed weights could not be allocated", total);
 
   // Largest first: a matrix's stored and packed forms are in memory together, which counts least while little
   // else is there.
-  std::vector<size_t> order(weights.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return weights[i].bytes(); });
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return list[i].stored.bytes(); });
   for (const size_t i : order) {
-    CpuWeight& w = loaded->list[i];
-    if (hooks.wanted) hooks.wanted(i);
+    CpuWeight& w = list[i];
+    if (hooks_.wanted) hooks_.wanted(i);
     if (w.outputs == 1) {
       w.vector.resize(static_cast<size_t>(w.inputs));
       dequantize_row(w.stored.type, w.stored.data, w.vector.data(), w.inputs);
     }
-    if (offsets[i] < 0) continue;
-    std::byte* const packed = loaded->slab.get() + offsets[i];
-    const int64_t tile = table.column_tile(w.stored.type);
-    const int64_t step = tile * std::max<int64_t>(1, 256 / tile);
-    pool.run((w.outputs + step - 1) / step, [&](int64_t chunk, int) {
-      table.pack(w.stored, chunk * step, std::min(w.outputs, (chunk + 1) * step), packed);
-    });
-    w.packed = packed;
-    if (hooks.packed && !infos[i].picked_from) hooks.packed(i);
+    if (offsets[i] >= 0) {
+      std::byte* const packed = slab.get() + offsets[i];
+      const int64_t tile = kernels->column_tile(w.stored.type);
+      const int64_t step = tile * std::max<int64_t>(1, 256 / tile);
+      pool.run((w.outputs + step - 1) / step, [&](int64_t chunk, int) {
+        kernels->pack(w.stored, chunk * step, std::min(w.outputs, (chunk + 1) * step), packed);
+      });
+      w.packed = packed;
+      if (hooks_.packed && !picked_from_[i]) hooks_.packed(i);
+    }
+    ready_[i].store(true, std::memory_order_release);
   }
+  slabs_.push_back(std::move(slab));
+  packed_bytes_.fetch_add(total, std::memory_order_relaxed);
+  if (missing_.fetch_sub(order.size(), std::memory_order_release) == order.size()) hooks_ = {};
+  return {};
+}
+
+Result<std::shared_ptr<CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
+                                                     std::span<const WeightInfo> infos,
+                                                     std::span<const TensorView> weights, const WeightHooks& hooks) {
+  auto loaded = std::make_shared<CpuWeights>(table, infos, weights, hooks);
+  std::vector<WeightId> all(weights.size());
+  std::iota(all.begin(), all.end(), 0);
+  LLADA_TRY_STATUS(loaded->load(pool, all));
   return loaded;
 }
 
@@ -74,6 +101,11 @@ Status check_uses(const CpuWeights& weights, const Program& program) {
     if (!ready) return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i, name(op.kind));
   }
   return {};
+}
+
+Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
+                                                     std::span<const TensorView> weights, const WeightHooks& hooks) {
+  return std::make_shared<CpuWeights>(table, infos, weights, hooks);
 }
 
 }  // namespace llada

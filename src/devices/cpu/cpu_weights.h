@@ -1,9 +1,12 @@
 // Loaded weights in the form that the kernels want: matrices that are multiplied by are packed where a packed layout
 // exists, as stored otherwise; rows are picked from the stored bytes. A head that is tied to the embedding has both
-// forms. Immutable after loading, so any number of devices share them.
+// forms. A weight does not change once it is loaded, so any number of devices share them; behind an accelerator most are
+// never loaded.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -18,29 +21,49 @@ namespace llada {
 struct CpuWeight {
   TensorView stored;
   int64_t inputs = 0, outputs = 0;
-  const std::byte* packed = nullptr;  // in the slab; null: the stored bytes are used in place
+  const std::byte* packed = nullptr;  // in a slab; null: the stored bytes are used in place
   bool must_be_packed = false;        // the kernels do not multiply by the stored bytes
+  bool multiplied = false;            // so it is packed once it is loaded
   std::vector<float> vector;          // 1-D weights (norms) as floats
 
-  bool can_multiply() const { return packed != nullptr || !must_be_packed; }
+  bool can_multiply() const { return multiplied || !must_be_packed; }
   // What products read. Rows are picked from `stored`.
   const std::byte* bytes() const { return packed != nullptr ? packed : stored.data; }
 };
 
-struct CpuWeights {
-  const kernels::KernelTable* kernels = nullptr;
-  std::vector<CpuWeight> list;
-  // All packed matrices, in the list's order: one allocation, because huge pages do not fit the size of each
-  // matrix, and what a forward reads is one stretch.
-  AlignedBytes slab;
-  int64_t packed_bytes = 0;
+class CpuWeights {
+ public:
+  CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos, std::span<const TensorView> weights,
+             WeightHooks hooks);
+
+  // Loads those of `ids` that are not yet there: one allocation for the call, because huge pages do not fit the size of
+  // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is there.
+  Status load(ThreadPool& pool, std::span<const WeightId> ids);
+
+  bool complete() const { return missing_.load(std::memory_order_acquire) == 0; }
+  int64_t packed_bytes() const { return packed_bytes_.load(std::memory_order_relaxed); }
+
+  const kernels::KernelTable* const kernels;
+  std::vector<CpuWeight> list;  // an element is written by the load() that finds it missing, and by nobody afterwards
+
+ private:
+  std::vector<bool> picked_from_;  // see WeightInfo
+  WeightHooks hooks_;
+  std::mutex mutex_;  // guards what follows; readers of `list` look at ready_
+  std::vector<AlignedBytes> slabs_;
+  std::unique_ptr<std::atomic<bool>[]> ready_;
+  std::atomic<size_t> missing_;
+  std::atomic<int64_t> packed_bytes_ = 0;
 };
 
-Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table,
-                                                           ThreadPool& pool,
-                                                           std::span<const WeightInfo> infos,
-                                                           std::span<const TensorView> weights,
-                                                           const WeightHooks& hooks);
+// All of them, now.
+Result<std::shared_ptr<CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
+                                                     std::span<const WeightInfo> infos,
+                                                     std::span<const TensorView> weights, const WeightHooks& hooks);
+
+// None yet.
+Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
+                                                     std::span<const TensorView> weights, const WeightHooks& hooks);
 
 // Whether all that the program multiplies by was loaded for it: stored bytes in a kernel that reads packed ones would be
 // numbers without a meaning.

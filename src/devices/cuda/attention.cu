@@ -15,6 +15,8 @@ namespace {
 
 constexpr float kNone = -INFINITY;
 
+LLADA_DEVICE bool finite(float x) { return x - x == 0; }
+
 template <class T>
 struct Attention {
   static constexpr int kThreads = 128, kKeys = 32;  // keys of a tile; one score per thread
@@ -34,7 +36,7 @@ struct Attention {
     const auto* keys = reinterpret_cast<const T*>(a.kv.keys + base);
     const auto* values = reinterpret_cast<const T*>(a.kv.values + base);
     const auto* trial = reinterpret_cast<const T*>(a.trial);
-    const float scale = 1.0f / sqrtf(static_cast<float>(d));
+    const float scale = a.scale;
     // Shared: the rows' queries, a tile of keys or values (rows of d + 1: no two lanes in one bank), scores; per row
     // maximum, sum, factor and number of keys.
     auto* const q = reinterpret_cast<float*>(block.shared());
@@ -89,6 +91,7 @@ struct Attention {
         if (first + key < limit[r]) {
           s = 0;
           for (int c = 0; c < d; ++c) s = mad(q[r * d + c], kv[key * (d + 1) + c], s);
+          if (!finite(s)) s = NAN;  // minus infinity would pass for a key that is not seen
         }
         score[t] = s;
       });
@@ -108,8 +111,9 @@ struct Attention {
           if (c >= d) break;
           LLADA_UNROLL for (int r = 0; r < kTileRows; ++r) {
             float x = sums[t].v[r][i] * factor[r];
-            for (int key = 0; key < kKeys && first + key < most; ++key)
-              x = mad(score[r * kKeys + key], kv[key * (d + 1) + c], x);
+            // What a row does not see may hold anything, and 0 times that is not 0.
+            const int seen = limit[r] - first < kKeys ? limit[r] - first : kKeys;
+            for (int key = 0; key < seen; ++key) x = mad(score[r * kKeys + key], kv[key * (d + 1) + c], x);
             sums[t].v[r][i] = x;
           }
         }
@@ -170,6 +174,7 @@ LLADA_DEVICE void merge(HeadPartial& a, const HeadPartial& b) {
   };
   take(a);
   take(b);
+  a.damaged |= b.damaged;
   a.max = max;
   a.sum = sum;
   a.weighted = weighted;
@@ -205,16 +210,19 @@ struct HeadReduce {
         if (logits[token] > p.max && in_softmax(token)) p.max = logits[token];
       for (int token = begin + t; token < end; token += kThreads) {
         const float logit = logits[token];
+        if (!finite(logit)) {
+          p.damaged = 1;
+          continue;
+        }
         const double below = static_cast<double>(logit) - p.max;
-        // False of -inf - -inf and of what is not a number, too.
-        if (logit > kNone && below <= 0 && in_softmax(token)) {
+        if (below <= 0 && in_softmax(token)) {
           const double weight = exp(below);
           p.sum += weight;
           p.weighted += below * weight;
         }
         if (contains(a.never_sampled, a.never_sampled_count, token)) continue;
         offer(p, logit, token);
-        if (a.temperature > 0 && logit > kNone)
+        if (a.temperature > 0)
           offer_sampled(p, logit - a.temperature * log(-log(draw(a.keys[row], static_cast<uint64_t>(token)))), token, logit);
       }
       if (a.temperature <= 0) {
@@ -262,6 +270,11 @@ struct HeadMerge {
       out.entropy = entropy > 0 ? entropy : 0;
       out.margin = probability(p.best, p.best_value) - probability(p.second, p.second_value);
       out.unused = 0;
+      if (p.damaged != 0) {
+        out.token = out.runner_up = -1;
+        out.logit = NAN;
+        out.probability = out.entropy = out.margin = NAN;
+      }
     });
   }
 };

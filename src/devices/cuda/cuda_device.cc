@@ -72,7 +72,8 @@ class Cuda final : public CudaDevice {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
-    const Status queued = queue(run);
+    Status queued = queue(run);
+    if (queued && run.beside) queued = finish();  // whoever asked for it reads its numbers before they wait
     if (queued) return ++tickets_;
     // What is queued still ends, but nobody waits for its results.
     static_cast<void>(cudaStreamSynchronize(stream_.get()));
@@ -113,6 +114,11 @@ class Cuda final : public CudaDevice {
   void set_trace(Trace* trace) override { trace_ = trace; }
 
  private:
+  struct Planned {
+    std::shared_ptr<const Program> program;  // keeps the address from being reused
+    ArenaPlan plan;
+    std::vector<StepData::Rotary> rotaries;
+  };
   struct Pending {  // a head whose results are on their way
     const StepInputs* inputs;
     StepOutputs* outputs;
@@ -153,16 +159,17 @@ class Cuda final : public CudaDevice {
     if (found == plans_.end()) {
       for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(op));
       if (plans_.size() >= kPlans) plans_.clear();
-      found = plans_.emplace(run.program.get(), std::pair(run.program, plan_values(*run.program))).first;
+      found = plans_
+                  .emplace(run.program.get(),
+                           Planned{run.program, plan_values(*run.program), StepData::rotaries_of(*run.program)})
+                  .first;
     }
-    plan_ = &found->second.second;
+    plan_ = &found->second.plan;
     if (run.first == 0 || program_ != run.program) mirrored_.clear();
     program_ = run.program;
     LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations"));
     if (run.first > 0) return {};
-    const auto rope = std::ranges::find(run.program->ops, OpKind::rope, &Op::kind);
-    return step_.bind(*gpu_->memory, *run.inputs, run.program->shape,
-                      rope == run.program->ops.end() ? nullptr : &*rope, stream_.get());
+    return step_.bind(*gpu_->memory, *run.inputs, run.program->shape, found->second.rotaries, stream_.get());
   }
 
   static Status refuse(const Op& op) {
@@ -195,11 +202,12 @@ class Cuda final : public CudaDevice {
           product(s, w, value(op.in[0]), rows, 0, w.outputs, value(op.out[i]), w.outputs);
         }
         return {};
-      case OpKind::rope:
+      case OpKind::rope: {
+        const StepData::Rotary& angles = step_.rotary(op);
         rope(s,
              {.x = value(op.in[0]),
-              .cos = step_.at<float>(step_.cos),
-              .sin = step_.at<float>(step_.sin),
+              .cos = step_.at<float>(angles.cos),
+              .sin = step_.at<float>(angles.sin),
               .computed_row = op.rows == RowSet::all ? nullptr : step_.at<int32_t>(step_.wanted),
               .heads = op.heads,
               .head_dim = op.head_dim,
@@ -207,6 +215,7 @@ class Cuda final : public CudaDevice {
               .adjacent = op.rope_adjacent != 0},
              rows);
         return {};
+      }
       case OpKind::store_kv:
         return store(op, rows);
       case OpKind::attention:
@@ -288,6 +297,7 @@ class Cuda final : public CudaDevice {
                .kv = KvMirrors::layer(*mirror, kv, op.layer),
                .heads = op.heads,
                .block = op.block,
+               .scale = op.parameter,
                .out = value(op.out[0])},
               step_.tiles[set].count);
     return {};
@@ -462,7 +472,7 @@ class Cuda final : public CudaDevice {
 
   std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<Device> host_;
-  std::map<const Program*, std::pair<std::shared_ptr<const Program>, ArenaPlan>> plans_;
+  std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
   std::shared_ptr<const Program> program_;  // whose values are in the arena
   const Run* run_ = nullptr;
@@ -626,14 +636,15 @@ Result<std::string> gpu_description() {
 }  // namespace
 
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options, std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host) {
+                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                                     const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(auto description, gpu_description());
   auto gpu = std::make_shared<Gpu>();
   gpu->options = options;
   gpu->description = std::move(description);
   gpu->memory = std::make_shared<Memory>(options.budget_bytes);
-  LLADA_TRY(gpu->weights, load_weights(gpu->memory, infos, weights, options.experts.has_value()));
+  LLADA_TRY(gpu->weights, load_weights(gpu->memory, infos, weights, options.experts.has_value(), hooks));
   if (options.experts) {
     for (size_t i = 0; i < infos.size(); ++i) {
       if (infos[i].expert < 0) continue;

@@ -40,7 +40,8 @@ class CudaDevice : public Device {
 // weights[i] belongs to infos[i] and must stay readable as long as the device or one that shares with it lives: experts are
 // copied from there. host: a device over the same weights that runs any op.
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options, std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host);
+                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                                     const WeightHooks& hooks = {});
 
 // What was found here, for a listing; the error says why the GPU is not usable.
 Result<std::string> describe_cuda();

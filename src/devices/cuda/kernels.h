@@ -71,9 +71,12 @@ struct AttentionArguments {
   const uint8_t* trial;
   KvLayer kv;
   int32_t heads, block;  // block > 0: block-causal
+  float scale;           // of the scores
   float* out;
 };
 inline constexpr int kMostHeadDim = 256;
+// Keys that a row does not see have no influence on it, whatever they hold. A score that is not finite of one that it does
+// see makes its result no number.
 void attention(cudaStream_t stream, const AttentionArguments& a, int64_t tiles);
 
 // ---- Mixture of experts
@@ -87,6 +90,7 @@ struct RouteArguments {
   bool sigmoid, renormalise;
 };
 inline constexpr int kMostExperts = 1024;
+// A score or bias that is not finite makes all of the row's gates that are not 0 no number.
 void route(cudaStream_t stream, const RouteArguments& a, int64_t rows);
 
 // Rows grouped by expert, experts ascending.
@@ -130,9 +134,10 @@ void expert_sum(cudaStream_t stream, const ExpertSum& a, int64_t rows);
 struct HeadPartial {
   double sum, weighted, score;
   float max, best_value, second_value, sampled_logit;
-  int32_t best, second, sampled, unused;
+  int32_t best, second, sampled;
+  int32_t damaged;  // 1: a logit is not finite
 };
-struct HeadResult {
+struct HeadResult {  // of a row with a logit that is not finite: token -1, no numbers
   double probability, entropy, margin;
   int32_t token, runner_up;
   float logit, unused;

@@ -175,8 +175,12 @@ struct Route {
       worth[0] = max;
     });
     block.each([&](int t) {
-      for (int i = t; i < n; i += kThreads)
+      best[t] = 0;
+      for (int i = t; i < n; i += kThreads) {
+        const float bias = a.bias != nullptr ? a.bias[i] : 0.0f;
+        if (scores[i] - scores[i] != 0 || bias - bias != 0) best[t] = 1;  // not finite
         probability[i] = a.sigmoid ? 1.0f / (1.0f + expf(-scores[i])) : expf(scores[i] - worth[0]);
+      }
     });
     block.each([&](int t) {
       if (t != 0) return;
@@ -194,6 +198,8 @@ struct Route {
     block.each([&](int t) {
       if (t != 0) return;
       sum[0] = 0;
+      for (int other = 0; other < kThreads; ++other)
+        if (best[other] != 0) sum[0] = NAN;
       if (a.groups > 1) keep_best_groups(rank, worth);
     });
     for (int k = 0; k < a.used; ++k) {
@@ -215,7 +221,8 @@ struct Route {
       });
     }
     block.each([&](int t) {
-      const double scale = a.renormalise ? a.scale / (sum[0] + kNotZero) : static_cast<double>(a.scale);
+      const bool damaged = !(sum[0] == sum[0]);
+      const double scale = a.renormalise || damaged ? a.scale / (sum[0] + kNotZero) : static_cast<double>(a.scale);
       for (int i = t; i < n; i += kThreads)
         if (gates[i] != 0) gates[i] = static_cast<float>(probability[i] * scale);
     });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace llada::cuda {
@@ -16,7 +17,24 @@ StepData::Part StepData::put(const std::vector<T>& values) {
   return part;
 }
 
-Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& shape, const Op* rope, cudaStream_t stream) {
+std::vector<StepData::Rotary> StepData::rotaries_of(const Program& program) {
+  std::vector<Rotary> found;
+  for (const Op& op : program.ops) {
+    const auto same = [&](const Rotary& r) { return r.theta == op.parameter && r.rotary == op.rotary; };
+    if (op.kind == OpKind::rope && std::ranges::none_of(found, same)) found.push_back({op.parameter, op.rotary});
+  }
+  return found;
+}
+
+const StepData::Rotary& StepData::rotary(const Op& rope) const {
+  const auto found = std::ranges::find_if(
+      rotaries_, [&](const Rotary& r) { return r.theta == rope.parameter && r.rotary == rope.rotary; });
+  LLADA_CHECK(found != rotaries_.end());
+  return *found;
+}
+
+Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& shape, const std::vector<Rotary>& rotaries,
+                      cudaStream_t stream) {
   packed_.clear();
   sets = bind_row_sets(in, shape);
   tokens = put(in.tokens);
@@ -46,15 +64,16 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& sha
     }
     tiles[set] = put(list);
   }
-  if (rope != nullptr) {
-    rope_.extend(rope->parameter, rope->rotary, int64_t{*std::ranges::max_element(in.positions)} + 1);
+  rotaries_ = rotaries;
+  for (Rotary& r : rotaries_) {
+    const RopeTable& table = ropes_.of(r.theta, r.rotary, int64_t{*std::ranges::max_element(in.positions)} + 1);
     std::vector<float> c, s;
     for (const int32_t p : in.positions) {
-      c.insert(c.end(), rope_.cos(p), rope_.cos(p) + rope->rotary / 2);
-      s.insert(s.end(), rope_.sin(p), rope_.sin(p) + rope->rotary / 2);
+      c.insert(c.end(), table.cos(p), table.cos(p) + r.rotary / 2);
+      s.insert(s.end(), table.sin(p), table.sin(p) + r.rotary / 2);
     }
-    cos = put(c);
-    sin = put(s);
+    r.cos = put(c);
+    r.sin = put(s);
   }
   std::vector<uint64_t> row_keys;
   for (const int32_t p : sets.positions[2])

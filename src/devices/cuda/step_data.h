@@ -13,17 +13,29 @@ namespace llada::cuda {
 
 class StepData {
  public:
-  // Packs and queues the transfer. The transfer before has ended. rope: the program's first such op; null: none.
-  Status bind(Memory& memory, const StepInputs& inputs, const StepShape& shape, const Op* rope, cudaStream_t stream);
-
   struct Part {
     int64_t offset = 0;
     int64_t count = 0;
   };
+  // Angles of the computed rows in one rotary geometry; both pairings read the same.
+  struct Rotary {
+    float theta = 0;
+    int rotary = 0;
+    Part cos = {}, sin = {};
+  };
+  // Of a program: one for every geometry that its rope ops have.
+  static std::vector<Rotary> rotaries_of(const Program& program);
+
+  // Packs and queues the transfer. The transfer before has ended.
+  Status bind(Memory& memory, const StepInputs& inputs, const StepShape& shape, const std::vector<Rotary>& rotaries,
+              cudaStream_t stream);
+
+  const Rotary& rotary(const Op& rope) const;
+
   // By RowSet: attention's tiles of all and of wanted rows; positions of each set.
   std::array<Part, 2> tiles;
   std::array<Part, 3> positions;
-  Part tokens, wanted, sequences, overrides, cos, sin, keys, never_sampled, out_of_softmax;
+  Part tokens, wanted, sequences, overrides, keys, never_sampled, out_of_softmax;
   RowSets sets;
 
   template <class T>
@@ -35,7 +47,8 @@ class StepData {
   template <class T>
   Part put(const std::vector<T>& values);
 
-  RopeTable rope_;
+  RopeTables ropes_;
+  std::vector<Rotary> rotaries_;
   std::vector<std::byte> packed_;
   SharedBytes pinned_;
   int64_t pinned_bytes_ = 0;

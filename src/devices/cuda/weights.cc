@@ -27,7 +27,8 @@ Status check_type(const WeightInfo& info, const TensorView& view) {
 }  // namespace
 
 Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,
-                                                    std::span<const TensorView> views, bool without_experts) {
+                                                    std::span<const TensorView> views, bool without_experts,
+                                                    const WeightHooks& hooks) {
   auto loaded = std::make_shared<Weights>();
   Weights& w = *loaded;
   w.memory = std::move(memory);
@@ -64,6 +65,7 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
     pointers[i] = at;
     LLADA_TRY_STATUS(check(cudaMemcpyAsync(at, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream.get()),
                            "copying weights"));
+    if (hooks.packed) hooks.packed(i);  // the bytes are read when the call returns: they are not of pinned memory
     at += device_bytes(infos[i], views[i]);
   }
   LLADA_TRY_STATUS(check(cudaMemcpyAsync(w.pointers.data(), pointers.data(), pointers.size() * 8, cudaMemcpyHostToDevice,

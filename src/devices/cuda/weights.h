@@ -6,6 +6,7 @@
 
 #include "devices/cuda/kernels.h"
 #include "devices/cuda/runtime.h"
+#include "devices/device.h"
 #include "graph/program.h"
 #include "tensor/view.h"
 
@@ -27,6 +28,7 @@ struct Weights {
 
 // without_experts: those stay on the host. Refuses types that have no kernels.
 Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,
-                                                    std::span<const TensorView> views, bool without_experts);
+                                                    std::span<const TensorView> views, bool without_experts,
+                                                    const WeightHooks& hooks);
 
 }  // namespace llada::cuda

@@ -1,6 +1,9 @@
 #include "devices/faulty/faulty_device.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
+#include <utility>
 
 namespace llada {
 namespace {
@@ -34,16 +37,24 @@ class FaultyDevice final : public Device {
                     plan_.at);
     }
     ops_ += ops;
-    return device_->submit(run);
+    if (plan_.fault == Fault::nan && ops_ > plan_.at && run.outputs != nullptr) damaged_.push_back(run.outputs);
+    const auto ticket = device_->submit(run);
+    // Its numbers are there although nobody has waited.
+    if (run.beside && !device_->runs_beside()) damage();
+    return ticket;
   }
   Status wait(Ticket ticket) override {
     LLADA_TRY_STATUS(alive());
-    return device_->wait(ticket);
+    LLADA_TRY_STATUS(device_->wait(ticket));
+    damage();
+    return {};
   }
 
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   void use_arena(SharedBytes memory, int64_t bytes) override { device_->use_arena(std::move(memory), bytes); }
   bool runs_beside() const override { return device_->runs_beside(); }
+  bool computes() const override { return device_->computes(); }
+  Status load(std::span<const WeightId> ids) override { return device_->load(ids); }
   Unit place(const Op& op) const override { return device_->place(op); }
   DeviceWindow window() const override { return device_->window(); }
   std::vector<int64_t> weight_sizes() const override { return device_->weight_sizes(); }
@@ -72,6 +83,13 @@ class FaultyDevice final : public Device {
   void set_trace(Trace* trace) override { device_->set_trace(trace); }
 
  private:
+  void damage() {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    for (StepOutputs* outputs : std::exchange(damaged_, {})) {
+      for (RowPrediction& p : outputs->predictions) p.probability = p.entropy = p.margin = kNan;
+      std::ranges::fill(outputs->logits, static_cast<float>(kNan));
+    }
+  }
   Status alive() const {
     if (gone_) return failed("{}: the device is gone (injected)", info().name);
     return {};
@@ -79,6 +97,7 @@ class FaultyDevice final : public Device {
 
   std::unique_ptr<Device> device_;
   FaultPlan plan_;
+  std::vector<StepOutputs*> damaged_;  // of runs that are not waited for yet
   int64_t ops_ = 0, maps_ = 0;
   bool gone_ = false;
 };
@@ -88,14 +107,14 @@ class FaultyDevice final : public Device {
 Result<FaultPlan> parse_fault(std::string_view text) {
   if (text == "allocate") return FaultPlan{Fault::allocate, 0};
   for (const auto& [word, fault] :
-       {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}}) {
+       {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}, {"nan:", Fault::nan}}) {
     if (!text.starts_with(word)) continue;
     const std::string_view number = text.substr(std::string_view(word).size());
     int64_t at = -1;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), at);
     if (error == std::errc() && end == number.data() + number.size() && at >= 0) return FaultPlan{fault, at};
   }
-  return invalid("fail: found '{}', needed allocate, map:N, submit:N or gone:N", text);
+  return invalid("fail: found '{}', needed allocate, map:N, submit:N, gone:N or nan:N", text);
 }
 
 std::unique_ptr<Device> make_faulty_device(std::unique_ptr<Device> device, FaultPlan plan) {

@@ -11,7 +11,8 @@ std::unexpected<Error> absent() {
 }  // namespace
 
 Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&, std::span<const WeightInfo>,
-                                                           std::span<const TensorView>, std::unique_ptr<Device>) {
+                                                           std::span<const TensorView>, std::unique_ptr<Device>,
+                                                           const WeightHooks&) {
   return absent();
 }
 Result<std::string> describe_hexagon(const HexagonOptions&) { return absent(); }

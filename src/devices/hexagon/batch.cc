@@ -181,6 +181,7 @@ class Builder {
         w.columns = 0;
         w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
         w.block = static_cast<uint32_t>(op.block);
+        w.parameter = op.parameter;
         kv(w, op);
         spans(w, op.rows);
         if (op.block > 0) w.index = positions(op.rows);

@@ -420,10 +420,11 @@ class Hexagon final : public HexagonDevice {
 Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions& options,
                                                            std::span<const WeightInfo> infos,
                                                            std::span<const TensorView> weights,
-                                                           std::unique_ptr<Device> host) {
+                                                           std::unique_ptr<Device> host, const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1);
   LLADA_TRY(auto library, Library::open(options.library));
-  return std::make_unique<Hexagon>(options, std::move(library), std::make_shared<Weights>(infos, weights), std::move(host));
+  auto packed = std::make_shared<Weights>(infos, weights, hooks);
+  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host));
 }
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {

@@ -51,7 +51,8 @@ class HexagonDevice : public Device {
 Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions& options,
                                                            std::span<const WeightInfo> infos,
                                                            std::span<const TensorView> weights,
-                                                           std::unique_ptr<Device> host);
+                                                           std::unique_ptr<Device> host,
+                                                           const WeightHooks& hooks = {});
 
 // What was found here, for a listing: opens a session for a moment.
 Result<std::string> describe_hexagon(const HexagonOptions& options);

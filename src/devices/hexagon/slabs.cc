@@ -7,8 +7,8 @@
 
 namespace llada::hexagon {
 
-Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views)
-    : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()) {
+Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks)
+    : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()), hooks_(std::move(hooks)) {
   for (size_t i = 0; i < infos_.size(); ++i) {
     const bool vector = infos_[i].dims[1] == 1;
     const auto layout = layout_for(views_[i].type, vector ? WeightUse::vector : WeightUse::matrix);
@@ -49,6 +49,7 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     pool.run((outputs + kOutputs - 1) / kOutputs, [&](int64_t chunk, int) {
       hexagon::pack(layouts_[w], views_[w], chunk * kOutputs, std::min(outputs, (chunk + 1) * kOutputs), to);
     });
+    if (hooks_.packed) hooks_.packed(w);
   }
   packed_[weights] = slab;
   return slab;

@@ -29,7 +29,7 @@ struct PackedSlab {
 // The weights of a model as this device sees them.
 class Weights {
  public:
-  Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views);
+  Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks);
 
   std::span<const WeightInfo> infos() const { return infos_; }
   // WIRE_NO_LAYOUT where the DSP cannot take the weight.
@@ -46,6 +46,7 @@ class Weights {
   std::vector<TensorView> views_;
   std::vector<WireLayout> layouts_;
   std::vector<int64_t> bytes_;
+  WeightHooks hooks_;
   std::mutex mutex_;
   std::map<std::vector<WeightId>, std::weak_ptr<const PackedSlab>> packed_;
 };

@@ -49,7 +49,7 @@ enum WireStatus {
 enum WireCheck {
   WIRE_CHECK_ROWS = 1,    /* 1 to WIRE_MAX_ROWS; source_rows fits */
   WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head, embed: a multiple of 32 where the layout has groups */
-  WIRE_CHECK_HEADS = 3,   /* heads * head_dim = columns, rotary even and at most head_dim, ... */
+  WIRE_CHECK_HEADS = 3,   /* heads * head_dim = columns, rotary even and at most head_dim, the scale of scores in (0, 1] */
   WIRE_CHECK_WEIGHT = 4,  /* inputs and outputs of a weight do not fit the op */
   WIRE_CHECK_INDEX = 5,   /* a token, row or position is out of range */
   WIRE_CHECK_SPANS = 6,   /* spans do not cover the rows in order, or their sequence or keys are out of range */
@@ -177,7 +177,8 @@ typedef struct WireKv {
                 then rotary / 2 sines (F32)
    store_kv     in[0] keys, in[1] values, columns = heads * head_dim of kv; kv; index = int32 position per row;
                 spans over all rows
-   attention    in[0] queries, out[0]; heads, head_dim; kv; spans of this row set; block > 0: row at position p sees
+   attention    in[0] queries, out[0]; heads, head_dim; kv; parameter = scale of the scores, in (0, 1]; spans of this row
+                set; block > 0: row at position p sees
                 keys below (p / block + 1) * block only, index = int32 position per row; a step with trials also
                 needs trial_index = int32 position per row of all rows
    swiglu       in[0] gate, in[1] up, out[0] (may be in[0]), columns

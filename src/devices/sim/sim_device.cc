@@ -67,6 +67,8 @@ class Sim final : public SimDevice {
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
+  bool computes() const override { return numerics_ != nullptr; }
+
   DeviceWindow window() const override { return {window_, static_cast<int>(chip_->profile.sessions.value)}; }
 
   std::vector<int64_t> weight_sizes() const override {

@@ -19,6 +19,7 @@ struct AttentionJob {
   uint32_t count;  // keys, at least 1
   bool half;
   uint32_t head_dim;
+  float scale;  // of the scores
   uint8_t* scratch;  // attention_bytes(), aligned to 128
 };
 

@@ -35,7 +35,7 @@ void attend_plainly(const AttentionJob& job, uint32_t head) {
   float* sums = largest + kAttentionRows;
   for (uint32_t r = 0; r < job.rows; ++r) largest[r] = -kInfinity, sums[r] = 0;
   for (uint32_t i = 0; i < job.rows * d; ++i) mixes[i] = 0;
-  const float scale = inverse_sqrt(static_cast<float>(d));
+  const float scale = job.scale;
 
   for (uint32_t first = 0; first < job.count; first += kKeyTile) {
     const uint32_t present = job.count - first < kKeyTile ? job.count - first : kKeyTile;

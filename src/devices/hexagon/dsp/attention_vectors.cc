@@ -205,7 +205,7 @@ bool attend_vectors(const AttentionJob& job) {
     const uint32_t n = job.count - first < kKeyTile ? job.count - first : kKeyTile;
     if (largest_exponent(keys + first * d, n, d) == 31 || largest_exponent(values + first * d, n, d) == 31) return false;
   }
-  const float scale = inverse_sqrt(static_cast<float>(d));
+  const float scale = job.scale;
   const uint32_t groups = (job.rows + kGroupRows - 1) / kGroupRows;
   const uint32_t query_bytes = align(group_bytes(Format::f16, kGroupRows, d));
   const uint32_t value_bytes = tile_bytes(Format::f16, kChunkKeys);

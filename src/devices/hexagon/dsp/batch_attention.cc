@@ -70,6 +70,8 @@ Fault Batch::attention(const WireOp& op) {
   uint8_t *keys = nullptr, *values = nullptr, *trial = nullptr;
   if (op.heads == 0 || op.head_dim != kv.head_dim || kv.heads == 0 || op.heads % kv.heads != 0)
     return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
+  const float scale = op.parameter;
+  if (!(scale > 0 && scale <= 1)) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   const uint32_t stride = uint32_t{op.heads} * op.head_dim;
   DSP_TRY(value(op.in[0], op.rows, stride, q));
   DSP_TRY(value(op.out[0], op.rows, stride, out));
@@ -111,6 +113,7 @@ Fault Batch::attention(const WireOp& op) {
               .count = keys_of(span, first),
               .half = kv.half != 0,
               .head_dim = op.head_dim,
+              .scale = scale,
               .scratch = memory + worker * worker_bytes});
     }
   };

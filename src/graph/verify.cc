@@ -1,0 +1,315 @@
+// verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its weights
+// and the K/V store by what stands here, so a field that a kind does not use must be empty, and one that it does use must
+// be in range.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "graph/program.h"
+
+namespace llada {
+namespace {
+
+// No machine maps more; below that no product of rows, columns and bytes overflows.
+constexpr double kMostBytes = 0x1p47;
+
+// How many operands a kind has. in_place: out[0] is in[0].
+struct Operands {
+  int in, out;
+  bool in_place;
+  int least_weights, most_weights;
+};
+constexpr Operands operands_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::embed: return {0, 1, false, 1, 1};
+    case OpKind::select_rows: return {1, 1, false, 0, 0};
+    case OpKind::rms_norm: return {1, 1, false, 1, 1};
+    case OpKind::head_norm: return {1, 1, true, 1, 1};
+    case OpKind::matmul: return {1, 3, false, 1, 3};  // as many outputs as weights
+    case OpKind::rope: return {1, 1, true, 0, 0};
+    case OpKind::store_kv: return {2, 0, false, 0, 0};
+    case OpKind::attention: return {1, 1, false, 0, 0};
+    case OpKind::swiglu: return {2, 1, false, 0, 0};
+    case OpKind::add: return {2, 1, true, 0, 0};
+    case OpKind::add_bias: return {1, 1, true, 1, 1};
+    case OpKind::route: return {1, 1, false, 0, 1};
+    case OpKind::experts: return {2, 1, false, 3, 3};
+    case OpKind::guide: return {1, 1, false, 0, 0};
+    case OpKind::head: return {1, 0, false, 1, 1};
+  }
+  return {0, 0, false, 0, 0};
+}
+
+// Walks the ops once with what is known of the values so far.
+class Verifier {
+ public:
+  Verifier(const Program& program, std::span<const WeightInfo> weights)
+      : program_(program),
+        weights_(weights),
+        written_(program.values.size(), false),
+        chosen_(program.values.size(), 0) {
+    for (const WeightInfo& w : weights) layers_ = std::max(layers_, w.layer + 1);
+  }
+
+  Status run() {
+    LLADA_TRY_STATUS(shape());
+    for (size_t i = 0; i < program_.ops.size(); ++i) {
+      const Op& op = program_.ops[i];
+      index_ = i;
+      LLADA_TRY_STATUS(operands(op));
+      LLADA_TRY_STATUS(check(op));
+      for (const ValueId id : op.out) {
+        if (id == kNoValue) continue;
+        written_[static_cast<size_t>(id)] = true;
+        chosen_[static_cast<size_t>(id)] = op.kind == OpKind::route ? op.experts_used : int16_t{0};
+      }
+    }
+    return {};
+  }
+
+ private:
+  template <class... Args>
+  std::unexpected<Error> wrong(fmt::format_string<Args...> format, Args&&... args) const {
+    return invalid("program: op {} ({}): {}", index_, name(program_.ops[index_].kind),
+                   fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  Status shape() const {
+    const StepShape& s = program_.shape;
+    if (s.rows < 1 || s.wanted < 0 || s.wanted > s.rows || (s.guided && s.wanted % 2 != 0))
+      return invalid("program: impossible shape: {} rows, {} wanted", s.rows, s.wanted);
+    double bytes = 0;
+    for (size_t i = 0; i < program_.values.size(); ++i) {
+      const Value& v = program_.values[i];
+      if (v.columns < 1 || v.rows > RowSet::guided)
+        return invalid("program: value {} has {} columns of row set {}", i, v.columns, static_cast<int>(v.rows));
+      bytes += 4.0 * s.count(v.rows) * v.columns;
+    }
+    if (bytes > kMostBytes) return invalid("program: its values need {} bytes", bytes);
+    return {};
+  }
+
+  bool exists(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < program_.values.size(); }
+  int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
+  const WeightInfo& info(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
+
+  // Which operands there are, that they exist, and that none of them is another where the kind does not say so. Fields of
+  // `op` are in range afterwards.
+  Status operands(const Op& op) const {
+    if (static_cast<size_t>(op.kind) >= kOpKindCount)
+      return invalid("program: op {} is of the unknown kind {}", index_, static_cast<int>(op.kind));
+    if (op.rows > RowSet::guided) return wrong("row set {} does not exist", static_cast<int>(op.rows));
+    if (op.layer < -1 || op.layer >= layers_) return wrong("layer {} of {} does not exist", op.layer, layers_);
+    const Operands needed = operands_of(op.kind);
+    int weights = 0, outputs = needed.out;
+    for (int i = 0; i < 3; ++i) {
+      const WeightId id = op.weight[static_cast<size_t>(i)];
+      if (id == kNoWeight && i >= needed.least_weights) continue;
+      if (i >= needed.most_weights || id < 0 || static_cast<size_t>(id) >= weights_.size() || weights != i)
+        return wrong("weight {} does not exist", i);
+      ++weights;
+    }
+    if (op.kind == OpKind::matmul) outputs = weights;
+    for (int i = 0; i < 3; ++i) {
+      const ValueId in = op.in[static_cast<size_t>(i)], out = op.out[static_cast<size_t>(i)];
+      if (i < needed.in ? !exists(in) : in != kNoValue) return wrong("input {} does not exist", i);
+      if (i < needed.in && !written_[static_cast<size_t>(in)])
+        return wrong("value {} is read before it is written", in);
+      if (i < outputs ? !exists(out) : out != kNoValue) return wrong("output {} does not exist", i);
+    }
+    if (needed.in_place && op.out[0] != op.in[0])
+      return wrong("value {} is changed in place, value {} cannot be the result", op.in[0], op.out[0]);
+    for (size_t i = 0; i < 3; ++i) {
+      const ValueId out = op.out[i];
+      if (out == kNoValue) continue;
+      const size_t first = needed.in_place ? 1 : 0;
+      if (std::find(op.in.begin() + static_cast<std::ptrdiff_t>(first), op.in.end(), out) != op.in.end())
+        return wrong("value {} is read and written", out);
+      if (std::find(op.out.begin(), op.out.begin() + static_cast<std::ptrdiff_t>(i), out) !=
+          op.out.begin() + static_cast<std::ptrdiff_t>(i))
+        return wrong("value {} is written twice", out);
+    }
+    return {};
+  }
+
+  Status value(ValueId id, int64_t columns, RowSet rows) const {
+    const Value& v = program_.values[static_cast<size_t>(id)];
+    if (v.columns != columns) return wrong("value {} has {} columns, {} needed", id, v.columns, columns);
+    if (v.rows != rows) return wrong("value {} has the wrong row set", id);
+    return {};
+  }
+  Status row_set(const Op& op, RowSet needed) const {
+    return op.rows == needed ? Status{} : wrong("has the wrong row set");
+  }
+  Status vector(const Op& op, int64_t n) const {
+    const WeightInfo& w = info(op.weight[0]);
+    if (w.dims[0] != n || w.dims[1] != 1)
+      return wrong("weight {} is {} x {}, {} x 1 needed", w.name, w.dims[0], w.dims[1], n);
+    return {};
+  }
+  // Devices keep what has one output as a vector of floats, so a matrix has two at least.
+  Status matrix(const Op& op, int slot, int64_t inputs, int64_t outputs) const {
+    const WeightInfo& w = info(op.weight[static_cast<size_t>(slot)]);
+    if (w.dims[0] != inputs || (outputs >= 0 && w.dims[1] != outputs))
+      return wrong("weight {} is {} x {}, {} x {} needed", w.name, w.dims[0], w.dims[1], inputs, outputs);
+    if (w.dims[1] < 2 || w.dims[1] > INT32_MAX)
+      return wrong("weight {} has {} outputs, a matrix of 2 to {} needed", w.name, w.dims[1], INT32_MAX);
+    return {};
+  }
+  Status number(float x, const char* what, bool zero = false) const {
+    if (std::isfinite(x) && (x > 0 || (zero && x == 0))) return {};
+    return wrong("its {} is {}", what, x);
+  }
+
+  Status routing(const Op& op) const {
+    if (op.experts < 1 || op.experts_used < 1 || op.experts_used > op.experts)
+      return wrong("{} of {} experts", op.experts_used, op.experts);
+    if (op.groups > 1 && (op.experts % op.groups != 0 || op.groups_used < 1 || op.groups_used > op.groups ||
+                          op.experts_used > op.experts / op.groups * op.groups_used))
+      return wrong("{} of {} experts in {} of {} groups", op.experts_used, op.experts, op.groups_used,
+                   op.groups);
+    return {};
+  }
+  // A row goes to as many experts as it has gates that are not 0: buffers have room for those of a router.
+  Status gates(const Op& op) const {
+    const int16_t chosen = chosen_[static_cast<size_t>(op.in[1])];
+    if (chosen == 0) return wrong("value {} is not what a router gave", op.in[1]);
+    if (chosen > op.experts_used)
+      return wrong("the router of value {} chose {} experts, this takes {}", op.in[1], chosen, op.experts_used);
+    return {};
+  }
+  Status expert_weights(const Op& op, int64_t width) const {
+    for (const WeightId first : op.weight)
+      if (static_cast<size_t>(first) + static_cast<size_t>(op.experts) > weights_.size())
+        return wrong("experts' weights do not exist");
+    const int64_t inner = info(op.weight[0]).dims[1];
+    for (int e = 0; e < op.experts; ++e)
+      for (size_t slot = 0; slot < 3; ++slot) {
+        const WeightInfo& w = info(op.weight[slot] + e);
+        const int64_t in = slot < 2 ? width : inner, out = slot < 2 ? inner : width;
+        if (w.expert != e || w.dims[0] != in || w.dims[1] != out || out < 2 || out > INT32_MAX)
+          return wrong("weight {} is expert {} of {} x {}, expert {} of {} x {} needed", w.name, w.expert,
+                       w.dims[0], w.dims[1], e, in, out);
+      }
+    return {};
+  }
+
+  // A K/V store has one geometry for all layers.
+  Status kv_geometry(const Op& op) {
+    if (op.layer < 0) return wrong("layer {} has no K/V", op.layer);
+    if (op.kv_heads < 1 || op.head_dim < 1) return wrong("{} kv heads of {} elements", op.kv_heads, op.head_dim);
+    const std::array<int16_t, 2> geometry = {op.kv_heads, op.head_dim};
+    if (kv_ && *kv_ != geometry)
+      return wrong("{} kv heads of {} elements, others have {} of {}", op.kv_heads, op.head_dim, (*kv_)[0], (*kv_)[1]);
+    kv_ = geometry;
+    return {};
+  }
+
+  Status check(const Op& op) {
+    const int64_t c = op.in[0] == kNoValue ? 0 : columns(op.in[0]);
+    switch (op.kind) {
+      case OpKind::embed:
+        LLADA_TRY_STATUS(row_set(op, RowSet::all));
+        LLADA_TRY_STATUS(matrix(op, 0, columns(op.out[0]), -1));
+        return value(op.out[0], columns(op.out[0]), RowSet::all);
+      case OpKind::select_rows:
+        LLADA_TRY_STATUS(row_set(op, RowSet::wanted));
+        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::all));
+        return value(op.out[0], c, RowSet::wanted);
+      case OpKind::rms_norm:
+        LLADA_TRY_STATUS(number(op.parameter, "epsilon", true));
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        LLADA_TRY_STATUS(vector(op, c));
+        return value(op.out[0], c, op.rows);
+      case OpKind::head_norm:
+        LLADA_TRY_STATUS(number(op.parameter, "epsilon", true));
+        if (op.heads < 1) return wrong("{} heads", op.heads);
+        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
+        return vector(op, op.head_dim);
+      case OpKind::matmul:
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        for (int i = 0; i < 3 && op.weight[static_cast<size_t>(i)] != kNoWeight; ++i) {
+          const int64_t out = columns(op.out[static_cast<size_t>(i)]);
+          LLADA_TRY_STATUS(matrix(op, i, c, out));
+          LLADA_TRY_STATUS(value(op.out[static_cast<size_t>(i)], out, op.rows));
+        }
+        return {};
+      case OpKind::rope:
+        LLADA_TRY_STATUS(number(op.parameter, "theta"));
+        if (op.heads < 1) return wrong("{} heads", op.heads);
+        if (op.rotary < 2 || op.rotary % 2 != 0 || op.rotary > op.head_dim)
+          return wrong("{} rotary of {} elements", op.rotary, op.head_dim);
+        return value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows);
+      case OpKind::store_kv:
+        LLADA_TRY_STATUS(row_set(op, RowSet::all));
+        LLADA_TRY_STATUS(kv_geometry(op));
+        stored_ = op.layer;
+        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.kv_heads} * op.head_dim, RowSet::all));
+        return value(op.in[1], int64_t{op.kv_heads} * op.head_dim, RowSet::all);
+      case OpKind::attention:
+        if (op.rows == RowSet::guided) return wrong("has the wrong row set");
+        LLADA_TRY_STATUS(kv_geometry(op));
+        // Rows of a trial stand beside the store until their attention, and devices keep those of one layer.
+        if (stored_ != op.layer) return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
+        LLADA_TRY_STATUS(number(op.parameter, "scale"));
+        if (op.heads < 1 || op.heads % op.kv_heads != 0) return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
+        if (op.block < 0) return wrong("blocks of {} positions", op.block);
+        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
+        return value(op.out[0], int64_t{op.heads} * op.head_dim, op.rows);
+      case OpKind::swiglu:
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        LLADA_TRY_STATUS(value(op.in[1], c, op.rows));
+        return value(op.out[0], c, op.rows);
+      case OpKind::add:
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        return value(op.in[1], c, op.rows);
+      case OpKind::add_bias:
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        return vector(op, c);
+      case OpKind::route:
+        LLADA_TRY_STATUS(routing(op));
+        LLADA_TRY_STATUS(number(op.parameter, "scale"));
+        LLADA_TRY_STATUS(value(op.in[0], op.experts, op.rows));
+        if (op.weight[0] != kNoWeight) LLADA_TRY_STATUS(vector(op, op.experts));
+        return value(op.out[0], op.experts, op.rows);
+      case OpKind::experts:
+        if (op.layer < 0) return wrong("layer {} has no experts", op.layer);
+        LLADA_TRY_STATUS(routing(op));
+        if (op.in[0] == op.in[1]) return wrong("value {} is both rows and gates", op.in[0]);
+        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
+        LLADA_TRY_STATUS(value(op.in[1], op.experts, op.rows));
+        LLADA_TRY_STATUS(gates(op));
+        LLADA_TRY_STATUS(expert_weights(op, c));
+        return value(op.out[0], c, op.rows);
+      case OpKind::guide:
+        LLADA_TRY_STATUS(row_set(op, RowSet::guided));
+        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::wanted));
+        return value(op.out[0], c, RowSet::guided);
+      case OpKind::head:
+        if (std::exchange(head_, true)) return wrong("a second head");
+        LLADA_TRY_STATUS(row_set(op, RowSet::guided));
+        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::guided));
+        return matrix(op, 0, c, -1);
+    }
+    return wrong("unknown kind");
+  }
+
+  const Program& program_;
+  std::span<const WeightInfo> weights_;
+  int layers_ = 0;                     // that the weights are of
+  std::vector<bool> written_;
+  std::vector<int16_t> chosen_;        // by value: experts that a row has gates of; 0: no router's result
+  std::optional<std::array<int16_t, 2>> kv_;  // heads and their elements
+  int stored_ = -1;                    // layer of the last store_kv
+  bool head_ = false;
+  size_t index_ = 0;
+};
+
+}  // namespace
+
+Status verify(const Program& program, std::span<const WeightInfo> weights) {
+  return Verifier(program, weights).run();
+}
+
+}  // namespace llada

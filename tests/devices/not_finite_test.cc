@@ -1,0 +1,95 @@
+// Results that are no numbers, whoever made them: the executor lets none pass.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+
+#include "devices/cpu/cpu_device.h"
+#include "devices/faulty/faulty_device.h"
+#include "sched/executor.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+class NotFinite : public testing::Test {
+ protected:
+  NotFinite() : model_(make_small_model(DType::Q8_0, small_config())) {
+    cpu_ = std::move(*make_cpu_device({.threads = 1, .isa = ""}, model_.graph.weights, model_.views, {}));
+  }
+  std::unique_ptr<Device> faulty(const char* fault) {
+    return make_faulty_device(*cpu_->share(1), *parse_fault(fault));
+  }
+  Executor::Build build() const {
+    return [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      auto program = std::make_shared<Program>(model_.graph.forward(shape));
+      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
+      return program;
+    };
+  }
+  static StepInputs inputs(bool logits) {
+    StepInputs in;
+    in.tokens = {3, 1, 4, 1, 5, 9};
+    in.positions.resize(in.tokens.size());
+    std::iota(in.positions.begin(), in.positions.end(), 0);
+    in.spans = {{0, 6, 0, 6}};
+    in.wanted = {2, 5};
+    in.keep_logits = logits;
+    return in;
+  }
+  static KvStore store(int heads = 4) {
+    return std::move(*KvStore::create(
+        {.layers = 3, .sequences = 1, .kv_heads = heads, .head_dim = 16, .positions = 8, .type = DType::F32}));
+  }
+
+  SmallModel model_;
+  std::unique_ptr<Device> cpu_;
+};
+
+constexpr const char* kLine = "cpu: the logits of position 2 are not finite; the weights or the activations are damaged";
+
+TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
+  for (const bool logits : {false, true}) {
+    const auto device = faulty("nan:0");
+    Executor executor(*device, build());
+    KvStore kv = store();
+    StepOutputs out;
+    const StepInputs in = inputs(logits);
+    const auto status = executor.run(in, kv, out);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().message, kLine);
+    EXPECT_EQ(exit_status(status.error()), 1);
+    const auto beside = executor.run_beside(in, kv, out);
+    ASSERT_FALSE(beside);
+    EXPECT_EQ(beside.error().message, kLine);
+  }
+}
+
+TEST_F(NotFinite, TheFallbackComputesTheStepAgain) {
+  KvStore kv = store(), other = store();
+  StepOutputs expected, out;
+  const StepInputs in = inputs(true);
+  Executor plain(*cpu_, build());
+  ASSERT_TRUE(plain.run(in, other, expected));
+  const auto device = faulty("nan:0");
+  std::vector<std::string> warnings;
+  Executor executor(*device, build(), {.fallback = cpu_.get(), .warn = [&](const std::string& line) { warnings.push_back(line); }});
+  const auto status = executor.run(in, kv, out);
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_EQ(out.logits, expected.logits);
+  EXPECT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(executor.fell_back());
+}
+
+// Devices index the store by what stands in the program.
+TEST_F(NotFinite, AStoreOfAnotherGeometryIsRefused) {
+  Executor executor(*cpu_, build());
+  KvStore kv = store(2);
+  StepOutputs out;
+  const auto status = executor.run(inputs(false), kv, out);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "K/V store: found 3 layers of 2 heads of 16 elements, needed 3 of 4 of 16");
+}
+
+}  // namespace
+}  // namespace llada
