@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "decode/blocks.h"
 
 namespace llada::decode {
 namespace {
+
+constexpr double kDreamEps = 1e-3;  // where Dream's time ends
 
 // Indices by `before`, equal ones in ascending position.
 template <class Before>
@@ -89,12 +92,20 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
 
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step) {
   if (step + 1 >= steps) return masks;
-  constexpr double kEps = 1e-3;
   const auto t = [&](int64_t i) {
-    return 1 - (1 - kEps) * static_cast<double>(i) / static_cast<double>(steps);
+    return 1 - (1 - kDreamEps) * static_cast<double>(i) / static_cast<double>(steps);
   };
-  const auto n = static_cast<int64_t>(static_cast<double>(masks) * (1 - t(step + 1) / t(step)));
-  return std::max<int64_t>(n, 1);
+  return static_cast<int64_t>(static_cast<double>(masks) * (1 - t(step + 1) / t(step)));
+}
+
+int64_t dream_step(int64_t masks, int64_t steps, int64_t step) {
+  LLADA_CHECK(masks >= 1);
+  // masks (1 - t[i + 1] / t[i]) reaches 1 at i = steps / (1 - eps) - masks; rounding moves that by less
+  // than 2.
+  const double reached = static_cast<double>(steps) / (1 - kDreamEps) - static_cast<double>(masks);
+  step = std::max(step, std::min(steps - 1, static_cast<int64_t>(std::max(reached, 2.0)) - 2));
+  while (dream_count(masks, steps, step) == 0) ++step;
+  return step;
 }
 
 std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
@@ -114,7 +125,7 @@ std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candida
       return accept_entropy(candidates, options.entropy_bound);
     case Acceptance::llada2: {
       auto above = accept_above(candidates, options.threshold);
-      const int64_t least = transfer_count(at.masks, at.steps, at.step);
+      const int64_t least = transfer_count(at.length, at.steps, at.step);
       return static_cast<int64_t>(above.size()) >= least ? above : accept_best(candidates, least);
     }
     case Acceptance::dream_entropy:

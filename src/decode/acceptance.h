@@ -49,18 +49,25 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
                                    int64_t steps);
 
 // How many masks Dream's step `step` of `steps` (from 0) reveals of `masks` that are left: with t falling
-// linearly from 1 to eps = 0.001, floor(masks (1 - t[step + 1] / t[step])), all in the last step. At least
-// one, where Dream would run a forward for nothing.
+// linearly from 1 to eps = 0.001, floor(masks (1 - t[step + 1] / t[step])), all in the last step. It may be
+// none.
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step);
+
+// The first step from `step` on that reveals any of the masks that are left (at least one). The published
+// loop runs a forward in the steps before it as well; they leave the canvas as it is, so the next forward
+// would predict the same, and here they take none.
+int64_t dream_step(int64_t masks, int64_t steps, int64_t step);
 
 // Where in its block's schedule a step stands.
 struct ScheduleStep {
-  int64_t masks = 0;  // of the block when the run started
-  int64_t steps = 1;  // share of the block
-  int64_t step = 0;   // forwards of the block before this one
+  int64_t masks = 0;   // of the block when the run started
+  int64_t length = 0;  // positions of a block, those of the prompt included: what LLaDA2 divides by the steps
+  int64_t steps = 1;   // share of the block
+  int64_t step = 0;    // of the block's schedule, from 0
 };
 
-// The rule of the options; candidates are the masks that are left.
+// The rule of the options; candidates are the masks that are left. Of Dream's rules, `step` is one that
+// reveals something (dream_step).
 std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
                            const ScheduleStep& at);
 

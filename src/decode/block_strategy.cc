@@ -154,7 +154,13 @@ Candidate BlockStrategy::candidate(const Prediction& given, int32_t position) {
 
 std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   if (candidates.empty()) return {};
-  auto taken = choose(options_, candidates, {blocks_[current_].masks, block_steps_[current_], step_});
+  if (is_dream(options_.acceptance))
+    step_ = dream_step(static_cast<int64_t>(candidates.size()), block_steps_[current_], step_);
+  auto taken = choose(options_, candidates,
+                      {.masks = blocks_[current_].masks,
+                       .length = options_.block_length,
+                       .steps = block_steps_[current_],
+                       .step = step_});
   if (speculation_) {
     std::vector<size_t> both;
     std::ranges::set_union(taken, speculation_->confirm(candidates), std::back_inserter(both));
@@ -209,8 +215,10 @@ bool BlockStrategy::done(const Canvas& canvas) const {
 
 int64_t BlockStrategy::step_bound() const {
   int64_t bound = 0, masks = 0;
-  for (const int64_t steps : block_steps_) bound += steps;
-  for (const Block& block : blocks_) masks += block.masks;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    bound += std::min(block_steps_[i], blocks_[i].masks);  // every forward of a block commits something
+    masks += blocks_[i].masks;
+  }
   return reviser_ ? reviser_->step_bound(masks, static_cast<int64_t>(blocks_.size())) : bound;
 }
 

@@ -27,7 +27,7 @@ namespace llada::decode {
 
 class BlockStrategy final : public Strategy {
  public:
-  // The options are valid; one share of steps (share_steps) for each block.
+  // The options are valid; one share of steps (share_steps, even_steps) for each block.
   BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
                 std::vector<Block> blocks, std::vector<int64_t> block_steps);
 
@@ -76,7 +76,7 @@ class BlockStrategy final : public Strategy {
   Asked asked_;
   size_t current_ = 0;    // the block the next plan looks at first
   bool entered_ = false;  // it has had a step
-  int64_t step_ = 0;      // forwards of the current block so far
+  int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far
 };
 

@@ -21,13 +21,13 @@ std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t lengt
   return blocks;
 }
 
-std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps) {
+std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps, bool beyond_masks) {
   const auto count = static_cast<int64_t>(blocks.size());
   LLADA_CHECK(steps >= count);
   int64_t masks = 0;
   for (const Block& block : blocks) masks += block.masks;
-  // Both factors below stay under 2^31: masks are positions, and more steps than masks are of no use.
-  const int64_t extra_steps = std::min(steps, masks) - count;
+  // Both factors below stay under 2^31: masks are positions, and options bound the steps.
+  const int64_t extra_steps = (beyond_masks ? steps : std::min(steps, masks)) - count;
   const int64_t extra_masks = masks - count;
   std::vector<int64_t> shares;
   int64_t seen = 0, given = 0;
@@ -37,6 +37,15 @@ std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps) {
     shares.push_back(1 + due - given);
     given = due;
   }
+  return shares;
+}
+
+std::vector<int64_t> even_steps(int64_t blocks, int64_t steps, int64_t length) {
+  std::vector<int64_t> shares(static_cast<size_t>(blocks), length);
+  if (steps == 0) return shares;
+  LLADA_CHECK(steps >= blocks);
+  for (int64_t i = 0; i < blocks; ++i)
+    shares[static_cast<size_t>(i)] = steps * (i + 1) / blocks - steps * i / blocks;
   return shares;
 }
 

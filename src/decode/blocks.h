@@ -22,8 +22,14 @@ std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t lengt
 // Shares `steps` over the blocks: each gets one, the rest follow the masks beyond a block's first (floors of
 // the running sum). The shares sum to min(steps, all masks) and lie in [1, masks]. LLaDA's reference asks for
 // blocks of equal size and steps that they divide: there each share is steps / blocks, as in the reference.
-// Needs steps >= blocks.
-std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps);
+// Needs steps >= blocks. beyond_masks: a schedule that reads more steps than there are masks (Dream's) gets
+// them all.
+std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps, bool beyond_masks = false);
+
+// LLaDA2's shares: the same number for every block, whatever its masks, since its schedule divides the
+// block's length. Where the steps do not divide, floors of the running sum. 0 steps: as many as the block is
+// long. Needs steps >= blocks otherwise.
+std::vector<int64_t> even_steps(int64_t blocks, int64_t steps, int64_t length);
 
 // How many masks step `step` (from 0) of a block commits: as even as possible, the first steps take the
 // remainder.

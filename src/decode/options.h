@@ -29,6 +29,10 @@ enum class Acceptance {
              // than settle_threshold
 };
 
+constexpr bool is_dream(Acceptance a) {
+  return a == Acceptance::dream_entropy || a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
+}
+
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
 enum class Remasking { low_confidence, random };
 
@@ -101,7 +105,7 @@ struct DecodeOptions {
   DraftInput mbsd_drafts = DraftInput::hidden;
   std::vector<LatencyPoint> latency_table = {};  // ascending in rows and ms; empty: mbsd_lookahead as it is
   bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
-  double latency_slack = 0.02;                   // a step may get slower by this share for its drafts
+  double latency_slack = 0.02;  // a step may get slower by this share for its drafts
 
   // Revision. stable_threshold, revise_*, final_sweep: dual_path.
   Revision revision = Revision::none;
@@ -139,9 +143,9 @@ struct SpecialIds {
 // canvas.
 Status validate(const DecodeOptions& options, bool infill = false);
 
-// What validate() let through and the model cannot do. For block-causal models: the K/V of a finished block is
-// final and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts
-// of blocks that would read an unfinished one, nor gaps whose right-hand text the model cannot see.
+// What validate() let through and the model cannot do. For block-causal models: the K/V of a finished block
+// is final and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have
+// drafts of blocks that would read an unfinished one, nor gaps whose right-hand text the model cannot see.
 Status validate_for(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
 
 // Names as they are written on the command line and in reports.

@@ -34,7 +34,10 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
     return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps,
                    blocks.size());
   }
-  std::vector<int64_t> block_steps = share_steps(blocks, steps);
+  std::vector<int64_t> block_steps =
+      options.acceptance == Acceptance::llada2
+          ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
+          : share_steps(blocks, steps, is_dream(options.acceptance));
   return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps));
 }
 

@@ -97,7 +97,11 @@ TEST(Acceptance, DreamsTimesteps) {
   EXPECT_EQ(dream_count(7, 4, 1), 2);
   EXPECT_EQ(dream_count(5, 4, 2), 2);
   EXPECT_EQ(dream_count(3, 4, 3), 3) << "the last step takes all";
-  EXPECT_EQ(dream_count(2, 100, 0), 1) << "never none";
+  EXPECT_EQ(dream_count(2, 100, 0), 0) << "floors may be none";
+  EXPECT_EQ(dream_step(2, 100, 0), 99)
+      << "1 - t[99] / t[98] is 0.4756: of two masks none before the last step";
+  EXPECT_EQ(dream_step(8, 4, 0), 0);
+  EXPECT_EQ(dream_step(3, 4, 3), 3);
 }
 
 TEST(Acceptance, DreamsThreeOrders) {
@@ -107,7 +111,7 @@ TEST(Acceptance, DreamsThreeOrders) {
   DecodeOptions o;
   const auto best = [&](Acceptance rule) {
     o.acceptance = rule;
-    return choose(o, candidates, {.masks = 3, .steps = 3, .step = 0});
+    return choose(o, candidates, {.masks = 3, .steps = 3, .step = 1});
   };
   EXPECT_THAT(best(Acceptance::dream_entropy), testing::ElementsAre(2));
   EXPECT_THAT(best(Acceptance::dream_margin), testing::ElementsAre(0));
@@ -118,9 +122,12 @@ TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
   DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
-  EXPECT_THAT(choose(o, candidates, {.masks = 3, .steps = 3, .step = 0}), testing::ElementsAre(1))
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}),
+              testing::ElementsAre(1))
       << "strictly";
-  EXPECT_THAT(choose(o, candidates, {.masks = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1));
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}),
+              testing::ElementsAre(0, 1))
+      << "the block's length over the steps, however many masks the prompt has left";
 }
 
 }  // namespace

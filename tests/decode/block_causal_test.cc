@@ -211,6 +211,79 @@ TEST(BlockCausal, EqualsThePublishedLoops) {
   }
 }
 
+// LLaDA2.0's generate() with fewer steps than a block has positions: each step of a block is due its share of
+// the block's length, also in the block that the prompt ends in.
+std::vector<int32_t> published_schedule(const BlockCausalModel& model, std::vector<int32_t> tokens,
+                                        int64_t gen, int64_t block, int64_t steps, double threshold,
+                                        int64_t* forwards) {
+  const auto prompt = static_cast<int64_t>(tokens.size());
+  tokens.resize(static_cast<size_t>((prompt + gen + block - 1) / block * block), kMask);
+  *forwards = 0;
+  for (int64_t b = prompt / block * block; b < static_cast<int64_t>(tokens.size()); b += block) {
+    for (int64_t step = 0; step < steps; ++step) {
+      const std::vector<int32_t> window(tokens.begin(), tokens.begin() + b + block);
+      std::vector<Prediction> got;
+      for (int64_t p = b; p < b + block; ++p)
+        if (window[static_cast<size_t>(p)] == kMask)
+          got.push_back(model.predict(window, static_cast<int32_t>(p)));
+      if (got.empty()) break;
+      ++*forwards;
+      std::ranges::stable_sort(got, std::greater<>(), &Prediction::probability);
+      const auto due = static_cast<size_t>(block / steps + (step < block % steps));
+      const auto sure = static_cast<size_t>(
+          std::ranges::count_if(got, [&](const Prediction& p) { return p.probability > threshold; }));
+      got.resize(std::min(got.size(), std::max(due, sure)));
+      for (const Prediction& p : got) tokens[static_cast<size_t>(p.position)] = p.token;
+    }
+  }
+  return tokens;
+}
+
+TEST(BlockCausal, EqualsThePublishedScheduleWithFewerSteps) {
+  int64_t shorter = 0;
+  for (const int64_t block : {4, 8}) {
+    for (int64_t prompt = 0; prompt <= block + 1; ++prompt) {
+      for (const int64_t gen : {int64_t{1}, block - 1, block, 2 * block + 3}) {
+        for (int64_t steps = 1; steps <= block + 1; ++steps) {
+          for (const double threshold : {1.0, 0.7}) {
+            SCOPED_TRACE(fmt::format("block {} prompt {} gen {} steps {} threshold {}", block, prompt, gen,
+                                     steps, threshold));
+            const std::vector<int32_t> ids(static_cast<size_t>(prompt), 1);
+            const int64_t blocks = (prompt + gen + block - 1) / block - prompt / block;
+            const DecodeOptions o = {.gen_length = gen,
+                                     .block_length = block,
+                                     .steps = steps * blocks,
+                                     .acceptance = Acceptance::llada2,
+                                     .threshold = threshold,
+                                     .early_stop = EarlyStop::none,
+                                     .kv = KvChoice::block};
+            const auto seed = static_cast<uint64_t>(7 * prompt + steps);
+            const Ran ran = run_blocks(o, ids, block, seed);
+            int64_t forwards = 0;
+            ASSERT_EQ(ran.canvas.tokens, published_schedule(BlockCausalModel(seed, block), ids, gen, block,
+                                                            steps, threshold, &forwards));
+            ASSERT_EQ(ran.stats.nfe, forwards);
+            shorter += forwards < steps * blocks;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(shorter, 100) << "blocks that the prompt shares end before their steps do";
+}
+
+// Prompt 20, 44 positions, 8 steps for each of the two blocks: 4 positions a step, so 3 + 8.
+TEST(BlockCausal, WorkedExampleOfFewerSteps) {
+  const DecodeOptions o = {.gen_length = 44,
+                           .block_length = 32,
+                           .steps = 16,
+                           .acceptance = Acceptance::llada2,
+                           .threshold = 1,
+                           .early_stop = EarlyStop::none,
+                           .kv = KvChoice::block};
+  EXPECT_EQ(run_blocks(o, std::vector<int32_t>(20, 1), 32, 1).stats.nfe, 11);
+}
+
 // An edit-only step that changes nothing has seen the block as it stays: its K/V are clean already.
 TEST(BlockCausal, ACleanBlockIsNotComputedAgain) {
   DecodeOptions o = {.gen_length = 8,

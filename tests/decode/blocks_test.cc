@@ -64,6 +64,19 @@ TEST(Blocks, SharesKeepTheirPromise) {
   }
 }
 
+TEST(Blocks, StepsBeyondTheMasks) {
+  const Canvas canvas = lay_generation({}, 8, test_ids());
+  EXPECT_THAT(share_steps(tile_blocks(canvas, 0, 8), 50, true), ElementsAre(50));
+  EXPECT_THAT(share_steps(tile_blocks(canvas, 0, 4), 50, true), ElementsAre(25, 25));
+}
+
+TEST(Blocks, EvenSteps) {
+  EXPECT_THAT(even_steps(3, 0, 32), ElementsAre(32, 32, 32)) << "one token per step";
+  EXPECT_THAT(even_steps(3, 24, 32), ElementsAre(8, 8, 8));
+  EXPECT_THAT(even_steps(3, 8, 32), ElementsAre(2, 3, 3));
+  EXPECT_THAT(even_steps(2, 1000, 4), ElementsAre(500, 500));
+}
+
 std::vector<std::vector<int64_t>> spans(const Canvas& canvas, int64_t from, int64_t length) {
   std::vector<std::vector<int64_t>> out;
   for (const Block& b : tile_blocks(canvas, from, length)) out.push_back({b.begin, b.end, b.masks});
