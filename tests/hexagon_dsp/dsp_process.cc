@@ -70,7 +70,9 @@ DspProcess::DspProcess(uint64_t window) : control_(RING_BYTES) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  if (posix_spawn(&child_, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return;
+  pid_t child = -1;
+  if (posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return;
+  child_ = child;
   for (int i = 0; i < 200 && __atomic_load_n(&ring().ready, __ATOMIC_SEQ_CST) == 0; ++i) {
     wait(&ring().ready, 0);
     if (waitpid(child_, nullptr, WNOHANG) != 0) {
@@ -98,16 +100,16 @@ DspProcess::~DspProcess() {
 }
 
 int DspProcess::invoke(uint64_t handle, uint32_t sc, const std::vector<std::pair<void*, uint32_t>>& arguments,
-                       uint64_t* handle_out) {
+                       uint64_t* handle_out, uint32_t channel) {
   if (child_ <= 0) return static_cast<int>(kNobodyAnswered);
-  Ring& r = ring();
+  Ring& r = ring(channel);
   r.scalars = sc;
   r.handle = handle;
   const size_t in = sc >> 16 & 0xff;
   const auto each = [&](auto body) {
     int64_t at = RING_DATA;
     for (size_t i = 0; i < arguments.size(); ++i) {
-      body(i, control_.data() + at);
+      body(i, control_.data() + RING_CHANNEL_AT(channel) + at);
       at += (int64_t{arguments[i].second} + 127) / 128 * 128;
     }
   };
@@ -139,10 +141,10 @@ WireInfo DspProcess::query() {
   return info;
 }
 
-WireReply DspProcess::call(uint32_t method, const void* in, uint32_t bytes) {
+WireReply DspProcess::call(uint32_t method, const void* in, uint32_t bytes, uint32_t channel) {
   WireReply reply{};
   const int result = invoke(session_, scalars(method, 1, 1, 0, 0),
-                            {{const_cast<void*>(in), bytes}, {&reply, static_cast<uint32_t>(sizeof reply)}});
+                            {{const_cast<void*>(in), bytes}, {&reply, static_cast<uint32_t>(sizeof reply)}}, nullptr, channel);
   if (result != 0 || reply.magic != WIRE_MAGIC) {
     reply.status = kNobodyAnswered;
     reply.detail = static_cast<uint32_t>(result);
@@ -150,9 +152,9 @@ WireReply DspProcess::call(uint32_t method, const void* in, uint32_t bytes) {
   return reply;
 }
 
-WireReply DspProcess::map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes) {
+WireReply DspProcess::map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes, uint32_t flags) {
   const WireMap request = {WIRE_MAGIC, WIRE_VERSION, buffer, memory.fd(),
-                           bytes != 0 ? bytes : static_cast<uint32_t>(memory.bytes()), 0};
+                           bytes != 0 ? bytes : static_cast<uint32_t>(memory.bytes()), flags};
   return call(WIRE_MAP, &request, sizeof request);
 }
 
@@ -161,6 +163,8 @@ WireReply DspProcess::unmap(uint32_t buffer) {
   return call(WIRE_UNMAP, &request, sizeof request);
 }
 
-WireReply DspProcess::run(const void* batch, uint32_t bytes) { return call(WIRE_RUN, batch, bytes); }
+WireReply DspProcess::run(const void* batch, uint32_t bytes, uint32_t channel) {
+  return call(WIRE_RUN, batch, bytes, channel);
+}
 
 }  // namespace llada::hexagon

@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -41,21 +42,23 @@ class DspProcess {
   static std::string missing();
 
   bool open() const { return session_ != 0; }
-  // Raw: the skel's return value.
+  // Raw: the skel's return value. One thread per channel may be in here at a time.
   int invoke(uint64_t handle, uint32_t scalars, const std::vector<std::pair<void*, uint32_t>>& arguments,
-             uint64_t* handle_out = nullptr);
+             uint64_t* handle_out = nullptr, uint32_t channel = 0);
+  // The first argument's bytes of the call that runs on a channel, where the DSP has them.
+  std::byte* message(uint32_t channel = 0) { return control_.data() + RING_CHANNEL_AT(channel) + RING_DATA; }
 
   WireInfo query();
-  WireReply map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes = 0);
+  WireReply map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes = 0, uint32_t flags = 0);
   WireReply unmap(uint32_t buffer);
-  WireReply run(const void* batch, uint32_t bytes);
+  WireReply run(const void* batch, uint32_t bytes, uint32_t channel = 0);
 
  private:
-  WireReply call(uint32_t method, const void* in, uint32_t bytes);
-  Ring& ring() { return *reinterpret_cast<Ring*>(control_.data()); }
+  WireReply call(uint32_t method, const void* in, uint32_t bytes, uint32_t channel = 0);
+  Ring& ring(uint32_t channel = 0) { return *reinterpret_cast<Ring*>(control_.data() + RING_CHANNEL_AT(channel)); }
 
   SharedBuffer control_;
-  pid_t child_ = -1;
+  std::atomic<pid_t> child_ = -1;
   uint64_t session_ = 0;
 };
 

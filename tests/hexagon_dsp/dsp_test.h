@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,9 @@ class DspTest : public testing::Test {
     scratch_ = std::make_unique<SharedBuffer>(16 << 20);
     dsp_ = std::make_unique<DspProcess>();
     ASSERT_TRUE(dsp_->open());
+    // Whatever is read and was not written shows: as floats these are not numbers, as indices far too large.
+    std::memset(memory_->data(), 0xff, static_cast<size_t>(std::min<int64_t>(memory_->bytes(), 32 << 20)));
+    std::memset(scratch_->data(), 0xff, static_cast<size_t>(scratch_->bytes()));
     ASSERT_EQ(dsp_->map(kBuffer, *memory_).status, WIRE_OK);
     ASSERT_EQ(dsp_->map(kScratch, *scratch_).status, WIRE_OK);
     used_ = 0;

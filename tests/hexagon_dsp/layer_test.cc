@@ -145,6 +145,10 @@ void HexagonLayer::run_layer(const Geometry& g) {
   fmt::print("a layer of width {}, {} rows, {} keys: {} packets (emulated): matmul {:.0f} %, attention {:.0f} % of the emulator's time\n", w,
              kRows, g.keys, reply.packets, 100.0 * reply.microseconds[WIRE_MATMUL] / std::max(1.0, total(reply)),
              100.0 * reply.microseconds[WIRE_ATTENTION] / std::max(1.0, total(reply)));
+  fmt::print("copied and checked with {} packets (emulated), {:.2g} of the ops'\n", reply.check_packets,
+             static_cast<double>(reply.check_packets) / static_cast<double>(reply.packets));
+  EXPECT_GT(reply.check_packets, 0u);
+  EXPECT_LT(reply.check_packets, 0.02 * static_cast<double>(reply.packets));
 
   const auto normed = [&](WireRef from, const std::vector<float>& weight) {
     const auto in = rows_of(from, w);

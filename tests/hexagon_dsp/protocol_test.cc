@@ -11,7 +11,7 @@ class HexagonProtocol : public DspTest {
  protected:
   WireOp good_op() {
     WireOp op = make_op(WIRE_ADD, 4, 32);
-    op.in[0] = reserve(512), op.in[1] = reserve(512);
+    op.in[0] = put(std::vector<float>(128)), op.in[1] = put(std::vector<float>(128));
     return op;
   }
   void expect(const WireOp& op, uint32_t status, uint32_t detail) {

@@ -5,8 +5,11 @@
 // in it; stored = a tensor's bytes as in the model file; tile = 32 outputs of a matrix in the order in which the
 // vector unit reads them (below). Deliberately absent: pointers, and anything that only one side needs to know.
 //
-// The DSP trusts nothing: every ref is checked against its buffer's size before a batch starts. It writes nothing but
-// the arena values named in `out` (and `in` of the ops that work in place), K/V, the scratch and the outputs.
+// The DSP trusts nothing. It copies a batch with its ops, ranges, index lists and spans before it looks at them, so
+// that they are what they were when the batch started whatever happens to the shared memory; every ref is checked against
+// its buffer's size before the first op runs. It writes nothing but the arena values named in `out` (and `in` of the ops
+// that work in place), K/V, the scratch and the outputs. What an op writes may not overlap anything else that it touches
+// (but where "may be the same" stands below), nor any list of the batch, nor the scratch, nor a buffer mapped read-only.
 #ifndef LLADA_DEVICES_HEXAGON_WIRE_H_
 #define LLADA_DEVICES_HEXAGON_WIRE_H_
 #include <stdint.h>
@@ -17,6 +20,8 @@
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024    /* rows of a step */
 #define WIRE_MAX_RANGES 64
+#define WIRE_MAX_LISTS 64            /* different index lists and lists of spans in a batch */
+#define WIRE_MAX_LIST_BYTES (1 << 20) /* of all of them together */
 #define WIRE_SKEL "llada_hexagon" /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
 
 /* ---- Methods of `int llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, remote_arg*)`, in bits
@@ -54,7 +59,9 @@ enum WireCheck {
   WIRE_CHECK_INDEX = 5,   /* a token, row or position is out of range */
   WIRE_CHECK_SPANS = 6,   /* spans do not cover the rows in order, or their sequence or keys are out of range */
   WIRE_CHECK_KV = 7,      /* strides or counts of the K/V store */
-  WIRE_CHECK_ALIGNMENT = 8
+  WIRE_CHECK_ALIGNMENT = 8,
+  WIRE_CHECK_ALIAS = 9,  /* an output lies over something else that the op touches, over an index list or the scratch */
+  WIRE_CHECK_LISTS = 10  /* more lists than WIRE_MAX_LISTS, or larger ones than WIRE_MAX_LIST_BYTES */
 };
 
 typedef struct WireReply {
@@ -66,7 +73,7 @@ typedef struct WireReply {
   uint64_t packets;   /* run, emulator only: instruction packets of all threads together; otherwise 0 */
   uint32_t microseconds[16]; /* run: by kind of op */
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
-  uint32_t reserved;
+  uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
 } WireReply;
 
 typedef struct WireInfo {

@@ -10,13 +10,18 @@ namespace dsp {
 constexpr uint32_t kMaxColumns = 1 << 17;
 
 template <class T>
-Fault Batch::at(WireRef ref, uint64_t bytes, T*& out, uint32_t alignment) const {
+Fault Batch::at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment) {
   if (ref.buffer >= WIRE_BUFFERS || buffers_.list[ref.buffer].address == nullptr) return {WIRE_BAD_REF, ref.buffer};
   Buffer& buffer = buffers_.list[ref.buffer];
   if (checking_) buffer.used = true;
   if (ref.offset > buffer.bytes || bytes > buffer.bytes - ref.offset) return {WIRE_BAD_REF, ref.buffer};
+  if (use != Use::reads && buffer.read_only) return {WIRE_BAD_REF, ref.buffer};
   if (ref.offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
   out = reinterpret_cast<T*>(buffer.address + ref.offset);
+  if (!checking_) return {};
+  const Place place = {buffer.fd, ref.offset, ref.offset + static_cast<uint32_t>(bytes)};
+  if (place.overlaps(scratch_place_) || touched_count_ == kMostTouched) return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
+  touched_[touched_count_++] = {place, use};
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/batch-inl.h"
+#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/rows.h"
 
 namespace dsp {
@@ -16,26 +17,39 @@ uint32_t supported_matrix_layouts() {
   return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
 }
 
-Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, float*& out) const {
-  return at(ref, rows * columns * 4, out, 128);
+Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out) {
+  return at(ref, rows * columns * 4, use, out, 128);
 }
 
-Fault Batch::vector(const WireWeight& weight, uint32_t length, const float*& out) const {
+Fault Batch::vector(const WireWeight& weight, uint32_t length, const float*& out) {
   if (weight.layout != WIRE_STORED_F32) return {WIRE_UNSUPPORTED, weight.layout};
   if (weight.inputs != length || weight.outputs != 1) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
-  return at(weight.data, uint64_t{length} * 4, out);
+  return at(weight.data, uint64_t{length} * 4, Use::reads, out);
 }
 
-Fault Batch::indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out) const {
-  DSP_TRY(at(ref, uint64_t{count} * 4, out));
-  for (uint32_t i = 0; i < count && checking_; ++i)
-    if (out[i] >= limit) return {WIRE_BAD_OP, WIRE_CHECK_INDEX};
-  return {};
+// What was copied while checking is there when the op runs.
+Fault Batch::list(WireRef ref, uint64_t bytes, const CopiedList*& out) {
+  if (bytes > WIRE_MAX_LIST_BYTES) return {WIRE_BAD_OP, WIRE_CHECK_LISTS};
+  out = copy_.find(ref, static_cast<uint32_t>(bytes));
+  if (out != nullptr) return {};
+  const uint32_t* from = nullptr;
+  DSP_TRY(at(ref, bytes, Use::reads, from));
+  out = copy_.add(ref, touched_[touched_count_ - 1].place, from, static_cast<uint32_t>(bytes));
+  return out != nullptr ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_LISTS};
 }
 
-Fault Batch::spans(const WireOp& op, const WireSpan*& out) const {
+Fault Batch::indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out) {
+  const CopiedList* copied = nullptr;
+  DSP_TRY(list(ref, uint64_t{count} * 4, copied));
+  out = copied->words;
+  return copied->largest < limit ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_INDEX};
+}
+
+Fault Batch::spans(const WireOp& op, const WireSpan*& out) {
   if (op.span_count > op.rows + 1) return {WIRE_BAD_OP, WIRE_CHECK_SPANS};
-  DSP_TRY(at(op.spans, uint64_t{op.span_count} * sizeof(WireSpan), out));
+  const CopiedList* copied = nullptr;
+  DSP_TRY(list(op.spans, uint64_t{op.span_count} * sizeof(WireSpan), copied));
+  out = reinterpret_cast<const WireSpan*>(copied->words);
   uint32_t next = 0;
   for (uint32_t i = 0; i < op.span_count; ++i) {
     const WireSpan& s = out[i];
@@ -48,8 +62,8 @@ Fault Batch::spans(const WireOp& op, const WireSpan*& out) const {
 }
 
 // rows_of_all: how many rows the trial area holds.
-Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, uint8_t*& keys, uint8_t*& values,
-                   uint8_t*& trial) const {
+Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, Use use, uint8_t*& keys,
+                   uint8_t*& values, uint8_t*& trial) {
   const WireKv& kv = op.kv;
   const Fault bad = {WIRE_BAD_OP, WIRE_CHECK_KV};
   if (kv.heads == 0 || kv.heads > 1024 || kv.head_dim == 0 || kv.head_dim > 1024 || kv.sequences == 0 || kv.half > 1 ||
@@ -61,13 +75,14 @@ Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all
     return bad;
   // The last sequence may lack the padding behind its last head.
   const uint64_t bytes = uint64_t{kv.sequences - 1} * kv.sequence_stride + uint64_t{kv.heads - 1} * kv.head_stride + head;
-  DSP_TRY(at(kv.keys, bytes, keys, 64));
-  DSP_TRY(at(kv.values, bytes, values, 64));
   trial = nullptr;
-  for (uint32_t i = 0; i < op.span_count; ++i)
+  for (uint32_t i = 0; i < op.span_count && trial == nullptr; ++i)
     if (spans[i].trial != 0)
-      return at(kv.trial, uint64_t{rows_of_all} * kv.heads * 2 * kv.head_dim * element, trial, 64);
-  return {};
+      DSP_TRY(at(kv.trial, uint64_t{rows_of_all} * kv.heads * 2 * kv.head_dim * element, Use::writes, trial, 64));
+  // Attention of trials has their rows in the store for a moment.
+  if (trial != nullptr) use = Use::writes;
+  DSP_TRY(at(kv.keys, bytes, use, keys, 64));
+  return at(kv.values, bytes, use, values, 64);
 }
 
 Fault Batch::embed(const WireOp& op) {
@@ -78,9 +93,9 @@ Fault Batch::embed(const WireOp& op) {
   const uint8_t* table = nullptr;
   float* out = nullptr;
   const uint32_t* tokens = nullptr;
-  DSP_TRY(at(w.data, uint64_t{w.outputs} * stored_row_bytes(w.layout, w.inputs), table,
+  DSP_TRY(at(w.data, uint64_t{w.outputs} * stored_row_bytes(w.layout, w.inputs), Use::reads, table,
              w.layout == WIRE_STORED_F32 ? 4 : 1));
-  DSP_TRY(value(op.out[0], op.rows, w.inputs, out));
+  DSP_TRY(value(op.out[0], op.rows, w.inputs, Use::writes, out));
   DSP_TRY(indices(op.index, op.rows, w.outputs, tokens));
   if (!checking_)
     each_row(op.rows, [&](uint32_t r) { stored_row(w.layout, table, tokens[r], w.inputs, out + uint64_t{r} * w.inputs); });
@@ -91,8 +106,8 @@ Fault Batch::select_rows(const WireOp& op) {
   if (op.source_rows == 0 || op.source_rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
   float *from = nullptr, *to = nullptr;
   const uint32_t* rows = nullptr;
-  DSP_TRY(value(op.in[0], op.source_rows, op.columns, from));
-  DSP_TRY(value(op.out[0], op.rows, op.columns, to));
+  DSP_TRY(value(op.in[0], op.source_rows, op.columns, Use::reads, from));
+  DSP_TRY(value(op.out[0], op.rows, op.columns, Use::writes, to));
   DSP_TRY(indices(op.index, op.rows, op.source_rows, rows));
   const uint32_t n = op.columns;
   if (!checking_)
@@ -108,8 +123,9 @@ Fault Batch::norm(const WireOp& op, bool heads) {
   if (n == 0 || vectors == 0) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   float *x = nullptr, *y = nullptr;
   const float* weight = nullptr;
-  DSP_TRY(value(op.in[0], vectors, n, x));
-  DSP_TRY(heads ? value(op.in[0], vectors, n, y) : value(op.out[0], vectors, n, y));
+  DSP_TRY(value(op.in[0], vectors, n, heads ? Use::writes : Use::reads, x));
+  y = x;
+  if (!heads) DSP_TRY(value(op.out[0], vectors, n, Use::replaces, y));
   DSP_TRY(vector(op.weight[0], n, weight));
   if (!checking_)
     each_row(static_cast<uint32_t>(vectors),
@@ -123,8 +139,8 @@ Fault Batch::rope(const WireOp& op) {
     return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   float* x = nullptr;
   const float* table = nullptr;
-  DSP_TRY(value(op.in[0], op.rows, n, x));
-  DSP_TRY(at(op.table, uint64_t{op.rows} * op.rotary * 4, table));
+  DSP_TRY(value(op.in[0], op.rows, n, Use::writes, x));
+  DSP_TRY(at(op.table, uint64_t{op.rows} * op.rotary * 4, Use::reads, table));
   if (!checking_)
     each_row(op.rows, [&](uint32_t r) {
       dsp::rope(x + uint64_t{r} * n, table + uint64_t{r} * op.rotary, op.heads, op.head_dim, op.rotary,
@@ -137,9 +153,9 @@ Fault Batch::elementwise(const WireOp& op) {
   const uint32_t n = op.columns;
   float *x = nullptr, *other = nullptr, *out = nullptr;
   const float* bias = nullptr;
-  DSP_TRY(value(op.in[0], op.rows, n, x));
-  DSP_TRY(op.kind == WIRE_ADD_BIAS ? vector(op.weight[0], n, bias) : value(op.in[1], op.rows, n, other));
-  if (op.kind == WIRE_SWIGLU) DSP_TRY(value(op.out[0], op.rows, n, out));
+  DSP_TRY(value(op.in[0], op.rows, n, op.kind == WIRE_SWIGLU ? Use::reads : Use::writes, x));
+  DSP_TRY(op.kind == WIRE_ADD_BIAS ? vector(op.weight[0], n, bias) : value(op.in[1], op.rows, n, Use::reads, other));
+  if (op.kind == WIRE_SWIGLU) DSP_TRY(value(op.out[0], op.rows, n, Use::replaces, out));
   if (!checking_)
     each_row(op.rows, [&](uint32_t r) {
       const uint64_t first = uint64_t{r} * n;
@@ -156,8 +172,8 @@ Fault Batch::guide(const WireOp& op) {
   if (!guided && op.source_rows != op.rows) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
   const uint32_t n = op.columns;
   float *x = nullptr, *out = nullptr;
-  DSP_TRY(value(op.in[0], op.source_rows, n, x));
-  DSP_TRY(value(op.out[0], op.rows, n, out));
+  DSP_TRY(value(op.in[0], op.source_rows, n, Use::reads, x));
+  DSP_TRY(value(op.out[0], op.rows, n, Use::writes, out));
   if (!checking_)
     each_row(op.rows, [&](uint32_t r) {
       const uint64_t first = uint64_t{r} * n;
@@ -192,63 +208,92 @@ Fault Batch::execute(const WireOp& op) {
   }
 }
 
-Fault Batch::maintain(const WireRange* ranges, uint32_t count, uint32_t use) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if ((ranges[i].use & use) == 0) continue;
+Fault Batch::maintain(uint32_t use) {
+  for (uint32_t i = 0; i < copy_.head().range_count; ++i) {
+    const WireRange& range = copy_.ranges()[i];
+    if ((range.use & use) == 0) continue;
     uint8_t* bytes = nullptr;
-    DSP_TRY(at(ranges[i].at, ranges[i].bytes, bytes, 1));
-    if (checking_) continue;
+    touched_count_ = 0;
+    DSP_TRY(at(range.at, range.bytes, Use::reads, bytes, 1));
     // Cleaned and invalidated line by line: what the host wrote is not there in newer form, what it reads is written.
-    for (uint32_t line = 0; line < ranges[i].bytes; line += 32) asm volatile("dccleaninva(%0)" : : "r"(bytes + line) : "memory");
+    if (!checking_) clean_cache(bytes, range.bytes);
   }
-  if (!checking_) asm volatile("syncht" : : : "memory");
   return {};
 }
 
-Fault Batch::check(const WireBatch& batch, uint32_t& op) {
-  const auto* ops = reinterpret_cast<const WireOp*>(&batch + 1);
-  const auto* ranges = reinterpret_cast<const WireRange*>(ops + batch.op_count);
+Fault Batch::check_aliases(uint32_t op) {
+  for (uint32_t w = 0; w < touched_count_; ++w) {
+    const Touched& written = touched_[w];
+    if (written.use == Use::reads) continue;
+    for (uint32_t t = 0; t < touched_count_; ++t) {
+      const bool itself = t == w || (written.use == Use::replaces && t == 0 && written.place.equals(touched_[t].place));
+      if (!itself && written.place.overlaps(touched_[t].place)) return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
+    }
+    copy_.note_write(written.place, op);
+  }
+  return {};
+}
+
+Fault Batch::check_lists(uint32_t& op) const {
+  for (uint32_t w = 0; w < copy_.write_count(); ++w)
+    for (uint32_t i = 0; i < copy_.list_count(); ++i)
+      if (copy_.writes()[w].place.overlaps(copy_.lists()[i].place)) {
+        op = copy_.writes()[w].op;
+        return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
+      }
+  return {};
+}
+
+Fault Batch::check(uint32_t& op) {
+  const WireBatch& batch = copy_.head();
   const Held held(buffers_.lock);
-  checking_ = true, scratch_needed_ = 0;
-  DSP_TRY(maintain(ranges, batch.range_count, WIRE_HOST_WROTE | WIRE_HOST_READS));
+  checking_ = true, scratch_needed_ = 0, op = 0;
+  DSP_TRY(maintain(WIRE_HOST_WROTE | WIRE_HOST_READS));
   // What the host wrote is looked at only after the caches forgot it.
   checking_ = false;
-  maintain(ranges, batch.range_count, WIRE_HOST_WROTE);
+  maintain(WIRE_HOST_WROTE);
   checking_ = true;
-  for (op = 0; op < batch.op_count; ++op) DSP_TRY(execute(ops[op]));
+  touched_count_ = 0;
+  if (batch.scratch_bytes > 0) {
+    DSP_TRY(at(batch.scratch, batch.scratch_bytes, Use::writes, scratch_, 128));
+    scratch_place_ = touched_[0].place;
+  }
+  for (; op < batch.op_count; ++op) {
+    touched_count_ = 0;
+    DSP_TRY(execute(copy_.op(op)));
+    DSP_TRY(check_aliases(op));
+  }
+  DSP_TRY(check_lists(op));
   op = 0;
-  if (scratch_needed_ > batch.scratch_bytes) return {WIRE_NO_SCRATCH, static_cast<uint32_t>(scratch_needed_)};
-  return batch.scratch_bytes > 0 ? at(batch.scratch, batch.scratch_bytes, scratch_, 128) : Fault{};
+  if (scratch_needed_ <= batch.scratch_bytes) return {};
+  return {WIRE_NO_SCRATCH, scratch_needed_ < 0xffffffffu ? static_cast<uint32_t>(scratch_needed_) : 0xffffffffu};
 }
 
 void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
+  const uint64_t first_packet = os_packets();
   reply.status = WIRE_BAD_BATCH;
-  if (bytes < sizeof(WireBatch)) return;
-  const auto& batch = *static_cast<const WireBatch*>(data);
-  if (batch.magic != WIRE_MAGIC || batch.version != WIRE_VERSION || batch.op_count > WIRE_MAX_OPS ||
-      batch.range_count > WIRE_MAX_RANGES ||
-      bytes != sizeof(WireBatch) + batch.op_count * sizeof(WireOp) + batch.range_count * sizeof(WireRange))
-    return;
+  if (!copy_.take(data, bytes)) return;
+  const WireBatch& batch = copy_.head();
   reply.sequence = batch.sequence;
-  const auto* ops = reinterpret_cast<const WireOp*>(&batch + 1);
-  const auto* ranges = reinterpret_cast<const WireRange*>(ops + batch.op_count);
   const auto fail = [&](Fault fault, uint32_t op) { reply.status = fault.status, reply.detail = fault.detail, reply.op = op; };
   pool_.use(batch.threads);
   pool_.take_packets();
 
   uint32_t op = 0;
-  if (const Fault f = check(batch, op)) return fail(f, op);
+  if (const Fault f = check(op)) return fail(f, op);
+  reply.check_packets = static_cast<uint32_t>(os_packets() - first_packet);
   const uint32_t served = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST);
   checking_ = false;
   uint64_t before = os_microseconds();
   for (uint32_t i = 0; i < batch.op_count; ++i) {
-    const Fault f = execute(ops[i]);
+    const WireOp& running = copy_.op(i);
+    const Fault f = execute(running);
     const uint64_t now = os_microseconds();
-    reply.microseconds[ops[i].kind] += static_cast<uint32_t>(now - before);
+    reply.microseconds[running.kind] += static_cast<uint32_t>(now - before);
     before = now;
     if (f) return fail(f, i);
   }
-  maintain(ranges, batch.range_count, WIRE_HOST_READS);
+  maintain(WIRE_HOST_READS);
   reply.packets = pool_.take_packets();
   reply.maps_beside = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST) - served;
   fail({}, batch.op_count);

@@ -1,8 +1,11 @@
-// A batch of ops (devices/hexagon/wire.h) over mapped buffers: every op is checked with all its refs and indices before
-// the first one runs, then all run in order. Words: fault = why a batch was refused.
+// A batch of ops (devices/hexagon/wire.h) over mapped buffers. Batch, ops, ranges and every list that an op indexes with
+// are copied into memory of this module first (batch_copy.h): shared memory may change at any time, by the host or by an
+// op of the batch itself, so nothing is checked in one place and used from another. Every op is checked with all its refs
+// and indices before the first one runs, then all run in order. Words: fault = why a batch was refused.
 #pragma once
 #include <stdint.h>
 
+#include "devices/hexagon/dsp/batch_copy.h"
 #include "devices/hexagon/dsp/lock.h"
 #include "devices/hexagon/dsp/pool.h"
 #include "devices/hexagon/wire.h"
@@ -15,6 +18,7 @@ struct Buffer {
   int32_t fd = -1;
   bool taken = false;  // the number belongs to somebody, who may be about to map or unmap
   bool used = false;   // by the batch that runs
+  bool read_only = false;
 };
 
 // All buffers of a session; others map and unmap while a batch runs.
@@ -29,16 +33,24 @@ struct Fault {
   explicit operator bool() const { return status != WIRE_OK; }
 };
 
+// What an op does with the bytes of a ref. replaces: writes, and the bytes may be the very ones of in[0].
+enum class Use : uint8_t { reads, writes, replaces };
+
 class Batch {
  public:
-  Batch(Buffers& buffers, Pool& pool) : buffers_(buffers), pool_(pool) {}
+  // copy: this batch's alone while it runs.
+  Batch(Buffers& buffers, Pool& pool, BatchCopy& copy) : buffers_(buffers), pool_(pool), copy_(copy) {}
 
   // `bytes` bytes: a WireBatch, its ops and ranges.
   void run(const void* data, uint32_t bytes, WireReply& reply);
 
  private:
   // Everything about the batch but its work.
-  Fault check(const WireBatch& batch, uint32_t& op);
+  Fault check(uint32_t& op);
+  // The op's outputs lie apart from whatever else it touches.
+  Fault check_aliases(uint32_t op);
+  // No op writes where a list was copied from. op: the one that does.
+  Fault check_lists(uint32_t& op) const;
   // One op: its checks and, unless checking_, its work.
   Fault execute(const WireOp& op);
   Fault embed(const WireOp& op);
@@ -52,18 +64,21 @@ class Batch {
   Fault guide(const WireOp& op);
   Fault head(const WireOp& op);
 
-  Fault maintain(const WireRange* ranges, uint32_t count, uint32_t use);
+  Fault maintain(uint32_t use);
 
-  // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned.
+  // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned, or inside the
+  // scratch, or written where only reading is allowed. While checking, what the op touches is noted.
   template <class T>
-  Fault at(WireRef ref, uint64_t bytes, T*& out, uint32_t alignment = alignof(T)) const;
-  Fault value(WireRef ref, uint64_t rows, uint64_t columns, float*& out) const;
-  Fault vector(const WireWeight& weight, uint32_t length, const float*& out) const;
-  Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out) const;
-  Fault indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out) const;
-  Fault spans(const WireOp& op, const WireSpan*& out) const;
-  Fault cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, uint8_t*& keys, uint8_t*& values,
-              uint8_t*& trial) const;
+  Fault at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment = alignof(T));
+  Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out);
+  Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
+  Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
+  // Private copies of what the op indexes with.
+  Fault list(WireRef ref, uint64_t bytes, const CopiedList*& out);
+  Fault indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out);
+  Fault spans(const WireOp& op, const WireSpan*& out);
+  Fault cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, Use use, uint8_t*& keys, uint8_t*& values,
+              uint8_t*& trial);
   // The first `bytes` bytes of the scratch; while checking the largest demand is remembered.
   uint8_t* scratch(uint64_t bytes);
 
@@ -84,7 +99,16 @@ class Batch {
 
   Buffers& buffers_;
   Pool& pool_;
+  BatchCopy& copy_;
   bool checking_ = true;
+  Place scratch_place_;  // empty: there is none, or it is this that is looked up
+  struct Touched {
+    Place place;
+    Use use;
+  };
+  static constexpr uint32_t kMostTouched = 12;  // by an op: matmul has 7 refs, attention 6
+  Touched touched_[kMostTouched];
+  uint32_t touched_count_ = 0;
   uint8_t* scratch_ = nullptr;
   uint64_t scratch_needed_ = 0;
 };

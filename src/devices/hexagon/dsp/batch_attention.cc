@@ -36,10 +36,10 @@ Fault Batch::store_kv(const WireOp& op) {
   const uint32_t* positions = nullptr;
   uint8_t *keys = nullptr, *values = nullptr, *trial = nullptr;
   if (columns != op.columns) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
-  DSP_TRY(value(op.in[0], op.rows, columns, k));
-  DSP_TRY(value(op.in[1], op.rows, columns, v));
+  DSP_TRY(value(op.in[0], op.rows, columns, Use::reads, k));
+  DSP_TRY(value(op.in[1], op.rows, columns, Use::reads, v));
   DSP_TRY(spans(op, spans_list));
-  DSP_TRY(cache(op, spans_list, op.rows, keys, values, trial));
+  DSP_TRY(cache(op, spans_list, op.rows, Use::writes, keys, values, trial));
   DSP_TRY(indices(op.index, op.rows, kv.positions, positions));
   if (checking_) return {};
   const uint32_t d = kv.head_dim, bytes = d * (kv.half != 0 ? 2 : 4);
@@ -73,8 +73,8 @@ Fault Batch::attention(const WireOp& op) {
   const float scale = op.parameter;
   if (!(scale > 0 && scale <= 1)) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   const uint32_t stride = uint32_t{op.heads} * op.head_dim;
-  DSP_TRY(value(op.in[0], op.rows, stride, q));
-  DSP_TRY(value(op.out[0], op.rows, stride, out));
+  DSP_TRY(value(op.in[0], op.rows, stride, Use::reads, q));
+  DSP_TRY(value(op.out[0], op.rows, stride, Use::writes, out));
   DSP_TRY(spans(op, list));
   uint32_t rows_of_all = 0;
   for (uint32_t i = 0; i < op.span_count; ++i) {
@@ -83,7 +83,7 @@ Fault Batch::attention(const WireOp& op) {
     const uint32_t end = list[i].all + list[i].all_count;
     rows_of_all = end > rows_of_all ? end : rows_of_all;
   }
-  DSP_TRY(cache(op, list, rows_of_all, keys, values, trial));
+  DSP_TRY(cache(op, list, rows_of_all, Use::reads, keys, values, trial));
   if (op.block > 0) DSP_TRY(indices(op.index, op.rows, kv.positions, positions));
   if (rows_of_all > 0) DSP_TRY(indices(op.trial_index, rows_of_all, kv.positions, all_positions));
   const uint32_t group = op.heads / kv.heads, bytes = kv.head_dim * (kv.half != 0 ? 2 : 4);

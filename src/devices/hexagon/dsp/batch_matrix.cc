@@ -27,14 +27,14 @@ uint32_t work_bytes(uint32_t inputs) { return align(blocks_of(inputs) * 4); }
 
 }  // namespace
 
-Fault Batch::matrix(const WireWeight& w, uint32_t inputs, const uint8_t*& out) const {
+Fault Batch::matrix(const WireWeight& w, uint32_t inputs, const uint8_t*& out) {
   if (w.inputs != inputs || w.outputs == 0 || w.outputs > (1u << 24)) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
-  if (w.layout == WIRE_STORED_F32) return at(w.data, uint64_t{w.outputs} * inputs * 4, out, 4);
+  if (w.layout == WIRE_STORED_F32) return at(w.data, uint64_t{w.outputs} * inputs * 4, Use::reads, out, 4);
   const uint32_t format = format_of(w.layout);
   if (format == kNoFormat) return {WIRE_UNSUPPORTED, w.layout};
   if (inputs % kBlock != 0) return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
   const uint64_t tiles = (uint64_t{w.outputs} + kTile - 1) / kTile;
-  return at(w.data, tiles * tile_bytes(static_cast<Format>(format), inputs), out, 128);
+  return at(w.data, tiles * tile_bytes(static_cast<Format>(format), inputs), Use::reads, out, 128);
 }
 
 uint8_t* Batch::scratch(uint64_t bytes) {
@@ -78,7 +78,7 @@ void Batch::multiply(const Product& p, uint32_t tile, const float* x, const uint
 
 Fault Batch::matmul(const WireOp& op) {
   float* x = nullptr;
-  DSP_TRY(value(op.in[0], op.rows, op.columns, x));
+  DSP_TRY(value(op.in[0], op.rows, op.columns, Use::reads, x));
   Product products[3];
   uint32_t count = 0, tiles = 0, formats = 0;
   uint64_t bytes = 0;
@@ -86,7 +86,7 @@ Fault Batch::matmul(const WireOp& op) {
     const WireWeight& w = op.weight[count];
     Product& p = products[count];
     DSP_TRY(matrix(w, op.columns, p.weights));
-    DSP_TRY(value(op.out[count], op.rows, w.outputs, p.y));
+    DSP_TRY(value(op.out[count], op.rows, w.outputs, Use::writes, p.y));
     p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
     p.last = tiles += (w.outputs + kTile - 1) / kTile;
     if (w.layout != WIRE_STORED_F32 && (formats & 1u << w.layout) == 0) {
@@ -120,10 +120,10 @@ Fault Batch::head(const WireOp& op) {
   WirePrediction* predictions = nullptr;
   const uint8_t* weights = nullptr;
   const uint32_t *out = nullptr, *never = nullptr;
-  DSP_TRY(value(op.in[0], op.rows, op.columns, x));
+  DSP_TRY(value(op.in[0], op.rows, op.columns, Use::reads, x));
   DSP_TRY(matrix(w, op.columns, weights));
-  DSP_TRY(at(op.predictions, uint64_t{op.rows} * sizeof(WirePrediction), predictions));
-  if (op.logits.buffer != WIRE_NO_BUFFER) DSP_TRY(at(op.logits, uint64_t{op.rows} * w.outputs * 4, logits));
+  DSP_TRY(at(op.predictions, uint64_t{op.rows} * sizeof(WirePrediction), Use::writes, predictions));
+  if (op.logits.buffer != WIRE_NO_BUFFER) DSP_TRY(at(op.logits, uint64_t{op.rows} * w.outputs * 4, Use::writes, logits));
   if (op.out_of_softmax_count > kMostExcluded) return {WIRE_UNSUPPORTED, op.kind};
   if (op.out_of_softmax_count > 0) DSP_TRY(indices(op.out_of_softmax, op.out_of_softmax_count, w.outputs, out));
   if (op.never_sampled_count > 0) DSP_TRY(indices(op.never_sampled, op.never_sampled_count, w.outputs, never));

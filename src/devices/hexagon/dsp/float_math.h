@@ -2,15 +2,14 @@
 #pragma once
 #include <stdint.h>
 
+#include "devices/hexagon/dsp/machine.h"
+
 namespace dsp {
 
 inline uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 inline float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 constexpr float kInfinity = __builtin_inff();
 inline bool finite(float x) { return (bits_of(x) & 0x7f800000u) != 0x7f800000u; }
-
-inline float fma(float a, float b, float c) { return __builtin_HEXAGON_F2_sffma(c, a, b); }
-inline int32_t round_to_int(float x) { return __builtin_HEXAGON_F2_conv_sf2w(x); }  // nearest, ties to even
 
 // e^x for x <= 0 (and up to 80): relative error below 2^-23; 0 below -104.
 inline float exponential(float x) {

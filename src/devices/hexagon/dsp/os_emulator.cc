@@ -65,21 +65,26 @@ uint32_t parse(const char* text) {
   return n;
 }
 
+// One read of a word that the host may write at any time.
+uint32_t once(const uint32_t& shared) { return __atomic_load_n(&shared, __ATOMIC_RELAXED); }
+
 // One invoke out of a ring of `bytes` bytes. Arguments lie behind the ring's head, in order.
 int32_t invoke(Ring& ring, uint32_t bytes) {
   RemoteArgument arguments[RING_ARGUMENTS];
-  const uint32_t in = ring.scalars >> 16 & 0xff, out = ring.scalars >> 8 & 0xff;
-  const uint32_t handles = (ring.scalars >> 4 & 0xf) + (ring.scalars & 0xf);
+  const uint32_t scalars = once(ring.scalars), in = scalars >> 16 & 0xff, out = scalars >> 8 & 0xff;
+  const uint32_t handles = (scalars >> 4 & 0xf) + (scalars & 0xf);
   if (in + out + handles > RING_ARGUMENTS) return kBadParameter;
   uint64_t at = RING_DATA;
   for (uint32_t i = 0; i < in + out; ++i) {
-    if (at + ring.bytes[i] > bytes) return kBadParameter;
-    arguments[i].buffer = {reinterpret_cast<uint8_t*>(&ring) + at, ring.bytes[i]};
-    at += (uint64_t{ring.bytes[i]} + 127) / 128 * 128;
+    const uint32_t size = once(ring.bytes[i]);
+    if (at + size > bytes) return kBadParameter;
+    arguments[i].buffer = {reinterpret_cast<uint8_t*>(&ring) + at, size};
+    at += (uint64_t{size} + 127) / 128 * 128;
   }
-  if (handles > 0) arguments[in + out].handle = ring.handle;
-  const int32_t result = llada_hexagon_skel_handle_invoke(ring.handle, ring.scalars, arguments);
-  if ((ring.scalars & 0xf) > 0) ring.handle = arguments[in + out].handle;
+  const uint64_t handle = ring.handle;
+  if (handles > 0) arguments[in + out].handle = handle;
+  const int32_t result = llada_hexagon_skel_handle_invoke(handle, scalars, arguments);
+  if ((scalars & 0xf) > 0) ring.handle = arguments[in + out].handle;
   return result;
 }
 
@@ -92,7 +97,7 @@ int32_t serve(Ring& ring, uint32_t bytes) {
       os_wait(&ring.request, done);
       continue;
     }
-    if (ring.scalars == RING_LEAVE) return 0;
+    if (once(ring.scalars) == RING_LEAVE) return 0;
     ring.result = invoke(ring, bytes);
     done = request;
     __atomic_store_n(&ring.reply, done, __ATOMIC_SEQ_CST);

@@ -2,19 +2,27 @@
 // process of its own. Several threads may be in here at a time: FastRPC has one for every thread of the host that calls.
 #include "devices/hexagon/dsp/skel.h"
 
+#include <stddef.h>
+
 #include "devices/hexagon/dsp/batch.h"
+#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/wire.h"
+
+extern "C" void* memcpy(void* to, const void* from, size_t bytes);
 
 namespace dsp {
 namespace {
 
 struct Session {
+  Lock lock;  // for the two that follow
   bool open = false;
+  uint32_t calls = 0;  // methods that are under way: a session is not closed beneath them
   Buffers buffers;
   Lock running;  // one batch at a time
   Pool pool;
 };
 constinit Session session;  // nobody runs constructors here
+constinit BatchCopy batch_copy;  // of the batch that runs
 constexpr uint64_t kHandle = 0x4c4c;
 
 struct Shape {  // of a call's arguments: buffers in and out, handles in and out
@@ -55,6 +63,7 @@ void map(const WireMap& request, WireReply& reply) {
   }
   buffer.address = static_cast<uint8_t*>(address);
   buffer.bytes = request.bytes, buffer.fd = request.fd;
+  buffer.read_only = (request.flags & WIRE_MAP_READ_ONLY) != 0;
   count_served();
 }
 
@@ -82,19 +91,17 @@ void unmap(const WireMap& request, WireReply& reply) {
 
 void run(const RemoteBuffer& in, WireReply& reply) {
   const Held alone(session.running);
-  Batch(session.buffers, session.pool).run(in.data, in.bytes, reply);
+  Batch(session.buffers, session.pool, batch_copy).run(in.data, in.bytes, reply);
   const Held held(session.buffers.lock);
   for (Buffer& buffer : session.buffers.list) buffer.used = false;
 }
-
-uint32_t arch() { return __HEXAGON_ARCH__; }
 
 int32_t query(const RemoteBuffer& out) {
   if (out.bytes != sizeof(WireInfo)) return kBadParameter;
   auto& info = *static_cast<WireInfo*>(out.data);
   info = {};
   info.version = WIRE_VERSION;
-  info.arch = arch();
+  info.arch = kArchitecture;
   info.emulated = os_emulated();
   info.threads = os_threads() < kMaxWorkers ? os_threads() : kMaxWorkers;
   info.vector_bytes = 128;
@@ -107,7 +114,8 @@ int32_t query(const RemoteBuffer& out) {
 int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
   if (out.bytes != sizeof(WireReply) || (method != WIRE_RUN && in.bytes != sizeof(WireMap))) return kBadParameter;
   WireReply reply = {};
-  const auto& request = *static_cast<const WireMap*>(in.data);
+  WireMap request = {};  // a copy: what is checked is what is used
+  if (method != WIRE_RUN) memcpy(&request, in.data, sizeof request);
   if (method == WIRE_MAP)
     map(request, reply);
   else if (method == WIRE_UNMAP)
@@ -119,30 +127,61 @@ int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
   return 0;
 }
 
+int32_t open(uint64_t& handle) {
+  const Held held(session.lock);
+  if (session.open) return kNoMemory;
+  session.open = true;
+  handle = kHandle;
+  return 0;
+}
+
+// Refused while another thread is inside a method: what that one uses would go.
+int32_t close(uint64_t handle) {
+  const Held held(session.lock);
+  if (!session.open || handle != kHandle) return kBadParameter;
+  if (session.calls > 0) return kBadState;
+  const Held buffers(session.buffers.lock);
+  for (Buffer& buffer : session.buffers.list) {
+    if (buffer.address != nullptr) os_unmap(buffer.address, buffer.bytes, buffer.fd);
+    buffer = {};
+  }
+  session.pool.stop();
+  session.open = false;
+  return 0;
+}
+
+// Counts a method as under way as long as it lives.
+class Inside {
+ public:
+  explicit Inside(uint64_t handle) {
+    const Held held(session.lock);
+    allowed_ = session.open && handle == kHandle;
+    if (allowed_) ++session.calls;
+  }
+  ~Inside() {
+    if (!allowed_) return;
+    const Held held(session.lock);
+    --session.calls;
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  bool allowed() const { return allowed_; }
+
+ private:
+  bool allowed_ = false;
+};
+
 }  // namespace
 
 int32_t llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, RemoteArgument* arguments) {
   const uint32_t method = scalars >> 24 & 0x1f;
   switch (method) {
-    case WIRE_OPEN:
-      if (!is(scalars, {2, 0, 0, 1})) return kBadParameter;
-      if (session.open) return kNoMemory;
-      session.open = true;
-      arguments[2].handle = kHandle;
-      return 0;
-    case WIRE_CLOSE:
-      if (!is(scalars, {0, 0, 1, 0})) return kBadParameter;
-      if (!session.open || arguments[0].handle != kHandle) return kBadParameter;
-      for (Buffer& buffer : session.buffers.list) {
-        if (buffer.address != nullptr) os_unmap(buffer.address, buffer.bytes, buffer.fd);
-        buffer = {};
-      }
-      session.pool.stop();
-      session.open = false;
-      return 0;
+    case WIRE_OPEN: return is(scalars, {2, 0, 0, 1}) ? open(arguments[2].handle) : kBadParameter;
+    case WIRE_CLOSE: return is(scalars, {0, 0, 1, 0}) ? close(arguments[0].handle) : kBadParameter;
     default: break;
   }
-  if (!session.open || handle != kHandle) return kBadParameter;
+  const Inside inside(handle);
+  if (!inside.allowed()) return kBadParameter;
   switch (method) {
     case WIRE_QUERY: return is(scalars, {0, 1, 0, 0}) ? query(arguments[0].buffer) : kBadParameter;
     case WIRE_MAP:

@@ -1,0 +1,22 @@
+// The scalar instructions that have no name in C, and what the build is for. A fuzzer's build for the host has a file of
+// this name of its own.
+#pragma once
+#include <stdint.h>
+
+namespace dsp {
+
+constexpr uint32_t kArchitecture = __HEXAGON_ARCH__;
+
+inline float fma(float a, float b, float c) { return __builtin_HEXAGON_F2_sffma(c, a, b); }
+inline int32_t round_to_int(float x) { return __builtin_HEXAGON_F2_conv_sf2w(x); }  // nearest, ties to even
+
+// Writes the lines of these bytes to memory and forgets them.
+inline void clean_cache(const uint8_t* bytes, uint32_t count) {
+  constexpr uintptr_t kLine = 32;
+  const auto end = reinterpret_cast<uintptr_t>(bytes) + count;
+  for (uintptr_t line = reinterpret_cast<uintptr_t>(bytes) & ~(kLine - 1); line < end; line += kLine)
+    asm volatile("dccleaninva(%0)" : : "r"(line) : "memory");
+  asm volatile("syncht" : : : "memory");
+}
+
+}  // namespace dsp
