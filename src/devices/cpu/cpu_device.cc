@@ -60,6 +60,7 @@ class CpuDevice final : public Device {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
+    if (run.first == 0 && run.program->ops[0].in[0] == kNoValue) forget(arena_.data(), plan_->bytes);  // no values yet
     run_ = &run;
     run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
@@ -119,7 +120,7 @@ class CpuDevice final : public Device {
       found = plans_.emplace(program.get(), Planned{program, plan_values(*program)}).first;
     }
     plan_ = &found->second.plan;
-    return arena_.reserve(plan_->bytes);
+    return arena_.grow(plan_->bytes);
   }
 
   void bind_rows() { rows_ = bind_row_sets(*run_->inputs, run_->program->shape); }
