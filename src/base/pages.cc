@@ -4,8 +4,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 namespace llada {
+namespace {
+
+std::atomic<int> forgotten_byte{-1};
+
+}  // namespace
+
+void fill_forgotten_memory(int byte) { forgotten_byte.store(byte, std::memory_order_relaxed); }
+
+void forget(std::byte* data, int64_t bytes) {
+  const int byte = forgotten_byte.load(std::memory_order_relaxed);
+  if (byte >= 0 && bytes > 0) std::memset(data, byte, static_cast<size_t>(bytes));
+}
 
 AlignedBytes allocate_aligned(int64_t bytes) {
   constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
@@ -18,6 +32,7 @@ AlignedBytes allocate_aligned(int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   if (align == kHugePage) ::madvise(data, size, MADV_HUGEPAGE);
 #endif
+  forget(static_cast<std::byte*>(data), static_cast<int64_t>(size));
   return AlignedBytes(static_cast<std::byte*>(data));
 }
 

@@ -2,10 +2,12 @@
 // or the input is wrong, 128 + n stopped by signal n. An error is one line on stderr.
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <numeric>
 #include <system_error>
 #include <vector>
 
+#include "base/pages.h"
 #include "cli/commands.h"
 #include "cli/mapping_fault.h"
 #include "cli/terminal.h"
@@ -107,6 +109,9 @@ int main_command(int argc, char** argv) {
 }  // namespace llada::cli
 
 int main(int argc, char** argv) {
+  // For tests: memory that nobody has written holds NaN (base/pages.h).
+  const char* poison = std::getenv("LLADA_POISON");
+  if (poison != nullptr && std::string_view(poison) != "0") llada::fill_forgotten_memory(0xff);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
   std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
   llada::cli::report_mapping_faults();

@@ -292,7 +292,10 @@ inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int fli
 inline float largest_magnitude(const float* v) {
   const __m256i sign_off = _mm256_set1_epi32(0x7fffffff);
   __m256i m = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) m = _mm256_max_epi32(m, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(v + 8 * i)), sign_off));
+  for (int i = 0; i < 4; ++i) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(v + 8 * i));
+    m = _mm256_max_epi32(m, _mm256_and_si256(bits, sign_off));
+  }
   __m128i x = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
   x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1))));

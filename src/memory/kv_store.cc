@@ -24,6 +24,7 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   store.half_bytes_ = store.head_bytes_ * shape.kv_heads * shape.sequences * shape.layers;
   store.data_ = allocate ? allocate(2 * store.half_bytes_) : allocate_shared(2 * store.half_bytes_);
   if (store.data_ == nullptr) return missing();
+  forget(store.data_.get(), 2 * store.half_bytes_);
   store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
   return store;
 }
@@ -87,6 +88,11 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   return {};
 }
 
-void KvStore::clear() { std::ranges::fill(versions_, kAbsent); }
+void KvStore::clear() {
+  std::ranges::fill(versions_, kAbsent);
+  std::ranges::fill(digested_, uint8_t{0});
+  forget(data_.get(), 2 * half_bytes_);
+  forget(digests_.get(), digest_bytes_);
+}
 
 }  // namespace llada

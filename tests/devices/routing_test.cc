@@ -1,7 +1,9 @@
 // Routing rules on hand-worked scores.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "devices/routing.h"
 
@@ -50,6 +52,27 @@ TEST(Routing, OnlyTheBestGroupsCompete) {
   // Worth 1.0, 1.2 and 1.1: the single best expert, 0.95, stands in a group that loses.
   EXPECT_THAT(routed(op, {logit(0.95), logit(0.05), logit(0.6), logit(0.6), logit(0.7), logit(0.4)}),
               ElementsAre(0, 0, FloatNear(0.6f, 1e-6f), FloatNear(0.6f, 1e-6f), 0, 0));
+}
+
+// A score that is not finite must not look like a choice among the others: the row becomes NaN, by one gate.
+TEST(Routing, DamagedScoresAreNotRoutedPast) {
+  const float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  for (const uint8_t sigmoid : {0, 1})
+    for (const uint8_t groups : {1, 3})
+      for (const float bad : {kNan, kInfinity, -kInfinity})
+        for (size_t at = 0; at < 6; ++at) {
+          Op op{.kind = OpKind::route, .sigmoid = sigmoid, .experts = 6, .experts_used = 2, .parameter = 1};
+          op.groups = groups, op.groups_used = 1;
+          std::vector<float> scores = {0.5f, 2, -1, 0, 1, -2}, none(6, 0.0f);
+          const auto expect_one_nan = [](const std::vector<float>& gates, const char* what) {
+            EXPECT_EQ(std::ranges::count_if(gates, [](float g) { return g != 0; }), 1) << what;
+            EXPECT_EQ(std::ranges::count_if(gates, [](float g) { return std::isnan(g); }), 1) << what;
+          };
+          none[at] = bad;
+          expect_one_nan(routed(op, scores, none.data()), "bias");
+          scores[at] = bad;
+          expect_one_nan(routed(op, scores), "score");
+        }
 }
 
 }  // namespace

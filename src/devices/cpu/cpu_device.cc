@@ -61,6 +61,7 @@ class CpuDevice final : public Device {
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run.program));
     LLADA_TRY_STATUS(load_for(run));
+    if (run.first == 0 && run.program->ops[0].in[0] == kNoValue) forget(arena_.data(), plan_->bytes);  // no values yet
     run_ = &run;
     run_program_ = run.program.get();
     if (run.first == 0) bind_rows();
@@ -130,7 +131,7 @@ class CpuDevice final : public Device {
     }
     plan_ = &found->second.plan;
     last_use_ = &found->second.last_use;
-    return arena_.reserve(plan_->bytes);
+    return arena_.grow(plan_->bytes);
   }
 
   // Of a table rows are picked as they are stored.

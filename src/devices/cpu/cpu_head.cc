@@ -108,12 +108,12 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   const int64_t chunks = (vocab + chunk - 1) / chunk;
   const bool keep = job.inputs->keep_logits;
   if (keep) outputs.logits.resize(static_cast<size_t>(job.rows * vocab));
-  scratch_.resize(static_cast<size_t>(job.pool->size() * job.rows * chunk));
+  LLADA_TRY_STATUS(scratch_.reserve(job.pool->size() * job.rows * chunk * static_cast<int64_t>(sizeof(float))));
   partial_.resize(static_cast<size_t>(chunks * job.rows));
   seen_.assign(static_cast<size_t>(job.pool->size() * job.rows), {kExcluded, kExcluded});
   job.pool->run(chunks, [&](int64_t c, int thread) {
     const int64_t begin = c * chunk, n = std::min(vocab, begin + chunk) - begin;
-    float* logits = scratch_.data() + thread * job.rows * chunk;
+    float* logits = reinterpret_cast<float*>(scratch_.data()) + thread * job.rows * chunk;
     job.kernels->matmul({.type = job.weight->stored.type,
                          .n = vocab,
                          .k = inputs,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "devices/cpu/cpu_weights.h"
+#include "devices/cpu/scratch.h"
 
 namespace llada {
 
@@ -23,7 +24,7 @@ class CpuHead {
   };
   Status run(const Job& job, StepOutputs& outputs);
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(scratch_.size() * sizeof(float) + partial_.size() * sizeof(Partial));
+    return scratch_.bytes() + static_cast<int64_t>(partial_.size() * sizeof(Partial));
   }
 
  private:
@@ -41,7 +42,7 @@ class CpuHead {
   Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n, Seen& seen) const;
   RowPrediction merge(const Job& job, int64_t row, int64_t chunks) const;
 
-  std::vector<float> scratch_;
+  Scratch scratch_;               // threads x rows x columns of a chunk: logits
   std::vector<Partial> partial_;  // rows x chunks
   std::vector<Seen> seen_;        // threads x rows
 };

@@ -9,10 +9,19 @@
 
 namespace llada {
 
-// Grows, never shrinks; contents are lost on growth.
+// Grows, never shrinks.
 class Scratch {
  public:
+  // Contents are lost.
   Status reserve(int64_t bytes) {
+    if (bytes <= bytes_) {
+      forget(data_.get(), bytes_);
+      return {};
+    }
+    return grow(bytes);
+  }
+  // Contents are lost on growth.
+  Status grow(int64_t bytes) {
     if (bytes <= bytes_) return {};
     data_.reset();
     bytes_ = 0;

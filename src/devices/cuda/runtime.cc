@@ -50,6 +50,7 @@ SharedBytes allocate_pinned(int64_t bytes) {
     static_cast<void>(cudaGetLastError());
     return nullptr;
   }
+  forget(static_cast<std::byte*>(data), bytes);
   return SharedBytes(static_cast<std::byte*>(data), [](std::byte* p) { static_cast<void>(cudaFreeHost(p)); });
 }
 

@@ -271,7 +271,10 @@ class Hexagon final : public HexagonDevice {
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
       host_->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}), arena_->bytes());
     }
-    if (run.first == 0) rows_ = bind_row_sets(*run.inputs, run.program->shape);
+    if (run.first == 0) {
+      if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
+      rows_ = bind_row_sets(*run.inputs, run.program->shape);
+    }
     return {};
   }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/pages.h"
 #include "devices/hexagon/session.h"
 #include "devices/hexagon/wire.h"
 
@@ -176,6 +177,7 @@ std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64
   buffer->bytes_ = rounded;
   buffer->library_ = std::move(library);
   if (buffer->fd_ < 0) return nullptr;
+  llada::forget(buffer->data_, rounded);
   const std::lock_guard lock(buffer->library_->mutex_);
   buffer->library_->buffers_[buffer->data_] = buffer;
   return buffer;
