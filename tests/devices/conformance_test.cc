@@ -6,82 +6,17 @@
 #include <map>
 #include <numeric>
 
-#include "devices/cpu/cpu_device.h"
-#include "devices/cuda/cuda_device.h"
-#include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/sim_device.h"
-#include "kernels/kernels.h"
+#include "devices_under_test.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
 namespace llada {
 namespace {
 
-struct DeviceUnderTest {
-  std::string name;
-  std::function<Result<std::unique_ptr<Device>>(const SmallModel&)> open;
-};
-void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
-
-// A sim device in front of the cpu device, its window half of the layers, so that they stream.
-Result<std::unique_ptr<Device>> open_sim(const char* profile, const SmallModel& m) {
-  LLADA_TRY(auto numerics, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
-  std::vector<WeightSize> sizes;
-  for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
-  int64_t layers = 0;
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (m.graph.weights[i].layer >= 0) layers += sizes[i].bytes;
-  LLADA_TRY(const Profile p, load_profile(profile));
-  SimOptions options;
-  if (p.window_gib) options.window_bytes = std::max<int64_t>(layers / 2, 32 << 10);
-  LLADA_TRY(auto device, make_sim_device(p, options, m.graph.weights, sizes, std::move(numerics)));
-  return device;
-}
-
-// The emulated DSP in front of the cpu device, its window half of the weights, so that they stream.
-Result<std::unique_ptr<Device>> open_hexagon(const SmallModel& m) {
-  LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
-  LLADA_TRY(auto device, make_hexagon_device({.deadline_s = 60}, m.graph.weights, m.views, std::move(host)));
-  const Program program = m.graph.forward({.rows = 1, .wanted = 1, .guided = false});
-  const auto uses = weight_uses(program, *device);
-  device->set_window(total_bytes(group_slabs(uses, SlabGrain::op, device->window().page_bytes)) * 3 / 4);
-  return device;
-}
-
-// This program has the cuda device over the emulator of tests/cuda_emulator, or over a GPU: the name says which.
-Result<std::unique_ptr<Device>> open_cuda(const SmallModel& m) {
-  LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
-  LLADA_TRY(auto device, make_cuda_device({.budget_bytes = 64 << 20}, m.graph.weights, m.views, std::move(host)));
-  return device;
-}
-std::string cuda_name() {
-  return describe_cuda().value_or("").find("emulated") != std::string::npos ? "cuda_emulated" : "cuda";
-}
-
-// One per instruction set of the cpu device, sim devices, the DSP, the GPU; a new device adds its line here.
-std::vector<DeviceUnderTest> all_devices() {
-  std::vector<DeviceUnderTest> devices;
-  for (const auto* table : kernels::available())
-    devices.push_back({"cpu_" + std::string(table->isa), [table](const SmallModel& m) {
-                         return make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views,
-                                                {});
-                       }});
-  for (const char* profile : {"sm8750-paper", "v81-8elite-gen5"})
-    devices.push_back({"sim_" + std::string(profile, 0, 3), [profile](const SmallModel& m) {
-                         return open_sim(profile, m);
-                       }});
-  devices.push_back({"hexagon", open_hexagon});
-  devices.push_back({cuda_name(), open_cuda});
-  return devices;
-}
-
 class Conformance : public testing::TestWithParam<DeviceUnderTest> {
  protected:
   void SetUp() override {
-    if (GetParam().name == "hexagon")
-      if (const auto found = describe_hexagon({}); !found) GTEST_SKIP() << found.error().message;
-    if (GetParam().name == "cuda")
-      if (const auto found = describe_cuda(); !found) GTEST_SKIP() << "not run: " << found.error().message;
+    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
   void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
             DType kv = DType::F32) {

@@ -1,0 +1,37 @@
+// Emulated: the peaked models (tied heads, heads of 64 and 128, 100,000 logits) on --device cuda, from files.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "formats/convert.h"
+#include "geometry/peaked_engine.h"
+
+namespace llada {
+namespace {
+
+TEST(GeometryCuda, TiedHeadsGiveTheAnswerThatIsBuiltIn) {
+  const bool short_of_time = std::getenv("LLADA_TEST_QUICK") != nullptr;
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("llada_cuda_{}.gguf", ::getpid())).string();
+  for (const auto& [name, type] : {std::pair{"llada", DType::Q4_0},
+                                   {"dream", DType::Q8_0},
+                                   {"llada_moe", DType::F16},
+                                   {"llada2", DType::Q4_0},
+                                   {"large", DType::Q4_0}}) {
+    if (short_of_time && std::string_view(name) != "llada") continue;
+    const SmallModel weights = make_peaked_model(peaked_spec(name));
+    ASSERT_TRUE(convert_to_gguf(in_memory(weights), nullptr, path, {.type = type, .progress = {}}));
+    const PeakedEngine engine(name, path, {.device = "cuda:fallback=none", .threads = 1});
+    EXPECT_TRUE(engine.model->config().tied_head);
+    decode::DecodeOptions o;
+    o.gen_length = 3;
+    o.acceptance = decode::Acceptance::threshold;
+    o.early_stop = decode::EarlyStop::none;
+    const auto prompt = random_prompt(engine.spec, engine.spec.offset + 5, 7);
+    EXPECT_EQ(engine.generate(prompt, o).tokens, answer_to(engine.spec, prompt, 3)) << name;
+  }
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,100 @@
+// Every device over models of other shapes (geometry/peaked_model.h): tied heads, heads of 64 and 128,
+// grouped K/V, a feed-forward that is no multiple of 256, 100,000 logits. Against the forward in double
+// arithmetic over the same stored weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "devices_under_test.h"
+#include "geometry/peaked_model.h"
+#include "sched/executor.h"
+
+namespace llada {
+namespace {
+
+bool quick() { return std::getenv("LLADA_TEST_QUICK") != nullptr; }
+
+class GeometryConformance : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+  static bool emulated() { return GetParam().name == "hexagon" || GetParam().name == "cuda_emulated"; }
+
+  // Logits of the wanted positions of one forward over all tokens.
+  static std::vector<float> logits(const SmallModel& m, const std::vector<int32_t>& tokens,
+                                   const std::vector<int32_t>& wanted, DType kv_type) {
+    auto device = GetParam().open(m);
+    if (!device) throw std::runtime_error(device.error().message);
+    Executor executor(**device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      auto program = std::make_shared<Program>(m.graph.forward(shape));
+      LLADA_TRY_STATUS(verify(*program, m.graph.weights));
+      return program;
+    });
+    const auto n = static_cast<int32_t>(tokens.size());
+    auto kv = KvStore::create({.layers = m.graph.layers,
+                               .sequences = 1,
+                               .kv_heads = m.graph.kv_heads,
+                               .head_dim = m.graph.head_dim,
+                               .positions = n,
+                               .type = kv_type},
+                              [&](int64_t bytes) { return (*device)->allocate(bytes); });
+    if (!kv) throw std::runtime_error(kv.error().message);
+    StepInputs in{.tokens = tokens,
+                  .positions = {},
+                  .spans = {{0, n, 0, n}},
+                  .wanted = wanted,
+                  .sampling = {},
+                  .keep_logits = true};
+    in.positions.resize(tokens.size());
+    std::iota(in.positions.begin(), in.positions.end(), 0);
+    StepOutputs out;
+    if (const auto status = executor.run(in, *kv, out); !status)
+      throw std::runtime_error(status.error().message);
+    return out.logits;
+  }
+};
+
+// Logits have a deviation of 2.5. The DSP rounds floats to 16 bits; quantized weights multiply activations of
+// 8 bits, and in a mixture that can turn a router's choice.
+TEST_P(GeometryConformance, LogitsOfEveryShape) {
+  for (const PeakedSpec& g : peaked_specs()) {
+    if (g.name == "far") continue;  // llada with another constant
+    for (const DType type : {DType::F32, DType::F16, DType::Q8_0, DType::Q4_0}) {
+      const bool quantized = traits(type).quantized, large = g.name == "large";
+      if (large && (!quantized || (emulated() && type == DType::Q8_0))) continue;
+      if ((quick() || emulated()) && (type == DType::F32 || (type == DType::F16 && g.name != "llada")))
+        continue;
+      if (quick() && (large || type == DType::Q8_0)) continue;
+      const SmallModel m = make_peaked_model(g, type);
+      std::vector<int32_t> tokens = random_prompt(g, g.offset + 3);
+      tokens.insert(tokens.end(), 2, m.config.mask_id);
+      const auto n = static_cast<int32_t>(tokens.size());
+      const std::vector<int32_t> wanted = {5, n - 3, n - 2, n - 1};
+      const Rows expected = reference_logits(m, tokens, wanted);
+      const std::vector<float> got = logits(m, tokens, wanted, quantized ? DType::F16 : DType::F32);
+      const auto vocab = static_cast<size_t>(m.config.vocab);
+      ASSERT_EQ(got.size(), wanted.size() * vocab);
+      double worst = 0, squares = 0;
+      for (size_t r = 0; r < wanted.size(); ++r)
+        for (size_t t = 0; t < vocab; ++t) {
+          const double off = std::fabs(got[r * vocab + t] - expected[r][t]);
+          worst = std::isfinite(off) ? std::max(worst, off) : HUGE_VAL;
+          squares += off * off;
+        }
+      const double root = std::sqrt(squares / static_cast<double>(got.size()));
+      const bool fixed = GetParam().name == "hexagon";  // 16 bits
+      EXPECT_LT(worst, quantized ? 1.2 : fixed ? 0.05 : 5e-4) << g.name << " " << traits(type).name;
+      EXPECT_LT(root, quantized ? 0.15 : fixed ? 0.01 : 1e-4) << g.name << " " << traits(type).name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, GeometryConformance, testing::ValuesIn(all_devices()),
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) {
+                           return device.param.name;
+                         });
+
+}  // namespace
+}  // namespace llada

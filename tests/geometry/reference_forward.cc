@@ -1,0 +1,300 @@
+#include "geometry/reference_forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+#include "tensor/quantize.h"
+
+namespace llada {
+namespace {
+
+using Vector = std::vector<double>;
+
+constexpr size_t kSide = 16;  // rows that are computed side by side
+
+std::vector<double> dequantized(const TensorView& view, int64_t row, int64_t rows) {
+  const int64_t inputs = view.shape.columns();
+  std::vector<float> floats(static_cast<size_t>(inputs));
+  Vector out;
+  out.reserve(static_cast<size_t>(rows * inputs));
+  for (int64_t r = row; r < row + rows; ++r) {
+    dequantize_row(view.type, view.data + r * view.row_stride(), floats.data(), inputs);
+    out.insert(out.end(), floats.begin(), floats.end());
+  }
+  return out;
+}
+
+// n rows of x, `inputs` wide, times the rows of w. Every sum runs over the inputs in order; the rows beside
+// each other are there for the compiler's vectors.
+Vector product(const Vector& x, const Vector& w, size_t inputs) {
+  const size_t n = x.size() / inputs, outputs = w.size() / inputs;
+  Vector y(n * outputs), side(inputs * kSide);
+  for (size_t r0 = 0; r0 < n; r0 += kSide) {
+    const size_t here = std::min(kSide, n - r0);
+    for (size_t l = 0; l < kSide; ++l)
+      for (size_t i = 0; i < inputs; ++i) side[i * kSide + l] = l < here ? x[(r0 + l) * inputs + i] : 0;
+    for (size_t o = 0; o < outputs; ++o) {
+      double sum[kSide] = {};
+      const double* row = w.data() + o * inputs;
+      for (size_t i = 0; i < inputs; ++i)
+        for (size_t l = 0; l < kSide; ++l) sum[l] += row[i] * side[i * kSide + l];
+      for (size_t l = 0; l < here; ++l) y[(r0 + l) * outputs + o] = sum[l];
+    }
+  }
+  return y;
+}
+
+void normalise(double* x, size_t n, const Vector& gain, double eps) {
+  const double sum = std::inner_product(x, x + n, x, 0.0);
+  const double scale = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
+  for (size_t i = 0; i < n; ++i) x[i] *= scale * gain[i];
+}
+
+Vector normalised(Vector x, const Vector& gain, double eps) {
+  for (size_t r = 0; r < x.size(); r += gain.size()) normalise(x.data() + r, gain.size(), gain, eps);
+  return x;
+}
+
+Vector rows_of(const Vector& x, size_t width, const std::vector<int32_t>& rows) {
+  Vector out;
+  for (const int32_t r : rows) {
+    const auto at = x.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(r) * width);
+    out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(width));
+  }
+  return out;
+}
+
+// The gates of one row by sorting, where the engine selects.
+Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) {
+  const auto n = static_cast<size_t>(c.experts);
+  Vector p(n);
+  double sum = 0;
+  for (size_t e = 0; e < n; ++e)
+    sum += p[e] = c.sigmoid_router ? 1 / (1 + std::exp(-scores[e])) : std::exp(scores[e]);
+  if (!c.sigmoid_router)
+    for (double& v : p) v /= sum;
+  Vector rank = p;
+  if (!bias.empty()) add_to(rank, bias);
+  const size_t groups = c.expert_groups > 1 ? static_cast<size_t>(c.expert_groups) : 1, size = n / groups;
+  std::vector<std::pair<double, size_t>> worth, order;  // of groups; of the experts that may compete
+  for (size_t g = 0; g < groups; ++g) {
+    Vector members(rank.begin() + static_cast<long>(g * size),
+                   rank.begin() + static_cast<long>((g + 1) * size));
+    std::ranges::sort(members, std::greater<>());
+    worth.emplace_back(-(members[0] + (size > 1 ? members[1] : 0)), g);
+  }
+  std::ranges::sort(worth);
+  const size_t kept = groups > 1 ? static_cast<size_t>(c.expert_groups_used) : 1;
+  for (size_t k = 0; k < kept; ++k)
+    for (size_t e = worth[k].second * size; e < (worth[k].second + 1) * size; ++e)
+      order.emplace_back(-rank[e], e);
+  std::ranges::sort(order);
+  order.resize(static_cast<size_t>(c.experts_used));
+  double chosen = 0;
+  for (const auto& [key, e] : order) chosen += p[e];
+  Vector gates(n, 0.0);
+  for (const auto& [key, e] : order) gates[e] = p[e] * c.expert_scale / (c.norm_topk ? chosen : 1);
+  return gates;
+}
+
+class Reference {
+ public:
+  Reference(const SmallModel& m, const std::vector<int32_t>& tokens)
+      : m_(m), c_(m.config), n_(tokens.size()) {
+    const TensorView& table = m.views[m.index("token_embd.weight")];
+    for (const int32_t t : tokens) {
+      const Vector row = dequantized(table, t, 1);
+      x_.insert(x_.end(), row.begin(), row.end());
+    }
+    rows_.resize(n_);
+    std::iota(rows_.begin(), rows_.end(), 0);
+  }
+
+  Rows logits(const std::vector<int32_t>& wanted) {
+    for (int64_t l = 0; l < c_.layers; ++l) {
+      layer_ = "blk." + std::to_string(l) + ".";
+      const Vector h = normalised(x_, get("attn_norm.weight"), c_.rms_eps);
+      const Vector k = positioned(product(h, get("attn_k.weight"), width()), "attn_k");
+      Vector v = product(h, get("attn_v.weight"), width());
+      if (c_.qkv_bias) add_bias(v, get("attn_v.bias"));
+      Vector asking = h;
+      if (l + 1 == c_.layers) {  // nothing reads the other rows again
+        rows_ = wanted;
+        x_ = rows_of(x_, width(), rows_);
+        asking = rows_of(h, width(), rows_);
+      }
+      const Vector q = positioned(product(asking, get("attn_q.weight"), width()), "attn_q");
+      add_to(x_, product(attention(q, k, v), get("attn_output.weight"),
+                         static_cast<size_t>(c_.heads * c_.head_dim)));
+      feed_forward(normalised(x_, get("ffn_norm.weight"), c_.rms_eps), l);
+    }
+    const Vector h = normalised(x_, weight("output_norm.weight"), c_.rms_eps);
+    const TensorView& head = m_.views[m_.index(c_.tied_head ? "token_embd.weight" : "output.weight")];
+    Rows out(wanted.size());
+    constexpr int64_t kChunk = 512;  // rows of the head that are doubles at the same time
+    for (int64_t t = 0; t < c_.vocab; t += kChunk) {
+      const Vector some = product(h, dequantized(head, t, std::min(kChunk, c_.vocab - t)), width());
+      const size_t n = some.size() / wanted.size();
+      for (size_t r = 0; r < wanted.size(); ++r)
+        out[r].insert(out[r].end(), some.begin() + static_cast<long>(r * n),
+                      some.begin() + static_cast<long>((r + 1) * n));
+    }
+    return out;
+  }
+
+ private:
+  size_t width() const { return static_cast<size_t>(c_.width); }
+  Vector weight(const std::string& name, int expert = -1) const {
+    const TensorView& view = m_.views[m_.index(name, expert)];
+    return dequantized(view, 0, view.shape.rows());
+  }
+  Vector get(const char* leaf, int expert = -1) const { return weight(layer_ + leaf, expert); }
+
+  static void add_bias(Vector& x, const Vector& bias) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] += bias[i % bias.size()];
+  }
+
+  // Bias, norm per head, rotary positions.
+  Vector positioned(Vector x, const std::string& leaf) const {
+    const auto d = static_cast<size_t>(c_.head_dim), half = static_cast<size_t>(c_.rotary_dims / 2);
+    if (c_.qkv_bias) add_bias(x, get((leaf + ".bias").c_str()));
+    if (c_.qk_norm) x = normalised(std::move(x), get((leaf + "_norm.weight").c_str()), c_.rms_eps);
+    const size_t heads = x.size() / rows_.size() / d;
+    const bool adjacent = c_.rope_pairing == RopePairing::adjacent;
+    for (size_t r = 0; r < rows_.size(); ++r)
+      for (size_t j = 0; j < half; ++j) {
+        const double angle =
+            rows_[r] * std::pow(static_cast<double>(c_.rope_theta),
+                                -2.0 * static_cast<double>(j) / static_cast<double>(c_.rotary_dims));
+        const double cos = std::cos(angle), sin = std::sin(angle);
+        for (size_t h = 0; h < heads; ++h) {
+          double* head = x.data() + (r * heads + h) * d;
+          double &a = head[adjacent ? 2 * j : j], &b = head[adjacent ? 2 * j + 1 : j + half];
+          const double p = a, q = b;
+          a = p * cos - q * sin;
+          b = q * cos + p * sin;
+        }
+      }
+    return x;
+  }
+
+  Vector attention(const Vector& q, const Vector& k, const Vector& v) const {
+    const auto d = static_cast<size_t>(c_.head_dim), heads = static_cast<size_t>(c_.heads),
+               kv_heads = static_cast<size_t>(c_.kv_heads);
+    const auto block = static_cast<size_t>(c_.attention_block);
+    Vector mixed(q.size(), 0.0);
+    for (size_t head = 0; head < heads; ++head) {
+      const size_t kv = head / (heads / kv_heads);
+      const Vector keys = column_block(k, kv_heads * d, kv * d, d),
+                   values = transposed(column_block(v, kv_heads * d, kv * d, d), d);
+      Vector scores = product(column_block(q, heads * d, head * d, d), keys, d);
+      for (size_t r = 0; r < rows_.size(); ++r) {
+        double* row = scores.data() + r * n_;
+        const auto p = static_cast<size_t>(rows_[r]);
+        const size_t seen = block > 0 ? std::min(n_, (p / block + 1) * block) : n_;
+        const double top = *std::max_element(row, row + seen);
+        double sum = 0;
+        for (size_t s = 0; s < n_; ++s)
+          sum += row[s] = s < seen ? std::exp((row[s] - top) / std::sqrt(static_cast<double>(d))) : 0;
+        for (size_t s = 0; s < n_; ++s) row[s] /= sum;
+      }
+      const Vector mix = product(scores, values, n_);
+      for (size_t r = 0; r < rows_.size(); ++r)
+        std::copy_n(mix.begin() + static_cast<long>(r * d), d,
+                    mixed.begin() + static_cast<long>(r * heads * d + head * d));
+    }
+    return mixed;
+  }
+
+  static Vector column_block(const Vector& x, size_t stride, size_t from, size_t columns) {
+    Vector out;
+    for (size_t r = 0; r < x.size(); r += stride)
+      out.insert(out.end(), x.begin() + static_cast<long>(r + from),
+                 x.begin() + static_cast<long>(r + from + columns));
+    return out;
+  }
+  static Vector transposed(const Vector& x, size_t columns) {
+    const size_t rows = x.size() / columns;
+    Vector out(x.size());
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t i = 0; i < columns; ++i) out[i * rows + r] = x[r * columns + i];
+    return out;
+  }
+
+  Vector swiglu(const Vector& h, const std::string& suffix, int expert = -1) const {
+    const Vector gate_weight = get(("ffn_gate" + suffix).c_str(), expert);
+    Vector gate = product(h, gate_weight, width());
+    const Vector up = product(h, get(("ffn_up" + suffix).c_str(), expert), width());
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    return product(gate, get(("ffn_down" + suffix).c_str(), expert), gate_weight.size() / width());
+  }
+
+  void feed_forward(const Vector& h, int64_t l) {
+    if (c_.experts == 0 || l < c_.dense_layers) {
+      add_to(x_, swiglu(h, ".weight"));
+      return;
+    }
+    const auto experts = static_cast<size_t>(c_.experts);
+    const Vector scores = product(h, get("ffn_gate_inp.weight"), width());
+    const Vector bias = c_.sigmoid_router ? get("exp_probs_b.bias") : Vector();
+    std::vector<std::vector<int32_t>> rows(experts);
+    Rows gates(experts);
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const Vector of_row = gates_of(c_, scores.data() + r * experts, bias);
+      for (size_t e = 0; e < experts; ++e)
+        if (of_row[e] != 0) rows[e].push_back(static_cast<int32_t>(r)), gates[e].push_back(of_row[e]);
+    }
+    for (size_t e = 0; e < experts; ++e) {
+      if (rows[e].empty()) continue;
+      const Vector y = swiglu(rows_of(h, width(), rows[e]), "_exps.weight", static_cast<int>(e));
+      for (size_t i = 0; i < rows[e].size(); ++i)
+        for (size_t j = 0; j < width(); ++j)
+          x_[static_cast<size_t>(rows[e][i]) * width() + j] += gates[e][i] * y[i * width() + j];
+    }
+    if (c_.shared_expert_ffn_width > 0) add_to(x_, swiglu(h, "_shexp.weight"));
+  }
+
+  const SmallModel& m_;
+  const ModelConfig& c_;
+  size_t n_;
+  Vector x_;                   // of rows_
+  std::vector<int32_t> rows_;  // positions that are still computed
+  std::string layer_;
+};
+
+}  // namespace
+
+size_t SmallModel::index(const std::string& name, int expert) const {
+  for (size_t i = 0; i < graph.weights.size(); ++i)
+    if (graph.weights[i].name == name && graph.weights[i].expert == expert) return i;
+  throw std::runtime_error("no weight " + name);
+}
+
+void add_to(std::vector<double>& x, const std::vector<double>& y, double scale) {
+  for (size_t i = 0; i < y.size(); ++i) x[i] += scale * y[i];
+}
+
+std::vector<double> reference_swiglu(const std::vector<double>& h, const std::vector<double>& gate_weight,
+                                     const std::vector<double>& up_weight,
+                                     const std::vector<double>& down_weight) {
+  Vector gate = product(h, gate_weight, h.size());
+  const Vector up = product(h, up_weight, h.size());
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  return product(gate, down_weight, gate.size());
+}
+
+Rows reference_logits(const SmallModel& model, const std::vector<int32_t>& tokens,
+                      const std::vector<int32_t>& positions) {
+  return Reference(model, tokens).logits(positions);
+}
+
+Rows reference_forward(const SmallModel& model, const std::vector<int32_t>& tokens, size_t from) {
+  std::vector<int32_t> positions(tokens.size() - from);
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(from));
+  return reference_logits(model, tokens, positions);
+}
+
+}  // namespace llada

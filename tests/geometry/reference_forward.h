@@ -1,0 +1,42 @@
+// A model whose weights lie in memory, and its forward written a second time in plain double arithmetic,
+// straight from the formulas: the reference that every device and the recorded numbers of tests/data/geometry
+// are held to. It knows every architecture and shares nothing with the kernels but the definition of the
+// stored types.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model_graph.h"
+#include "tensor/view.h"
+
+namespace llada {
+
+struct SmallModel {
+  ModelConfig config;
+  ModelGraph graph;
+  std::vector<std::vector<std::byte>> storage;  // by weight of the graph
+  std::vector<TensorView> views;
+
+  size_t index(const std::string& name, int expert = -1) const;  // throws where there is none
+};
+
+using Rows = std::vector<std::vector<double>>;
+
+// Logits of every position from `from` on, all of them computed together; no causal mask but the block-causal
+// one where the model has it.
+Rows reference_forward(const SmallModel& model, const std::vector<int32_t>& tokens, size_t from = 0);
+
+// The same at the given positions, ascending.
+Rows reference_logits(const SmallModel& model, const std::vector<int32_t>& tokens,
+                      const std::vector<int32_t>& positions);
+
+// down(silu(gate h) * up h).
+std::vector<double> reference_swiglu(const std::vector<double>& h, const std::vector<double>& gate_weight,
+                                     const std::vector<double>& up_weight,
+                                     const std::vector<double>& down_weight);
+
+void add_to(std::vector<double>& x, const std::vector<double>& y, double scale = 1);
+
+}  // namespace llada

@@ -1,0 +1,45 @@
+// What programs do with each weight: what a device decides its stored form by.
+#include <gtest/gtest.h>
+
+#include "models/model_graph.h"
+#include "models/presets.h"
+
+namespace llada {
+namespace {
+
+TEST(WeightUses, AreThoseOfTheProgram) {
+  for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini"})
+    for (const bool tied : {false, true}) {
+      ModelConfig config = find_preset(name)->config;
+      config.tied_head = tied;
+      const auto graph = build_model(config);
+      ASSERT_TRUE(graph);
+      int picked = 0, vectors = 0;
+      for (const WeightInfo& w : graph->weights) {
+        const bool embedding = w.name == "token_embd.weight";
+        EXPECT_EQ(w.picked_from, embedding) << name << " " << w.name;
+        EXPECT_EQ(w.multiplied, w.dims[1] > 1 && (!embedding || tied)) << name << " " << w.name;
+        picked += w.picked_from;
+        vectors += !w.picked_from && !w.multiplied;
+      }
+      EXPECT_EQ(picked, 1);
+      EXPECT_GE(vectors, 2 * config.layers + 1);
+    }
+}
+
+// By the program and not by name or shape: any matrix may be picked from, and a product may have one output.
+TEST(WeightUses, KnowNoNames) {
+  std::vector<WeightInfo> weights = {{"a", {8, 4}}, {"b", {8, 1}}, {"c", {8, 1}}};
+  Program program{.shape = {1, 1}, .values = {{8}, {8}, {1}}, .ops = {}};
+  program.ops = {{.kind = OpKind::embed}, {.kind = OpKind::rms_norm}, {.kind = OpKind::matmul}};
+  program.ops[0].weight[0] = 0, program.ops[1].weight[0] = 2, program.ops[2].weight[0] = 1;
+  for (const WeightInfo& w : weights)
+    EXPECT_TRUE(w.picked_from && w.multiplied) << "unless somebody says so, all is kept";
+  note_uses(program, weights);
+  EXPECT_TRUE(weights[0].picked_from && !weights[0].multiplied);
+  EXPECT_TRUE(!weights[1].picked_from && weights[1].multiplied);
+  EXPECT_TRUE(!weights[2].picked_from && !weights[2].multiplied);
+}
+
+}  // namespace
+}  // namespace llada
