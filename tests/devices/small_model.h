@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "base/random.h"
@@ -28,6 +29,14 @@ struct SmallModel {
     throw std::runtime_error("no weight " + name);
   }
   const std::vector<double>& operator[](const std::string& name) const { return get(name); }
+
+  // Of a layer that rotates otherwise than the rest: changes theta, rotary_dims, pairing. Empty: all are alike.
+  std::function<void(ModelConfig&, int layer)> rotary;
+  ModelConfig rotary_of(int layer) const {
+    ModelConfig c = config;
+    if (rotary) rotary(c, layer);
+    return c;
+  }
 };
 
 inline ModelConfig small_config(RopePairing pairing = RopePairing::half_split, int kv_heads = 4) {
@@ -218,8 +227,8 @@ inline Rows reference_forward(const SmallModel& m, const std::vector<int32_t>& t
       v.push_back(reference_linear(h, w("attn_v")));
       bias(q[p], "attn_q"), bias(k[p], "attn_k"), bias(v[p], "attn_v");
       head_norm(q[p], "attn_q_norm"), head_norm(k[p], "attn_k_norm");
-      reference_rope(q[p], c.head_dim, static_cast<int64_t>(p), c);
-      reference_rope(k[p], c.head_dim, static_cast<int64_t>(p), c);
+      reference_rope(q[p], c.head_dim, static_cast<int64_t>(p), m.rotary_of(l));
+      reference_rope(k[p], c.head_dim, static_cast<int64_t>(p), m.rotary_of(l));
     }
     for (size_t p = 0; p < n; ++p) {
       std::vector<double> mixed(static_cast<size_t>(c.heads) * d, 0.0);
@@ -262,7 +271,8 @@ inline Rows reference_forward(const SmallModel& m, const std::vector<int32_t>& t
   Rows logits;
   for (size_t p = from; p < n; ++p)
     logits.push_back(
-        reference_linear(reference_norm(x[p], m["output_norm.weight"], c.rms_eps), m["output.weight"]));
+        reference_linear(reference_norm(x[p], m["output_norm.weight"], c.rms_eps),
+                         m[c.tied_head ? "token_embd.weight" : "output.weight"]));
   return logits;
 }
 
