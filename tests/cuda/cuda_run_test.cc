@@ -96,14 +96,16 @@ TEST(CudaRun, ARevisionOfItsOwnPass) {
     options.gen_length = 8, options.block_length = 2;
     options.revision = decode::Revision::dual_path;
     options.revise_path = decode::RevisePath::separate;
-    options.threshold = 0.5;
-    options.stable_threshold = 1.0;  // everything is looked at again
+    options.threshold = 0.3;         // so that some are wrong
+    options.stable_threshold = 1.0;  // and everything is looked at again
   };
   const auto expected = answer("tiny-llada", "cpu", {}, revise), got = answer("tiny-llada", "cuda:fallback=none", {}, revise);
   ASSERT_TRUE(expected) << expected.error().message;
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_GT(expected->stats.decode.sparse_forwards, 0);
+  EXPECT_GT(expected->stats.decode.counters.revisions_made, 0);
   EXPECT_EQ(got->tokens, expected->tokens);
+  EXPECT_EQ(got->stats.decode.counters.revisions_made, expected->stats.decode.counters.revisions_made);
 }
 
 TEST(CudaRun, TheCpuTakesOverFromAFailingGpu) {
