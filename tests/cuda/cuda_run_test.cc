@@ -12,7 +12,8 @@ struct Answer {
   GenerationStats stats;
 };
 
-Result<Answer> answer(const char* model, const std::string& device, const ExpertRequest& experts = {}) {
+Result<Answer> answer(const char* model, const std::string& device, const ExpertRequest& experts = {},
+                      const std::function<void(decode::DecodeOptions&)>& change = {}) {
   static std::map<std::string, std::vector<GoldenItem>> golden;
   auto& items = golden[model];
   if (items.empty()) items = load_golden(folder(model) + "/golden.json");
@@ -24,6 +25,7 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
   options.acceptance = decode::Acceptance::threshold;
   options.threshold = 0.7;
   options.kv = decode::KvChoice::dual;
+  if (change) change(options);
   const GoldenItem& item = items.back();
   LLADA_TRY(auto generation,
             session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
@@ -86,6 +88,24 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
       EXPECT_GT(m.moved, 0);
     }
   }
+}
+
+// The sparse pass goes before the step, and its answers are read before the step is.
+TEST(CudaRun, ARevisionOfItsOwnPass) {
+  const auto revise = [](decode::DecodeOptions& options) {
+    options.gen_length = 8, options.block_length = 2;
+    options.revision = decode::Revision::dual_path;
+    options.revise_path = decode::RevisePath::separate;
+    options.threshold = 0.3;         // so that some are wrong
+    options.stable_threshold = 1.0;  // and everything is looked at again
+  };
+  const auto expected = answer("tiny-llada", "cpu", {}, revise), got = answer("tiny-llada", "cuda:fallback=none", {}, revise);
+  ASSERT_TRUE(expected) << expected.error().message;
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_GT(expected->stats.decode.sparse_forwards, 0);
+  EXPECT_GT(expected->stats.decode.counters.revisions_made, 0);
+  EXPECT_EQ(got->tokens, expected->tokens);
+  EXPECT_EQ(got->stats.decode.counters.revisions_made, expected->stats.decode.counters.revisions_made);
 }
 
 TEST(CudaRun, TheCpuTakesOverFromAFailingGpu) {

@@ -116,6 +116,7 @@ class Reference {
   Rows logits(const std::vector<int32_t>& wanted) {
     for (int64_t l = 0; l < c_.layers; ++l) {
       layer_ = "blk." + std::to_string(l) + ".";
+      rotary_ = m_.rotary_of(static_cast<int>(l));
       const Vector h = normalised(x_, get("attn_norm.weight"), c_.rms_eps);
       const Vector k = positioned(product(h, get("attn_k.weight"), width()), "attn_k");
       Vector v = product(h, get("attn_v.weight"), width());
@@ -159,16 +160,16 @@ class Reference {
 
   // Bias, norm per head, rotary positions.
   Vector positioned(Vector x, const std::string& leaf) const {
-    const auto d = static_cast<size_t>(c_.head_dim), half = static_cast<size_t>(c_.rotary_dims / 2);
+    const auto d = static_cast<size_t>(c_.head_dim), half = static_cast<size_t>(rotary_.rotary_dims / 2);
     if (c_.qkv_bias) add_bias(x, get((leaf + ".bias").c_str()));
     if (c_.qk_norm) x = normalised(std::move(x), get((leaf + "_norm.weight").c_str()), c_.rms_eps);
     const size_t heads = x.size() / rows_.size() / d;
-    const bool adjacent = c_.rope_pairing == RopePairing::adjacent;
+    const bool adjacent = rotary_.rope_pairing == RopePairing::adjacent;
     for (size_t r = 0; r < rows_.size(); ++r)
       for (size_t j = 0; j < half; ++j) {
         const double angle =
-            rows_[r] * std::pow(static_cast<double>(c_.rope_theta),
-                                -2.0 * static_cast<double>(j) / static_cast<double>(c_.rotary_dims));
+            rows_[r] * std::pow(static_cast<double>(rotary_.rope_theta),
+                                -2.0 * static_cast<double>(j) / static_cast<double>(rotary_.rotary_dims));
         const double cos = std::cos(angle), sin = std::sin(angle);
         for (size_t h = 0; h < heads; ++h) {
           double* head = x.data() + (r * heads + h) * d;
@@ -263,6 +264,7 @@ class Reference {
   Vector x_;                   // of rows_
   std::vector<int32_t> rows_;  // positions that are still computed
   std::string layer_;
+  ModelConfig rotary_;  // of the layer
 };
 
 }  // namespace
@@ -271,6 +273,12 @@ size_t SmallModel::index(const std::string& name, int expert) const {
   for (size_t i = 0; i < graph.weights.size(); ++i)
     if (graph.weights[i].name == name && graph.weights[i].expert == expert) return i;
   throw std::runtime_error("no weight " + name);
+}
+
+ModelConfig SmallModel::rotary_of(int layer) const {
+  ModelConfig c = config;
+  if (rotary) rotary(c, layer);
+  return c;
 }
 
 void add_to(std::vector<double>& x, const std::vector<double>& y, double scale) {

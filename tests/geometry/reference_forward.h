@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,11 @@ struct SmallModel {
   std::vector<std::vector<std::byte>> storage;  // by weight of the graph
   std::vector<TensorView> views;
 
+  // Of a layer that rotates otherwise than the rest: changes theta, rotary_dims, pairing. Empty: all are alike.
+  std::function<void(ModelConfig&, int layer)> rotary;
+
   size_t index(const std::string& name, int expert = -1) const;  // throws where there is none
+  ModelConfig rotary_of(int layer) const;
 };
 
 using Rows = std::vector<std::vector<double>>;

@@ -1,0 +1,92 @@
+// Emulated: how many copies of a model's weights are in memory with an accelerator in front. LLADA_TEST_MIB=100 makes the
+// model that large and prints what the process took.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/memory_usage.h"
+#include "engine/golden.h"
+#include "engine/synth.h"
+
+namespace llada {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CudaMemory : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    path_ = fs::temp_directory_path() / fmt::format("llada_cuda_memory_{}.gguf", ::getpid());
+    SynthRequest request{find_preset("tiny").value(), DType::Q4_0};
+    ModelConfig& c = request.preset.config;
+    const char* mib = std::getenv("LLADA_TEST_MIB");
+    c.width = 512, c.heads = c.kv_heads = 8, c.head_dim = c.rotary_dims = 64, c.ffn_width = 1024;
+    c.layers = 2;
+    const auto bytes_of = [&] { return parameters_of(request.preset) * 18 / 32; };
+    while (bytes_of() < (mib != nullptr ? std::stol(mib) : 6) << 20) ++c.layers;
+    const auto report = synthesize_file(path_, request, {.threads = 2});
+    if (!report) throw std::runtime_error(report.error().message);
+  }
+  static void TearDownTestSuite() { fs::remove(path_); }
+
+  static Result<std::shared_ptr<const Model>> load(const std::string& device) {
+    return Model::load(path_, {.device = device, .isa = "", .threads = 2});
+  }
+  // Of all tensors as they are stored.
+  static int64_t stored(const Model& model) {
+    int64_t bytes = 0;
+    for (const ModelFile::Entry& entry : model.file().tensors()) bytes += entry.view.bytes();
+    return bytes;
+  }
+  static Result<Generation> answer(const std::shared_ptr<const Model>& model, std::vector<std::string>& warnings) {
+    LLADA_TRY(const auto session,
+              Session::create(model, {.threads = 0, .warn = [&](const std::string& line) { warnings.push_back(line); }}));
+    decode::DecodeOptions options;
+    options.gen_length = 2, options.block_length = 2;
+    options.steps = 2;
+    return session->generate(std::vector<int32_t>{5, 6, 7}, options, {});
+  }
+
+  static fs::path path_;
+};
+fs::path CudaMemory::path_;
+
+TEST_F(CudaMemory, OneCopyOfTheWeightsAsLongAsTheGpuWorks) {
+  const int64_t before = peak_memory_bytes();
+  const auto model = load("cuda");
+  ASSERT_TRUE(model) << model.error().message;
+  const auto copies = [&] {
+    return static_cast<double>((*model)->device().memory_bytes()) / static_cast<double>(stored(**model));
+  };
+  EXPECT_LT(copies(), 1.1);
+  EXPECT_GT(copies(), 0.9) << "the weights are there";
+  EXPECT_EQ((*model)->fallback()->memory_bytes(), 0);
+  std::vector<std::string> warnings;
+  const auto got = answer(*model, warnings);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ((*model)->fallback()->memory_bytes(), 0) << "nothing has failed";
+  fmt::print("{} bytes stored, {} on the device and the host, peak of the process {} more than before\n", stored(**model),
+             (*model)->device().memory_bytes(), peak_memory_bytes() - before);
+}
+
+TEST_F(CudaMemory, TheFallbackPacksTheRestWhenItTakesOver) {
+  std::vector<std::string> warnings;
+  const auto cpu = load("cpu");
+  ASSERT_TRUE(cpu);
+  const auto expected = answer(*cpu, warnings);
+  ASSERT_TRUE(expected) << expected.error().message;
+  for (const char* device : {"cuda:fail=submit:0", "cuda:fail=gone:9", "cuda:fail=nan:40"}) {
+    const auto model = load(device);
+    ASSERT_TRUE(model) << device;
+    warnings.clear();
+    const auto got = answer(*model, warnings);
+    ASSERT_TRUE(got) << device << ": " << got.error().message;
+    EXPECT_EQ(got->tokens, expected->tokens) << device;
+    EXPECT_EQ(warnings.size(), 1u) << device;
+  }
+}
+
+}  // namespace
+}  // namespace llada

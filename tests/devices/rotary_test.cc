@@ -1,0 +1,129 @@
+// Programs with two rotary geometries: every other layer turns other elements of a head by other angles, in the other
+// pairing. One table for all, or one that is lost and made anew at every op, is what a device might do.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "devices/cpu/cpu_device.h"
+#include "devices/cuda/cuda_device.h"
+#include "devices/sim/sim_device.h"
+#include "devices/value_plan.h"
+#include "kernels/kernels.h"
+#include "sched/executor.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+void second_geometry(ModelConfig& c, int layer) {
+  if (layer % 2 == 0) return;
+  c.rope_theta = 300;
+  c.rotary_dims = 8;
+  c.rope_pairing = RopePairing::adjacent;
+}
+
+// A third: the same pairs and as many, other angles only.
+void other_angles(ModelConfig& c, int layer) {
+  if (layer == 2) c.rope_theta = 70;
+}
+
+// The model's program with the layers' rope ops changed as the reference is told.
+Program forward(const SmallModel& m, StepShape shape) {
+  Program p = m.graph.forward(shape);
+  int layer = 0;
+  for (Op& op : p.ops) {
+    if (op.kind == OpKind::attention) ++layer;  // the last rope of a layer is before its attention
+    if (op.kind != OpKind::rope) continue;
+    const ModelConfig c = m.rotary_of(layer);
+    op.parameter = c.rope_theta;
+    op.rotary = static_cast<int16_t>(c.rotary_dims);
+    op.rope_adjacent = c.rope_pairing == RopePairing::adjacent;
+  }
+  return p;
+}
+
+struct Opened {
+  std::string name;
+  std::unique_ptr<Device> device;
+};
+std::vector<Opened> devices(const SmallModel& m) {
+  std::vector<Opened> list;
+  const auto cpu = [&](std::string_view isa) {
+    return std::move(*make_cpu_device({.threads = 2, .isa = isa}, m.graph.weights, m.views, {}));
+  };
+  for (const auto* table : kernels::available()) list.push_back({std::string(table->isa), cpu(table->isa)});
+  std::vector<WeightSize> sizes;
+  for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
+  list.push_back({"sim", std::move(*make_sim_device(*load_profile("sm8750-paper"), {.window_bytes = 60 << 10},
+                                                    m.graph.weights, sizes, cpu("")))});
+  if (describe_cuda()) list.push_back({"cuda", std::move(*make_cuda_device({}, m.graph.weights, m.views, cpu("")))});
+  return list;
+}
+
+TEST(Rotary, LayersMayRotateInDifferentWays) {
+  std::vector<int32_t> tokens;
+  for (uint64_t p = 0; p < 19; ++p) tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 200));
+  for (const auto change : {second_geometry, other_angles}) {
+    ModelConfig config = small_config(RopePairing::half_split, 2);
+    config.vocab = 200;
+    SmallModel m = make_small_model(DType::F32, config);
+    m.rotary = change;
+    const Rows expected = reference_forward(m, tokens);
+    for (const auto& [name, device] : devices(m)) {
+      Executor executor(*device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+        auto program = std::make_shared<Program>(forward(m, shape));
+        LLADA_TRY_STATUS(verify(*program, m.graph.weights));
+        return program;
+      });
+      auto kv = KvStore::create({.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32},
+                                [&](int64_t bytes) { return device->allocate(bytes); });
+      ASSERT_TRUE(kv);
+      StepInputs in;
+      in.tokens = tokens;
+      in.positions.resize(19);
+      std::iota(in.positions.begin(), in.positions.end(), 0);
+      in.spans = {{0, 19, 0, 19}};
+      in.wanted = in.positions;
+      in.keep_logits = true;
+      StepOutputs out;
+      const auto status = executor.run(in, *kv, out);
+      ASSERT_TRUE(status) << name << ": " << status.error().message;
+      double worst = 0;
+      for (size_t p = 0; p < 19; ++p)
+        for (size_t t = 0; t < 200; ++t) worst = std::max(worst, std::fabs(out.logits[p * 200 + t] - expected[p][t]));
+      EXPECT_LT(worst, 1e-4) << name;
+      // The last rows alone, whose table starts at another position.
+      in.tokens.assign(tokens.begin() + 15, tokens.end());
+      in.positions = {15, 16, 17, 18};
+      in.spans = {{0, 4, 0, 19}};
+      in.wanted = {1, 3};
+      StepOutputs part;
+      ASSERT_TRUE(executor.run(in, *kv, part)) << name;
+      EXPECT_EQ(std::vector<float>(part.logits.begin() + 200, part.logits.end()),
+                std::vector<float>(out.logits.begin() + 18 * 200, out.logits.end()))
+          << name;
+      kv = std::unexpected(Error{});  // its memory is the device's
+    }
+  }
+}
+
+TEST(Rotary, TablesOfSeveralGeometriesAreKept) {
+  RopeTables tables;
+  const float* first = tables.of(1e4f, 16, 64).cos(0);
+  const float* second = tables.of(500, 8, 64).cos(0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(tables.of(1e4f, 16, 64).cos(0), first) << "nothing is computed again";
+    EXPECT_EQ(tables.of(500, 8, 32).cos(0), second);
+  }
+  const RopeTable& table = tables.of(500, 8, 100);
+  for (const int64_t p : {0, 63, 64, 99})
+    for (int j = 0; j < 4; ++j)
+      EXPECT_EQ(table.sin(p)[j], static_cast<float>(std::sin(static_cast<double>(p) * std::pow(500.0, -2.0 * j / 8))));
+  for (int theta = 1; theta < 40; ++theta) {
+    const RopeTable& other = tables.of(static_cast<float>(1000 * theta), 4, 3);
+    EXPECT_EQ(other.cos(2)[1], static_cast<float>(std::cos(2 * std::pow(1000.0 * theta, -0.5))));
+  }
+}
+
+}  // namespace
+}  // namespace llada

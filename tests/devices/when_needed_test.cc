@@ -1,0 +1,115 @@
+// The cpu device that stands behind an accelerator: its weights are packed by whoever needs them first, once for all devices
+// that share them, and not at all otherwise.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "devices/cpu/cpu_device.h"
+#include "kernels/kernels.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+StepInputs inputs() {
+  StepInputs in;
+  in.tokens = {3, 1, 4, 1, 5, 9, 2, 6};
+  in.positions.resize(in.tokens.size());
+  std::iota(in.positions.begin(), in.positions.end(), 0);
+  in.spans = {{0, 8, 0, 8}};
+  in.wanted = {2, 5};
+  in.keep_logits = true;
+  return in;
+}
+
+std::vector<float> logits(Device& device, const std::shared_ptr<const Program>& program, size_t ops_per_run) {
+  KvStore kv = std::move(*KvStore::create(
+      {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 8, .type = DType::F16}));
+  const StepInputs in = inputs();
+  StepOutputs out;
+  const size_t ops = program->ops.size();
+  for (size_t first = 0; first < ops; first += ops_per_run) {
+    const auto ticket = device.submit({.program = program, .first = first, .last = std::min(ops, first + ops_per_run),
+                                       .inputs = &in, .kv = &kv, .outputs = &out});
+    EXPECT_TRUE(ticket) << ticket.error().message;
+  }
+  return out.logits;
+}
+
+TEST(WhenNeeded, TheSameResultsFromWeightsPackedByTheRunsThatReadThem) {
+  for (const ModelConfig& config : {small_config(), small_llada_moe()})
+    for (const auto* table : kernels::available()) {
+      const SmallModel m = make_small_model(DType::Q8_0, config);
+      const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 8, .wanted = 2}));
+      std::vector<size_t> packed;
+      const WeightHooks hooks{.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }};
+      const auto all = *make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, hooks);
+      const std::vector<size_t> once = std::exchange(packed, {});
+      const auto expected = logits(*all, program, program->ops.size());
+      for (const size_t ops : {size_t{1}, size_t{7}, program->ops.size()}) {
+        packed.clear();
+        const auto device =
+            *make_cpu_device({.threads = 2, .isa = table->isa, .when_needed = true}, m.graph.weights, m.views, hooks);
+        EXPECT_EQ(device->memory_bytes(), 0) << table->isa;
+        const auto other = *device->share(1);
+        EXPECT_EQ(logits(*device, program, ops), expected) << table->isa << " " << ops;
+        EXPECT_EQ(logits(*other, program, ops), expected) << table->isa << " " << ops;
+        // Every weight once, none twice, whoever asked.
+        std::ranges::sort(packed);
+        EXPECT_TRUE(std::ranges::adjacent_find(packed) == packed.end());
+        EXPECT_EQ(packed.size(), once.size()) << table->isa << " " << ops;
+      }
+    }
+}
+
+TEST(WhenNeeded, OnlyWhatIsAskedFor) {
+  const SmallModel m = make_small_model(DType::Q4_0, small_config());
+  std::vector<size_t> packed;
+  const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views,
+                                       {.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }});
+  const std::vector<WeightId> ids = {2, 5, 5, 2};
+  ASSERT_TRUE(device->load(ids));
+  const bool packs = kernels::available().front()->packed_bytes(DType::Q4_0, 64, 64) > 0;
+  EXPECT_EQ(packed.size(), packs ? 2u : 0u);
+  ASSERT_TRUE(device->load(ids));
+  EXPECT_EQ(packed.size(), packs ? 2u : 0u);
+}
+
+// Sessions whose accelerator fails at a time.
+TEST(WhenNeeded, ManyDevicesMayNeedThemAtOnce) {
+  const SmallModel m = make_small_model(DType::Q8_0, small_config());
+  const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 8, .wanted = 2}));
+  const auto all = *make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
+  const auto expected = logits(*all, program, program->ops.size());
+  const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views, {});
+  std::vector<std::vector<float>> got(4);
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < got.size(); ++i)
+    threads.emplace_back([&, i] {
+      const auto own = *device->share(1);
+      got[i] = logits(*own, program, 1 + i * 5);
+    });
+  threads.clear();
+  for (const auto& g : got) EXPECT_EQ(g, expected);
+}
+
+// Bytes that no machine has: one error line when they are asked for, not before.
+TEST(WhenNeeded, MemoryThatIsNotThereIsOneErrorLine) {
+  constexpr int64_t kHuge = int64_t{1} << 42;
+  const std::vector<WeightInfo> infos = {{"blk.0.ffn_up.weight", {kHuge, 64}, 0}};
+  const std::byte nothing{};
+  TensorView view{&nothing, DType::Q8_0, {{kHuge, 64, 1, 1}, 2}};
+  const auto* table = kernels::available().front();
+  if (table->packed_bytes(DType::Q8_0, 64, 4096) == 0) GTEST_SKIP() << "not run: nothing is packed here";
+  const auto device = make_cpu_device({.threads = 1, .isa = table->isa, .when_needed = true}, infos, {&view, 1}, {});
+  ASSERT_TRUE(device);
+  const WeightId id = 0;
+  const auto status = (*device)->load({&id, 1});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(exit_status(status.error()), 1);
+  EXPECT_NE(status.error().message.find("bytes for the packed weights could not be allocated"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada
