@@ -19,6 +19,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 LLAMA = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN = LLAMA.replace(r"\p{N}{1,3}", r"\p{N}")
 BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+# Those of deepseek-v3, which cut by general category.
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
 
 SPACES = ["\t", "\n", "\x0b", "\x0c", "\r", "\x1c", "\x1d", "\x1e", "\x1f", " ", "\x85", "\xa0", "\u1680", "\u180e",
           *map(chr, range(0x2000, 0x200C)), "\u2028", "\u2029", "\u202f", "\u205f", "\u2060", "\u3000", "\ufeff", "\0"]
@@ -34,6 +37,10 @@ MARKS = ["\u0301", "\u0300", "\u0323", "\u0338", "\u0f71", "\u0f72", "\u093c", "
 CONTROLS = ["<|mdm_mask|>", "<|eot_id|>", "<|endoftext|>", "<|startoftext|>", "<|start_header_id|>", "<|im_start|>", "<|im_end|>", "<role>", "</role>", "<|role_end|>",
             "<tool_call>", "</tool_call>", "<tool_call", "tool_call>", "<think>", "<|mdm_mask", "|>"]
 
+# Of what a text with added tokens that overlap is made, and code points that Unicode 15 and 16 added, of several categories.
+OVERLAPS = ["ab", "bc", "a", "b", "c", "abc", "cab", "<tool", "<tool_call>", "_call>", "call>x", "l>", "<|im_end|>", "<|im", "end", "|>", "d|>a", "[SEP]", "SEP", "EP]b", "[SE", "P]",
+            "\u0897", "\u1b4e", "\u1c89", "\u1c8a", "\u2427", "\ua7da", "\U00010d40", "\U00011f01", "\U0001cc00", "\U0001e4d0", "\U000323af", "\U000113b8", "\U00010d6e"]
+
 
 def any_character(r):
     while True:
@@ -42,8 +49,9 @@ def any_character(r):
             return c
 
 
-def random_text(r):
+def random_text(r, extra=()):
     def atom():
+        if extra and r.random() < 0.6: return r.choice(extra)
         kind = r.randrange(12)
         if kind == 0: return r.choice(SPACES)
         if kind == 1: return r.choice(SPACES) * r.randrange(1, 6)
@@ -71,6 +79,7 @@ def training_text(r):
 
 def special(text): return AddedToken(text, special=True, normalized=False)
 def plain(text): return AddedToken(text, special=False, normalized=False)
+def late(text, special=False): return AddedToken(text, special=special, normalized=True)
 
 
 def split(regex):
@@ -85,6 +94,9 @@ FIXTURES = {
     "bailing": (split(BAILING), None, False, [special(t) for t in ("<|startoftext|>", "<|endoftext|>", "<role>", "</role>", "<|role_end|>", "<|mdm_mask|>")] + [plain("<think>")], 1000),
     "sequence": (pre_tokenizers.Sequence([pre_tokenizers.Split("na\u00efve", "isolated"), pre_tokenizers.Digits(individual_digits=True),
                                           pre_tokenizers.Split(Regex(r"[\p{Han}\p{P}]+|\S{1,7}"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), None, False, [], 600),
+    "overlaps": (pre_tokenizers.Sequence([*(pre_tokenizers.Split(Regex(regex), "isolated") for regex in DEEPSEEK), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), None, False,
+                 [special("<|im_end|>"), plain("end"), plain("d|>a"), late("<|im"), plain("bc"), late("ab"), late("abc"), plain("<tool"), plain("<tool_call>"), late("call>x"), late("l>"),
+                  late("[SEP]", special=True), late("EP]b"), late("SEP")], 500),
 }
 
 
@@ -107,7 +119,7 @@ def write_fixtures(folder):
         tokenizer.encode_special_tokens = True
         items = []
         while len(items) < 300:
-            text = random_text(r)
+            text = random_text(r, OVERLAPS if name == "overlaps" else ())
             # The library normalises with an old Unicode table, which misplaces marks added since.
             if normalizer and normalizer.normalize_str(text) != unicodedata.normalize("NFC", text): continue
             items.append({"text": text, "ids": ids_of(tokenizer, text)})

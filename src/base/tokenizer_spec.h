@@ -23,6 +23,9 @@ struct TokenizerSpec {
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;
   std::vector<std::string> merges;  // "left right", rank = index
+  // Ascending ids of the control and user-defined tokens that are looked for last, in what the others left of
+  // a text (tokenizer.json: added_tokens with "normalized"). GGUF cannot say it.
+  std::vector<int32_t> matched_last;
 
   std::string pre;  // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
   std::vector<std::string>

@@ -6,22 +6,45 @@
 #include <tuple>
 #include <vector>
 
+#include "text/unicode_additions.h"
 #include "text/utf8.h"
 
 namespace llada {
 namespace {
 
-int combining_class(utf8proc_int32_t code_point) {
-  return utf8proc_get_property(code_point)->combining_class;
+// Hangul syllables are arithmetic (The Unicode Standard, 3.12): an L and a V make an LV, an LV and a T an
+// LVT. The bases are one below the first T, because T counts from 1.
+constexpr char32_t kL = 0x1100, kV = 0x1161, kT = 0x11A7, kS = 0xAC00;
+constexpr char32_t kLs = 19, kVs = 21, kTs = 28;
+
+int combining_class(char32_t c) {
+  const int known = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
+  return known != 0 ? known : added_combining_class(c);
+}
+
+void decompose(char32_t c, std::vector<char32_t>& out) {
+  if (const CodePointPair parts = added_decomposition(c); parts.first != 0) {
+    decompose(parts.first, out);
+    decompose(parts.second, out);
+    return;
+  }
+  utf8proc_int32_t parts[8];
+  int boundary = 0;
+  const auto count =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 8, UTF8PROC_DECOMPOSE, &boundary);
+  if (count > 0 && count <= 8)
+    out.insert(out.end(), parts, parts + count);
+  else
+    out.push_back(c);
 }
 
 // utf8proc's own ordering is quadratic in the length of a run of marks, so the order is made here: by class,
 // equals in the order they came.
-void order_marks(std::vector<utf8proc_int32_t>& text) {
+void order_marks(std::vector<char32_t>& text) {
   struct Mark {
     int combining_class;
     size_t position;
-    utf8proc_int32_t code_point;
+    char32_t code_point;
   };
   std::vector<Mark> run;
   for (size_t i = 0; i < text.size();) {
@@ -36,6 +59,41 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
+// The primary composite of a pair, or 0.
+char32_t compose(char32_t a, char32_t b) {
+  if (a - kL < kLs && b - kV < kVs) return kS + ((a - kL) * kVs + (b - kV)) * kTs;
+  if (a - kS < kLs * kVs * kTs && (a - kS) % kTs == 0 && b > kT && b - kT < kTs) return a + (b - kT);
+  if (const char32_t added = added_composite({a, b})) return added;
+  // Only marks follow in the other compositions. utf8proc shows its table of pairs only through this
+  // function, which would also compose an LV and U+11A7, the T that is none.
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(b));
+  if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC) return 0;
+  utf8proc_int32_t pair[2] = {static_cast<utf8proc_int32_t>(a), static_cast<utf8proc_int32_t>(b)};
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  return utf8proc_normalize_utf32(pair, 2, options) == 1 ? static_cast<char32_t>(pair[0]) : 0;
+}
+
+// Joins every character with the starter before it, unless one of the same or a higher class stands between
+// them.
+void compose_all(std::vector<char32_t>& text) {
+  size_t size = 0, starter = text.size();
+  int last_class = 0;  // of text[size - 1]; 0 behind the starter itself
+  for (const char32_t c : text) {
+    const int own_class = combining_class(c);
+    const bool adjacent = size == starter + 1;
+    if (starter < size && (adjacent || last_class < own_class)) {
+      if (const char32_t composite = compose(text[starter], c)) {
+        text[starter] = composite;
+        continue;
+      }
+    }
+    if (own_class == 0) starter = size;
+    last_class = own_class;
+    text[size++] = c;
+  }
+  text.resize(size);
+}
+
 }  // namespace
 
 std::string_view to_nfc(std::string_view text, std::string& buffer) {
@@ -43,26 +101,17 @@ std::string_view to_nfc(std::string_view text, std::string& buffer) {
   // form C.
   if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; }))
     return text;
-  std::vector<utf8proc_int32_t> code_points;
+  std::vector<char32_t> code_points;
   code_points.reserve(text.size());
   while (!text.empty()) {
     const Utf8Unit unit = utf8_unit(text);
-    utf8proc_int32_t parts[8];
-    int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code_point), parts, 8,
-                                               UTF8PROC_DECOMPOSE, &boundary);
-    if (count > 0 && count <= 8)
-      code_points.insert(code_points.end(), parts, parts + count);
-    else
-      code_points.push_back(static_cast<utf8proc_int32_t>(unit.code_point));
-    text.remove_prefix(unit.length);
+    decompose(unit.code_point, code_points);
+    text.remove_prefix(static_cast<size_t>(unit.length));
   }
   order_marks(code_points);
-  const auto length =
-      utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
-                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  compose_all(code_points);
   buffer.clear();
-  for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(buffer, static_cast<char32_t>(code_points[i]));
+  for (const char32_t c : code_points) append_utf8(buffer, c);
   return buffer;
 }
 

@@ -1,5 +1,6 @@
 #include "text/regex_syntax.h"
 
+#include "text/unicode_property.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -11,26 +12,8 @@ constexpr std::string_view kWhiteSpace =
 // PCRE2's \S lacks exactly this one character of White_Space's complement.
 constexpr std::string_view kNotWhiteSpace = "\\S\\x{180e}";
 
-// What Unicode 15.0, 15.1 and 16.0 added: published tokenizers know it, PCRE2 before 10.45 does not. On a
-// newer PCRE2 the lists repeat what the property says. Other properties are as old as the installed PCRE2.
-struct Property {
-  std::string_view name;      // in the regex
-  std::string_view property;  // PCRE2's name
-  std::string_view added;     // members of a class
-};
-constexpr Property kExtended[] = {
-    {"L", "L",
-     R"(\x{1c89}\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65})"
-     R"(\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{1123f}\x{11240}\x{11380}-\x{11389}\x{1138b}\x{1138e})"
-     R"(\x{11390}-\x{113b5}\x{113b7}\x{113d1}\x{113d3}\x{11bc0}-\x{11be0}\x{11f02}\x{11f04}-\x{11f10})"
-     R"(\x{11f12}-\x{11f33}\x{1342f}\x{13441}-\x{13446}\x{13460}-\x{143fa}\x{16100}-\x{1611d})"
-     R"(\x{16d40}-\x{16d6c}\x{18cff}\x{1b132}\x{1b155}\x{1df25}-\x{1df2a}\x{1e030}-\x{1e06d})"
-     R"(\x{1e4d0}-\x{1e4eb}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})"},
-    {"N", "N",
-     R"(\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{11f50}-\x{11f59}\x{16130}-\x{16139})"
-     R"(\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1d2c0}-\x{1d2d3}\x{1e4f0}-\x{1e4f9}\x{1e5f1}-\x{1e5fa})"},
-    {"Han", "sc:Han", R"(\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})"},
-};
+// Bytes; a listed property has up to 12 KiB, any other regex stays far below.
+constexpr size_t kMaxTranslated = size_t{256} << 10;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
@@ -44,6 +27,7 @@ class Translator {
     while (at_ < in_.size()) {
       if (Status status = in_class_ ? class_member() : element(); !status)
         return std::unexpected(status.error());
+      if (out_.size() > kMaxTranslated) return refuse("so many listed properties");
     }
     if (in_class_) return refuse("a class without its ]");
     return std::move(out_);
@@ -133,7 +117,7 @@ class Translator {
         return replace(2, in_class_ ? std::string(kNotWhiteSpace) : fmt::format("[{}]", kNotWhiteSpace));
       case 'p':
       case 'P':
-        return property();
+        return named_property();
       case 'x':
       case 'u':
         return code_point();
@@ -141,6 +125,7 @@ class Translator {
         return replace(2, "\\x0b");
       case 'd':
       case 'D':
+        return property("Nd", 2, c == 'D');
       case 'r':
       case 'n':
       case 't':
@@ -154,27 +139,22 @@ class Translator {
   }
 
   // \p{L}, \p{^L}, \p{Han}: a name of more than two letters is a script.
-  Status property() {
+  Status named_property() {
     if (peek(2) != '{') return refuse("a property without {}");
     size_t end = peek(3) == '^' ? 4 : 3;
     const size_t name = end;
     while (is_word(peek(end))) ++end;
     if (end == name || peek(end) != '}') return refuse("this property");
-    const std::string_view text = in_.substr(at_ + name, end - name);
-    for (const Property& known : kExtended) {
-      if (known.name != text) continue;
-      const bool negated = (peek(1) == 'P') != (name == 4);
-      if (!in_class_)
-        return replace(end + 1,
-                       fmt::format("[{}\\p{{{}}}{}]", negated ? "^" : "", known.property, known.added));
-      if (negated) return refuse("a negated property inside a class");
-      if (peek(end + 1) == '-' && peek(end + 2) != ']') return refuse("a range from a property");
-      return replace(end + 1, fmt::format("\\p{{{}}}{}", known.property, known.added));
-    }
-    const std::string_view kind = text.size() > 2 && text != "Any" ? "sc:" : "";
-    out_ += fmt::format("\\{}{{{}{}{}}}", peek(1), name == 4 ? "^" : "", kind, text);
-    at_ += end + 1;
-    return {};
+    return property(in_.substr(at_ + name, end - name), end + 1, (peek(1) == 'P') != (name == 4));
+  }
+
+  // An escape of `count` characters that means the property `name`, or what is not of it.
+  Status property(std::string_view name, size_t count, bool negated) {
+    const auto members = class_members(name, negated && in_class_);
+    if (!members) return refuse(in_class_ ? "this property inside a class" : "this property");
+    if (!in_class_) return replace(count, fmt::format("[{}{}]", negated ? "^" : "", *members));
+    if (peek(count) == '-' && peek(count + 1) != ']') return refuse("a range from a property");
+    return replace(count, *members);
   }
 
   // \xHH below 80, \x{H...} and \uHHHH

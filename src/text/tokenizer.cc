@@ -16,19 +16,29 @@ class Encoder {
   explicit Encoder(const TokenizerTables& tables) : tables_(tables), scratch_(tables.pre_tokenizer) {}
 
   std::vector<int32_t> run(std::string_view text) {
-    size_t at = 0;
-    while (!tables_.user_defined.empty()) {
-      const auto match = tables_.user_defined.find(text, at);
-      if (match.length == 0) break;
-      plain(text.substr(at, match.begin - at));
-      ids_.push_back(match.value);
-      at = match.begin + match.length;
-    }
-    plain(text.substr(at));
+    cut_out(tables_.literals, text, [this](std::string_view part) {
+      cut_out(tables_.last_literals, part, [this](std::string_view rest) { plain(rest); });
+    });
     return std::move(ids_);
   }
 
  private:
+  // Takes the user-defined tokens of `literals` out of a text; between(part) for each stretch without them.
+  template <class Between>
+  void cut_out(const LiteralMatcher& literals, std::string_view text, Between between) {
+    size_t begin = 0, at = 0;
+    while (!literals.empty()) {
+      const auto match = literals.find(text, at);
+      if (match.length == 0) break;
+      at = match.begin + match.length;
+      if (match.value < 0) continue;
+      between(text.substr(begin, match.begin - begin));
+      ids_.push_back(match.value);
+      begin = at;
+    }
+    between(text.substr(begin));
+  }
+
   // Text without user-defined tokens: valid stretches, and invalid bytes one by one.
   void plain(std::string_view text) {
     size_t begin = 0, at = 0;

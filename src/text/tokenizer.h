@@ -10,7 +10,8 @@
 // - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are
 // tokenized as
 //   texts of their own.
-// - User-defined tokens match leftmost-longest, before normalisation.
+// - User-defined tokens match leftmost-longest, before normalisation; those in spec.matched_last only in what
+// the others left. None is found inside the text of a control token.
 // - With spec.nfc a text is normalised, so what comes back is its form C. GGUF has no such key; llama.cpp
 // never does. Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation,
 // post-processors.

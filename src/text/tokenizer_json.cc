@@ -166,12 +166,12 @@ Status read_added_token(const Json& token, const std::string& where, TokenizerSp
   LLADA_TRY(const std::string content, string_member(token, "content", "", where));
   if (content.empty()) return invalid("{}.content is missing or empty", where);
   LLADA_TRY(const bool special, bool_member(token, "special", false, where));
-  if (!special) {  // a special one is never looked for in a text, so the rest does not matter
+  LLADA_TRY(const bool normalized, bool_member(token, "normalized", !special, where));
+  if (!special) {  // a special one is never made of a text, so the rest does not matter
     for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
       LLADA_TRY(const bool set, bool_member(token, flag, false, where));
       if (set) return invalid("{}.{} is true, needed false for a token that is not special", where, flag);
     }
-    LLADA_TRY(const bool normalized, bool_member(token, "normalized", true, where));
     if (normalized && spec.nfc)
       return invalid("{}.normalized is true together with the NFC normalizer, needed false", where);
   }
@@ -183,6 +183,7 @@ Status read_added_token(const Json& token, const std::string& where, TokenizerSp
   if (spec.kinds[index] != TokenKind::unused && spec.tokens[index] != content)
     return invalid("{}.id is {}, which is already {}, needed a free id for {}", where, index,
                    in_quotes(spec.tokens[index]), in_quotes(content));
+  if (normalized) spec.matched_last.push_back(static_cast<int32_t>(index));
   spec.tokens[index] = content;
   spec.kinds[index] = special ? TokenKind::control : TokenKind::user_defined;
   return {};
@@ -277,6 +278,7 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
     if (!added->is_array()) return invalid("{}.added_tokens is {}, needed a list", where, kind_of(*added));
     for (size_t i = 0; i < added->size(); ++i)
       LLADA_TRY_STATUS(read_added_token((*added)[i], fmt::format("{}.added_tokens[{}]", where, i), spec));
+    std::ranges::sort(spec.matched_last);
   }
   for (size_t i = 0; i < spec.tokens.size(); ++i)
     if (spec.kinds[i] == TokenKind::unused) spec.tokens[i] = fmt::format("[PAD{}]", i);

@@ -1,5 +1,6 @@
 #include "text/tokenizer_tables.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "text/byte_alphabet.h"
@@ -77,7 +78,8 @@ using TokenIndex = std::unordered_map<std::string_view, int32_t>;
 
 Status index_tokens(const std::string& source, TokenizerTables& tables, TokenIndex& normal) {
   const TokenizerSpec& spec = tables.spec;
-  std::vector<LiteralMatcher::Literal> literals;
+  std::vector<LiteralMatcher::Literal> literals, last_literals;
+  bool user_defined = false;
   TokenIndex whole;
   normal.reserve(spec.tokens.size());
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
@@ -91,17 +93,22 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
     } else if (kind != TokenKind::unused && kind != TokenKind::byte) {
       if (const auto [it, fresh] = whole.emplace(text, id); !fresh)
         return invalid("{}: tokens {} and {} are both {}", source, it->second, id, in_quotes(text));
-      if (kind != TokenKind::user_defined) {
-        tables.controls.emplace(text, id);
-      } else if (text.size() > kMaxUserDefined) {
+      const bool control = kind != TokenKind::user_defined;
+      if (control) tables.controls.emplace(text, id);
+      if (text.size() > kMaxUserDefined) {
+        if (control) continue;
         return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id,
                        text.size(), kMaxUserDefined);
-      } else {
-        literals.emplace_back(text, id);
       }
+      user_defined = user_defined || !control;
+      const bool last = std::ranges::binary_search(spec.matched_last, id);
+      (last ? last_literals : literals).emplace_back(text, control ? -1 : id);
     }
   }
-  tables.user_defined = LiteralMatcher(std::move(literals));
+  if (user_defined) {
+    tables.literals = LiteralMatcher(std::move(literals));
+    tables.last_literals = LiteralMatcher(std::move(last_literals));
+  }
   for (int byte = 0; byte < 256; ++byte) {
     std::string text;
     append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));

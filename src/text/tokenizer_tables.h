@@ -24,7 +24,10 @@ struct TokenizerTables {
   std::map<std::string_view, int32_t> controls;         // text -> id
   MergeTable merges;
   PreTokenizer pre_tokenizer;
-  LiteralMatcher user_defined;
+  // Fixed strings that are looked for first, and then in what those left. A control token's value is -1: its
+  // text stays text, but no user-defined token is found inside it. Empty where there is no user-defined
+  // token.
+  LiteralMatcher literals, last_literals;
 
   std::string_view piece(int32_t id) const {
     return std::string_view(bytes).substr(begin[id], begin[id + 1] - begin[id]);

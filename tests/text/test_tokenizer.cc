@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using text_test::byte_spec;
 using text_test::fixture;
 
-constexpr const char* kFixtures[] = {"gpt2", "llama", "qwen2", "bailing", "sequence"};
+constexpr const char* kFixtures[] = {"gpt2", "llama", "qwen2", "bailing", "sequence", "overlaps"};
 
 std::string create_error(TokenizerSpec spec) {
   const auto tokenizer = Tokenizer::create(std::move(spec), "model.gguf");
@@ -114,6 +114,22 @@ TEST(Tokenizer, UserDefinedTokensMatchLeftmostLongest) {
   EXPECT_THAT(tokenizer.encode("ab<tool"), ElementsAre('a', 260, 't', 'o', 'o', 'l'));
   EXPECT_THAT(tokenizer.encode("\xE2<tool\xFF"), ElementsAre(0xE2, 257, 0xFF));
   EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{258, 257}), "<tool_call><tool");
+}
+
+TEST(Tokenizer, SomeUserDefinedTokensMatchInWhatTheOthersLeft) {
+  TokenizerSpec spec = byte_spec({}, {"<|im_end|>"});  // 256
+  for (const char* text : {"ab", "bc", "end", "|>"}) {
+    spec.tokens.emplace_back(text);
+    spec.kinds.push_back(TokenKind::user_defined);
+  }
+  EXPECT_THAT(Tokenizer::create(spec, "test")->encode("abc"), ElementsAre(257, 'c'));
+  spec.matched_last = {257, 260};
+  const Tokenizer tokenizer = *Tokenizer::create(spec, "test");
+  EXPECT_THAT(tokenizer.encode("abc"), ElementsAre('a', 258));
+  EXPECT_THAT(tokenizer.encode("abcab"), ElementsAre('a', 258, 257));
+  EXPECT_THAT(tokenizer.encode("end<|end"), ElementsAre(259, '<', '|', 259));
+  // Inside a control token's text nothing of the same round is found, and what comes later is.
+  EXPECT_THAT(tokenizer.encode("<|im_end|>"), ElementsAre('<', '|', 'i', 'm', '_', 'e', 'n', 'd', 260));
 }
 
 TEST(Tokenizer, IgnoreMergesTakesWholePreTokens) {
