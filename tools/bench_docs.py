@@ -57,9 +57,9 @@ def gemm_table(report):
         word = verdict(reached >= target, f"{target} % wanted") if target else ""
         rows.append((g["type"], f"{g['k']} x {g['n']}", g["rows"], f"{g['ms_median']:.2f}", f"{g['gop_per_s']:.0f}",
                      f"{reached:.0f} %", f"{g['relative_error']:.1e}",
-                     f"{g['relative_error_with_8_bit_activations']:.1e}", word))
+                     f"{g['relative_error_with_8_bit_activations']:.1e}", f"{g['relative_error_with_outliers']:.1e}", word))
     return table(["type", "k x n", "rows", "ms", "GOP/s", "of the int8 peak", "error of the kernel",
-                  "with 8-bit activations", "target"], rows)
+                  "with 8-bit activations", "with outliers", "target"], rows)
 
 
 def types_table(report, rows=32, share=85):
@@ -197,6 +197,7 @@ def self_test():
     report = {"machine": machine, "repeats": 5, "model": None, "peak_memory_bytes": 1, "attention": [],
               "gemm": [{"k": 1, "n": 2, "rows": 32, "type": t, "ms_median": 1.0, "gop_per_s": s,
                         "percent_of_int8_peak": p, "relative_error": 1e-5, "relative_error_with_8_bit_activations": 1e-2,
+                        "relative_error_with_outliers": 1e-2,
                         "pack_gb_per_s": 16.0 if t == "q4_0" else 0, "packed_ratio": 1.025}
                        for t, s, p in (("q4_0", 1000.0, 64.9), ("q8_0", 849.0, 60.0), ("q6_k", 850.0, 60.0))],
               "forward": [forward, dict(forward, rows=32, ms_median=700.0), dict(forward, rows=1),

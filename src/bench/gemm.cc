@@ -34,6 +34,20 @@ void fill_exact(float* x, int64_t count, uint64_t seed) {
     x[i] = i % 32 == 0 ? 127.0f : std::round(std::clamp(40 * x[i], -127.0f, 127.0f));
 }
 
+constexpr int64_t kOutlierSpacing = 256;  // channels to one outlier
+constexpr float kOutlier = 32;
+
+void fill_outliers(float* x, int64_t rows, int64_t k, uint64_t seed) {
+  fill_normal(x, rows * k, seed);
+  const uint64_t key = random_key(seed, 1, 0);
+  for (int64_t first = 0; first < k; first += kOutlierSpacing) {
+    const int64_t width = std::min(kOutlierSpacing, k - first);
+    const double place = draw(key, static_cast<uint64_t>(first));
+    const int64_t channel = first + static_cast<int64_t>(place * static_cast<double>(width));
+    for (int64_t r = 0; r < rows; ++r) x[r * k + channel] *= kOutlier;
+  }
+}
+
 class Case {
  public:
   Case(const kernels::KernelTable& table, ThreadPool& pool, DType type, int64_t k, int64_t n, int64_t rows,
@@ -84,6 +98,10 @@ class Case {
     quantize();
     multiply(0);
     r.relative_error = error();
+    fill_outliers(inputs(), rows_, k_, 7);
+    quantize();
+    multiply(0);
+    r.outlier_error = error();
     fill_normal(inputs(), rows_ * k_, 5);
     const double quantize_begin = now_s();
     quantize();

@@ -28,6 +28,7 @@ struct GemmResult {
   double quantize_ms = 0;       // of the activations, on one thread
   double relative_error = 0;    // of the kernel, see below
   double activation_error = 0;  // of kernel and 8-bit activations together
+  double outlier_error = 0;     // the same with outlier channels
   double pack_gb_per_s = 0;     // stored bytes packed per second by every thread, memory warm
   double packed_ratio = 0;      // packed size / stored size
 };
@@ -35,7 +36,8 @@ struct GemmResult {
 // stream_bytes: so much memory of equal matrices is gone through in turn; far beyond any cache, or the
 // weights come from there. Errors are root mean square differences to dequantize-then-float, in double, over
 // that of the exact results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so
-// what is left is the kernel's own; activation_error takes normal inputs.
+// what is left is the kernel's own; activation_error takes normal inputs, outlier_error such with one channel in 256, the same
+// in every row, 32 times the rest, as large models' activations are.
 Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type,
                                 int64_t k, int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
 

@@ -80,6 +80,7 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
                {"quantize_ms", g.quantize_ms},
                {"relative_error", g.relative_error},
                {"relative_error_with_8_bit_activations", g.activation_error},
+               {"relative_error_with_outliers", g.outlier_error},
                {"pack_gb_per_s", g.pack_gb_per_s},
                {"packed_ratio", g.packed_ratio}};
   if (is_float(g.type)) json["percent_of_float_peak"] = g.percent_of_peak;
@@ -168,14 +169,15 @@ std::string machine_text(const bench::Machine& m) {
 }
 
 std::string gemm_text(const std::vector<bench::GemmResult>& results) {
-  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9}\n", "type",
-                                "k", "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x");
+  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "type",
+                                "k", "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outliers");
   for (const bench::GemmResult& g : results)
-    out += fmt::format("{:<5} {:>6} {:>6} {:>5} {:>9.3f} {:>8.0f} {:>6.1f}{} {:>7.1f} {:>9.1e} {:>9.1e}\n",
+    out += fmt::format("{:<5} {:>6} {:>6} {:>5} {:>9.3f} {:>8.0f} {:>6.1f}{} {:>7.1f} {:>9.1e} {:>9.1e} {:>9.1e}\n",
                        traits(g.type).name, g.k, g.n, g.rows, g.ms, g.gop_per_s, g.percent_of_peak,
-                       is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error);
+                       is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error, g.outlier_error);
   return out +
-         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits\n";
+         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits; outliers: with one "
+         "channel in 256\n32 times the rest\n";
 }
 
 std::string forward_text(const std::vector<bench::ForwardResult>& results) {

@@ -1,7 +1,7 @@
 // Products with 8-bit weights, whose group sums need more than 16 bits.
 //   Q8_0: |sum| <= 128 * 32 * 127, 20 bits. Sums are rounded to 16 of them (kWideShift) and go on as in
 //   avx512vnni_int16.cc. That loses half a unit of 2^-15 of the largest possible sum at most, where rounding the activations
-//   has cost some twenty times as much; a shift fitted to each row's block lost half of it and was no faster. Each sum
+//   has cost some twenty times as much, so one shift for all does (one fitted to each row and block would mostly be 3). Each sum
 //   converted and multiplied with a float scale, the partial sums in memory, ran at 60 % of the peak instead of 72 %.
 //   A block that 14-bit scales would not serve (see Q4_0) keeps F16 scales, in float and without shift.
 //   expanded: any other type, expanded block by block; float scale and offset per group of 32.

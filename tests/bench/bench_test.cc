@@ -62,6 +62,8 @@ TEST(Gemm, ErrorsAreThoseOfTheArithmetic) {
     if (traits(g.type).quantized) {
       EXPECT_GT(g.activation_error, 1e-3);  // 8 bits for a normal number: half a step of 1/127 of the largest
       EXPECT_LT(g.activation_error, 2e-2);
+      EXPECT_GT(g.outlier_error, 1e-3);  // an outlier coarsens its own group of 32 alone
+      EXPECT_LT(g.outlier_error, 2e-2);
     }
   }
 }

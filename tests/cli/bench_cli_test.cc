@@ -61,7 +61,8 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
   EXPECT_GT(report["machine"]["read_gb_per_s"], 0);
   ASSERT_EQ(report["gemm"].size(), 4u);
   for (const json& g : report["gemm"])
-    expect_keys(g, {"k", "n", "rows", "type", "timings", "gop_per_s", "percent_of_int8_peak", "relative_error"});
+    expect_keys(g, {"k", "n", "rows", "type", "timings", "gop_per_s", "percent_of_int8_peak", "relative_error",
+                    "relative_error_with_8_bit_activations", "relative_error_with_outliers"});
   ASSERT_EQ(report["forward"].size(), 2u);
   for (const json& f : report["forward"])
     expect_keys(

@@ -122,5 +122,70 @@ TEST(ActivationError, IsThatOfGroupsOf32WhateverTheOutliers) {
       }
 }
 
+// Squared, what the groups bring to each product: the measure of what summing them up may lose, which the product itself is
+// not where they cancel.
+std::vector<double> group_magnitudes(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
+  std::vector<double> squares(static_cast<size_t>(p.rows * p.n));
+  std::vector<float> w(static_cast<size_t>(p.k));
+  for (int64_t c = 0; c < p.n; ++c) {
+    dequantize_row(p.type, stored.data() + c * row_bytes(p.type, p.k), w.data(), p.k);
+    for (int64_t r = 0; r < p.rows; ++r)
+      for (int64_t g = 0; g < p.k; g += 32) {
+        double sum = 0;
+        for (int64_t i = g; i < g + 32; ++i)
+          sum += std::fabs(static_cast<double>(w[static_cast<size_t>(i)]) * x[static_cast<size_t>(r * p.k + i)]);
+        squares[static_cast<size_t>(r * p.n + c)] += sum * sum;
+      }
+  }
+  return squares;
+}
+
+// What a table loses beside the oracle, which rounds the activations to the same quants: over a row at most a thousandth of what
+// the groups bring. Blocks, chunks and row tiles that end early, whole ones beside them, and columns that fill no tile.
+TEST(ActivationError, OddWidthsRowsAndColumns) {
+  for (const DType type : integer_types())
+    for (const int64_t k : {32, 64, 96, 160, 256, 288, 768, 4128})
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}) {
+        if (k % traits(type).elements != 0 || (k > 288 && rows % (quick() ? 8 : 4) != 1)) continue;
+        const Problem p{type, 19, k, rows};
+        const Bytes stored = make_weights(type, p.n, k, Fill::random, 203);
+        const std::vector<float> x = rows_of({"", std::max<int64_t>(1, k / 256), 32, false}, rows, k, 204);
+        const std::vector<float> want = multiply(*scalar_table(), p, stored.data(), x);
+        const std::vector<double> scale = group_magnitudes(p, stored, x);
+        for (const KernelTable* table : available()) {
+          const Weights weights(*table, type, stored, p.n, k);
+          const std::vector<float> got = multiply(*table, p, weights.data(), x);
+          for (int64_t r = 0; r < rows; ++r) {
+            double lost = 0, norm = 0;
+            for (auto i = static_cast<size_t>(r * p.n); i < static_cast<size_t>((r + 1) * p.n); ++i) {
+              lost += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
+              norm += scale[i];
+            }
+            ASSERT_LE(std::sqrt(lost), 1e-3 * std::sqrt(norm)) << name_of(*table, p) << " row " << r;
+          }
+        }
+      }
+}
+
+// One group alone in its block counts, above and below the limit where it is taken for zero; what is below adds nothing.
+TEST(ActivationError, GroupsBelowTheLimitCountAsZero) {
+  for (const KernelTable* table : available())
+    for (const DType type : integer_types()) {
+      const Problem p{type, 18, 256, 3};
+      const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 205);
+      const Weights weights(*table, type, stored, p.n, p.k);
+      std::vector<float> x = exact_rows(p.rows, p.k, 206), alone(x.size());
+      for (size_t i = 0; i < x.size(); ++i) {
+        const size_t row = i / 256, group = i % 256 / 32;
+        const bool small = row == 0 ? group != 2 : row == 1 ? group % 2 == 0 : true;
+        x[i] = small ? std::copysign(0x1p-121f, x[i]) : x[i] == 0 ? 1 : x[i];
+        alone[i] = small ? 0 : x[i];
+      }
+      const std::vector<float> got = multiply(*table, p, weights.data(), x);
+      EXPECT_EQ(got, multiply(*table, p, weights.data(), alone)) << name_of(*table, p);
+      for (size_t i = static_cast<size_t>(2 * p.n); i < got.size(); ++i) EXPECT_EQ(got[i], 0) << name_of(*table, p);
+    }
+}
+
 }  // namespace
 }  // namespace llada::kernels

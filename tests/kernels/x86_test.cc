@@ -3,9 +3,12 @@
 // their neighbours see.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include "kernel_test_data.h"
+#include "kernels/avx512vnni.h"
 
 namespace llada::kernels {
 namespace {
@@ -43,6 +46,100 @@ TEST(X86, QuantizedActivationsAreTheOracles) {
       table->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, got.data());
       EXPECT_EQ(std::memcmp(want.data(), got.data(), static_cast<size_t>(bytes)), 0)
           << table->isa << " k=" << k;
+    }
+}
+
+// Where the quants and scales of a group lie in the AVX-512 layout, and what they are.
+struct GroupPlace {
+  std::array<int8_t, 32> quants;
+  float scale, share;  // share: of the largest of the block, from the ratio
+};
+GroupPlace group_of(const Bytes& activations, int64_t rows, int64_t k, int64_t row, int64_t group) {
+  using namespace avx512vnni;
+  const ActivationLayout layout(rows, k);
+  const int64_t first = row / kRowTile * kRowTile, height = std::min(kRowTile, rows - first), in_tile = row - first;
+  const int64_t chunk = first * chunks_of(k) + group / 2 * height;
+  GroupPlace g{};
+  for (int64_t i = 0; i < 32; ++i)
+    g.quants[static_cast<size_t>(i)] = static_cast<int8_t>(
+        activations.data()[chunk * ActivationLayout::kMain + i / 4 * height * 8 + in_tile * 8 + group % 2 * 4 + i % 4]);
+  std::memcpy(&g.scale, activations.data() + layout.scales + ((chunk + in_tile) * 2 + group % 2) * 4, 4);
+  int16_t ratio;
+  std::memcpy(&ratio, activations.data() + layout.ratios + ((chunk + in_tile) * 2 + group % 2) * 2, 2);
+  g.share = static_cast<float>(ratio) / -32768;
+  return g;
+}
+
+TEST(X86, Avx512ActivationsAreTheOracles) {
+  if (tables({"avx512vnni"}).empty()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+  const KernelTable& table = *tables({"avx512vnni"}).front();
+  for (const int64_t k : {32, 64, 96, 288, 768, 4096})
+    for (const int64_t rows : {1, 7, 8, 13}) {
+      std::vector<float> x = normal_rows(rows, k, 109);
+      for (int64_t i = 0; i < k; ++i) {
+        x[static_cast<size_t>(i)] *= std::exp2(static_cast<float>(i % 97) - 60);
+        if (rows > 2) x[static_cast<size_t>(k + i)] = i % 32 == 0 ? 127.0f : 0.5f + static_cast<float>(i % 32 - 16);  // ties
+        if (rows > 2 && i / 32 % 3 > 0) x[static_cast<size_t>(2 * k + i)] *= 1e-38f;  // too small to count
+      }
+      Bytes want(scalar_table()->activation_bytes(rows, k)), got(table.activation_bytes(rows, k));
+      scalar_table()->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, want.data());
+      table.quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, got.data());
+      const auto* scales = reinterpret_cast<const float*>(want.data() + (rows * k + 63) / 64 * 64);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t g = 0; g < k / 32; ++g) {
+          const GroupPlace place = group_of(got, rows, k, r, g);
+          ASSERT_EQ(std::memcmp(place.quants.data(), want.data() + r * k + g * 32, 32), 0) << "k=" << k << " row " << r;
+          const float* row_scales = scales + r * (k / 32);
+          ASSERT_EQ(place.scale, row_scales[g]) << "k=" << k << " row " << r << " group " << g;
+          const float most = *std::max_element(row_scales + g / 8 * 8, row_scales + std::min(g / 8 * 8 + 8, k / 32));
+          ASSERT_NEAR(place.share, most > 0 ? row_scales[g] / most : 0, 0x1.01p-16) << "k=" << k << " row " << r;
+        }
+    }
+}
+
+// One value that is not finite anywhere in a row: each of its products is NaN, and the other rows' bits are as without it,
+// computed from the rows as they are and from picked ones.
+TEST(X86, ValuesThatAreNotFiniteMakeTheirRowUndefined) {
+  if (tables({"avx512vnni"}).empty()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+  const float bad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+                       std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+  Random random(110);
+  for (const KernelTable* table : tables({"avx512vnni"}))
+    for (int i = 0; i < kDTypeCount; ++i) {
+      const auto type = static_cast<DType>(i);
+      if (!table->integer_path(type)) continue;
+      for (const Fill fill : {Fill::random, Fill::wide})
+        for (const int64_t rows : {1, 5, 8, 11}) {
+          const Problem p{type, 19, traits(type).elements == 256 ? 768 : 352, rows};
+          const Bytes stored = make_weights(type, p.n, p.k, fill, 111);
+          const Weights weights(*table, type, stored, p.n, p.k);
+          std::vector<float> x = normal_rows(rows, p.k, 112);
+          for (int64_t j = 0; j < p.k; ++j) x[static_cast<size_t>(j)] = 0;  // a row that is zero but for it, too
+          const std::vector<float> clean = multiply(*table, p, weights.data(), x);
+          for (const float value : bad) {
+            const int64_t row = random.below(rows);
+            for (const int64_t poisoned : {row, int64_t{0}}) {
+              std::vector<float> dirty = x;
+              dirty[static_cast<size_t>(poisoned * p.k + random.below(p.k))] = value;
+              const std::vector<float> got = multiply(*table, p, weights.data(), dirty);
+              Bytes all(table->activation_bytes(rows, p.k)), picked(table->activation_bytes(2, p.k));
+              table->quantize_rows(dirty.data(), rows, p.k, 0, rows, type_bit(type), all.data());
+              const int32_t picks[] = {static_cast<int32_t>(rows - 1), static_cast<int32_t>(poisoned)};
+              table->pick_rows({dirty.data(), all.data(), rows, p.k, picks, 2, type_bit(type), picked.data()});
+              std::vector<float> y(static_cast<size_t>(2 * p.n));
+              table->matmul({type, p.n, p.k, weights.data(), dirty.data(), picked.data(), 2, 0, p.n, y.data(), p.n});
+              for (int64_t c = 0; c < p.n; ++c) EXPECT_TRUE(std::isnan(y[static_cast<size_t>(p.n + c)])) << name_of(*table, p);
+              for (int64_t r = 0; r < rows; ++r)
+                for (int64_t c = 0; c < p.n; ++c) {
+                  const auto at = static_cast<size_t>(r * p.n + c);
+                  if (r == poisoned)
+                    ASSERT_TRUE(std::isnan(got[at])) << name_of(*table, p) << " " << value << " gave " << got[at];
+                  else
+                    ASSERT_EQ(got[at], clean[at]) << name_of(*table, p) << " row " << r;
+                }
+            }
+          }
+        }
     }
 }
 
