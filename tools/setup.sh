@@ -7,6 +7,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
+memcheck=(valgrind)
 hexagon=(clang-19 lld-19 qemu-user)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
@@ -35,6 +36,7 @@ case "${1:-}" in
   test)
     install "${build[@]}" "${test[@]}"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
+    install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
       if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds and runs every test: release, each instruction set forced, sanitizers, arm64 under qemu, a fuzzing smoke.
+# Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
+# fuzzing smoke.
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa asan tsan arm64 fuzz (all by default)
+# usage: test.sh [stage...]   stages: release isa memcheck asan tsan arm64 fuzz (all by default)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa asan tsan arm64 fuzz)
+[ $# -gt 0 ] || stages=(release isa memcheck asan tsan arm64 fuzz)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()
@@ -42,6 +43,9 @@ run_stage() {
         LLADA_ISA=$isa ctest --preset release -j "$jobs" -R "$tests" | tee -a "$log" || status=failed
         note="$note $isa"
       done ;;
+    memcheck)
+      if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
+      else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
     asan)
       # Left out: longer runs of what neighbours run too, and what reads the source tree.
       long='Latency\.|SeedsDiffer|OneTokenPerStep/tinylladamoe|AHastyStrategy|CachedPolicies|RefreshEveryStep|EveryKindOfStrategy|WorkersChangeNothing'

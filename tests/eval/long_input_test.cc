@@ -38,7 +38,7 @@ class LongInput : public ::testing::Test {
   // Words of random letters, not far from as many tokens as asked for.
   static std::string prompt(uint64_t seed, int64_t tokens) {
     std::string text;
-    for (uint64_t i = 0; static_cast<int64_t>(text.size()) < tokens * 2; ++i)
+    for (uint64_t i = 0; static_cast<int64_t>(text.size()) * 10 < tokens * 17; ++i)
       text += uniform(1, seed, i, 0) < 0.2 ? ' ' : static_cast<char>('a' + static_cast<int>(uniform(2, seed, i, 0) * 26));
     return text;
   }
@@ -46,7 +46,7 @@ class LongInput : public ::testing::Test {
     std::vector<Example> list;
     const uint64_t count = long_run() ? 150 : 3;
     for (uint64_t i = 0; i < count; ++i) {
-      const double length = long_run() ? 1000 + 3000 * uniform(3, i, 0, 0) : 1000 + 90 * static_cast<double>(i);
+      const double length = long_run() ? 1000 + 2950 * uniform(3, i, 0, 0) : 1030 + 90 * static_cast<double>(i);
       list.push_back({"other", prompt(i, static_cast<int64_t>(length)), "x", "x"});
     }
     return list;

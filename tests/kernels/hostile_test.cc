@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "kernel_test_data.h"
 
@@ -70,23 +71,28 @@ class Attention {
   std::vector<float> q_, scratch_;
 };
 
-std::vector<Case> cases() {
+std::vector<Case> cases(const KernelTable& table) {
   std::vector<Case> list;
   for (const DType type : {DType::F16, DType::F32})
     for (const int64_t head_dim : {20, 32, 64, 128})
       for (const auto& [keys, rows] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {67, 37}})
         list.push_back({type, head_dim, keys, 70, rows, {}});
+  Case few{DType::F32, 32, 70, 70, 21, {}};
+  for (int64_t r = 0; r < few.rows; ++r) few.row_keys.push_back(1 + r * 3);
+  list.push_back(few);
+  if (table.digest_bytes(DType::F16, 64, 64) == 0) return list;
   // Digests: blocks of 64 keys that are full, nearly empty, and not whole groups of 4.
   for (const int64_t head_dim : {64, 128})
     for (const auto& [keys, rows] : {std::pair<int64_t, int64_t>{1024, 1}, {1025, 33}, {1028, 9}, {1087, 17}, {1150, 3}})
       list.push_back({DType::F16, head_dim, keys, 1300, rows, {}});
-  Case causal{DType::F16, 64, 1300, 1400, 37, {}}, few{DType::F32, 32, 70, 70, 21, {}};
+  Case causal{DType::F16, 64, 1300, 1400, 37, {}};
   for (int64_t r = 0; r < causal.rows; ++r) causal.row_keys.push_back(r % 3 == 0 ? 1300 - r : 900 + r * 11);
-  for (int64_t r = 0; r < few.rows; ++r) few.row_keys.push_back(1 + r * 3);
   list.push_back(causal);
-  list.push_back(few);
   return list;
 }
+
+// Where instructions are dear (emulators, sanitizers): a part of what differs in numbers alone.
+bool left_out(size_t i) { return std::getenv("LLADA_TEST_QUICK") != nullptr && i % 3 != 0; }
 
 std::string name_of(const KernelTable& table, const Case& c) {
   return fmt::format("{} {} head {} keys {} rows {}", table.isa, traits(c.type).name, c.head_dim, c.keys, c.rows);
@@ -96,19 +102,21 @@ int64_t seen_by(const Case& c, int64_t row) { return c.row_keys.empty() ? c.keys
 
 TEST(Hostile, MemoryBehindTheKeysHasNoInfluence) {
   for (const KernelTable* table : available())
-    for (const Case& c : cases()) {
+    for (const Case& c : cases(*table)) {
       const std::vector<float> want = Attention(*table, c, 0).run();
       for (const float x : want) ASSERT_TRUE(std::isfinite(x)) << name_of(*table, c);
       for (const int hostile : kHostileBytes)
-        for (const int64_t parts : {1, 3})
+        for (const int64_t parts : {1, 3}) {
+          if (parts == 3 && left_out(1)) continue;
           ASSERT_EQ(Attention(*table, c, hostile).run(parts), want) << name_of(*table, c) << " bytes " << hostile;
+        }
     }
 }
 
 // Keys and values that other rows see.
 TEST(Hostile, KeysThatARowDoesNotSeeHaveNoInfluence) {
   for (const KernelTable* table : available())
-    for (const Case& c : cases()) {
+    for (const Case& c : cases(*table)) {
       if (c.row_keys.empty()) continue;
       const std::vector<float> want = Attention(*table, c, 0).run();
       for (const float bad : {kNan, kInfinity, -kInfinity, 60000.0f}) {
@@ -126,11 +134,13 @@ TEST(Hostile, KeysThatARowDoesNotSeeHaveNoInfluence) {
 }
 
 TEST(Hostile, DamageThatARowSeesIsNotHidden) {
+  size_t turn = 0;
   for (const KernelTable* table : available())
-    for (const Case& c : cases())
+    for (const Case& c : cases(*table))
       for (const float bad : kNotFinite)
         for (const int which : {0, 1, 2})
           for (const int64_t position : {int64_t{0}, c.keys / 2, c.keys - 1}) {
+            if (c.keys >= kDigestKeys && (++turn % 5 != 0 || left_out(turn / 5))) continue;  // a fifth of 36 per case
             Attention damaged(*table, c, 0);
             const int64_t d = position * 5 % c.head_dim, row = position % c.rows;
             if (which == 0) damaged.set_key(position, d, bad);
@@ -157,6 +167,7 @@ TEST(Hostile, DamagedActivationsAreSeenInEveryColumn) {
       const std::vector<float> want = multiply(*table, p, weights.data(), x);
       for (const float bad : kNotFinite)
         for (const int64_t at : {0, 1, 7, 8, 15, 16, 31, 33, 100, 255, 256, 300, 511}) {
+          if (left_out(static_cast<size_t>(at + (bad > 0)))) continue;
           std::vector<float> damaged = x;
           damaged[static_cast<size_t>(2 * p.k + at)] = bad;
           if (at % 2 == 1) damaged[static_cast<size_t>(2 * p.k + at - 1)] = 1e30f;  // a neighbour that the maximum could keep
@@ -218,6 +229,7 @@ TEST(Hostile, DamagedWeightsAreSeenInTheirColumn) {
       const int64_t row = row_bytes(type, p.k);
       for (const int64_t column : {0, 17, 36})
         for (const float bad : kNotFinite) {
+          if (left_out(static_cast<size_t>(column + (bad < 0)))) continue;
           const auto with = [&](int64_t at, const void* bits, size_t size) {
             Bytes damaged(stored.size());
             std::memcpy(damaged.data(), stored.data(), static_cast<size_t>(stored.size()));
