@@ -7,12 +7,6 @@
 #include "tensor/quantize.h"
 
 namespace llada {
-namespace {
-
-// Whether products need the weight. Where nobody has said what it is used for, one output means a vector.
-bool is_multiplied(const WeightInfo& info) { return info.multiplied && (info.dims[1] > 1 || !info.picked_from); }
-
-}  // namespace
 
 Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::KernelTable& table,
                                                            ThreadPool& pool,
@@ -32,7 +26,7 @@ Result<std::shared_ptr<const CpuWeights>> load_cpu_weights(const kernels::Kernel
     const int64_t bytes = table.packed_bytes(w.stored.type, w.outputs, w.inputs);
     if (bytes == 0) continue;
     w.must_be_packed = true;
-    if (!is_multiplied(infos[i])) continue;
+    if (!infos[i].multiplied || is_vector(infos[i])) continue;
     offsets[i] = loaded->packed_bytes;
     loaded->packed_bytes += (bytes + kAlign - 1) / kAlign * kAlign;
   }
