@@ -16,7 +16,7 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
   for (const WeightInfo& w : graph.weights) {
     LLADA_TRY(auto view, w.expert >= 0
                              ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
-                         : !w.multiplied && !w.picked_from ? file.get(w.name, {w.dims[0]})
+                         : is_vector(w) ? file.get(w.name, {w.dims[0]})
                                           : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }

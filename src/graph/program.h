@@ -97,6 +97,9 @@ struct WeightInfo {
   bool multiplied = true;   // products read the whole matrix
 };
 
+// A norm or a bias, and no matrix that happens to have one output (the router of a single expert).
+inline bool is_vector(const WeightInfo& w) { return w.dims[1] == 1 && (w.picked_from || !w.multiplied); }
+
 struct StepShape {
   int32_t rows = 0;    // all rows
   int32_t wanted = 0;  // rows with logits, both streams under guidance

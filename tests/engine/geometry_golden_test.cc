@@ -50,13 +50,14 @@ TEST_P(GeometryGolden, FirstForwardLogits) {
     EXPECT_EQ(error.other_best, 0) << traits(type).name;
   };
   check(DType::Q4_0, false, kQuantized);
-  if (quick()) return;
+  if (quick() || std::string_view(isa_from_environment()) == "scalar")
+    return;  // the oracle takes seconds for a forward
   check(DType::F32, false, kFloat);
   check(DType::Q8_0, false, kQuantized);
   check(DType::Q8_0, true, kQuantized);
 }
 
-TEST_P(GeometryGolden, ThresholdAnswersAreTheRecordedOnes) {
+TEST_P(GeometryGolden, RecordedAnswersUnderAThreshold) {
   const PeakedGolden golden = load_peaked_golden(GetParam());
   for (const DType type : {DType::F32, DType::Q4_0}) {
     if (quick() && type == DType::F32) continue;

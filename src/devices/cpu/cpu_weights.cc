@@ -7,12 +7,6 @@
 #include "tensor/quantize.h"
 
 namespace llada {
-namespace {
-
-// Whether products need the weight. Where nobody has said what it is used for, one output means a vector.
-bool is_multiplied(const WeightInfo& info) { return info.multiplied && (info.dims[1] > 1 || !info.picked_from); }
-
-}  // namespace
 
 CpuWeights::CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
                        std::span<const TensorView> weights, WeightHooks hooks)
@@ -28,7 +22,7 @@ CpuWeights::CpuWeights(const kernels::KernelTable& table, std::span<const Weight
     w.inputs = infos[i].dims[0];
     w.outputs = infos[i].dims[1];
     w.must_be_packed = table.packed_bytes(w.stored.type, w.outputs, w.inputs) > 0;
-    w.multiplied = is_multiplied(infos[i]);
+    w.multiplied = infos[i].multiplied && !is_vector(infos[i]);
     picked_from_[i] = infos[i].picked_from;
   }
 }

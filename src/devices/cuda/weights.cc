@@ -7,8 +7,6 @@ namespace {
 
 constexpr int64_t kAlign = 256;
 
-bool is_vector(const WeightInfo& info) { return info.dims[1] == 1; }
-
 int64_t device_bytes(const WeightInfo& info, const TensorView& view) {
   const int64_t bytes = is_vector(info) ? info.dims[0] * 4 : view.bytes();
   return (bytes + kAlign - 1) / kAlign * kAlign;

@@ -117,7 +117,7 @@ class Hexagon final : public HexagonDevice {
     for_each_weight(op, [&](WeightId w) {
       const auto i = static_cast<size_t>(w);
       // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
-      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && weights_->infos()[i].dims[1] > 1;
+      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && !is_vector(weights_->infos()[i]);
       if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
     });
     return unit;
