@@ -38,6 +38,7 @@ Work setup_convert(CLI::App& app) {
                 }));
     }
     const ModelSummary& out = report.out;
+    for (const std::string& line : report.notes) note(fmt::format("llada: warning: {}\n", one_line(line)));
     if (o->json) {
       LLADA_TRY_STATUS(print(json_line({{"source", o->source},
                                         {"out", o->out},
@@ -45,7 +46,8 @@ Work setup_convert(CLI::App& app) {
                                         {"bytes_in", report.bytes_in},
                                         {"bytes_out", out.file_bytes},
                                         {"types", types_json(out.types)},
-                                        {"has_tokenizer", out.tokenizer.has_value()}})));
+                                        {"has_tokenizer", out.tokenizer.has_value()},
+                                        {"notes", report.notes}})));
       return 0;
     }
     std::string types;  // vectors and rows that a type cannot hold are in another one

@@ -33,6 +33,7 @@ Json config_json(const ModelConfig& c) {
     json["experts"] = c.experts;
     json["experts_used"] = c.experts_used;
     json["expert_ffn_width"] = c.expert_ffn_width;
+    json["gates_renormalised"] = c.norm_topk;
   }
   json["special_ids"] = {
       {"mask", c.mask_id}, {"bos", c.bos_id}, {"eos", c.eos_id}, {"eot", c.eot_id}, {"pad", c.pad_id}};
@@ -49,6 +50,7 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"tensor_count", m.tensors.size()},
                {"types", types_json(m.types)},
                {"config", config_json(m.config)},
+               {"notes", m.config.notes},
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {
     json["tokenizer"] = {
@@ -86,8 +88,9 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row(&t == &m.types.front() ? "types" : "",
         fmt::format("{}: {} tensors, {}", t.type, t.tensors, bytes_text(static_cast<double>(t.bytes))));
   row("layers", fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
-                            c.experts > 0 ? fmt::format("{} of {} experts of {}", c.experts_used, c.experts,
-                                                        c.expert_ffn_width)
+                            c.experts > 0
+                                ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
+                                              c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
   row("attention", fmt::format("{} heads of {}, {} for K/V", c.heads, c.head_dim, c.kv_heads));
   row("rope", fmt::format("theta {}, {} dims, {} pairs", c.rope_theta, c.rotary_dims,
@@ -104,6 +107,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   } else {
     row("tokenizer", "none: takes token ids only");
   }
+  for (const std::string& text : c.notes) row("note", text);
   if (!tensors) return out;
   size_t width = 0;
   for (const TensorSummary& t : m.tensors) width = std::max(width, t.name.size());

@@ -44,6 +44,8 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
+  for (const std::string& line : workspace->model_->config().notes)
+    note(fmt::format("llada: warning: {}\n", one_line(line)));
   SessionOptions session{.threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [](const std::string& line) {
                            note(fmt::format("llada: warning: {}\n", one_line(line)));
                          }};

@@ -17,7 +17,10 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
       convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
-  return ConvertReport{.bytes_in = file.file_bytes(), .out = std::move(*written)};
+  std::vector<std::string> notes = llama_cpp_notes(file.config(), spec ? &*spec : nullptr);
+  notes.insert(notes.end(), file.config().notes.begin(), file.config().notes.end());
+  return ConvertReport{
+      .bytes_in = file.file_bytes(), .out = std::move(*written), .notes = std::move(notes)};
 }
 
 }  // namespace llada

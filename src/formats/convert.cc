@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "formats/convert_metadata.h"
@@ -13,7 +14,13 @@
 namespace llada {
 namespace {
 
-constexpr float kF16Max = 65504.0f;
+// The largest value that a type can hold; of the group types, that their F16 scale can.
+constexpr double largest(DType type) {
+  if (type == DType::F32) return std::numeric_limits<float>::max();
+  if (type == DType::BF16) return 0x1.FEFFFEp127;  // the float above it rounds to infinity
+  return 65504;
+}
+
 constexpr int64_t kProgressBytes = int64_t{64} << 20;
 
 // One tensor of the output: the same-shaped source tensors that follow each other in it (several for stacked
@@ -131,28 +138,30 @@ class Converter {
       for (int64_t i = 0; i < n; ++i)
         values_[static_cast<size_t>(i)] = in_order[static_cast<size_t>(source_row(job, i))];
     }
+    LLADA_TRY_STATUS(check_values(job, 0));
     return put(out, values_.data(), n * 4);
   }
 
   Status write_row(const Job& job, const TensorView& source, int64_t row, AtomicFile& out) {
     const std::byte* bytes = source.row(row);
-    if (source.type == job.type) return put(out, bytes, source.row_stride());
     const int64_t n = source.shape.columns();
     values_.resize(static_cast<size_t>(n));
     dequantize_row(source.type, bytes, values_.data(), n);
-    if (job.type != DType::F32 && job.type != DType::BF16) LLADA_TRY_STATUS(check_values(job, row));
+    LLADA_TRY_STATUS(check_values(job, row));
+    if (source.type == job.type) return put(out, bytes, source.row_stride());
     packed_.resize(static_cast<size_t>(row_bytes(job.type, n)));
     quantize_row(job.type, values_.data(), packed_.data(), n);
     return put(out, packed_.data(), static_cast<int64_t>(packed_.size()));
   }
 
-  // F16, also as a scale, turns what is above its range into infinity, and one bad value spoils a whole
-  // group.
+  // One weight that is not finite spoils every token, and F16, also as a scale, turns what is above its range
+  // into infinity.
   Status check_values(const Job& job, int64_t row) const {
+    const auto most = static_cast<float>(largest(job.type));
     for (size_t i = 0; i < values_.size(); ++i)
-      if (!(std::fabs(values_[i]) <= kF16Max))
-        return invalid("{}: tensor {}: value {} of row {} is {}, at most {} fits {}", model_.path(), job.name,
-                       i, row, values_[i], kF16Max, traits(job.type).name);
+      if (!(std::fabs(values_[i]) <= most))
+        return invalid("{}: tensor {}: value {} of row {} is {}, a finite number of at most {} needed for {}",
+                       model_.path(), job.name, i, row, values_[i], most, traits(job.type).name);
     return {};
   }
 

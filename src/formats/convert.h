@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
@@ -26,5 +27,9 @@ struct ConvertOptions {
 // own files, weights that are not finite or overflow the type.
 Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path,
                        const ConvertOptions& options);
+
+// Where llama.cpp will not open such a file, or will compute or cut text otherwise than this program: a
+// sentence for each. Its loaders are stricter than its file format.
+std::vector<std::string> llama_cpp_notes(const ModelConfig& config, const TokenizerSpec* tokenizer);
 
 }  // namespace llada

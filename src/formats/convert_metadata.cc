@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "formats/convert.h"
 #include "formats/gguf_model.h"
 #include "formats/pretokenizer_names.h"
 
@@ -62,6 +63,7 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
     u32("expert_used_count", c.experts_used);
     u32("expert_feed_forward_length", c.expert_ffn_width);
     out.add_bool(prefix + "expert_weights_norm", c.norm_topk);
+    if (c.norm_topk && !c.sigmoid_router) out.add_bool(kKeyRenormalise, true);
     if (c.sigmoid_router) u32("expert_gating_func", kSigmoidGating);
     if (c.expert_groups > 1) {
       u32("expert_group_count", c.expert_groups);
@@ -87,13 +89,20 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
 }
 
+// tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours goes
+// first where it is exact.
+PretokenizerName written_pretokenizer(const TokenizerSpec& spec) {
+  const PretokenizerName known = pretokenizer_name(spec.regexes);
+  if (spec.pre.empty() || (!spec.regexes.empty() && known.exact)) return known;
+  return {spec.pre, spec.regexes.empty()};
+}
+
 Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
     return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(),
                    spec.kinds.size(), c.vocab);
   out.add_string("tokenizer.ggml.model", "gpt2");
-  const PretokenizerName known = pretokenizer_name(spec.regexes);
-  out.add_string("tokenizer.ggml.pre", spec.pre.empty() ? known.name : std::string_view(spec.pre));
+  out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
   // llama.cpp counts on one token for every row of the table: ids without a text get a name.
   std::vector<std::string> tokens = spec.tokens;
   std::vector<int32_t> kinds;
@@ -119,6 +128,29 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
 }
 
 }  // namespace
+
+std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSpec* tokenizer) {
+  std::vector<std::string> notes;
+  const bool moe = c.architecture == Architecture::llada_moe;
+  if (c.qkv_bias && (moe || c.architecture == Architecture::llada))
+    notes.push_back(fmt::format("llama.cpp will not open this file: its {} has no biases on q, k and v",
+                                arch_name(c.architecture)));
+  if (moe && !c.qk_norm)
+    notes.push_back("llama.cpp will not open this file: its llada-moe has norms on q and k");
+  if (moe && c.tied_head)
+    notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
+  if (moe && c.norm_topk)
+    notes.push_back(
+        "llama.cpp will give other tokens: its llada-moe does not renormalise the gates, and this model was trained "
+        "with gates that are");
+  if (tokenizer == nullptr) return notes;
+  const PretokenizerName pre = written_pretokenizer(*tokenizer);
+  if (!pre.exact)
+    notes.push_back(fmt::format("llama.cpp may cut text otherwise: it has no name for this tokenizer's rules, and "
+                                "tokenizer.ggml.pre is {} (the rules themselves stand in {})",
+                                pre.name, kKeyRegexes));
+  return notes;
+}
 
 Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type) {
   out.add_string("general.architecture", arch_name(config.architecture));

@@ -108,8 +108,7 @@ class ModelReader {
     const bool permuted = c.architecture == Architecture::llada && !dialect_.diffuse;
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
     LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", dream));
-    c.qk_norm = c.architecture == Architecture::llada_moe ||
-                (c.architecture == Architecture::llada2 && dim("blk.0.attn_q_norm.weight", 0) > 0);
+    c.qk_norm = is_mixture(c.architecture) && dim("blk.0.attn_q_norm.weight", 0) > 0;
     c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
@@ -128,8 +127,7 @@ class ModelReader {
     LLADA_TRY(c.experts_used, fields_.integer(key("expert_used_count")));
     LLADA_TRY(c.expert_ffn_width,
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
-    LLADA_TRY(c.norm_topk,
-              fields_.boolean(key("expert_weights_norm"), c.architecture == Architecture::llada2));
+    LLADA_TRY_STATUS(gates());
     if (c.architecture == Architecture::llada2) return sigmoid_router();
     LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
     LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
@@ -138,6 +136,22 @@ class ModelReader {
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
     if (scale != 0 && scale != 1)
       return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
+    return {};
+  }
+
+  // As in a Hugging Face folder (hf_config.cc); llama.cpp does not read expert_weights_norm of llada-moe either.
+  Status gates() {
+    ModelConfig& c = record_.config;
+    if (c.architecture == Architecture::llada2) {
+      c.norm_topk = c.experts_used > 1;
+      LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), c.norm_topk));
+      if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates(key("expert_weights_norm"), said));
+      return {};
+    }
+    LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), false));
+    LLADA_TRY(c.norm_topk, fields_.boolean(std::string(kKeyRenormalise), false));
+    if (said && !c.norm_topk)
+      c.notes.push_back(note_on_llada_moe_gates(key("expert_weights_norm"), kKeyRenormalise));
     return {};
   }
 

@@ -14,6 +14,9 @@ inline constexpr std::string_view kKeyRegexes = "llada.tokenizer.regex";        
 inline constexpr std::string_view kKeyNfc = "llada.tokenizer.nfc";                     // bool
 inline constexpr std::string_view kKeyIgnoreMerges = "llada.tokenizer.ignore_merges";  // bool
 
+// Gates of a softmax router are renormalised over the experts used; llama.cpp never does that for llada-moe.
+inline constexpr std::string_view kKeyRenormalise = "llada.experts.renormalise";  // bool
+
 // The record's views point into the bytes that `file` was parsed from.
 Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 

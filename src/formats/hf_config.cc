@@ -19,6 +19,13 @@ using Names = std::initializer_list<std::string_view>;
 constexpr int64_t kLladaMoeVocab = 157184;
 constexpr int32_t kLladaMoeMask =
     156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
+// What the published configuration classes take for a key that is missing, where it is not what most take.
+constexpr int64_t kDreamKvHeads = 32;
+constexpr int32_t kDreamMask = 151666;
+constexpr int64_t kLlada2Context = 16384, kLlada2Experts = 16, kLlada2ExpertsUsed = 2;
+constexpr int64_t kLlada2Groups = 8, kLlada2GroupsUsed = 4;
+constexpr double kLlada2ExpertScale = 2.5, kLlada2RotaryFactor = 0.5;
+
 std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
@@ -45,6 +52,8 @@ class ConfigReader {
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
+    if (config_.mask_id < 0 && config_.architecture == Architecture::dream && config_.vocab > kDreamMask)
+      config_.mask_id = kDreamMask;
     if (config_.mask_id < 0 && is_mixture(config_.architecture) && config_.vocab == kLladaMoeVocab)
       config_.mask_id = kLladaMoeMask;
     LLADA_TRY_STATUS(check_config(config_, file_));
@@ -147,23 +156,21 @@ class ConfigReader {
     LLADA_TRY(c.layers, integer({"num_hidden_layers", "n_layers"}));
     LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
     LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
-    LLADA_TRY(c.kv_heads, integer({"num_key_value_heads", "n_kv_heads"}, c.heads));
+    const bool dream = c.architecture == Architecture::dream, llada2 = c.architecture == Architecture::llada2;
+    // Dream's class has a number of its own; null means the heads there too.
+    LLADA_TRY(c.kv_heads, integer({"num_key_value_heads", "n_kv_heads"},
+                                  dream && !root_.contains("num_key_value_heads") ? kDreamKvHeads : c.heads));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
     LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
     if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
-    if (c.architecture == Architecture::llada2) {
-      LLADA_TRY(const auto factor, number({"partial_rotary_factor"}, 1.0));
-      LLADA_TRY(c.rotary_dims, integer({"rotary_dim"}, std::llround(static_cast<double>(c.head_dim) *
-                                                                    std::min(factor, 1.0f))));
-      c.attention_block = kLlada2Block;
-    }
+    if (llada2) LLADA_TRY_STATUS(partial_rotation());
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
-    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, 4096));
+    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
     if (c.architecture == Architecture::llada_moe) return {};
-    if (c.architecture == Architecture::llada2) {
+    if (llada2) {
       LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
       if (c.dense_layers == 0) return {};
     }
@@ -175,27 +182,56 @@ class ConfigReader {
     return {};
   }
 
+  // LLaDA2: the leading part of a head. The published code takes it from the factor alone.
+  Status partial_rotation() {
+    ModelConfig& c = config_;
+    LLADA_TRY(const auto factor, rope_number("partial_rotary_factor", kLlada2RotaryFactor));
+    c.rotary_dims = static_cast<int64_t>(static_cast<double>(c.head_dim) * std::min(factor, 1.0f));
+    c.attention_block = kLlada2Block;
+    LLADA_TRY(const auto given, integer({"rotary_dim"}, c.rotary_dims));
+    if (given != c.rotary_dims)
+      c.notes.push_back(fmt::format("rotary_dim is {}: LLaDA2's published code does not read it; partial_rotary_factor "
+                                    "gives {} of {} dimensions",
+                                    given, c.rotary_dims, c.head_dim));
+    return {};
+  }
+
+  // Newer writers keep the numbers of RoPE in an object of their own.
+  Result<float> rope_number(std::string_view name, double absent) const {
+    const json* parameters = find({"rope_parameters"});
+    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
+    const json nothing = json::object();
+    return ConfigReader(*parameters, nothing, file_).number({name}, absent);
+  }
+
   Status quirks() {
     ModelConfig& c = config_;
-    const bool dream = c.architecture == Architecture::dream, llada2 = c.architecture == Architecture::llada2;
-    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream || llada2 ? 1e-6 : 1e-5));
-    LLADA_TRY(c.rope_theta, number({"rope_theta"}, 10000.0));
-    if (const json* parameters = find({"rope_parameters"});
-        parameters != nullptr && find({"rope_theta"}) == nullptr) {
-      const json nothing = json::object();
-      LLADA_TRY(c.rope_theta, ConfigReader(parameters->is_object() ? *parameters : nothing, nothing, file_)
-                                  .number({"rope_theta"}, 10000.0));
-    }
+    const bool dream = c.architecture == Architecture::dream;
+    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream ? 1e-6 : 1e-5));
+    LLADA_TRY(c.rope_theta, rope_number("rope_theta", 10000.0));
     c.rope_pairing = RopePairing::half_split;
     c.shift_logits = dream;
     LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, dream));
     if (dream) c.qkv_bias = true;
-    LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings", "weight_tying"}, false));
-    if (c.architecture == Architecture::llada) {
-      LLADA_TRY(const auto tied, boolean({"weight_tying"}, c.tied_head));
+    LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings"}, false));
+    if (is_olmo()) {  // its code reads weight_tying alone, and its class ties where the key is missing
+      LLADA_TRY(c.tied_head, boolean({"weight_tying"}, true));
+    } else if (c.architecture == Architecture::llada) {
+      LLADA_TRY(const auto tied, boolean({"weight_tying"}, false));
       c.tied_head = c.tied_head || tied;
     }
     return {};
+  }
+
+  // As LLaDA was published. Files with the standard names come from elsewhere.
+  bool is_olmo() const {
+    return config_.architecture == Architecture::llada && find({"d_model"}) != nullptr;
+  }
+
+  // Keys without which the published class builds another kind of model than we compute.
+  Status needed(std::string_view name, const json& value) const {
+    if (find({name}) != nullptr) return {};
+    return invalid("{}: {} is missing, {} needed", file_, name, shown(value));
   }
 
   Status only(std::string_view name, std::initializer_list<json> allowed) const {
@@ -210,6 +246,14 @@ class ConfigReader {
          {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits",
           "input_emb_norm", "multi_query_attention", "use_sliding_window", "use_bias", "use_qkv_bias"})
       LLADA_TRY_STATUS(only(name, {false}));
+    if (is_olmo()) {
+      LLADA_TRY_STATUS(needed("rope", true));
+      LLADA_TRY_STATUS(needed("block_type", "llama"));
+      LLADA_TRY_STATUS(needed("layer_norm_type", "rms"));
+      LLADA_TRY_STATUS(needed("activation_type", "silu"));
+    }
+    if (config_.architecture == Architecture::llada_moe && find({"rope_theta", "rope_parameters"}) == nullptr)
+      return invalid("{}: rope_theta is missing, a number needed", file_);
     LLADA_TRY_STATUS(only("rope", {true}));
     LLADA_TRY_STATUS(only("block_type", {"llama"}));
     LLADA_TRY_STATUS(only("layer_norm_type", {"rms"}));
@@ -230,13 +274,15 @@ class ConfigReader {
 
   Status experts() {
     ModelConfig& c = config_;
-    LLADA_TRY(c.experts, integer({"num_experts"}));
+    const bool llada2 = c.architecture == Architecture::llada2;
+    LLADA_TRY(c.experts, integer({"num_experts"}, llada2 ? std::optional(kLlada2Experts) : std::nullopt));
     if (c.experts < 1) return invalid("{}: num_experts is {}, at least 1 needed", file_, c.experts);
-    LLADA_TRY(c.experts_used, integer({"num_experts_per_tok"}));
+    LLADA_TRY(c.experts_used,
+              integer({"num_experts_per_tok"}, llada2 ? std::optional(kLlada2ExpertsUsed) : std::nullopt));
     LLADA_TRY(c.expert_ffn_width, integer({"expert_intermediate_size", "moe_intermediate_size"}));
-    LLADA_TRY(c.norm_topk, boolean({"norm_topk_prob"}, c.architecture == Architecture::llada2));
-    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, c.architecture == Architecture::llada2));
-    if (c.architecture == Architecture::llada2) return sigmoid_router();
+    LLADA_TRY_STATUS(gates());
+    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, llada2));
+    if (llada2) return sigmoid_router();
     LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
     LLADA_TRY_STATUS(only("num_shared_experts", {0}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {false}));
@@ -250,15 +296,35 @@ class ConfigReader {
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
+  // norm_topk_prob as the published code reads it, which is not at all: LLaDA2's gates are renormalised where more
+  // than one expert is used, LLaDA-MoE's never. A key of our own asks for it in LLaDA-MoE's shape; so does
+  // norm_topk_prob where model_type is llada_moe, which only tools/train has written.
+  Status gates() {
+    ModelConfig& c = config_;
+    if (c.architecture == Architecture::llada2) {
+      c.norm_topk = c.experts_used > 1;
+      LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, c.norm_topk));
+      if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates("norm_topk_prob", said));
+      return {};
+    }
+    LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, false));
+    const json* kind = find({"model_type"});
+    LLADA_TRY(c.norm_topk,
+              boolean({"llada_renormalise_gates"}, said && kind != nullptr && *kind == "llada_moe"));
+    if (said && !c.norm_topk)
+      c.notes.push_back(note_on_llada_moe_gates("norm_topk_prob", "llada_renormalise_gates"));
+    return {};
+  }
+
   // LLaDA2: sigmoid scores with a selection bias, groups, a scale and shared experts.
   Status sigmoid_router() {
     ModelConfig& c = config_;
     c.sigmoid_router = true;
     LLADA_TRY_STATUS(only("score_function", {"sigmoid"}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {true}));
-    LLADA_TRY(c.expert_groups, integer({"n_group"}, 1));
-    LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, c.expert_groups));
-    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, 1.0));
+    LLADA_TRY(c.expert_groups, integer({"n_group"}, kLlada2Groups));
+    LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, kLlada2GroupsUsed));
+    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, kLlada2ExpertScale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
     if (shared < 0 || shared > 64)
       return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace llada {
 
@@ -39,7 +40,7 @@ struct ModelConfig {
 
   // Mixture of experts; 0 or false where the model is dense.
   int64_t experts = 0, experts_used = 0, expert_ffn_width = 0;
-  bool norm_topk = false;
+  bool norm_topk = false;       // the gates of the experts used sum to expert_scale
   bool sigmoid_router = false;  // scores each for themselves; a bias takes part in the choice (LLaDA2)
   int64_t expert_groups = 0, expert_groups_used = 0;
   float expert_scale = 1;
@@ -49,6 +50,10 @@ struct ModelConfig {
   int64_t attention_block = 0;  // block-causal attention over blocks counted from position 0; 0: full
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
+
+  // What the file says and is not done, because the code that the model was published with does not do it
+  // either. One sentence each, for people.
+  std::vector<std::string> notes = {};
 };
 
 }  // namespace llada

@@ -36,6 +36,20 @@ const ModelTensor* ModelRecord::find(std::string_view name) const {
   return found != by_name.end() && name_of(*found) == name ? &tensors[*found] : nullptr;
 }
 
+std::string note_on_llada_moe_gates(std::string_view key, std::string_view own) {
+  return fmt::format(
+      "{} is true: LLaDA-MoE's published code does not renormalise the gates, so neither is it done here; {}: true "
+      "asks for it",
+      key, own);
+}
+
+std::string note_on_llada2_gates(std::string_view key, bool said) {
+  return fmt::format(
+      "{} is {}: LLaDA2's published code renormalises the gates when more than one expert is used and not "
+      "otherwise, and so is it done here",
+      key, said);
+}
+
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file,
                     std::string_view what) {
   if (needed_bytes <= 2 * file_bytes + kFreeMemory) return {};

@@ -42,6 +42,10 @@ struct NamedBytes {
   std::string name;
 };
 
+// ModelConfig::notes on what a file's `key` says of the gates. LLaDA-MoE: it says true; `own` would be heard.
+std::string note_on_llada_moe_gates(std::string_view key, std::string_view own);
+std::string note_on_llada2_gates(std::string_view key, bool said);
+
 // Finite, positive, consistent with each other and within the bounds that make every later product fit 64
 // bits.
 Status check_config(const ModelConfig& config, std::string_view file);

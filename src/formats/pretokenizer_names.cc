@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace llada {
 namespace {
@@ -9,6 +10,13 @@ namespace {
 struct Known {
   std::string_view regex;
   PretokenizerName name;
+};
+
+// Applied one after another.
+constexpr std::array<std::string_view, 3> kDeepseekV3 = {
+    R"(\p{N}{1,3})",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
 
 constexpr std::array kKnown = {
@@ -23,6 +31,13 @@ constexpr std::array kKnown = {
     Known{
         R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
         {"llama-bpe", true}},
+    // Qwen 3.5 and GPT-4o.
+    Known{
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+        {"qwen35", true}},
+    Known{
+        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+        {"gpt-4o", true}},
     Known{R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", {"gpt-2", true}},
     // The tiny models that ship with this project: GPT-2's without contractions, digits one by one. Nothing
     // in llama.cpp
@@ -30,13 +45,30 @@ constexpr std::array kKnown = {
     Known{R"( ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", {"bailingmoe", false}},
 };
 
+// Line ends stand in tokenizer.json as themselves or as escapes.
+std::string spelled_out(std::string_view regex) {
+  std::string out;
+  for (const char c : regex) {
+    if (c == '\r')
+      out += "\\r";
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 PretokenizerName pretokenizer_name(std::span<const std::string> regexes) {
-  if (regexes.size() == 1)
-    if (const auto found = std::ranges::find(kKnown, std::string_view(regexes[0]), &Known::regex);
+  std::vector<std::string> plain;
+  for (const std::string& regex : regexes) plain.push_back(spelled_out(regex));
+  if (plain.size() == 1)
+    if (const auto found = std::ranges::find(kKnown, std::string_view(plain[0]), &Known::regex);
         found != kKnown.end())
       return found->name;
+  if (std::ranges::equal(plain, kDeepseekV3)) return {"deepseek-v3", true};
   return {"default", false};
 }
 

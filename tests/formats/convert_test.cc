@@ -210,7 +210,164 @@ TEST(Convert, BadWeightsAreNamed) {
     EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
     EXPECT_THAT(status.error().message, HasSubstr("tensor blk.1.ffn_up.weight: value 9 of row 5 is"));
     EXPECT_EQ(out.files(), 0u);
-    EXPECT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::BF16, .progress = {}}));
+  }
+}
+
+// Of every kind of tensor, into every type; the source's own type too, whose rows are copied as they are.
+TEST(Convert, WeightsThatAreNotFiniteAreNamedInEveryType) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const ModelConfig config = tiny_config(Architecture::llada_moe);
+  for (const std::string tensor : {"token_embd.weight", "blk.0.attn_norm.weight", "blk.1.ffn_gate_inp.weight",
+                                   "blk.1.ffn_down_exps.2.weight", "output.weight"}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity}) {
+      const TempFolder in, out;
+      auto tensors = fake_tensors(config, true);
+      std::ranges::find(tensors, tensor, &FakeTensor::name)->values[9] = bad;
+      const ModelFile model = open(write_folder(in, config, tensors));
+      const std::string stem = tensor.substr(0, tensor.find("_exps.2"));
+      for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
+                               DType::Q5_0, DType::Q5_1}) {
+        const auto status = convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .progress = {}});
+        ASSERT_FALSE(status) << tensor << " " << traits(type).name;
+        EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
+        EXPECT_THAT(status.error().message, HasSubstr("tensor " + stem));
+        EXPECT_THAT(status.error().message, HasSubstr("value 9 of row 0 is"));
+        EXPECT_EQ(out.files(), 0u);
+      }
+    }
+  }
+}
+
+TEST(Convert, WhatATypeCannotHoldIsNamed) {
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const auto converts = [&](float value, DType type) {
+    const TempFolder in, out;
+    auto tensors = fake_tensors(config, true);
+    std::ranges::find(tensors, "blk.1.ffn_up.weight", &FakeTensor::name)->values[9] = value;
+    const ModelFile model = open(write_folder(in, config, tensors));
+    return convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .progress = {}}).has_value();
+  };
+  EXPECT_TRUE(converts(1e6f, DType::BF16));
+  EXPECT_FALSE(converts(1e6f, DType::F16));
+  EXPECT_TRUE(converts(3.38e38f, DType::BF16));
+  EXPECT_FALSE(converts(3.4e38f, DType::BF16)) << "would round to infinity";
+  EXPECT_TRUE(converts(3.4e38f, DType::F32));
+}
+
+// A file of a group type whose scale is not finite, into the same type.
+TEST(Convert, ABadScaleIsNamed) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  std::string bytes = gguf_bytes(config, {.type = DType::Q8_0});
+  const ModelFile good = open(folder.write("good.gguf", bytes));
+  const auto& tensors = good.tensors();
+  const uint64_t at = std::ranges::find(tensors, "blk.0.ffn_up.weight", &ModelTensor::name)->offset;
+  bytes[at] = 0, bytes[at + 1] = 0x7c;  // F16's infinity
+  const ModelFile model = open(folder.write("bad.gguf", bytes));
+  for (const DType type : {DType::Q8_0, DType::F32}) {
+    const auto status = convert_to_gguf(model, nullptr, folder / "m.gguf", {.type = type, .progress = {}});
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().message, HasSubstr("tensor blk.0.ffn_up.weight: value 0 of row 0 is"));
+  }
+}
+
+TEST(Convert, EveryShapeThatOpensOpensAgain) {
+  for (const Architecture architecture :
+       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
+    for (int shape = 0; shape < 8; ++shape) {
+      ModelConfig config = tiny_config(architecture);
+      config.tied_head = (shape & 1) != 0;
+      if (is_mixture(architecture)) config.qk_norm = (shape & 2) != 0;
+      if (architecture == Architecture::llada || architecture == Architecture::llada_moe)
+        config.qkv_bias = (shape & 4) != 0;
+      const TempFolder in, out;
+      std::string json = hf_config_json(config, Style::standard);
+      const auto set = [&](const std::string& key, bool value) {
+        const size_t begin = json.find('"' + key + "\":");
+        if (begin != std::string::npos) json.erase(begin, json.find_first_of(",}", begin) + 1 - begin);
+        if (json.back() == ',') json.back() = '}';
+        json.insert(1, fmt::format("\"{}\":{},", key, value));
+      };
+      set("tie_word_embeddings", config.tied_head);
+      set(architecture == Architecture::llada2 ? "use_qk_norm" : "qk_layernorm", config.qk_norm);
+      set("attention_bias", config.qkv_bias);
+      in.write("config.json", json);
+      in.write("model.safetensors",
+               safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
+      const ModelFile model = open(in.path());
+      ASSERT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
+      const ModelFile again = open(out / "m.gguf");
+      EXPECT_EQ(again.config().tied_head, config.tied_head);
+      EXPECT_EQ(again.config().qk_norm, config.qk_norm);
+      EXPECT_EQ(again.config().qkv_bias, config.qkv_bias);
+    }
+  }
+}
+
+TEST(Convert, GatesThatAreRenormalisedStaySo) {
+  for (const bool renormalised : {false, true}) {
+    const TempFolder in, out;
+    const ModelConfig config = tiny_config(Architecture::llada_moe);
+    std::string json = hf_config_json(config, Style::standard);
+    json.insert(1, fmt::format("\"llada_renormalise_gates\":{},", renormalised));
+    in.write("config.json", json);
+    in.write("model.safetensors",
+             safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
+    ASSERT_TRUE(convert_to_gguf(open(in.path()), nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
+    const ModelFile again = open(out / "m.gguf");
+    EXPECT_EQ(again.config().norm_topk, renormalised);
+    EXPECT_TRUE(again.config().notes.empty());
+  }
+}
+
+TEST(Convert, SaysWhereLlamaCppDiffers) {
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  TokenizerSpec spec = tiny_tokenizer();
+  for (const Architecture architecture :
+       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2})
+    EXPECT_THAT(llama_cpp_notes(tiny_config(architecture), &spec), IsEmpty());
+  ModelConfig dense = tiny_config(Architecture::llada);
+  dense.qkv_bias = true;
+  EXPECT_THAT(llama_cpp_notes(dense, nullptr), ElementsAre(HasSubstr("llada has no biases on q, k and v")));
+  ModelConfig moe = tiny_config(Architecture::llada_moe);
+  moe.qk_norm = false;
+  moe.norm_topk = moe.qkv_bias = moe.tied_head = true;
+  EXPECT_THAT(llama_cpp_notes(moe, nullptr),
+              ElementsAre(HasSubstr("llada-moe has no biases"), HasSubstr("has norms on q and k"),
+                          HasSubstr("has a head of its own"), HasSubstr("renormalise")));
+  const ModelConfig plain = tiny_config(Architecture::llada);
+  spec.pre.clear();
+  spec.regexes = {R"(\p{L}+|\p{N}{1,2}|\s+)"};
+  EXPECT_THAT(llama_cpp_notes(plain, &spec), ElementsAre(HasSubstr("tokenizer.ggml.pre is default")));
+  spec.regexes = {R"( ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"};
+  EXPECT_THAT(llama_cpp_notes(plain, &spec), ElementsAre(HasSubstr("tokenizer.ggml.pre is bailingmoe")));
+  spec.pre = "bailingmoe";  // as read back from a file that was converted so
+  EXPECT_THAT(llama_cpp_notes(plain, &spec), ElementsAre(HasSubstr("tokenizer.ggml.pre is bailingmoe")));
+}
+
+// Rules as the published tokenizer.json files have them, line ends as themselves or as escapes.
+TEST(Convert, PublishedRulesGetTheirNames) {
+  const std::string rest =
+      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^)" "\r\n"
+      R"(\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[)" "\r\n"
+      R"(]*|\s*[)" "\r\n" R"(]+|\s+(?!\S)|\s+)";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> published = {
+      {{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", rest}, "deepseek-v3"},
+      {{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       "qwen35"}};
+  for (const auto& [regexes, name] : published) {
+    const TempFolder in, out;
+    const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+    TokenizerSpec spec = tiny_tokenizer();
+    for (const std::string before : {"", "default"}) {  // "default": as this program wrote it earlier
+      spec.pre = before;
+      spec.regexes = regexes;
+      EXPECT_THAT(llama_cpp_notes(model.config(), &spec), testing::IsEmpty());
+      ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
+      EXPECT_EQ(open(out / "m.gguf").tokenizer()->pre, name);
+      EXPECT_EQ(open(out / "m.gguf").tokenizer()->regexes, regexes);
+    }
   }
 }
 

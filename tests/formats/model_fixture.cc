@@ -246,7 +246,8 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
   if (style == Style::olmo) {
     out += fmt::format(
         R"(,"d_model":{},"n_layers":{},"n_heads":{},"n_kv_heads":{},"mlp_hidden_size":{},"embedding_size":{},)"
-        R"("max_sequence_length":{},"block_type":"llama","weight_tying":false,"alibi":false,"multi_query_attention":null}})",
+        R"("max_sequence_length":{},"block_type":"llama","rope":true,"layer_norm_type":"rms","activation_type":"silu",)"
+        R"("weight_tying":false,"alibi":false,"multi_query_attention":null}})",
         c.width, c.layers, c.heads, c.kv_heads, c.ffn_width, c.vocab, c.context);
     return out;
   }

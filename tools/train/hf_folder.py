@@ -59,7 +59,8 @@ def config_json(config):
             head_dim=config.head_dim, num_experts=config.experts, num_experts_per_tok=config.experts_used,
             expert_intermediate_size=config.ffn_width, moe_intermediate_size=config.ffn_width,
             dense_intermediate_size=config.ffn_width * config.experts_used, shared_expert_intermediate_size=None,
-            norm_topk_prob=True, moe_router_score_function="softmax", moe_layer_freq=[1] * config.layers,
+            norm_topk_prob=True, llada_renormalise_gates=True,  # LLaDA-MoE's own code does not read the first
+            moe_router_score_function="softmax", moe_layer_freq=[1] * config.layers,
             qk_layernorm=True, attention_bias=False, hidden_act="silu", partial_rotary_factor=1, rope_scaling=None,
             routed_scaling_factor=1, router_aux_loss_coef=0.01, max_position_embeddings=config.context, **common)
     return dict(

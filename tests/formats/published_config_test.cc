@@ -1,0 +1,179 @@
+// config.json read as the published classes read it: what they take for a missing key, and which keys their code
+// does not look at.
+#include <gmock/gmock.h>
+
+#include "formats/gguf_model.h"
+#include "formats/hf_config.h"
+#include "formats/model_file.h"
+#include "formats/model_fixture.h"
+#include "formats/temp_folder.h"
+
+namespace llada {
+namespace {
+
+using namespace testing_models;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Result<ModelConfig> read(const std::string& json) { return read_hf_config(json, "", "config.json"); }
+
+std::string without(std::string json, const std::string& key) {
+  const size_t begin = json.find('"' + key + "\":");
+  if (begin == std::string::npos) throw std::runtime_error("no " + key);
+  size_t end = json.find_first_of(",}", begin);
+  if (json[end] == ',') return json.erase(begin, end + 1 - begin);
+  return json.erase(begin - 1, end + 1 - begin);
+}
+
+std::string with(std::string json, const std::string& member) { return json.insert(1, member + ","); }
+
+std::string instead(const std::string& json, const std::string& key, const std::string& value) {
+  return with(without(json, key), '"' + key + "\":" + value);
+}
+
+ModelConfig accepted(const std::string& json) {
+  const auto config = read(json);
+  EXPECT_TRUE(config) << config.error().message;
+  return config.value_or(ModelConfig{});
+}
+
+std::string refused(const std::string& json) {
+  const auto config = read(json);
+  return config ? "accepted" : config.error().message;
+}
+
+// 64 wide, 4 heads of 16, 8 experts.
+std::string llada2_json() {
+  std::string json = hf_config_json(tiny_config(Architecture::llada2), Style::standard);
+  return instead(instead(json, "num_experts", "32"), "num_experts_per_tok", "4");
+}
+
+TEST(PublishedConfig, Llada2sDefaults) {
+  std::string json = llada2_json();
+  for (const char* key : {"partial_rotary_factor", "n_group", "topk_group", "routed_scaling_factor", "rms_norm_eps",
+                          "max_position_embeddings", "rope_theta", "first_k_dense_replace", "num_shared_experts",
+                          "tie_word_embeddings", "norm_topk_prob", "use_qk_norm"})
+    json = without(json, key);
+  const ModelConfig c = accepted(json);
+  EXPECT_EQ(c.rotary_dims, 8);
+  EXPECT_EQ(c.expert_groups, 8);
+  EXPECT_EQ(c.expert_groups_used, 4);
+  EXPECT_EQ(c.expert_scale, 2.5f);
+  EXPECT_EQ(c.rms_eps, 1e-5f);
+  EXPECT_EQ(c.context, 16384);
+  EXPECT_EQ(c.rope_theta, 10000.0f);
+  EXPECT_EQ(c.dense_layers, 0);
+  EXPECT_EQ(c.shared_expert_ffn_width, 0);
+  EXPECT_TRUE(c.qk_norm && c.norm_topk && !c.tied_head);
+  EXPECT_THAT(c.notes, IsEmpty());
+  const ModelConfig fewer = accepted(without(without(json, "num_experts"), "num_experts_per_tok"));
+  EXPECT_EQ(fewer.experts, 16);
+  EXPECT_EQ(fewer.experts_used, 2);
+}
+
+TEST(PublishedConfig, Llada2sRotationFollowsTheFactorAlone) {
+  const std::string json = without(llada2_json(), "partial_rotary_factor");
+  EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":0.3)")).rotary_dims, 4) << "4.8 is cut off";
+  EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":1.0)")).rotary_dims, 16);
+  EXPECT_EQ(accepted(with(json, R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":0.25})")).rotary_dims,
+            4);
+  EXPECT_THAT(accepted(with(json, R"("rotary_dim":8)")).notes, IsEmpty());
+  const ModelConfig c = accepted(with(json, R"("rotary_dim":16)"));
+  EXPECT_EQ(c.rotary_dims, 8);
+  EXPECT_THAT(c.notes, ElementsAre(HasSubstr("rotary_dim is 16")));
+}
+
+TEST(PublishedConfig, Llada2sGatesAreRenormalisedWithMoreThanOneExpert) {
+  for (const int used : {1, 2, 4}) {
+    for (const char* said : {"true", "false"}) {
+      const std::string json =
+          instead(instead(llada2_json(), "norm_topk_prob", said), "num_experts_per_tok", std::to_string(used));
+      const ModelConfig c = accepted(json);
+      EXPECT_EQ(c.norm_topk, used > 1) << used << " " << said;
+      EXPECT_EQ(c.notes.size(), (used > 1) != (std::string(said) == "true") ? 1u : 0u);
+    }
+  }
+}
+
+TEST(PublishedConfig, LladaMoesGatesAreNever) {
+  const std::string json = hf_config_json(tiny_config(Architecture::llada_moe), Style::standard);
+  EXPECT_FALSE(accepted(json).norm_topk);
+  EXPECT_THAT(accepted(json).notes, IsEmpty());
+  const std::string said = instead(json, "norm_topk_prob", "true");
+  EXPECT_FALSE(accepted(said).norm_topk);
+  EXPECT_THAT(accepted(said).notes, ElementsAre(HasSubstr("norm_topk_prob is true")));
+  // What this project's own mixtures say.
+  for (const std::string& own : {with(said, R"("llada_renormalise_gates":true)"),
+                                 with(json, R"("llada_renormalise_gates":true)"),
+                                 instead(said, "model_type", "\"llada_moe\"")}) {
+    EXPECT_TRUE(accepted(own).norm_topk);
+    EXPECT_THAT(accepted(own).notes, IsEmpty());
+  }
+  EXPECT_FALSE(accepted(instead(json, "model_type", "\"llada_moe\"")).norm_topk);
+}
+
+TEST(PublishedConfig, InGgufTheGatesAreTheSame) {
+  const TempFolder folder;
+  const auto open = [&](Architecture architecture, int64_t used, bool said, bool own) {
+    ModelConfig config = tiny_config(architecture);
+    config.experts_used = used;
+    const bool moe = architecture == Architecture::llada_moe;
+    const std::string arch = moe ? "llada-moe" : "llada2";
+    GgufWriter out = gguf_writer(config, {.arch = arch, .type = DType::F32});
+    out.add_bool(arch + ".expert_weights_norm", said);
+    if (own) out.add_bool(kKeyRenormalise, true);
+    std::string bytes = out.header();
+    for (const FakeTensor& tensor : fake_tensors(config, false)) {
+      bytes.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * 4);
+      bytes.resize((bytes.size() + 31) / 32 * 32);
+    }
+    const auto model = ModelFile::open(folder.write("m.gguf", bytes));
+    EXPECT_TRUE(model) << model.error().message;
+    return model ? model->config() : ModelConfig{};
+  };
+  for (const bool said : {false, true}) {
+    const ModelConfig moe = open(Architecture::llada_moe, 2, said, false);
+    EXPECT_FALSE(moe.norm_topk);
+    EXPECT_EQ(moe.notes.size(), said ? 1u : 0u);
+    EXPECT_TRUE(open(Architecture::llada_moe, 2, said, true).norm_topk);
+    for (const int64_t used : {1, 2}) {
+      const ModelConfig two = open(Architecture::llada2, used, said, false);
+      EXPECT_EQ(two.norm_topk, used > 1);
+      EXPECT_EQ(two.notes.size(), said != (used > 1) ? 1u : 0u);
+    }
+  }
+}
+
+TEST(PublishedConfig, LladasDefaults) {
+  const std::string json = hf_config_json(tiny_config(Architecture::llada), Style::olmo);
+  EXPECT_FALSE(accepted(json).tied_head);
+  EXPECT_TRUE(accepted(without(json, "weight_tying")).tied_head);
+  EXPECT_FALSE(accepted(with(json, R"("tie_word_embeddings":true)")).tied_head) << "its code reads weight_tying";
+  // Without these its class builds another kind of block.
+  for (const char* key : {"rope", "block_type", "layer_norm_type", "activation_type"})
+    EXPECT_THAT(refused(without(json, key)), HasSubstr(std::string(key) + " is missing"));
+  EXPECT_EQ(accepted(without(json, "n_kv_heads")).kv_heads, 4);
+  EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-5f);
+}
+
+TEST(PublishedConfig, LladaMoesDefaults) {
+  const std::string json = hf_config_json(tiny_config(Architecture::llada_moe), Style::standard);
+  EXPECT_THAT(refused(without(json, "rope_theta")), HasSubstr("rope_theta is missing"));
+  EXPECT_FALSE(accepted(without(json, "qk_layernorm")).qk_norm);
+  EXPECT_EQ(accepted(without(json, "num_key_value_heads")).kv_heads, 4);
+  EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-5f);
+  EXPECT_EQ(accepted(without(json, "max_position_embeddings")).context, 4096);
+}
+
+TEST(PublishedConfig, DreamsDefaults) {
+  std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-6f);
+  EXPECT_EQ(accepted(instead(json, "num_key_value_heads", "null")).kv_heads, 4);
+  EXPECT_THAT(refused(without(json, "num_key_value_heads")), HasSubstr("key/value heads is 32, 1 to 4 needed"));
+  EXPECT_EQ(accepted(without(json, "mask_token_id")).mask_id, -1) << "its class's mask lies outside of 40 tokens";
+  EXPECT_EQ(accepted(without(instead(json, "vocab_size", "152064"), "mask_token_id")).mask_id, 151666);
+}
+
+}  // namespace
+}  // namespace llada
