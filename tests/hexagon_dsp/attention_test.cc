@@ -1,5 +1,6 @@
 // K/V and attention on the emulated DSP against double arithmetic (attention_oracle.h): F16 and F32 stores, grouped heads,
 // block-causal rows, guided streams, trials.
+#include <algorithm>
 #include <cmath>
 
 #include "hexagon_dsp/attention_oracle.h"
@@ -181,14 +182,45 @@ TEST_F(HexagonAttention, ARowDoesNotKnowItsBatchNorKeysThatItDoesNotSee) {
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(alone[i], all[17 * 64 + i]) << i;
 }
 
-TEST_F(HexagonAttention, KeysThatAreNotFiniteMakeRowsThatAreNot) {
-  const WireOp op = attend_to_random({1, 40, 1, 64, true}, 1, 2, 40, 0);
-  const uint16_t infinity = 0x7c00;
-  std::memcpy(memory_->data() + op.kv.values.offset + 5 * 64 * 2, &infinity, 2);
-  ASSERT_EQ(run(op).status, WIRE_OK);
-  const auto got = get<float>(op.out[0], 64);
-  EXPECT_EQ(got[0], INFINITY);
-  EXPECT_TRUE(std::isfinite(got[1]));
+// One element of one key or value, among many: every row that sees it has an element that is not finite in every head over
+// it, one that does not see it has none.
+TEST_F(HexagonAttention, KeysAndValuesThatAreNotFiniteMakeRowsThatAreNot) {
+  for (const uint32_t dim : {16u, 32u, 64u, 128u})
+    for (const bool half : {true, false})
+      for (const float bad : {NAN, INFINITY, -INFINITY})
+        for (const bool key : {true, false}) {
+          SCOPED_TRACE(std::to_string(dim) + (half ? " F16 " : " F32 ") + std::to_string(bad) + (key ? " key" : " value"));
+          used_ = 0;
+          const Store s = {1, 40, 2, dim, half};
+          const WireKv kv = put_store(s);
+          std::vector<int32_t> positions;
+          for (int32_t i = 0; i < 40; ++i) positions.push_back(i);
+          auto k = normal_rows(40, 2 * dim, 1), v = normal_rows(40, 2 * dim, 2);
+          (key ? k : v)[33 * 2 * dim + dim + 5] = bad;  // position 33, the second K/V head
+          const std::vector<WireSpan> all = {{0, 40, 0, 40, 0, 0, 0}}, some = {{0, 3, 0, 40, 0, 0, 0}, {3, 2, 0, 33, 0, 0, 0}};
+          const WireOp ops[2] = {store_op(kv, k, v, positions, all), attention_op(kv, 4, normal_rows(5, 4 * dim, 3), 5, some)};
+          ASSERT_EQ(run(ops).status, WIRE_OK);
+          const auto got = get<float>(ops[1].out[0], 5 * 4 * dim);
+          for (uint32_t r = 0; r < 5; ++r)
+            for (uint32_t h = 0; h < 4; ++h) {
+              const float* row = got.data() + (r * 4 + h) * dim;
+              ASSERT_EQ(std::all_of(row, row + dim, [](float x) { return std::isfinite(x); }), r >= 3 || h < 2) << r << " " << h;
+            }
+        }
+}
+
+// A query that is not finite: its head of its row, no other.
+TEST_F(HexagonAttention, QueriesThatAreNotFiniteMakeTheirHeadSo) {
+  for (const uint32_t dim : {16u, 64u}) {
+    const WireOp op = attend_to_random({1, 600, 1, dim, true}, 2, 6, 580, 0);
+    for (const float bad : {NAN, -INFINITY}) {
+      std::memcpy(memory_->data() + op.in[0].offset + (3 * 2 * dim + dim + 1) * 4, &bad, 4);
+      ASSERT_EQ(run(op).status, WIRE_OK);
+      const auto got = get<float>(op.out[0], 6 * 2 * dim);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isfinite(got[i]), i / dim != 7) << i / dim << " " << i % dim;
+    }
+    used_ = 0;
+  }
 }
 
 // Large scores: the online softmax must rescale, and weights that vanish must vanish.

@@ -77,7 +77,7 @@ class DspTest : public testing::Test {
     const WireLayout layout = layout_for(view.type, use).value();
     const int64_t inputs = view.shape.columns(), outputs = view.shape.rows();
     const WireRef ref = reserve(layout_bytes(layout, outputs, inputs));
-    pack(layout, view, 0, outputs, memory_->data() + ref.offset);
+    EXPECT_FALSE(pack(layout, view, 0, outputs, memory_->data() + ref.offset));
     return {ref, layout, static_cast<uint32_t>(inputs), static_cast<uint32_t>(outputs)};
   }
   WireWeight put_vector(const std::vector<float>& values) {

@@ -87,6 +87,30 @@ TEST_P(HexagonMatmul, EqualsTheIntegerOracleBitForBitAndTheExactProductNearly) {
   }
 }
 
+// Also with weights that are all zero, whose product IEEE calls not a number.
+class HexagonDamage : public DspTest {};
+TEST_F(HexagonDamage, ARowThatIsNotFiniteHasNoFiniteProductAndNoNeighbours) {
+  for (const DType type : {DType::Q4_0, DType::Q8_0, DType::F16, DType::F32})
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      SCOPED_TRACE(std::string(traits(type).name) + " " + std::to_string(bad));
+      used_ = 0;
+      constexpr int64_t kRows = 10, kInputs = 96, kOutputs = 40;
+      std::vector<float> weights(kOutputs * kInputs);
+      kernels::testing::Random random(4);
+      for (size_t i = 7 * kInputs; i < weights.size(); ++i) weights[i] = random.normal();  // the first 7 outputs: zeros
+      kernels::testing::Bytes stored(kOutputs * row_bytes(type, kInputs));
+      quantize_row(type, weights.data(), stored.data(), kOutputs * kInputs);
+      auto x = kernels::testing::normal_rows(kRows, kInputs, 1);
+      x[5 * kInputs + 70] = bad;
+      WireOp op = make_op(WIRE_MATMUL, kRows, kInputs);
+      op.in[0] = put(x), op.out[0] = reserve(kRows * kOutputs * 4);
+      op.weight[0] = put_weight(kernels::testing::view(type, stored, kOutputs, kInputs));
+      ASSERT_EQ(run(op).status, WIRE_OK);
+      const auto y = get<float>(op.out[0], kRows * kOutputs);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isfinite(y[i]), i / kOutputs != 5) << i / kOutputs << " " << i % kOutputs;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, HexagonMatmul,
                          testing::Values(Case{DType::Q4_0, 64, 256, 32}, Case{DType::Q4_0, 33, 96, 7},
                                          Case{DType::Q4_0, 32, 32, 1}, Case{DType::Q4_0, 31, 64, 4, Fill::low},

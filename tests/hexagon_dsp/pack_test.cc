@@ -45,6 +45,37 @@ TEST(HexagonPack, TilesHoldTheWeightsWithinTheStatedError) {
     }
 }
 
+// The first damaged output, wherever the packing begins.
+TEST(HexagonPack, ValuesThatAreNotFiniteAreFound) {
+  constexpr int64_t kOutputs = 70, kInputs = 96;
+  struct Damage {
+    DType type;
+    WeightUse use;
+    size_t at;  // byte in a row
+    std::vector<uint8_t> bytes;
+  };
+  const std::vector<uint8_t> nan = {0x01, 0x7e}, infinity = {0x00, 0xfc};
+  for (const Damage& d : {Damage{DType::Q4_0, WeightUse::matrix, 18, nan}, {DType::Q4_0, WeightUse::matrix, 36, infinity},
+                          {DType::Q8_0, WeightUse::matrix, 34, infinity}, {DType::F16, WeightUse::matrix, 40, nan},
+                          {DType::F16, WeightUse::matrix, 42, infinity}, {DType::BF16, WeightUse::matrix, 44, {0x80, 0xff}},
+                          {DType::F32, WeightUse::matrix, 8, {0, 0, 0x80, 0x7f}}, {DType::F32, WeightUse::vector, 8, {1, 0, 0x80, 0xff}},
+                          {DType::Q8_0, WeightUse::embedding, 34, nan}}) {
+    SCOPED_TRACE(traits(d.type).name);
+    auto stored = kernels::testing::make_weights(d.type, kOutputs, kInputs, Fill::random, 3);
+    const auto view = kernels::testing::view(d.type, stored, kOutputs, kInputs);
+    const WireLayout layout = layout_for(d.type, d.use).value();
+    std::vector<std::byte> packed(static_cast<size_t>(layout_bytes(layout, kOutputs, kInputs)));
+    EXPECT_FALSE(pack(layout, view, 0, kOutputs, packed.data()));
+    for (const int64_t n : {69, 33}) {
+      auto* row = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(view.row(n)));
+      std::ranges::copy(d.bytes, row + d.at);
+      EXPECT_EQ(pack(layout, view, 0, kOutputs, packed.data()), n);
+    }
+    EXPECT_FALSE(pack(layout, view, 0, 32, packed.data()));
+    EXPECT_EQ(pack(layout, view, 64, kOutputs, packed.data()), 69);
+  }
+}
+
 TEST(HexagonPack, TakesNoMoreRoomThanTheFile) {
   for (const auto& [type, layout] : {std::pair(DType::Q4_0, WIRE_TILE_Q4_0), {DType::Q8_0, WIRE_TILE_Q8_0}}) {
     const int64_t stored = 4096 * row_bytes(type, 12288), packed = layout_bytes(layout, 4096, 12288);

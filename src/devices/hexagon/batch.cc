@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -159,13 +160,14 @@ class Builder {
       case OpKind::rope: {
         w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
         w.rotary = static_cast<uint16_t>(op.rotary), w.rope_adjacent = op.rope_adjacent;
-        // Models have one rotary geometry; the table serves queries and keys of all layers.
-        const auto [known, fresh] = tables_.try_emplace(op.rows, kNone);
+        // One for the queries and keys of all layers that turn alike.
+        const auto [known, fresh] = tables_.try_emplace({op.rows, op.parameter, op.rotary}, kNone);
         if (fresh) {
+          const RopeTable& angles = s_.rope->at({op.parameter, op.rotary});
           std::vector<float> table;
           for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
-            table.insert(table.end(), s_.rope->cos(p), s_.rope->cos(p) + op.rotary / 2);
-            table.insert(table.end(), s_.rope->sin(p), s_.rope->sin(p) + op.rotary / 2);
+            table.insert(table.end(), angles.cos(p), angles.cos(p) + op.rotary / 2);
+            table.insert(table.end(), angles.sin(p), angles.sin(p) + op.rotary / 2);
           }
           known->second = staged(table);
         }
@@ -240,7 +242,8 @@ class Builder {
   Staging& staging_;
   Batch batch_;
   uint32_t arena_ = 0, staged_ = 0, kv_ = WIRE_NO_BUFFER;
-  std::map<RowSet, WireRef> positions_, tables_;
+  std::map<RowSet, WireRef> positions_;
+  std::map<std::tuple<RowSet, float, int>, WireRef> tables_;  // rotary angles by rows, theta, rotary
   std::map<RowSet, std::pair<WireRef, uint32_t>> spans_;
   WireRef trial_kv_ = kNone;
 };

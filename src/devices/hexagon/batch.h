@@ -4,6 +4,7 @@
 #pragma once
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -46,11 +47,14 @@ struct PlacedWeight {
   uint32_t offset = 0;
 };
 
+// A table per rotary geometry {theta, rotary}; pairing is the op's own affair.
+using RopeTables = std::map<std::pair<float, int>, RopeTable>;
+
 struct BatchSources {
   const Run* run = nullptr;
   const ArenaPlan* plan = nullptr;
   const RowSets* rows = nullptr;
-  const RopeTable* rope = nullptr;  // extended to the step's positions
+  const RopeTables* rope = nullptr;  // of the ops' geometries, extended to the step's positions
   std::shared_ptr<Buffer> arena, kv, scratch;  // kv may be null where no op needs it
   std::span<const WeightInfo> infos;
   std::span<const WireLayout> layouts;  // by weight

@@ -375,9 +375,10 @@ class Hexagon final : public HexagonDevice {
   }
 
   void extend_rope(const Run& run, size_t first, size_t last) {
+    const int64_t positions = int64_t{*std::ranges::max_element(run.inputs->positions)} + 1;
     for (size_t i = first; i < last; ++i)
       if (const Op& op = run.program->ops[i]; op.kind == OpKind::rope)
-        return rope_.extend(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run.inputs->positions)} + 1);
+        rope_[{op.parameter, op.rotary}].extend(op.parameter, op.rotary, positions);
   }
 
   // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
@@ -408,7 +409,7 @@ class Hexagon final : public HexagonDevice {
   std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
   RowSets rows_;
-  RopeTable rope_;
+  RopeTables rope_;
   std::map<Ticket, std::future<Status>> beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;

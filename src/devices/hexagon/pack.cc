@@ -83,31 +83,37 @@ void lay(const GroupQ8_0& group, uint8_t* block) {
   for (int64_t i = 0; i < kBlock; ++i) block[i / 4 * kVector + i % 4] = static_cast<uint8_t>(group.q[i] + 128);
 }
 
+// False where a scale is not finite.
 template <class Group>
-void pack_groups(const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
+bool pack_groups(const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
   scales.clear();
+  bool finite = true;
   for (int64_t b = 0; b < blocks; ++b) {
     Group group;  // copied: stored groups lie at any address
     std::memcpy(&group, row + b * static_cast<int64_t>(sizeof group), sizeof group);
     const float d = f16_to_float(group.d);
+    finite &= std::isfinite(d);
     scales.push_back(std::isfinite(d) ? d : 0.0);
     lay(group, lane.block(b));
   }
   put_scales(lane, scales);
+  return finite;
 }
 
 // Floats become 16-bit integers; the scale of a block is the power of two that its largest value needs, but not below
-// 2^-13 of the output's largest: then the scale and its product with an activation's are exact in 16 bits.
-void pack_floats(DType type, const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
+// 2^-13 of the output's largest: then the scale and its product with an activation's are exact in 16 bits. False where a
+// value is not finite.
+bool pack_floats(DType type, const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
   std::vector<float> values(static_cast<size_t>(blocks * kBlock));
   dequantize_row(type, row, values.data(), blocks * kBlock);
   std::vector<int> exponents;
   int top = kNoExponent;
+  bool finite = true;
   for (int64_t b = 0; b < blocks; ++b) {
     float most = 0;
     for (int64_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
       float& v = values[static_cast<size_t>(i)];
-      if (!std::isfinite(v)) v = 0;
+      if (!std::isfinite(v)) v = 0, finite = false;
       most = std::max(most, std::fabs(v));
     }
     exponents.push_back(ceiling(most));
@@ -127,6 +133,13 @@ void pack_floats(DType type, const std::byte* row, int64_t blocks, const Lane& l
     }
   }
   put_scales(lane, scales);
+  return finite;
+}
+
+bool finite_row(DType type, const std::byte* row, int64_t n, std::vector<float>& values) {
+  values.resize(static_cast<size_t>(n));
+  dequantize_row(type, row, values.data(), n);
+  return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
 }
 
 }  // namespace
@@ -169,16 +182,25 @@ int64_t layout_bytes(WireLayout layout, int64_t outputs, int64_t inputs) {
   return (outputs * row_bytes(type, inputs) + kVector - 1) / kVector * kVector;
 }
 
-void pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+std::optional<int64_t> pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   const int64_t inputs = weight.shape.columns(), outputs = weight.shape.rows();
   LLADA_CHECK(n0 >= 0 && n0 <= n1 && n1 <= outputs);
+  std::optional<int64_t> damaged;
   if (!is_tile(layout)) {
     std::memcpy(packed + n0 * weight.row_stride(), weight.row(n0), static_cast<size_t>((n1 - n0) * weight.row_stride()));
-    return;
+    std::vector<float> values;
+    for (int64_t n = n0; n < n1 && !damaged; ++n)
+      if (!finite_row(weight.type, weight.row(n), inputs, values)) damaged = n;
+    return damaged;
   }
   LLADA_CHECK(n0 % kTile == 0 && (n1 % kTile == 0 || n1 == outputs) && inputs % kBlock == 0);
   const int64_t blocks = inputs / kBlock, bytes = bytes_of_tile(layout, inputs);
   std::vector<double> scales;
+  const auto pack_output = [&](const std::byte* row, const Lane& lane) {
+    if (layout == WIRE_TILE_Q4_0) return pack_groups<GroupQ4_0>(row, blocks, lane, scales);
+    if (layout == WIRE_TILE_Q8_0) return pack_groups<GroupQ8_0>(row, blocks, lane, scales);
+    return pack_floats(weight.type, row, blocks, lane, scales);
+  };
   for (int64_t tile = n0 / kTile; tile * kTile < n1; ++tile) {
     auto* out = reinterpret_cast<uint8_t*>(packed + tile * bytes);
     std::memset(out, 0, static_cast<size_t>(bytes));
@@ -187,14 +209,11 @@ void pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, s
       const int64_t n = tile * kTile + i;
       if (n >= outputs)
         lane.put_exponent(kPaddingExponent);
-      else if (layout == WIRE_TILE_Q4_0)
-        pack_groups<GroupQ4_0>(weight.row(n), blocks, lane, scales);
-      else if (layout == WIRE_TILE_Q8_0)
-        pack_groups<GroupQ8_0>(weight.row(n), blocks, lane, scales);
-      else
-        pack_floats(weight.type, weight.row(n), blocks, lane, scales);
+      else if (!pack_output(weight.row(n), lane) && !damaged)
+        damaged = n;
     }
   }
+  return damaged;
 }
 
 }  // namespace llada::hexagon

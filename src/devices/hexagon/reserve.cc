@@ -1,6 +1,8 @@
 #include "devices/hexagon/reserve.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "devices/hexagon/wire.h"
 #include "devices/value_plan.h"
@@ -36,6 +38,7 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
   // Per row and row set: positions, tokens, spans, a prediction.
   int64_t staged = rows * 3 * (8 + 28 + 32) + 4096, table = 0, trial = 0;
+  std::set<std::tuple<RowSet, float, int>> rotated;  // a table each, as batch.cc stages them
   for (const Op& op : program.ops) {
     const auto dims = [&](size_t i) { return infos[static_cast<size_t>(op.weight[i])].dims; };
     int64_t scratch = 0;
@@ -45,7 +48,7 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
                                       std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
         break;
       case OpKind::rope:
-        table = rows * op.rotary * 4;
+        if (rotated.emplace(op.rows, op.parameter, op.rotary).second) table += rows * op.rotary * 4;
         break;
       case OpKind::store_kv:
         r.kv += 2 * 2 * positions * op.kv_heads * op.head_dim + op.kv_heads * 128;

@@ -27,6 +27,8 @@ float largest(const float* x) {
   return float_of(max);
 }
 
+// Makes infinity of a sum of 1 with any weights: an output of zeros has the exponent -1000 (pack.h).
+constexpr int32_t kNotFinite = 4000;
 constexpr float kSmallest = 0x1p-120f;  // below it 127 / max is not finite
 
 // The scale of a block, as the format wants it.
@@ -117,7 +119,7 @@ void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_
     }
     if (top > 126) {  // not finite: so are all results of the row, which the head reports
       for (uint32_t b = 0; b < padded; ++b) put(blocks[b], r, {}, 0, 0);
-      head.bias[r] = 1, head.exponent[r] = 1000;
+      head.bias[r] = 1, head.exponent[r] = kNotFinite;
       continue;
     }
     uint32_t floored = 0;

@@ -6,6 +6,9 @@
 // mantissa of 15 bits, relative to the row's largest, so it is off by at most 2^-15 of itself.
 // int16 (for F16 tiles): s is a power of two, |q| <= 2^14, q split in bytes: q = 256 * high + low, both signed.
 //
+// A row with a value that is not finite becomes a sum of 1 with an exponent so large that every product is infinite,
+// whatever the weights: integers have no other way to carry it to the head, where it is reported.
+//
 // A product then is, in integers (P: the sum over a block of w.q * a.q, c = round(w.scale * a.mantissa / 2^15)):
 //   Q4_0: p = P * c    Q8_0: p = floor(P * c / 2^4)    F16: p = floor(floor(P / 2^8) * c / 2^11)
 //   sum = bias + sum over blocks of floor(p / 2^shift)    y = sum * 2^(w.exponent + a.exponent), one rounding

@@ -48,6 +48,8 @@ void attend_plainly(const AttentionJob& job, uint32_t head) {
       float top = largest[r];
       for (uint32_t k = 0; k < present; ++k) {
         score[k] = dot(q, keys + k * d, d) * scale;
+        // Only from a key or query that is not finite: it would vanish among the weights, and must not.
+        if (score[k] == -kInfinity) score[k] = kInfinity;
         top = score[k] > top ? score[k] : top;
       }
       if (top > largest[r]) {

@@ -10,6 +10,7 @@
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
 //                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none
+//   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
 // and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own folder).
@@ -62,6 +63,7 @@ struct State {
   std::string error;
   Fault fault;
   int64_t invokes = 0, maps = 0;
+  int poison = 0;
 };
 
 void set_fault(State& s, const char* text) {
@@ -222,6 +224,13 @@ EXPORT int llada_standin_fault(const char* text) {
   return AEE_SUCCESS;
 }
 
+EXPORT int llada_standin_poison(int byte) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.poison = byte;
+  return AEE_SUCCESS;
+}
+
 EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
   if (size <= 0) return nullptr;
   const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
@@ -239,6 +248,7 @@ EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   s.buffers[data] = {fd, bytes};
+  if (s.poison != 0) std::memset(data, s.poison, bytes);
   return data;
 }
 
