@@ -1,9 +1,10 @@
-// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/* and FOLDER/routing/*, small valid inputs of every kind, for the
-// fuzzers to start from.
+// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/* and FOLDER/program/*, small inputs of every
+// kind, for the fuzzers to start from.
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "base/random.h"
 #include "formats/model_fixture.h"
 
 using namespace llada;
@@ -45,5 +46,11 @@ int main(int argc, char** argv) {
   write("routing/blocks", blocks);
   write("routing/nobody",
         header(1, 2, 2) + "\n" + R"({"step":7,"layer":0,"positions":[0,1],"experts":[[],[1]],"gates":[[],[-2e-3]]})" + "\n");
+  // Programs: bytes of no meaning, which make ops that nearly fit.
+  for (uint64_t seed = 0; seed < 64; ++seed) {
+    std::string bytes(160, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix64(seed << 16 | i));
+    write("program/" + std::to_string(seed), bytes);
+  }
   return 0;
 }

@@ -124,7 +124,8 @@ void note_uses(const Program& program, std::span<WeightInfo> weights);
 
 // Every op's operands exist, are written before they are read, have the shapes that the weights demand, and none is another
 // that the op writes. A layer's attention follows that layer's store_kv with no other's between. What passes runs on any
-// device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the shape.
+// device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the shape that name
+// rows of the tables and positions of the store.
 Status verify(const Program& program, std::span<const WeightInfo> weights);
 
 // What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none.

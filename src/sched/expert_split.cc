@@ -44,6 +44,9 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   const int64_t rows = program.shape.count(op.rows);
   if (static_cast<int64_t>(gates.size()) != rows * op.experts)
     return failed("{}: what the router decided cannot be read", device.info().name);
+  if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
+    return failed("{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
+                  device.info().name, op.layer);
   if (options_.listen) {
     std::vector<int32_t> positions = inputs.positions;
     if (op.rows != RowSet::all) {  // the last layer computes only rows whose logits are wanted

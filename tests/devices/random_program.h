@@ -377,8 +377,13 @@ struct Verdict {
   std::string complaint;  // empty: as it must be
 };
 
-inline Verdict judge(Device& device, const Made& c) {
+inline Verdict judge(Device& device, Made c) {
   if (!verify(c.program, world().infos)) return {};
+  for (const Op& op : c.program.ops) {
+    if (op.kind != OpKind::embed) continue;
+    const auto rows = static_cast<int32_t>(world().infos[static_cast<size_t>(op.weight[0])].dims[1]);
+    for (int32_t& token : c.inputs.tokens) token %= rows;  // inputs name rows that the table has
+  }
   const Ran whole = run(device, c, c.program.ops.size(), 0xff), apart = run(device, c, 1, 0x3f);
   if (whole.status.has_value() != apart.status.has_value())
     return {true, "one way ends with: " + (whole.status ? apart : whole).status.error().message};
