@@ -109,6 +109,7 @@ int main_command(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
   std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
+  llada::cli::clean_up_on_signals();
   llada::cli::report_mapping_faults();
   try {
     return llada::cli::main_command(argc, argv);
