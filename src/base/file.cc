@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 
@@ -31,7 +33,55 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Where writing to `path` ends up: symbolic links of its last part followed, whether their target exists or
+// not.
+Result<std::string> behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel's own limit
+  std::string target = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    char link[PATH_MAX];
+    const ssize_t length = ::readlink(target.c_str(), link, sizeof link);
+    if (length < 0) return target;  // no link, or nothing there
+    const std::string_view to(link, static_cast<size_t>(length));
+    target = to.starts_with('/') ? std::string(to) : fmt::format("{}/{}", folder_of(target), to);
+  }
+  errno = ELOOP;
+  return std::unexpected(open_error(path, "create"));
+}
+
+// Names of temporary files, which a signal handler may read at any time; whoever takes one out owns it. The
+// only state of the process here, because a handler has no other way to know.
+std::atomic<char*> unfinished[16];
+static_assert(std::atomic<char*>::is_always_lock_free, "used in a signal handler");
+
+void remember_unfinished(const std::string& name) {
+  char* copy = ::strdup(name.c_str());
+  for (auto& slot : unfinished) {
+    char* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, copy)) return;
+  }
+  std::free(copy);
+}
+
+void forget_unfinished(const std::string& name) {
+  for (auto& slot : unfinished) {
+    char* held = slot.exchange(nullptr);
+    if (held == nullptr) continue;
+    if (name == held) return std::free(held);
+    char* empty = nullptr;
+    if (!slot.compare_exchange_strong(empty, held)) {  // another thread took the place meanwhile
+      remember_unfinished(held);
+      std::free(held);
+    }
+  }
+}
+
 }  // namespace
+
+void remove_unfinished_files() noexcept {
+  for (auto& slot : unfinished)
+    if (const char* name = slot.exchange(nullptr)) ::unlink(name);  // not freed: the program ends
+}
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -109,30 +159,45 @@ Status check_free_space(const std::string& path, uint64_t bytes) {
   return failed("{}: {} bytes needed, {} free on its file system", path, bytes, free_bytes);
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
   AtomicFile file;
   file.path_ = path;
-  file.target_ = path;
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    if (!S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
-    if (char* real = ::realpath(path.c_str(), nullptr)) {
-      file.target_ = real;
-      std::free(real);
-    }
-  }
-  file.temporary_ = fmt::format("{}.{}.tmp", file.target_, ::getpid());
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && !S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
+  LLADA_TRY(file.target_, behind_links(path));
+  // Until it has the mode of what it replaces, nobody else may open it.
+  const mode_t mode = exists ? 0600 : 0644;
 #ifdef O_TMPFILE
   // Naming it later goes through /proc.
-  if (::access("/proc/self/fd", X_OK) == 0)
-    file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+  if (data == Data::nameless_if_possible && ::access("/proc/self/fd", X_OK) == 0)
+    file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
 #endif
   file.nameless_ = file.fd_ >= 0;
-  if (!file.nameless_)
-    file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file.fd_ < 0) return std::unexpected(open_error(path, "create"));
+  if (!file.nameless_) {
+    LLADA_TRY_STATUS(file.name_temporary([&](const char* name) {
+      file.fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      return file.fd_ >= 0;
+    }));
+  }
+  if (exists && ::fchmod(file.fd_, info.st_mode & 0777) != 0)
+    return std::unexpected(open_error(path, "set the mode of its replacement"));
   file.buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   return file;
+}
+
+// The first name that nobody has: a killed process that had our id may have left some.
+Status AtomicFile::name_temporary(const std::function<bool(const char*)>& make) {
+  constexpr int kMostNames = 1000;
+  for (int i = 0; i < kMostNames; ++i) {
+    temporary_ = fmt::format("{}.{}-{}.tmp", target_, ::getpid(), i);
+    if (make(temporary_.c_str())) {
+      remember_unfinished(temporary_);
+      return {};
+    }
+    if (errno != EEXIST) break;
+  }
+  return std::unexpected(open_error(path_, "create"));
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -148,7 +213,9 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  if (!nameless_) ::unlink(temporary_.c_str());
+  if (nameless_ || temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  forget_unfinished(temporary_);
 }
 
 Status AtomicFile::put(std::span<const std::byte> bytes) {
@@ -183,13 +250,14 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 Status AtomicFile::place() {
   if (nameless_) {
     const std::string open_file = fmt::format("/proc/self/fd/{}", fd_);
-    ::unlink(temporary_.c_str());  // a leftover of a killed process that had our id
-    if (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      return failed("{}: cannot name the finished file: {}", path_, std::strerror(errno));
+    LLADA_TRY_STATUS(name_temporary([&](const char* name) {
+      return ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+    }));
     nameless_ = false;
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  forget_unfinished(temporary_);
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,11 +44,14 @@ Status check_free_space(const std::string& path, uint64_t bytes);
 
 // Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is
 // untouched and nothing new is there: where the file system can, the data has no name, so that even a killed
-// process leaves nothing; elsewhere it is a ".tmp" file that the destructor removes. Only regular files are
-// replaced (never a device), and a symbolic link is followed.
+// process leaves nothing; elsewhere it is a ".tmp" file that the destructor removes, and what a killed
+// process left is in nobody's way. Only regular files are replaced (never a device), and keep their mode; a
+// symbolic link is written through, also one to a file that is not there yet.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path);
+  // named: as where the file system has no files without names.
+  enum class Data { nameless_if_possible, named };
+  static Result<AtomicFile> create(const std::string& path, Data data = Data::nameless_if_possible);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -62,6 +66,7 @@ class AtomicFile {
   Status put(std::span<const std::byte> bytes);  // to the system, past the buffer
   Status flush();
   Status place();  // gives the data its name
+  Status name_temporary(const std::function<bool(const char*)>& make);
   std::string path_, target_, temporary_;
   int fd_ = -1;
   bool nameless_ = false;
@@ -69,5 +74,9 @@ class AtomicFile {
   std::unique_ptr<std::byte[]> buffer_;
   size_t buffered_ = 0;
 };
+
+// Deletes the ".tmp" files of this process (the first sixteen at any time). Async-signal-safe: for the
+// handler of a signal that ends the program, the only one who may call it.
+void remove_unfinished_files() noexcept;
 
 }  // namespace llada

@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <fstream>
 #include <map>
 #include <string>
@@ -29,7 +31,7 @@ int quota(const std::filesystem::path& cgroup) {
     if (!(time1 >> time) || !(period1 >> period)) return 0;
   }
   if (time <= 0 || period <= 0) return 0;
-  return static_cast<int>(std::min<int64_t>((time - 1) / period + 1, CPU_SETSIZE));
+  return static_cast<int>(std::min<int64_t>((time - 1) / period + 1, INT_MAX));
 }
 
 }  // namespace
@@ -64,14 +66,44 @@ Processors find_processors(const std::filesystem::path& sys, const std::vector<i
   return found;
 }
 
-Processors usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> allowed;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &set)) allowed.push_back(cpu);
-  return find_processors("/sys", allowed);
+ProcessorMask mask_of(std::span<const int> processors) {
+  ProcessorMask mask;
+  for (const int cpu : processors) {
+    const auto word = static_cast<size_t>(cpu) / 64;
+    if (word >= mask.size()) mask.resize(word + 1);
+    mask[word] |= uint64_t{1} << (cpu % 64);
+  }
+  return mask;
 }
+
+bool contains(const ProcessorMask& mask, int processor) {
+  const auto word = static_cast<size_t>(processor) / 64;
+  return word < mask.size() && (mask[word] >> (processor % 64) & 1) != 0;
+}
+
+ProcessorMask read_mask(const AffinityCall& get) {
+  constexpr size_t kMostWords = 1 << 14;  // a million processors
+  for (ProcessorMask mask(16); mask.size() <= kMostWords; mask.assign(2 * mask.size(), 0)) {
+    const int error = get(mask.size() * sizeof mask[0], mask.data());
+    if (error == 0) return mask;
+    if (error != EINVAL) break;
+  }
+  return {};
+}
+
+ProcessorMask own_mask() {
+  return read_mask([](size_t bytes, uint64_t* mask) {
+    return sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask)) == 0 ? 0 : errno;
+  });
+}
+
+std::vector<int> members(const ProcessorMask& mask) {
+  std::vector<int> out;
+  for (int cpu = 0; cpu < static_cast<int>(mask.size() * 64); ++cpu)
+    if (contains(mask, cpu)) out.push_back(cpu);
+  return out;
+}
+
+Processors usable_processors() { return find_processors("/sys", members(own_mask())); }
 
 }  // namespace llada

@@ -3,7 +3,10 @@
 // core, 1024 for the fastest), nothing outside the affinity mask, no more threads than a control group's quota pays
 // for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology, cpu_capacity), cgroup-v2.rst (cpu.max).
 #pragma once
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace llada {
@@ -23,5 +26,17 @@ Processors find_processors(const std::filesystem::path& sys, const std::vector<i
 
 // Of this process now.
 Processors usable_processors();
+
+// A set of processors as the scheduler's calls take it: bit i of word w is processor 64 w + i. cpu_set_t ends at 1,024.
+using ProcessorMask = std::vector<uint64_t>;
+ProcessorMask mask_of(std::span<const int> processors);
+bool contains(const ProcessorMask& mask, int processor);
+
+// What `get` (bytes and a mask to fill; 0 or an errno) tells of this thread, in a mask that grows until it is large
+// enough (EINVAL: it is not). Empty where it fails.
+using AffinityCall = std::function<int(size_t bytes, uint64_t* mask)>;
+ProcessorMask read_mask(const AffinityCall& get);
+ProcessorMask own_mask();  // of the system
+std::vector<int> members(const ProcessorMask& mask);  // ascending
 
 }  // namespace llada

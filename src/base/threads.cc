@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "base/processors.h"
@@ -23,11 +24,14 @@ inline void relax() {
 }
 
 // A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
-void bind(std::thread& thread, const int* cpus, int count) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int i = 0; i < count; ++i) CPU_SET(static_cast<size_t>(cpus[i]), &set);
-  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof set, &set));
+void bind(std::thread& thread, std::span<const int> processors) {
+  const ProcessorMask mask = mask_of(processors);
+  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), mask.size() * sizeof mask[0],
+                                           reinterpret_cast<const cpu_set_t*>(mask.data())));
+}
+
+bool bind_this(const ProcessorMask& mask) {
+  return sched_setaffinity(0, mask.size() * sizeof mask[0], reinterpret_cast<const cpu_set_t*>(mask.data())) == 0;
 }
 
 }  // namespace
@@ -70,8 +74,9 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
     bound_.assign(processors.order.begin(), processors.order.begin() + threads);
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { work(i); });
-    if (threads == processors.preferred) bind(workers_.back(), &processors.order[static_cast<size_t>(i)], 1);
-    if (threads < processors.preferred) bind(workers_.back(), processors.order.data(), processors.preferred);
+    const std::span order(processors.order);
+    if (threads == processors.preferred) bind(workers_.back(), order.subspan(static_cast<size_t>(i), 1));
+    if (threads < processors.preferred) bind(workers_.back(), order.first(static_cast<size_t>(processors.preferred)));
   }
 }
 
@@ -79,11 +84,8 @@ void ThreadPool::leave_workers_processor() const {
   if (bound_.empty()) return;
   const int here = sched_getcpu();
   if (std::find(bound_.begin() + 1, bound_.end(), here) == bound_.end()) return;
-  cpu_set_t own, home;
-  if (sched_getaffinity(0, sizeof own, &own) != 0 || !CPU_ISSET(static_cast<size_t>(bound_[0]), &own)) return;
-  CPU_ZERO(&home);
-  CPU_SET(static_cast<size_t>(bound_[0]), &home);
-  if (sched_setaffinity(0, sizeof home, &home) == 0) static_cast<void>(sched_setaffinity(0, sizeof own, &own));
+  const ProcessorMask own = own_mask();
+  if (contains(own, bound_[0]) && bind_this(mask_of({&bound_[0], 1}))) static_cast<void>(bind_this(own));
 }
 
 ThreadPool::~ThreadPool() {

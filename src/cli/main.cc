@@ -114,6 +114,7 @@ int main(int argc, char** argv) {
   if (poison != nullptr && std::string_view(poison) != "0") llada::fill_forgotten_memory(0xff);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
   std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
+  llada::cli::clean_up_on_signals();
   llada::cli::report_mapping_faults();
   try {
     return llada::cli::main_command(argc, argv);

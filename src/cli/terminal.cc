@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file.h"
 #include "text/utf8.h"
 
 namespace llada::cli {
@@ -47,7 +48,13 @@ extern "C" void on_signal(int number) {
   }
   constexpr std::string_view kShowCursor = "\x1b[?2026l\x1b[?25h\r\n";
   if (cursor_hidden && ::write(STDOUT_FILENO, kShowCursor.data(), kShowCursor.size()) < 0) ::_exit(1);
+  remove_unfinished_files();
   ::_exit(128 + number);
+}
+
+extern "C" void on_last_signal(int number) {
+  remove_unfinished_files();
+  ::raise(number);  // delivered when this returns; SA_RESETHAND has restored what it does by default
 }
 
 void handle_signals(void (*handler)(int)) {
@@ -113,6 +120,18 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
+void clean_up_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_last_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction old {};
+    if (::sigaction(number, nullptr, &old) == 0 &&
+        old.sa_handler != SIG_IGN)  // nohup, a job in the background
+      ::sigaction(number, &action, nullptr);
+  }
+}
+
 InterruptGuard::InterruptGuard() {
   signal_seen = 0;
   if (::pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;
@@ -121,6 +140,7 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   handle_signals(SIG_DFL);
+  clean_up_on_signals();
   for (int& end : wake_pipe)
     if (end >= 0) ::close(std::exchange(end, -1));
 }

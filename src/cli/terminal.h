@@ -30,6 +30,9 @@ std::string printable_text(std::string_view bytes, bool terminal);
 // One line for an error message: control characters as \xNN, invalid UTF-8 as U+FFFD.
 std::string one_line(std::string_view text);
 
+// A signal that ends the program first removes files that are not finished. For main(), once.
+void clean_up_on_signals();
+
 // While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border; a second
 // one ends the process at once. The cursor is made visible in either case. One at a time.
 class InterruptGuard {

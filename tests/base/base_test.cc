@@ -1,9 +1,12 @@
 // Files that are replaced whole or not at all, the thread pool, traces, random numbers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -53,6 +56,107 @@ TEST_F(Files, AtomicFileReplacesOnlyOnCommit) {
   }
   EXPECT_EQ(fs::file_size(path("out")), 3'000'000u);
   EXPECT_EQ(entries(), 1u);
+}
+
+constexpr AtomicFile::Data kWays[] = {AtomicFile::Data::nameless_if_possible, AtomicFile::Data::named};
+
+void replace(const std::string& path, AtomicFile::Data way, const std::string& text) {
+  auto file = AtomicFile::create(path, way);
+  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file->write(text.data(), text.size()));
+  const auto committed = file->commit();
+  ASSERT_TRUE(committed) << committed.error().message;
+}
+
+unsigned mode_of(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 07777;
+}
+
+TEST_F(Files, AtomicFileKeepsTheModeOfWhatItReplaces) {
+  const mode_t mask = ::umask(027);
+  for (const auto way : kWays) {
+    for (const mode_t mode : {0600, 0444, 0664, 0755}) {
+      std::ofstream(path("secret")) << "old";
+      ASSERT_EQ(::chmod(path("secret").c_str(), mode), 0);
+      replace(path("secret"), way, "new");
+      EXPECT_EQ(mode_of(path("secret")), mode);
+      EXPECT_EQ(*read_file(path("secret")), "new");
+      fs::remove(path("secret"));
+    }
+    replace(path("fresh"), way, "new");
+    EXPECT_EQ(mode_of(path("fresh")), 0640u) << "a new one follows the mask";
+    fs::remove(path("fresh"));
+  }
+  ::umask(mask);
+}
+
+TEST_F(Files, AtomicFileWritesThroughSymbolicLinks) {
+  fs::create_directory(path("deep"));
+  for (const auto way : kWays) {
+    std::ofstream(path("target")) << "old";
+    fs::create_symlink("target", path("link"));
+    fs::create_symlink(path("deep") + "/../link", path("second"));  // a link to a link, absolute
+    fs::create_symlink("deep/later", path("dangling"));
+    fs::create_symlink("missing/file", path("nowhere"));
+    fs::create_symlink("round", path("round"));
+    replace(path("second"), way, "new");
+    EXPECT_EQ(*read_file(path("target")), "new");
+    replace(path("dangling"), way, "made");
+    EXPECT_EQ(*read_file(path("deep/later")), "made");
+    for (const char* link : {"link", "second", "dangling"}) EXPECT_TRUE(fs::is_symlink(path(link))) << link;
+    for (const char* bad : {"nowhere", "round"}) {
+      const auto file = AtomicFile::create(path(bad), way);
+      ASSERT_FALSE(file);
+      EXPECT_EQ(file.error().message.rfind(path(bad), 0), 0u) << file.error().message;
+    }
+    EXPECT_EQ(entries(), 7u) << "links, target and folder";
+    fs::remove(path("deep/later"));
+    for (const char* name : {"target", "link", "second", "dangling", "nowhere", "round"})
+      fs::remove(path(name));
+  }
+}
+
+// A process that was killed leaves its temporary file where data must have names; ours may get the same id.
+TEST_F(Files, LeftOverTemporariesBlockNoName) {
+  for (const auto way : kWays) {
+    for (const char* form : {"out.{}.tmp", "out.{}-0.tmp", "out.{}-1.tmp"})
+      std::ofstream(path(fmt::format(fmt::runtime(form), ::getpid()).c_str())) << "left over";
+    auto first = AtomicFile::create(path("out"), way);
+    auto second = AtomicFile::create(path("out"), way);  // two at once
+    ASSERT_TRUE(first && second);
+    ASSERT_TRUE(first->write("1", 1) && second->write("2", 1));
+    ASSERT_TRUE(first->commit());
+    EXPECT_EQ(*read_file(path("out")), "1");
+    ASSERT_TRUE(second->commit());
+    EXPECT_EQ(*read_file(path("out")), "2");
+    EXPECT_EQ(entries(), 4u) << "what others left stays theirs";
+    for (const auto& entry : fs::directory_iterator(folder_)) fs::remove(entry.path());
+  }
+}
+
+TEST_F(Files, ASignalHandlerCanRemoveWhatIsNotFinished) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGTERM, [](int) {
+      remove_unfinished_files();
+      ::_exit(7);
+    });
+    auto done = AtomicFile::create(path("done"), AtomicFile::Data::named);
+    auto abandoned = AtomicFile::create(path("abandoned"), AtomicFile::Data::named);
+    auto open = AtomicFile::create(path("open"), AtomicFile::Data::named);
+    if (!done || !abandoned || !open || !done->commit()) ::_exit(1);
+    abandoned = invalid("gone");
+    if (std::distance(fs::directory_iterator(folder_), fs::directory_iterator()) != 2) ::_exit(2);
+    ::raise(SIGTERM);
+    ::_exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 7) << status;
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_TRUE(fs::exists(path("done")));
 }
 
 TEST_F(Files, ErrorsNameThePathAndWhoHasToAct) {

@@ -153,6 +153,43 @@ TEST(UsableProcessors, StayWithinTheMaskOfThisProcess) {
   EXPECT_EQ(cores, 1);
 }
 
+// A kernel of 4,096 processors refuses a smaller mask, cpu_set_t among them.
+TEST(ProcessorMask, GrowsToTheKernelsSize) {
+  const std::vector<int> allowed = {0, 63, 64, 1023, 1024, 1500, 4095};
+  int calls = 0;
+  const auto kernel = [&](size_t bytes, uint64_t* mask) {
+    ++calls;
+    if (bytes < 512) return EINVAL;
+    for (const int cpu : allowed) mask[cpu / 64] |= uint64_t{1} << (cpu % 64);
+    return 0;
+  };
+  const ProcessorMask mask = read_mask(kernel);
+  EXPECT_EQ(members(mask), allowed);
+  EXPECT_EQ(calls, 3);
+  EXPECT_TRUE(contains(mask, 1500));
+  EXPECT_FALSE(contains(mask, 1501));
+  EXPECT_FALSE(contains(mask, 100000));
+  EXPECT_EQ(members(mask_of(allowed)), allowed);
+  EXPECT_TRUE(read_mask([](size_t, uint64_t*) { return EPERM; }).empty());
+  EXPECT_TRUE(read_mask([](size_t, uint64_t*) { return EINVAL; }).empty()) << "and it ends";
+}
+
+TEST_F(ProcessorTree, MoreThanAThousandProcessors) {
+  put("fs/cgroup/cpu.max", "150000000 100000");  // 1,500 processors' worth
+  const Processors p = find(first(2000));
+  EXPECT_EQ(p.preferred, 2000);
+  EXPECT_EQ(p.threads, 1500);
+}
+
+TEST(ProcessorMask, IsTheSchedulers) {
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  std::vector<int> expected;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) expected.push_back(cpu);
+  EXPECT_EQ(members(own_mask()), expected);
+}
+
 // A worker of a pool that fills the machine may run on one processor, of a smaller one on preferred ones only; the
 // caller keeps its own mask.
 TEST(ThreadPool, WorkersAreBound) {
