@@ -163,7 +163,8 @@ class Builder {
         // One for the queries and keys of all layers that turn alike.
         const auto [known, fresh] = tables_.try_emplace({op.rows, op.parameter, op.rotary}, kNone);
         if (fresh) {
-          const RopeTable& angles = s_.rope->at({op.parameter, op.rotary});
+          const int64_t positions = int64_t{*std::ranges::max_element(s_.run->inputs->positions)} + 1;
+          const RopeTable& angles = s_.rope->of(op.parameter, op.rotary, positions);
           std::vector<float> table;
           for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
             table.insert(table.end(), angles.cos(p), angles.cos(p) + op.rotary / 2);

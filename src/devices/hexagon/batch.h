@@ -47,14 +47,11 @@ struct PlacedWeight {
   uint32_t offset = 0;
 };
 
-// A table per rotary geometry {theta, rotary}; pairing is the op's own affair.
-using RopeTables = std::map<std::pair<float, int>, RopeTable>;
-
 struct BatchSources {
   const Run* run = nullptr;
   const ArenaPlan* plan = nullptr;
   const RowSets* rows = nullptr;
-  const RopeTables* rope = nullptr;  // of the ops' geometries, extended to the step's positions
+  RopeTables* rope = nullptr;  // extended as far as the step needs
   std::shared_ptr<Buffer> arena, kv, scratch;  // kv may be null where no op needs it
   std::span<const WeightInfo> infos;
   std::span<const WireLayout> layouts;  // by weight

@@ -327,7 +327,6 @@ class Hexagon final : public HexagonDevice {
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
     for (;;) {
       if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
-      extend_rope(run, first, last);
       BatchSources sources{.run = &run,
                            .plan = plan_,
                            .rows = &rows_,
@@ -372,13 +371,6 @@ class Hexagon final : public HexagonDevice {
         for (int32_t r = span.begin; r < span.begin + span.count; ++r)
           run.kv->changed(op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
     }
-  }
-
-  void extend_rope(const Run& run, size_t first, size_t last) {
-    const int64_t positions = int64_t{*std::ranges::max_element(run.inputs->positions)} + 1;
-    for (size_t i = first; i < last; ++i)
-      if (const Op& op = run.program->ops[i]; op.kind == OpKind::rope)
-        rope_[{op.parameter, op.rotary}].extend(op.parameter, op.rotary, positions);
   }
 
   // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
