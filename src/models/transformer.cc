@@ -200,7 +200,8 @@ ModelGraph build_transformer(const ModelConfig& config) {
   ModelGraph model;
   const Weights weights = WeightList(config, model.weights).all();
   // One wanted row: every weight is used.
-  note_uses(Forward(config, weights, model.weights, {.rows = 1, .wanted = 1, .guided = false}).build(), model.weights);
+  note_uses(Forward(config, weights, model.weights, {.rows = 1, .wanted = 1, .guided = false}).build(),
+            model.weights);
   model.layers = static_cast<int>(config.layers);
   model.kv_heads = static_cast<int>(config.kv_heads);
   model.head_dim = static_cast<int>(config.head_dim);

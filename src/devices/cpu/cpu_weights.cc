@@ -91,8 +91,11 @@ Status check_uses(const CpuWeights& weights, const Program& program) {
     const Op& op = program.ops[i];
     if (op.kind != OpKind::matmul && op.kind != OpKind::experts && op.kind != OpKind::head) continue;
     bool ready = true;
-    for_each_weight(op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
-    if (!ready) return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i, name(op.kind));
+    for_each_weight(
+        op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
+    if (!ready)
+      return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i,
+                    name(op.kind));
   }
   return {};
 }
