@@ -6,8 +6,6 @@
 #include <cstring>
 #include <string_view>
 
-#include <algorithm>
-
 #include "base/random.h"
 #include "memory/arena_plan.h"
 #include "memory/kv_store.h"
