@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <numeric>
+#include <string_view>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/cpu/scratch.h"
 #include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
 #include "sched/executor.h"
@@ -226,6 +229,19 @@ TEST_P(Damage, InOneLogit) {
       expect_error(run(in), fmt::format("{} of a token out of the softmax", bad));
     }
   }
+}
+
+// What the cpu device keeps between ops is filled again each time that it is asked for.
+TEST(HostileScratch, IsForgottenWithEveryUse) {
+  if (std::string_view(std::getenv("LLADA_POISON")) == "0") GTEST_SKIP() << "turned off by the environment";
+  Scratch scratch;
+  for (const int64_t bytes : {100, 50, 100, 9000}) {
+    ASSERT_TRUE(scratch.reserve(bytes));
+    EXPECT_TRUE(std::all_of(scratch.data(), scratch.data() + bytes, [](std::byte b) { return b == std::byte{0xff}; })) << bytes;
+    std::memset(scratch.data(), 0, static_cast<size_t>(bytes));
+  }
+  ASSERT_TRUE(scratch.grow(50));
+  EXPECT_EQ(scratch.data()[0], std::byte{0}) << "as it was";
 }
 
 std::vector<std::string> devices() {

@@ -140,7 +140,8 @@ TEST(Hostile, DamageThatARowSeesIsNotHidden) {
       for (const float bad : kNotFinite)
         for (const int which : {0, 1, 2})
           for (const int64_t position : {int64_t{0}, c.keys / 2, c.keys - 1}) {
-            if (c.keys >= kDigestKeys && (++turn % 5 != 0 || left_out(turn / 5))) continue;  // a fifth of 36 per case
+            ++turn;
+            if (left_out(turn) || (c.keys >= kDigestKeys && turn % 5 != 0)) continue;  // of long ones a fifth
             Attention damaged(*table, c, 0);
             const int64_t d = position * 5 % c.head_dim, row = position % c.rows;
             if (which == 0) damaged.set_key(position, d, bad);
@@ -205,7 +206,8 @@ std::vector<int64_t> scales_of(DType type) {
 
 void expect_damage_in_column(const KernelTable& table, const Problem& p, const Bytes& stored, const Bytes& damaged, int64_t column,
                              const std::string& what) {
-  for (const int64_t rows : {int64_t{1}, int64_t{5}, int64_t{17}}) {
+  for (const int64_t rows : {int64_t{1}, int64_t{17}, int64_t{5}}) {
+    if (left_out(static_cast<size_t>(rows + 1))) continue;
     const Problem some{p.type, p.n, p.k, rows};
     const std::vector<float> x = normal_rows(rows, p.k, 6);
     const std::vector<float> want = multiply(table, some, Weights(table, p.type, stored, p.n, p.k).data(), x);

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
 
 #include "base/random.h"
 #include "memory/arena_plan.h"
@@ -84,6 +87,25 @@ TEST(KvStore, ImpossibleSizeIsAnError) {
                                    .type = DType::F32});
   ASSERT_FALSE(kv);
   EXPECT_EQ(exit_status(kv.error()), 1);
+}
+
+// In a test program (tests/hostile_memory.cc): a store that is new or cleared holds NaN, and a digest that nobody made zeros.
+TEST(KvStore, NothingIsLeftOfWhatWasForgotten) {
+  if (std::string_view(std::getenv("LLADA_POISON")) == "0") GTEST_SKIP() << "turned off by the environment";
+  auto kv = *KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 2, .head_dim = 8, .positions = 20, .type = DType::F16});
+  const auto all = [&](std::byte value) {
+    return std::all_of(kv.memory(), kv.memory() + 2 * kv.half_bytes(), [&](std::byte b) { return b == value; });
+  };
+  EXPECT_TRUE(all(std::byte{0xff}));
+  ASSERT_TRUE(kv.reserve_digests(&kv, 640));
+  EXPECT_TRUE(std::all_of(kv.digest(0, 0, 0), kv.digest(1, 0, 1) + 640, [](std::byte b) { return b == std::byte{0}; }));
+  std::memset(kv.memory(), 1, static_cast<size_t>(2 * kv.half_bytes()));
+  kv.set_version(0, 3, 5);
+  kv.set_digested(1, 0, 3);
+  kv.clear();
+  EXPECT_TRUE(all(std::byte{0xff}));
+  EXPECT_EQ(kv.version(0, 3), KvStore::kAbsent);
+  EXPECT_FALSE(kv.digested(1, 0, 3)) << "of what is gone";
 }
 
 }  // namespace
