@@ -65,6 +65,7 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto file, AtomicFile::create(o.out));
   LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  warn_of_notes(*model);
 
   eval::EvaluateOptions options;
   options.workers = o.model.load.threads;

@@ -141,7 +141,7 @@ def save(folder, model, architecture, config=None, without=(), extra=None):
     (folder / "config.json").write_text(json.dumps(fields, indent=1))
     weights, seen = {}, set()
     for name, value in model.state_dict().items():
-        if name.endswith("inv_freq") or value.numel() == 0 or value.data_ptr() in seen:  # a tied head is stored once
+        if name.endswith("inv_freq") or (value.numel() and value.data_ptr() in seen):  # a tied head is stored once
             continue
         seen.add(value.data_ptr())
         weights[name] = value.float().contiguous().clone()
