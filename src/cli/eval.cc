@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
+#include "cli/workspace.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
 

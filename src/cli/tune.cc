@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/tune_axes.h"
+#include "cli/workspace.h"
 #include "eval/evaluate.h"
 #include "eval/measurements.h"
 
