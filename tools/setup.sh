@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
 #   build  what the program needs (required: fails when one cannot be installed)
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+#   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 test=(libgtest-dev libgmock-dev)
@@ -44,5 +46,15 @@ case "${1:-}" in
         { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
       fi
     fi ;;
-  *) echo "usage: setup.sh build | test" >&2; exit 2 ;;
+  upstream)
+    # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
+    works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
+    if ! works; then
+      install python3-torch python3-venv >&2 || { echo "setup: Debian's python3-torch cannot be installed here" >&2; exit 1; }
+      rm -rf build/venv
+      { /usr/bin/python3 -m venv --system-site-packages build/venv &&
+        build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors 'numpy<2'; } >/dev/null 2>&1 && works ||
+        { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  *) echo "usage: setup.sh build | test | upstream" >&2; exit 2 ;;
 esac

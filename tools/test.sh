@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
-# fuzzing smoke.
+# fuzzing smoke, and a comparison with Dream's layers in a public package.
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa memcheck asan tsan arm64 fuzz (all by default)
+# usage: test.sh [stage...]   stages: release isa memcheck asan tsan arm64 fuzz upstream (all by default)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa memcheck asan tsan arm64 fuzz)
+[ $# -gt 0 ] || stages=(release isa memcheck asan tsan arm64 fuzz upstream)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()
@@ -78,6 +78,16 @@ run_stage() {
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"
       else tools/fuzz.sh 45 | tee "$log" || status=failed; fi ;;
+    upstream)
+      if ! tools/setup.sh upstream; then status=SKIPPED note="PyTorch or transformers cannot be installed here"
+      else
+        build release --target llada && timeout 170 build/venv/bin/python tools/upstream/dream.py | tee "$log"
+        case ${PIPESTATUS[0]} in
+          0) note=$(grep 'generations equal, ' "$log") ;;
+          3) status=SKIPPED note=$(grep SKIPPED "$log") ;;
+          *) status=failed ;;
+        esac
+      fi ;;
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
   esac
   local counts; counts=$(grep -hE 'tests passed|tests failed' "$log" | tr '\n' ' ')

@@ -24,6 +24,7 @@ Work setup_eval(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
+Work setup_logits(CLI::App& app);
 Work setup_devices(CLI::App& app);
 Work setup_synth(CLI::App& app);
 Work setup_bench(CLI::App& app);

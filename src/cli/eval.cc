@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
+#include "cli/workspace.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
 
@@ -79,6 +80,7 @@ Result<int> run(const EvalOptions& o) {
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto recording, RecordingFile::open(o.record_path));
   LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  warn_of_notes(*model);
   LLADA_TRY_STATUS(recording.write(recording_header(o.model.path)));
 
   std::optional<Progress> progress;

@@ -87,11 +87,11 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   for (const TypeTotal& t : m.types)
     row(&t == &m.types.front() ? "types" : "",
         fmt::format("{}: {} tensors, {}", t.type, t.tensors, bytes_text(static_cast<double>(t.bytes))));
-  row("layers", fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
-                            c.experts > 0
-                                ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
+  row("layers",
+      fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
+                  c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                               c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
-                                          : fmt::format("{}", c.ffn_width)));
+                                : fmt::format("{}", c.ffn_width)));
   row("attention", fmt::format("{} heads of {}, {} for K/V", c.heads, c.head_dim, c.kv_heads));
   row("rope", fmt::format("theta {}, {} dims, {} pairs", c.rope_theta, c.rotary_dims,
                           c.rope_pairing == RopePairing::adjacent ? "adjacent" : "half-split"));

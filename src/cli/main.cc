@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"tune", "find fast decoding options for a model and a task", setup_tune},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
+    {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
     {"synth", "write a model file with random weights", setup_synth},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},

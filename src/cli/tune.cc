@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/tune_axes.h"
+#include "cli/workspace.h"
 #include "eval/evaluate.h"
 #include "eval/measurements.h"
 
@@ -65,6 +66,7 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto file, AtomicFile::create(o.out));
   LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  warn_of_notes(*model);
 
   eval::EvaluateOptions options;
   options.workers = o.model.load.threads;

@@ -33,6 +33,11 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
   live->group(kGroup);
 }
 
+void warn_of_notes(const Model& model) {
+  for (const std::string& line : model.config().notes)
+    note(fmt::format("llada: warning: {}\n", one_line(line)));
+}
+
 Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show) {
   std::unique_ptr<Workspace> workspace(new Workspace(show));
   if (!show.trace_path.empty()) {
@@ -44,8 +49,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
-  for (const std::string& line : workspace->model_->config().notes)
-    note(fmt::format("llada: warning: {}\n", one_line(line)));
+  warn_of_notes(*workspace->model_);
   SessionOptions session{.threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [](const std::string& line) {
                            note(fmt::format("llada: warning: {}\n", one_line(line)));
                          }};

@@ -55,6 +55,9 @@ class Workspace {
   std::vector<int32_t> final_tokens_;
 };
 
+// What a loaded model's file says and is not done (ModelConfig::notes), as warnings.
+void warn_of_notes(const Model& model);
+
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
 int status_of(const Generation& generation);
 

@@ -19,8 +19,7 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
   if (!written) return failed("the written file does not open: {}", written.error().message);
   std::vector<std::string> notes = llama_cpp_notes(file.config(), spec ? &*spec : nullptr);
   notes.insert(notes.end(), file.config().notes.begin(), file.config().notes.end());
-  return ConvertReport{
-      .bytes_in = file.file_bytes(), .out = std::move(*written), .notes = std::move(notes)};
+  return ConvertReport{.bytes_in = file.file_bytes(), .out = std::move(*written), .notes = std::move(notes)};
 }
 
 }  // namespace llada

@@ -13,7 +13,7 @@ namespace llada {
 
 struct ConvertReport {
   uint64_t bytes_in = 0;
-  ModelSummary out;  // of the written file, read back: what the types came to be
+  ModelSummary out;                // of the written file, read back: what the types came to be
   std::vector<std::string> notes;  // llama_cpp_notes (formats/convert.h), then ModelSummary::notes
 };
 

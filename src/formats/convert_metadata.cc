@@ -89,8 +89,8 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
 }
 
-// tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours goes
-// first where it is exact.
+// tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours
+// goes first where it is exact.
 PretokenizerName written_pretokenizer(const TokenizerSpec& spec) {
   const PretokenizerName known = pretokenizer_name(spec.regexes);
   if (spec.pre.empty() || (!spec.regexes.empty() && known.exact)) return known;
@@ -141,14 +141,16 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
     notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
   if (moe && c.norm_topk)
     notes.push_back(
-        "llama.cpp will give other tokens: its llada-moe does not renormalise the gates, and this model was trained "
+        "llama.cpp will give other tokens: its llada-moe does not renormalise the gates, and this model was "
+        "trained "
         "with gates that are");
   if (tokenizer == nullptr) return notes;
   const PretokenizerName pre = written_pretokenizer(*tokenizer);
   if (!pre.exact)
-    notes.push_back(fmt::format("llama.cpp may cut text otherwise: it has no name for this tokenizer's rules, and "
-                                "tokenizer.ggml.pre is {} (the rules themselves stand in {})",
-                                pre.name, kKeyRegexes));
+    notes.push_back(
+        fmt::format("llama.cpp may cut text otherwise: it has no name for this tokenizer's rules, and "
+                    "tokenizer.ggml.pre is {} (the rules themselves stand in {})",
+                    pre.name, kKeyRegexes));
   return notes;
 }
 

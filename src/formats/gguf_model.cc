@@ -139,7 +139,8 @@ class ModelReader {
     return {};
   }
 
-  // As in a Hugging Face folder (hf_config.cc); llama.cpp does not read expert_weights_norm of llada-moe either.
+  // As in a Hugging Face folder (hf_config.cc); llama.cpp does not read expert_weights_norm of llada-moe
+  // either.
   Status gates() {
     ModelConfig& c = record_.config;
     if (c.architecture == Architecture::llada2) {

@@ -168,7 +168,8 @@ class ConfigReader {
     if (llada2) LLADA_TRY_STATUS(partial_rotation());
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
-    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
+    LLADA_TRY(c.context,
+              integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
     if (c.architecture == Architecture::llada_moe) return {};
     if (llada2) {
       LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
@@ -190,16 +191,18 @@ class ConfigReader {
     c.attention_block = kLlada2Block;
     LLADA_TRY(const auto given, integer({"rotary_dim"}, c.rotary_dims));
     if (given != c.rotary_dims)
-      c.notes.push_back(fmt::format("rotary_dim is {}: LLaDA2's published code does not read it; partial_rotary_factor "
-                                    "gives {} of {} dimensions",
-                                    given, c.rotary_dims, c.head_dim));
+      c.notes.push_back(
+          fmt::format("rotary_dim is {}: LLaDA2's published code does not read it; partial_rotary_factor "
+                      "gives {} of {} dimensions",
+                      given, c.rotary_dims, c.head_dim));
     return {};
   }
 
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
     const json* parameters = find({"rope_parameters"});
-    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
+    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object())
+      return number({name}, absent);
     const json nothing = json::object();
     return ConfigReader(*parameters, nothing, file_).number({name}, absent);
   }
@@ -224,9 +227,7 @@ class ConfigReader {
   }
 
   // As LLaDA was published. Files with the standard names come from elsewhere.
-  bool is_olmo() const {
-    return config_.architecture == Architecture::llada && find({"d_model"}) != nullptr;
-  }
+  bool is_olmo() const { return config_.architecture == Architecture::llada && find({"d_model"}) != nullptr; }
 
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const json& value) const {
@@ -296,9 +297,9 @@ class ConfigReader {
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
-  // norm_topk_prob as the published code reads it, which is not at all: LLaDA2's gates are renormalised where more
-  // than one expert is used, LLaDA-MoE's never. A key of our own asks for it in LLaDA-MoE's shape; so does
-  // norm_topk_prob where model_type is llada_moe, which only tools/train has written.
+  // norm_topk_prob as the published code reads it, which is not at all: LLaDA2's gates are renormalised where
+  // more than one expert is used, LLaDA-MoE's never. A key of our own asks for it in LLaDA-MoE's shape; so
+  // does norm_topk_prob where model_type is llada_moe, which only tools/train has written.
   Status gates() {
     ModelConfig& c = config_;
     if (c.architecture == Architecture::llada2) {

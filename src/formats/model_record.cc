@@ -38,7 +38,8 @@ const ModelTensor* ModelRecord::find(std::string_view name) const {
 
 std::string note_on_llada_moe_gates(std::string_view key, std::string_view own) {
   return fmt::format(
-      "{} is true: LLaDA-MoE's published code does not renormalise the gates, so neither is it done here; {}: true "
+      "{} is true: LLaDA-MoE's published code does not renormalise the gates, so neither is it done here; "
+      "{}: true "
       "asks for it",
       key, own);
 }

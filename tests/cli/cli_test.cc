@@ -75,7 +75,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
   const std::string no_model = folder.file("README.md");
   write_file(no_model, "# Not a model\n");
   write_file(folder.file("empty.gguf"), "");
-  const std::string m = tiny_model();
+  const std::string m = tiny_model(), ids = folder.file("ids");
+  write_file(ids, "1 99999");
   const std::vector<WrongCall> calls = {
       {{}, "needs a command"},
       {{"rum"}, "no command 'rum'; did you mean run?"},
@@ -128,6 +129,9 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"infill", "-m", m}, "0 of --text and --file"},
       {{"inspect"}, "MODEL is required"},
       {{"inspect", no_model}, "README.md"},
+      {{"logits", "-m", m, "--ids", no_model, "-o", folder.file("o")}, "a token id needed"},
+      {{"logits", "-m", m, "--ids", "/dev/null", "-o", folder.file("o")}, "found no token id"},
+      {{"logits", "-m", m, "--ids", ids, "-o", folder.file("o")}, "99999"},
       {{"convert", m, folder.file("o.gguf")}, "--type is required"},
       {{"convert", m, folder.file("o.gguf"), "--type", "q3_x"}, "q3_x"},
       {{"convert", m, folder.file("o.gguf"), "--type", "q4_k"}, "type: found 'q4_k', needed one of f32"},
@@ -155,7 +159,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
-  EXPECT_EQ(folder.entries(), 2u);  // nothing was left behind
+  EXPECT_EQ(folder.entries(), 3u);  // nothing was left behind
 }
 
 TEST(WrongCalls, ErrorsWithJsonAreStillOneLineOnStderr) {
@@ -197,6 +201,7 @@ TEST(Help, ListsOptionsAndExamples) {
       {"tune", {"--tasks", "--max-loss", "--minimize", "--out", "--reference"}},
       {"inspect", {"MODEL", "--tensors", "--json"}},
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
+      {"logits", {"--model", "--ids", "--out", "--json"}},
       {"devices", {"--json", "LLADA_ISA"}},
   };
   const auto general = run_llada({"--help"});

@@ -313,7 +313,8 @@ TEST(Convert, GatesThatAreRenormalisedStaySo) {
     in.write("config.json", json);
     in.write("model.safetensors",
              safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
-    ASSERT_TRUE(convert_to_gguf(open(in.path()), nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
+    ASSERT_TRUE(
+        convert_to_gguf(open(in.path()), nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
     const ModelFile again = open(out / "m.gguf");
     EXPECT_EQ(again.config().norm_topk, renormalised);
     EXPECT_TRUE(again.config().notes.empty());
@@ -348,10 +349,13 @@ TEST(Convert, SaysWhereLlamaCppDiffers) {
 
 // Rules as the published tokenizer.json files have them, line ends as themselves or as escapes.
 TEST(Convert, PublishedRulesGetTheirNames) {
-  const std::string rest =
-      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^)" "\r\n"
-      R"(\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[)" "\r\n"
-      R"(]*|\s*[)" "\r\n" R"(]+|\s+(?!\S)|\s+)";
+  const std::string rest = R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^)"
+                           "\r\n"
+                           R"(\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[)"
+                           "\r\n"
+                           R"(]*|\s*[)"
+                           "\r\n"
+                           R"(]+|\s+(?!\S)|\s+)";
   const std::vector<std::pair<std::vector<std::string>, std::string>> published = {
       {{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", rest}, "deepseek-v3"},
       {{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},

@@ -251,7 +251,8 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_EQ(with(R"("clip_qkv":null)"), "accepted");
   EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv is 8, null needed"));
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
-  EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"), HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
+  EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"),
+              HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
   EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
   EXPECT_THAT(instead(R"("layer_norm_type":"rms")", R"("layer_norm_type":"default")"),
               HasSubstr("layer_norm_type is \"default\", \"rms\" needed"));

@@ -45,6 +45,15 @@ TEST(Safetensors, TensorsInTheOrderOfTheirData) {
   EXPECT_EQ((*tensors)[1].view.data, std::as_bytes(std::span(bytes)).data() + bytes.size() - 32);
 }
 
+TEST(Safetensors, TensorsWithoutValuesArePassedOver) {
+  const auto tensors = parse(file(
+      R"({"none":{"dtype":"F32","shape":[0,64],"data_offsets":[8,8]},"two":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+      8));
+  ASSERT_TRUE(tensors) << tensors.error().message;
+  ASSERT_EQ(tensors->size(), 1u);
+  EXPECT_EQ((*tensors)[0].name, "two");
+}
+
 struct Refusal {
   const char* name;
   std::string bytes;
@@ -75,7 +84,7 @@ const Refusal kRefusals[] = {
     {"NegativeOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[-16,0])"), "negative"},
     {"SizeMismatch", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,16])"),
      "16 bytes of data, 12 needed"},
-    {"ZeroDimension", one(R"("dtype":"F32","shape":[0,4],"data_offsets":[0,0])"), "dimension 0 is 0"},
+    {"ZeroDimension", one(R"("dtype":"F32","shape":[0,4],"data_offsets":[0,16])"), "dimension 0 is 0"},
     {"OverflowingShape", one(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"),
      "dimension 0"},
     {"HugeNumber", one(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16])"),

@@ -1,0 +1,84 @@
+// llada logits: one forward over token ids, all its logits into a file. For comparing this program with other
+// implementations (tools/upstream), so nothing is tokenized and nothing is decided.
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "cli/workspace.h"
+
+namespace llada::cli {
+namespace {
+
+struct LogitsOptions {
+  ModelOptions model;
+  std::string ids, out;
+  bool json = false;
+};
+
+Result<std::vector<int32_t>> parse_ids(std::string_view text, std::string_view where) {
+  std::vector<int32_t> ids;
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;
+       at = text.find_first_not_of(kSpace, at)) {
+    const std::string_view word = text.substr(at, text.find_first_of(kSpace, at) - at);
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      return invalid("{}: found '{}' at number {}, a token id needed", one_line(std::string(where)),
+                     one_line(std::string(word.substr(0, 40))), ids.size());
+    ids.push_back(id);
+    at += word.size();
+  }
+  if (ids.empty()) return invalid("{}: found no token id, at least one needed", one_line(std::string(where)));
+  return ids;
+}
+
+Result<int> logits(const LogitsOptions& o) {
+  LLADA_TRY(const auto text, read_text(o.ids));
+  LLADA_TRY(const auto ids, parse_ids(text, o.ids));
+  LLADA_TRY(auto file, AtomicFile::create(o.out));
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, {}));
+  LLADA_TRY_STATUS(check_context(workspace->model(), static_cast<int64_t>(ids.size()), 0));
+  std::vector<int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  LLADA_TRY(const auto values, workspace->session().logits(ids, positions));
+  LLADA_TRY_STATUS(file.write(values.data(), values.size() * sizeof(float)));
+  LLADA_TRY_STATUS(file.commit());
+  const int64_t vocab = workspace->model().config().vocab;
+  if (o.json) {
+    LLADA_TRY_STATUS(print(json_line({{"out", o.out}, {"rows", ids.size()}, {"vocab", vocab}})));
+  } else {
+    LLADA_TRY_STATUS(print(fmt::format("{}: {} rows of {} logits\n", one_line(o.out), ids.size(), vocab)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Work setup_logits(CLI::App& app) {
+  auto o = std::make_shared<LogitsOptions>();
+  add_model_options(app, o->model);
+  app.add_option("--ids", o->ids, "a file of token ids, with spaces between; - is stdin")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("-o,--out", o->out, "written: 32-bit floats as this processor stores them, a row per token")
+      ->type_name("FILE")
+      ->required();
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "One forward over the tokens as they are, masks among them; row i is the model's output at position "
+      "i.\n\n"
+      "Examples:\n"
+      "  echo 1000 72 101 1005 1005 | llada logits -m models/tiny-llada --ids - -o rows.f32\n"
+      "  llada logits -m model.gguf --ids ids.txt -o rows.f32 --json");
+  return [o] {
+    o->model.load.isa = isa_from_environment();
+    return logits(*o);
+  };
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,108 @@
+// What a user is told where a file asks for something that the published code does not do, or where llama.cpp
+// will not take a converted file as it is meant; and the command that other implementations are compared
+// with.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class ModelNotes : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("llada_model_notes_" + std::to_string(::getpid()));
+    fs::create_directories(folder_ / "foreign");
+    const fs::path shipped = LLADA_SOURCE_DIR "/models/tiny-llada-moe";
+    for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+      fs::create_symlink(shipped / name, folder_ / "foreign" / name);
+    // The shipped mixture as a file that is not ours would put it.
+    Json config = Json::parse(read(shipped / "config.json"));
+    ASSERT_EQ(config.erase("llada_renormalise_gates"), 1u);
+    config["model_type"] = "llada";
+    std::ofstream(folder_ / "foreign" / "config.json") << config;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  fs::path folder_;
+};
+
+TEST_F(ModelNotes, GatesThatAFileWantsAndThePublishedCodeDoesNot) {
+  const Json foreign = Json::parse(run_llada({"inspect", path("foreign"), "--json"}).out);
+  const Json ours =
+      Json::parse(run_llada({"inspect", LLADA_SOURCE_DIR "/models/tiny-llada-moe", "--json"}).out);
+  EXPECT_EQ(foreign["config"]["gates_renormalised"], false);
+  ASSERT_EQ(foreign["notes"].size(), 1u);
+  EXPECT_THAT(foreign["notes"][0].get<std::string>(), HasSubstr("norm_topk_prob is true"));
+  EXPECT_EQ(ours["config"]["gates_renormalised"], true);
+  EXPECT_TRUE(ours["notes"].empty());
+  EXPECT_THAT(run_llada({"inspect", path("foreign")}).out,
+              HasSubstr("\nnote           norm_topk_prob is true"));
+  const std::vector<std::string> run = {"-p", "2+2",         "--gen-length", "8", "--block-length",
+                                        "8",  "--threshold", "0.5"};
+  const auto answer = [&](const std::string& model) {
+    std::vector<std::string> words = {"run", "-m", model};
+    words.insert(words.end(), run.begin(), run.end());
+    return run_llada(words);
+  };
+  EXPECT_THAT(answer(path("foreign")).err, HasSubstr("llada: warning: norm_topk_prob is true"));
+  EXPECT_EQ(answer(LLADA_SOURCE_DIR "/models/tiny-llada-moe").err.find("warning"), std::string::npos);
+}
+
+TEST_F(ModelNotes, ConversionsSayWhereLlamaCppDiffers) {
+  const auto converted = run_llada(
+      {"convert", LLADA_SOURCE_DIR "/models/tiny-llada-moe", path("m.gguf"), "--type", "f16", "--json"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  const Json notes = Json::parse(converted.out)["notes"];
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_THAT(notes[0].get<std::string>(), HasSubstr("does not renormalise the gates"));
+  EXPECT_THAT(notes[1].get<std::string>(), HasSubstr("tokenizer.ggml.pre is bailingmoe"));
+  for (const Json& note : notes)
+    EXPECT_THAT(converted.err, HasSubstr("llada: warning: " + note.get<std::string>() + "\n"));
+  const Json again = Json::parse(run_llada({"inspect", path("m.gguf"), "--json"}).out);
+  EXPECT_EQ(again["config"]["gates_renormalised"], true) << "the converted file still knows";
+}
+
+TEST_F(ModelNotes, LogitsAreTheRecordedOnes) {
+  const Json golden = Json::parse(read(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json"));
+  const Json& item = golden["items"][0];
+  std::string ids;
+  for (const Json& id : item["canvas"]) ids += std::to_string(id.get<int>()) + "\n";
+  const auto ran = run_llada({"logits", "-m", tiny_model(), "--ids", "-", "-o", path("rows"), "--json"},
+                             {.stdin_text = ids});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const Json json = Json::parse(ran.out);
+  EXPECT_EQ(json["rows"], item["canvas"].size());
+  const std::string bytes = read(path("rows"));
+  const auto vocab = json["vocab"].get<size_t>();
+  ASSERT_EQ(bytes.size(), item["canvas"].size() * vocab * sizeof(float));
+  std::vector<float> rows(bytes.size() / sizeof(float));
+  std::memcpy(rows.data(), bytes.data(), bytes.size());
+  size_t compared = 0;
+  for (const Json& row : item["logits"])
+    for (size_t t = 0; t < vocab; ++t, ++compared)
+      ASSERT_NEAR(rows[row["pos"].get<size_t>() * vocab + t], row["values"][t].get<float>(), 2e-3f)
+          << row["pos"];
+  EXPECT_GT(compared, 4 * vocab);
+}
+
+}  // namespace
+}  // namespace llada::test
