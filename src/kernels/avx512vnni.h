@@ -38,7 +38,7 @@ struct ActivationLayout {
   static constexpr int64_t kHalves = 16;  // 2 x int32 -32 * sum of 16 consecutive k of A, of B, + half a unit of 6-bit sums
   static constexpr int64_t kWide = 8;     // int32 -128 * sum over A, over B, + half a unit of 8-bit sums
   static constexpr int64_t kPairs = 4;    // int16 8 * ratio * sum over A, over B, the ratio as a fraction
-  static constexpr int64_t kBlockValues = 2;  // per row and block: float -scale of the largest group; int32 steep (Q4_K)
+  static constexpr int64_t kBlockValues = 2;  // per row and block: float -scale of the largest group; int32 steep
   int64_t block_values, ratios, scales, halves, wide, pairs, bytes;  // where the areas begin (the main one at 0); the end
 
   constexpr ActivationLayout(int64_t rows, int64_t k)
@@ -51,6 +51,10 @@ struct ActivationLayout {
         bytes(pairs + aligned(rows * chunks_of(k) * kPairs)) {}
   static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
 };
+
+// A row is steep in a block where the quants of one sign in a group sum up to more than this: 15 times it fits 16 bits, what sums
+// with 4-bit weights that are not centred need.
+inline constexpr int kSteep = 2184;
 
 // Sums with 8-bit and 6-bit weights are brought to 16 bits by these shifts: |sum| <= 32 * 128 * 127 = 32512 * 2^4 of a group
 // and 16 * 32 * 127 = 32512 * 2^1 of half of one.

@@ -5,8 +5,8 @@
 // everything within a block of 256 is integer arithmetic; one float per row, column and block.
 // On Zen 5 multiplications of bytes, words and floats share two ports, everything else has others (measured): of a block of 8
 // rows 512, 32 + 32 and 16, so 86.5 % of the int8 peak is the bound of Q4_0 (91.4 % with one activation scale per block, which
-// made the error 1.3 times as large, 3 times with outliers). Tried there: vpmaddwd and vpaddd for vpdpwssd (1.5 % less), all packs
-// before all vpdpwssd, other orders of loads and unpacking (within 0.5 %).
+// made the error 1.3 times as large, 3 times with outliers). Tried there: vpmaddwd and vpaddd for vpdpwssd (1.5 % less), all
+// packs before all vpdpwssd, other orders of loads and unpacking (within 0.5 %).
 //   Q4_K: the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers. Sums of q
 //   fit without the - 8 where neither the positive nor the negative quants of a group sum up to more than 2184,
 //   15 * 2184 <= 32767; a group that does not, of nearly constant values of one sign, makes its row steep.

@@ -2,8 +2,8 @@
 // (activations whose groups have a scale each use their eight bits everywhere, so sums come near that). They are rounded to the
 // upper 16 (kHalfShift) and take the way of the 4-bit types (avx512vnni_int16.cc) with sub-groups of 16; that rounding is a
 // thirtieth of what rounding the activations costs. The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit
-// integers: |total| <= 16 * 4096 * 32512 < 2^31. Tried: sums times scales first, in 16 bits, so that both halves of a group share the
-// multiplication with the row's ratios (one instruction less in 20; no faster, twice the error of the kernel).
+// integers: |total| <= 16 * 4096 * 32512 < 2^31. Tried: sums times scales first, in 16 bits, so that both halves of a group share
+// the multiplication with the row's ratios (one instruction less in 20; no faster, and it lost more).
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 

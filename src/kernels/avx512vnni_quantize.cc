@@ -8,8 +8,6 @@
 namespace llada::kernels::avx512vnni {
 namespace {
 
-constexpr int kSteep = 2184;  // 15 * 2184 fits 16 bits: what Q4_K's sums of a group may hold of one sign
-
 void store64(void* p, __m128i v) { _mm_storel_epi64(static_cast<__m128i*>(p), v); }
 void store_high64(void* p, __m128i v) { _mm_storeh_pd(static_cast<double*>(p), _mm_castsi128_pd(v)); }
 

@@ -88,8 +88,10 @@ std::vector<double> errors(const Problem& p, const std::vector<float>& got, cons
 }
 
 // Of one row relative to the oracle's, and the mean over the rows. The mean is what the promise is about: 1.15 at most, 1.05
-// for Q8_0; held closer, since the quants are the oracle's and what else is lost is small beside their rounding.
-constexpr double kMean = 1.02, kRow = 1.10;
+// for Q8_0; held closer, since the quants are the oracle's and what else is lost is small beside their rounding. Of few products
+// it is known less well.
+double mean_limit() { return quick() ? 1.05 : 1.02; }
+constexpr double kRow = 1.15;
 
 void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::vector<float>& x, const std::string& what) {
   const std::vector<double> want = products(p, stored, x);
@@ -103,8 +105,8 @@ void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::ve
       mean += got[r] / oracle[r] / static_cast<double>(got.size());
       EXPECT_LE(got[r], kRow * oracle[r]) << name_of(*table, p) << ", " << what << ", row " << r;
     }
-    EXPECT_LE(mean, kMean) << name_of(*table, p) << ", " << what;
-    if (std::getenv("LLADA_TEST_PRINT") != nullptr)
+    EXPECT_LE(mean, mean_limit()) << name_of(*table, p) << ", " << what;
+    if (std::getenv("LLADA_TEST_PRINT") != nullptr)  // for docs/benchmarks.md
       fmt::print("{:<10} {:<5} {:<40} {:.4f}\n", table->isa, traits(p.type).name, what, mean);
   }
 }
@@ -115,7 +117,7 @@ TEST(ActivationError, IsThatOfGroupsOf32WhateverTheOutliers) {
       for (const Inputs& in : kInputs) {
         if (kind == Kind::quantized && !can_quantize(type)) continue;
         if (quick() && (kind == Kind::wide || in.factor == 8)) continue;
-        const Problem p{type, quick() ? 33 : 67, 4096, quick() ? 3 : 11};
+        const Problem p{type, 67, 4096, quick() ? 3 : 11};
         const char* weights[] = {"plain", "wide", "quantized"};
         expect_error_of_groups(p, weights_of(type, p.n, p.k, kind, 201), rows_of(in, p.rows, p.k, 202),
                                fmt::format("{}, {} weights", in.name, weights[static_cast<int>(kind)]));

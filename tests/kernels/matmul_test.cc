@@ -345,7 +345,7 @@ TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
     for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::Q5_0})
       for (const int64_t k : {256, 768}) {
         std::vector<float> x = normal_rows(rows, k, 23);
-        for (int64_t i = 0; i < k; i += 2) x[static_cast<size_t>(3 * k + i)] = x[static_cast<size_t>(3 * k + i + 1)] = 0.9f;  // a steep row
+        for (int64_t i = 0; i < k; ++i) x[static_cast<size_t>(3 * k + i)] = 0.9f;  // a steep row (kernels/avx512vnni.h)
         Bytes all(table->activation_bytes(rows, k));
         std::memset(all.data(), 0x5a, static_cast<size_t>(all.size()));
         table->quantize_rows(x.data(), rows, k, 0, rows, type_bit(type), all.data());
