@@ -35,7 +35,10 @@ run_stage() {
       # The best instruction set ran in `release`; the engine's recorded runs are made again with every other one that this processor has.
       # The oracle is slow on purpose: it answers for logits and for the shorter recorded runs.
       build release || status=failed
-      for isa in $(build/release/bin/llada devices --json | sed -n 's/.*"instruction_sets":\[\([^]]*\)\].*/\1/p' | tr -d '"' | tr ',' ' ' | cut -d' ' -f2-); do
+      local sets; sets=$(set -o pipefail; build/release/bin/llada devices --json | sed -n 's/.*"instruction_sets":\[\([^]]*\)\].*/\1/p' | tr -d '"' | tr ',' ' ') || status=failed
+      # The oracle is on every processor: a list without it was not read.
+      [[ " $sets " == *" scalar "* ]] || { status=failed; note="no list of instruction sets from llada devices"; }
+      for isa in $(cut -s -d' ' -f2- <<<"$sets"); do
         echo "== LLADA_ISA=$isa"
         tests='^engine\..*Golden'
         [ "$isa" = scalar ] && tests='^engine\..*Golden\.(Prompt|First|Top|Threshold)'
