@@ -53,17 +53,20 @@ TEST_F(Llada2Cli, ChatAndEvalWork) {
   EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
 }
 
-// The context is 96: three blocks of 32. Padding makes what fits by its tokens alone too long.
+// A context of 80 has room for two blocks of 32: what fits by its tokens alone is too long with its padding.
 TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
+  ModelConfig config = tiny_llada2(32);
+  config.context = 80;
+  write_hf_folder(make_small_model(DType::F32, config), file("odd"));
   std::string lines;
-  for (int i = 0; i < 12; ++i) lines += "ab\n";
-  for (const char* length : {"8", "33", "40"}) {
-    const auto chat = run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2", "--gen-length", length,
+  for (int i = 0; i < 6; ++i) lines += "ab\n";
+  for (const char* length : {"12", "20", "24"}) {
+    const auto chat = run_llada({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length", length,
                                  "--steps", "4", "--json"},
                                 {.stdin_text = lines});
     ASSERT_EQ(chat.status, 0) << length << ": " << chat.err;
-    EXPECT_EQ(std::ranges::count(chat.out, '\n'), 12) << length;
-    EXPECT_NE(chat.err.find("were forgotten to fit the context of 96 tokens"), std::string::npos) << chat.err;
+    EXPECT_EQ(std::ranges::count(chat.out, '\n'), 6) << length;
+    EXPECT_NE(chat.err.find("were forgotten to fit the context of 80 tokens"), std::string::npos) << chat.err;
   }
 }
 
