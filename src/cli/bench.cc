@@ -140,7 +140,7 @@ Work setup_bench(CLI::App& app) {
   return [o]() -> Result<int> {
     bench::BenchOptions& options = o->bench;
     options.stream_bytes = o->stream_mib << 20;
-    options.load.isa = isa_from_environment();
+    read_environment(options.load);
     if (options.load.device != "cpu")
       return invalid("--device: found '{}', only cpu is measured", options.load.device);
     bench::BenchReport report;

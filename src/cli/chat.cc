@@ -43,12 +43,13 @@ class LineReader {
 Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages,
                           const decode::DecodeOptions& options) {
   const int64_t context = workspace.model().config().context;
-  const int64_t limit = context > 0 ? context - options.gen_length : std::numeric_limits<int64_t>::max();
+  const int64_t limit = context > 0 ? context : std::numeric_limits<int64_t>::max();
   std::vector<int32_t> ids;
   const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
     const TraceSpan span(workspace.trace(), "host", "tokenize");
     LLADA_TRY(ids, workspace.model().chat_ids(rest));
-    return static_cast<int64_t>(ids.size());
+    // With the answer, and the padding of a block-causal model behind it.
+    return canvas_positions(workspace.model(), static_cast<int64_t>(ids.size()), options.gen_length);
   };
   LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
   if (forgotten > 0)

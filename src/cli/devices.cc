@@ -19,7 +19,7 @@ Work setup_devices(CLI::App& app) {
       "  llada devices\n"
       "  LLADA_ISA=scalar llada devices --json");
   return [json]() -> Result<int> {
-    LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0));
+    LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
     std::string out;
     if (*json) {
       auto list = nlohmann::ordered_json::array();

@@ -140,7 +140,7 @@ Work setup_eval(CLI::App& app) {
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
       "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock.");
   return [o, &app] {
-    o->model.load.isa = isa_from_environment();
+    read_environment(o->model.load);
     for (const CLI::Option* option : app.get_options())
       o->decode_given |= option->get_group() == "Decoding" && option->count() > 0;
     return run(*o);

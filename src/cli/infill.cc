@@ -122,7 +122,7 @@ Work setup_infill(CLI::App& app) {
   return [o, text, file] {
     o->has_text = text->count() > 0;
     o->has_file = file->count() > 0;
-    o->model.load.isa = isa_from_environment();
+    read_environment(o->model.load);
     return infill(*o);
   };
 }

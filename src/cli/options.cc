@@ -74,14 +74,13 @@ Status choose(DecodeFlags& flags, std::string_view flag) {
 }
 
 Status accept_by_name(DecodeFlags& flags, std::string_view text) {
-  auto rule = decode::acceptance_from_name(text);
-  if (!rule) return invalid("{}", rule.error().message.substr(rule.error().message.find(": ") + 2));
+  LLADA_TRY(const Acceptance rule, decode::acceptance_from_name(text));
   if (!flags.accept_flag.empty()) {
     const auto found = std::ranges::find(readers(), flags.accept_flag, &Readers::flag);
-    if (found != readers().end() && std::ranges::count(found->rules, *rule) == 0)
+    if (found != readers().end() && std::ranges::count(found->rules, rule) == 0)
       return invalid("{} already chose how tokens are accepted: {} does not read it", flags.accept_flag, text);
   }
-  flags.options.acceptance = *rule;
+  flags.options.acceptance = rule;
   flags.accept_flag = "--accept";
   flags.accept_named = true;
   return {};
@@ -132,13 +131,7 @@ Status read_table(std::string_view text, std::vector<decode::LatencyPoint>& out)
 
 template <class T>
 Status read_name(Result<T> value, T& out) {
-  if (!value) {
-    // The flag's own name stands before the message already.
-    const size_t colon = value.error().message.find(": ");
-    return invalid(
-        "{}", colon == std::string::npos ? value.error().message : value.error().message.substr(colon + 2));
-  }
-  out = *value;
+  LLADA_TRY(out, std::move(value));
   return {};
 }
 
@@ -435,6 +428,16 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
   LLADA_TRY_STATUS(read_number(text, value, needed));
   if (value < least || value > most) return invalid("found {}, needed {}", value, needed);
   return value;
+}
+
+void read_environment(LoadOptions& options) {
+  options.isa = isa_from_environment();
+  options.cdsprpc = cdsprpc_from_environment();
+}
+
+std::string cdsprpc_from_environment() {
+  const char* path = std::getenv("LLADA_CDSPRPC");
+  return path != nullptr ? path : "";
 }
 
 std::string isa_from_environment() {

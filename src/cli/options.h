@@ -22,6 +22,9 @@ void add_device_options(CLI::App& app, LoadOptions& options);
 
 // LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
 std::string isa_from_environment();
+// LLADA_CDSPRPC, or empty: the library of device hexagon where --device names none.
+std::string cdsprpc_from_environment();
+void read_environment(LoadOptions& options);  // both
 
 struct DecodeFlags {
   decode::DecodeOptions options;

@@ -156,7 +156,7 @@ Work setup_run(CLI::App& app) {
   return [o, prompt, file] {
     o->has_prompt = prompt->count() > 0;
     o->has_file = file->count() > 0;
-    o->model.load.isa = isa_from_environment();
+    read_environment(o->model.load);
     return run(*o);
   };
 }

@@ -184,7 +184,7 @@ Work setup_tune(CLI::App& app) {
       "that was stopped goes on where it was, and one with another --max-loss or --minimize starts with what is\n"
       "known. The preset is written at the end, whole or not at all.");
   return [o] {
-    o->model.load.isa = isa_from_environment();
+    read_environment(o->model.load);
     return run(*o);
   };
 }

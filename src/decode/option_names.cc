@@ -49,13 +49,13 @@ std::string_view name_in(const std::array<Named<T>, N>& table, T value) {
 }
 
 template <class T, size_t N>
-Result<T> value_in(const std::array<Named<T>, N>& table, std::string_view option, std::string_view text) {
+Result<T> value_in(const std::array<Named<T>, N>& table, std::string_view text) {
   std::string known;
   for (const auto& entry : table) {
     if (entry.text == text) return entry.value;
     known += (known.empty() ? "" : ", ") + std::string(entry.text);
   }
-  return invalid("{}: found '{}', needed one of {}", option, text, known);
+  return invalid("found '{}', needed one of {}", text, known);
 }
 
 template <class T, size_t N>
@@ -77,23 +77,23 @@ std::string_view name(RevisePath value) { return name_in(kRevisePaths, value); }
 std::string_view name(DraftInput value) { return name_in(kDraftInputs, value); }
 
 Result<Acceptance> acceptance_from_name(std::string_view text) {
-  return value_in(kAcceptances, "acceptance", text);
+  return value_in(kAcceptances, text);
 }
 Result<Remasking> remasking_from_name(std::string_view text) {
-  return value_in(kRemaskings, "remasking", text);
+  return value_in(kRemaskings, text);
 }
 Result<EarlyStop> early_stop_from_name(std::string_view text) {
-  return value_in(kEarlyStops, "early_stop", text);
+  return value_in(kEarlyStops, text);
 }
-Result<KvChoice> kv_from_name(std::string_view text) { return value_in(kKvChoices, "kv", text); }
+Result<KvChoice> kv_from_name(std::string_view text) { return value_in(kKvChoices, text); }
 Result<RevisePolicy> revise_policy_from_name(std::string_view text) {
-  return value_in(kRevisePolicies, "revise_policy", text);
+  return value_in(kRevisePolicies, text);
 }
 Result<RevisePath> revise_path_from_name(std::string_view text) {
-  return value_in(kRevisePaths, "revise_path", text);
+  return value_in(kRevisePaths, text);
 }
 Result<DraftInput> draft_input_from_name(std::string_view text) {
-  return value_in(kDraftInputs, "mbsd_drafts", text);
+  return value_in(kDraftInputs, text);
 }
 
 std::vector<Acceptance> all_acceptances() { return values(kAcceptances); }

@@ -8,7 +8,7 @@
 
 namespace llada {
 
-Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads) {
+Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc) {
   LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa, .exact_attention = false}));
   DeviceSummary cpu{
       .name = info.name, .description = info.description, .threads = info.threads, .instruction_sets = {}};
@@ -20,7 +20,9 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
                     .description = profile.description + " (modelled time, numerics of the cpu)",
                     .threads = info.threads,
                     .instruction_sets = {}});
-  const auto dsp = describe_hexagon({});
+  HexagonOptions asked;
+  asked.library = cdsprpc;
+  const auto dsp = describe_hexagon(asked);
   list.push_back({.name = "hexagon",
                   .description = dsp ? *dsp : "not available: " + dsp.error().message,
                   .threads = info.threads,

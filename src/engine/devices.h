@@ -15,7 +15,7 @@ struct DeviceSummary {
   std::vector<std::string> instruction_sets;  // kernel tables that run here, best first; of cpu only
 };
 
-// isa: as in LoadOptions. The error lists what there is.
-Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads);
+// isa, cdsprpc: as in LoadOptions. The error lists what there is.
+Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc = {});
 
 }  // namespace llada

@@ -75,6 +75,7 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
+  if (where.dsp.library.empty()) where.dsp.library = options.cdsprpc;
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   if (where.cuda) LLADA_TRY_STATUS(describe_cuda());  // before anything large is read
   LLADA_TRY(auto file, ModelFile::open(path));
@@ -136,6 +137,7 @@ Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messag
 Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard lock(latency_mutex_);
   if (const auto found = latency_.find(threads); found != latency_.end()) return found->second;
+  const std::lock_guard alone(runs_);
   LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
   return latency_.emplace(threads, std::move(table)).first->second;
 }

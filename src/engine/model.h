@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,7 @@ namespace llada {
 struct LoadOptions {
   std::string device = "cpu";   // device_spec.h
   std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
+  std::string cdsprpc = {};  // the library of device hexagon where `device` names none; empty: as it finds one
   int threads = 0;  // 0: one per usable physical core
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   ExpertRequest experts = {};         // experts shared out between the device's units
@@ -67,8 +69,12 @@ class Model {
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
-  // Measured at the first call and kept as long as the model is loaded; call it while nothing else runs.
+  // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the
+  // model is loaded. Not to be called from inside a run.
   Result<LatencyTable> latency(int threads) const;
+
+  // Whoever computes with the model for a session holds this.
+  std::shared_lock<std::shared_mutex> begin_run() const { return std::shared_lock(runs_); }
 
  private:
   explicit Model(ModelFile file) : file_(std::move(file)) {}
@@ -82,6 +88,7 @@ class Model {
   std::optional<ExpertSplitOptions> experts_;
   mutable std::mutex latency_mutex_;  // guards latency_, the only part that changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
+  mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
 };
 
 // The tokenizer description of a model file or folder, before it is run; convert and inspect need no more.

@@ -9,6 +9,21 @@
 #include "engine/model_runner.h"
 
 namespace llada {
+namespace {
+
+// The device may be the model's, which other sessions use before and after: a trace is its for one run.
+class TracedRun {
+ public:
+  TracedRun(Device& device, Trace* trace) : device_(device) { device_.set_trace(trace); }
+  ~TracedRun() { device_.set_trace(nullptr); }
+  TracedRun(const TracedRun&) = delete;
+  TracedRun& operator=(const TracedRun&) = delete;
+
+ private:
+  Device& device_;
+};
+
+}  // namespace
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
                                                  const SessionOptions& options) {
@@ -19,14 +34,16 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
       LLADA_TRY(fallback, model->fallback()->share(options.threads));
     }
   }
-  std::unique_ptr<Session> session(new Session(std::move(model), std::move(own), std::move(fallback), options));
-  session->device().set_trace(options.trace);
-  return session;
+  return std::unique_ptr<Session>(new Session(std::move(model), std::move(own), std::move(fallback), options));
+}
+
+int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
+  return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
 }
 
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
   const int64_t context = model.config().context;
-  const int64_t needed = decode::generation_size(prompt_tokens, gen_length, model.special_ids());
+  const int64_t needed = canvas_positions(model, prompt_tokens, gen_length);
   if (context > 0 && needed > context)
     return invalid(
         "{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
@@ -99,6 +116,8 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
+  const auto run = model_->begin_run();
+  const TracedRun traced(device(), trace_);
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas));
   LLADA_TRY(auto executor, executor_options());
   LLADA_TRY(auto runner, ModelRunner::create(*model_, device(), canvas.size(), options.cfg_scale > 0,
@@ -126,6 +145,8 @@ Result<Generation> Session::denoise(decode::Canvas& canvas, const decode::Decode
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens,
                                            std::span<const int32_t> positions) {
   LLADA_TRY_STATUS(check_tokens(*model_, tokens));
+  const auto run = model_->begin_run();
+  const TracedRun traced(device(), trace_);
   LLADA_TRY(auto executor, executor_options());
   LLADA_TRY(auto runner,
             ModelRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {}, trace_,

@@ -49,10 +49,13 @@ struct Generation {
 
 struct SessionOptions {
   int threads = 0;         // 0: use the model's device itself; otherwise a share with that many threads
-  Trace* trace = nullptr;  // may be null
+  Trace* trace = nullptr;  // of this session's runs, which it outlives; may be null
   std::function<Status(const RoutedLayer&)> routing = {};  // what every router decided; a mixture's only
   std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
 };
+
+// Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
+int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
 // Whether a prompt and what is generated behind it fit the model's context.
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/check.h"
 #include "memory/arena_plan.h"
 
 namespace llada {
@@ -153,6 +152,7 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
         last_use[static_cast<size_t>(slab)] = i;
       }
     });
+    std::ranges::sort(needs[i]);  // ops read their weights in any order of slabs
   }
   std::vector<Stretch> out;
   bool close = true;
@@ -162,7 +162,6 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
                    (!needs[i].empty() && !std::ranges::includes(out.back().slabs, needs[i]))))
       close = true;
     if (close) out.push_back({i, i, unit, needs[i], {}});
-    std::ranges::sort(out.back().slabs);
     out.back().last = i + 1;
     close = false;
     for (const int slab : needs[i])
@@ -186,6 +185,9 @@ Status MemoryRuntime::stream(Device& device, int slab, bool demanded) {
 }
 
 Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket previous) {
+  if (!pager_ && stretch.slabs.size() > slot_.size())
+    return failed("device memory: ops {} to {} need {} slabs at a time, the plan has slots for {}", stretch.first,
+                  stretch.last, stretch.slabs.size(), slot_.size());
   for (const int slab : stretch.slabs) {
     if (pager_) {
       const Pager::Touch touch = pager_->touch(slab);
@@ -205,7 +207,9 @@ Status MemoryRuntime::after(Device& device, const Stretch& stretch) {
   if (pager_) return {};
   for (const int slab : stretch.releases) {
     const auto slot = std::ranges::find(slot_, slab);
-    LLADA_CHECK(slot != slot_.end());
+    if (slot == slot_.end())
+      return failed("device memory: slab {}, which ops {} to {} have read, is in no slot", slab, stretch.first,
+                    stretch.last);
     // The next one in the cycle that is in no slot yet.
     const auto at = static_cast<size_t>(std::ranges::find(plan_.streamed, slab) - plan_.streamed.begin());
     for (size_t step = 1; step < plan_.streamed.size(); ++step) {

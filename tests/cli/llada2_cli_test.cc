@@ -53,6 +53,23 @@ TEST_F(Llada2Cli, ChatAndEvalWork) {
   EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
 }
 
+// A context of 80 has room for two blocks of 32: what fits by its tokens alone is too long with its padding.
+TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
+  ModelConfig config = tiny_llada2(32);
+  config.context = 80;
+  write_hf_folder(make_small_model(DType::F32, config), file("odd"));
+  std::string lines;
+  for (int i = 0; i < 6; ++i) lines += "ab\n";
+  for (const char* length : {"12", "20", "24"}) {
+    const auto chat = run_llada({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length", length,
+                                 "--steps", "4", "--json"},
+                                {.stdin_text = lines});
+    ASSERT_EQ(chat.status, 0) << length << ": " << chat.err;
+    EXPECT_EQ(std::ranges::count(chat.out, '\n'), 6) << length;
+    EXPECT_NE(chat.err.find("were forgotten to fit the context of 80 tokens"), std::string::npos) << chat.err;
+  }
+}
+
 TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},

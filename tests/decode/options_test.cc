@@ -153,7 +153,7 @@ TEST(Options, NamesGoBothWays) {
     EXPECT_EQ(early_stop_from_name(name(v)), v);
   for (auto v : {Remasking::low_confidence, Remasking::random}) EXPECT_EQ(remasking_from_name(name(v)), v);
   EXPECT_EQ(kv_from_name("duel").error().message,
-            "kv: found 'duel', needed one of none, prefix, suffix, dual, block, delayed");
+            "found 'duel', needed one of none, prefix, suffix, dual, block, delayed");
 }
 
 }  // namespace

@@ -212,6 +212,8 @@ TEST_F(Invariance, GuidanceOfZeroStrengthMovesNothingAndStrongerMoves) {
   const Generation weak = run(*session, 0, options);
   EXPECT_EQ(plain.tokens, weak.tokens);
   EXPECT_EQ(weak.stats.decode.rows, 2 * plain.stats.decode.rows);
+  options.cfg_scale = 8;
+  EXPECT_NE(plain.tokens, run(*session, 0, options).tokens);
 }
 
 TEST_F(Invariance, CancelLeavesAConsistentResult) {

@@ -2,6 +2,9 @@
 // assertion depends on how fast the machine is.
 #include "engine/latency.h"
 
+#include <chrono>
+#include <future>
+
 #include "golden.h"
 
 namespace llada {
@@ -33,6 +36,29 @@ TEST(Latency, IsMeasuredOncePerModel) {
   const auto again = model->latency(1);
   ASSERT_TRUE(again);
   for (size_t i = 0; i < table->points.size(); ++i) EXPECT_EQ(again->points[i].ms, table->points[i].ms);
+}
+
+// A table that was measured beside other workers would tell of them.
+TEST(Latency, IsMeasuredAlone) {
+  const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(model->latency(1));
+  const auto usual = std::chrono::steady_clock::now() - begin;
+  const auto session = open_session(model);
+  decode::DecodeOptions options;
+  options.gen_length = options.block_length = 8;
+  options.steps = 4;
+  std::future<Result<LatencyTable>> measured;
+  bool waited = false;
+  const auto done = session->generate(std::vector<int32_t>{5, 6, 7}, options, [&](const decode::StepEvent&) {
+    if (measured.valid()) return true;
+    measured = std::async(std::launch::async, [&] { return model->latency(0); });
+    waited = measured.wait_for(2 * usual) == std::future_status::timeout;
+    return true;
+  });
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(waited) << "it was measured during the run";
+  EXPECT_TRUE(measured.get());
 }
 
 TEST(Latency, BucketsAscendInRowsAndTime) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "base/pages.h"
@@ -62,14 +61,7 @@ std::string aee_name(int code) {
 
 Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
   std::vector<std::string> candidates{path};
-  if (path.empty()) {
-    const char* given = std::getenv("LLADA_CDSPRPC");
-    if (given != nullptr && *given != '\0') {
-      candidates = {given};
-    } else {
-      candidates = {"libcdsprpc.so", beside_program()};
-    }
-  }
+  if (path.empty()) candidates = {"libcdsprpc.so", beside_program()};
   Loaded& all = loaded();
   const std::lock_guard lock(all.mutex);
   std::string why;

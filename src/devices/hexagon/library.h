@@ -24,7 +24,7 @@ class Buffer;
 
 class Library {
  public:
-  // path empty: $LLADA_CDSPRPC, else the system's libcdsprpc.so, else the stand-in in hexagon/ beside the program. One
+  // path empty: the system's libcdsprpc.so, else the stand-in in hexagon/ beside the program. One
   // object per file and process, because the sessions of a process are numbered by the library.
   static Result<std::shared_ptr<Library>> open(const std::string& path);
   ~Library();
