@@ -84,7 +84,7 @@ TEST_F(HexagonOutliers, ProductsAreAsGoodAsGroupsOf32) {
       if (type == DType::Q4_0) line += fmt::format(" (32: {:.2e}, 256: {:.2e}, row: {:.2e})", error[1], error[2], error[3]);
       const bool floats = type == DType::F16 || type == DType::BF16;
       if (floats)
-        EXPECT_LT(error[0], 2e-4) << name(pattern);  // 15 bits per 32 inputs
+        EXPECT_LT(error[0], 3e-4) << name(pattern);  // 15 bits per 32 inputs
       else
         EXPECT_LT(error[0], 1.03 * error[1]) << name(pattern);
       EXPECT_GT(error[3], error[1]) << "the comparison has lost its meaning";
@@ -134,7 +134,7 @@ TEST_F(HexagonOutliers, AttentionKeepsItsDigitsBesideLargeChannels) {
       }
       const double error = std::sqrt(off / size);
       fmt::print("error (emulated), attention, 3 of 128 channels of the {} x {:.0f}: {:.2e}\n", in_keys ? "keys" : "values", factor, error);
-      EXPECT_LT(error, in_keys ? 2e-3 : 6e-5 * factor) << factor;
+      EXPECT_LT(error, in_keys ? 2e-3 : 2e-4 + 4e-5 * factor) << factor;
     }
 }
 

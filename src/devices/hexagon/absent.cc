@@ -14,6 +14,10 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
                                                            std::span<const TensorView>, std::unique_ptr<Device>) {
   return absent();
 }
+std::vector<bool> hexagon_host_weights(const HexagonOptions&, const Program&, std::span<const WeightInfo> infos,
+                                       std::span<const TensorView>) {
+  return std::vector<bool>(infos.size(), true);  // there is nothing else
+}
 Result<std::string> describe_hexagon(const HexagonOptions&) { return absent(); }
 
 }  // namespace llada

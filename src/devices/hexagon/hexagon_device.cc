@@ -32,6 +32,28 @@ struct LoadedSlab {
   int64_t ticket = 0;
 };
 
+Unit placement(const Op& op, bool head_on_dsp, const Weights& weights) {
+  switch (op.kind) {
+    case OpKind::embed:  // its table would take a tenth of the window for a few rows
+    case OpKind::route:
+    case OpKind::experts:
+      return Unit::host;
+    case OpKind::head:
+      if (!head_on_dsp) return Unit::host;
+      break;
+    default:
+      break;
+  }
+  Unit unit = Unit::accelerator;
+  for_each_weight(op, [&](WeightId w) {
+    const auto i = static_cast<size_t>(w);
+    // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
+    const bool floats = weights.layouts()[i] == WIRE_STORED_F32 && weights.infos()[i].dims[1] > 1;
+    if (floats || weights.layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
+  });
+  return unit;
+}
+
 class Hexagon final : public HexagonDevice {
  public:
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
@@ -101,27 +123,7 @@ class Hexagon final : public HexagonDevice {
 
   // ---- Placement and the window
 
-  Unit place(const Op& op) const override {
-    switch (op.kind) {
-      case OpKind::embed:    // its table would take a tenth of the window for a few rows
-      case OpKind::route:
-      case OpKind::experts:
-        return Unit::host;
-      case OpKind::head:
-        if (!options_.head_on_dsp) return Unit::host;
-        break;
-      default:
-        break;
-    }
-    Unit unit = Unit::accelerator;
-    for_each_weight(op, [&](WeightId w) {
-      const auto i = static_cast<size_t>(w);
-      // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
-      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && weights_->infos()[i].dims[1] > 1;
-      if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
-    });
-    return unit;
-  }
+  Unit place(const Op& op) const override { return placement(op, options_.head_on_dsp, *weights_); }
 
   DeviceWindow window() const override {
     return {.weight_bytes = window_, .sessions = options_.sessions, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
@@ -425,6 +427,16 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
   LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1);
   LLADA_TRY(auto library, Library::open(options.library));
   return std::make_unique<Hexagon>(options, std::move(library), std::make_shared<Weights>(infos, weights), std::move(host));
+}
+
+std::vector<bool> hexagon_host_weights(const HexagonOptions& options, const Program& program, std::span<const WeightInfo> infos,
+                                       std::span<const TensorView> weights) {
+  const Weights known(infos, weights);
+  std::vector<bool> needed(infos.size(), program.shape.rows > kHexagonRows);
+  for (const Op& op : program.ops)
+    if (placement(op, options.head_on_dsp, known) == Unit::host)
+      for_each_weight(op, [&](WeightId w) { needed[static_cast<size_t>(w)] = true; });
+  return needed;
 }
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "devices/device.h"
 
@@ -45,6 +46,12 @@ class HexagonDevice : public Device {
   virtual void set_window(int64_t weight_bytes) = 0;  // before the first use
   virtual HexagonCounters counters() const = 0;
 };
+
+// Which weights the host behind this device computes with, by weight: those of the program's ops that the DSP does not take.
+// A host that holds only these can run every step whose rows (program.shape) and K/V the DSP takes; a step of more than
+// kHexagonRows rows, a fallback and a separate sparse path (Device::runs_beside) need them all.
+std::vector<bool> hexagon_host_weights(const HexagonOptions& options, const Program& program, std::span<const WeightInfo> infos,
+                                       std::span<const TensorView> weights);
 
 // weights[i] belongs to infos[i] and must stay readable as long as the device or one that shares with it lives. host: a
 // device over the same weights that runs any op.
