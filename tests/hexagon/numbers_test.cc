@@ -196,6 +196,34 @@ TEST_F(HexagonNumbers, HeadsWidthsAndRowsOfEveryKindAgreeWithTheCpu) {
   }
 }
 
+// The host computes with nothing but the weights of the ops that are placed on it: the steps run over damaged others.
+TEST_F(HexagonNumbers, TheHostNeedsOnlyTheWeightsOfItsOps) {
+  for (const bool head_on_dsp : {true, false}) {
+    open(DType::Q4_0, with_heads(4, 2, 64, 352));
+    const Program program = model_.graph.forward({.rows = 9, .wanted = 2, .guided = false});
+    const HexagonOptions options{.library = standin_path(), .deadline_s = 60, .head_on_dsp = head_on_dsp};
+    device_ = *make_hexagon_device(options, model_.graph.weights, model_.views,
+                                   *make_cpu_device({.threads = 1, .isa = "scalar"}, model_.graph.weights, model_.views, {}));
+    std::vector<bool> needed(model_.graph.weights.size(), false);
+    for (const Op& op : program.ops)
+      if (device_->place(op) == Unit::host) for_each_weight(op, [&](WeightId w) { needed[static_cast<size_t>(w)] = true; });
+    std::vector<std::string> names;
+    for (size_t i = 0; i < needed.size(); ++i)
+      if (needed[i]) names.push_back(model_.graph.weights[i].name);
+    EXPECT_EQ(names, head_on_dsp ? std::vector<std::string>{"token_embd.weight"}
+                                 : (std::vector<std::string>{"token_embd.weight", "output.weight"}));
+    // A host whose other weights are not finite.
+    SmallModel poor = make_small_model(DType::Q4_0, model_.config);
+    for (size_t i = 0; i < needed.size(); ++i)
+      if (!needed[i]) std::ranges::fill(poor.storage[i], std::byte{0xff});
+    auto host = *make_cpu_device({.threads = 1, .isa = "scalar"}, poor.graph.weights, poor.views, {});
+    device_ = *make_hexagon_device(options, model_.graph.weights, model_.views, std::move(host));
+    KvStore kv = store(*device_);
+    const auto got = logits(*device_, kv, inputs(0, 9, 9));
+    ASSERT_TRUE(got) << got.error().message;
+  }
+}
+
 // The buffers of arena, scratch, staging and K/V full of one byte or another: the same bits.
 TEST_F(HexagonNumbers, MemoryThatNobodyWroteDoesNotMatter) {
   std::vector<std::vector<float>> seen;

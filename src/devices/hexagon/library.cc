@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <thread>
 
 #include "base/pages.h"
 #include "devices/hexagon/session.h"
@@ -34,6 +37,27 @@ Loaded& loaded() {
 }
 
 }  // namespace
+
+struct Guarded::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<int> result;
+};
+
+Guarded::Guarded(std::function<int()> function) : state_(std::make_shared<State>()) {
+  std::thread([state = state_, function = std::move(function)] {
+    const int result = function();
+    const std::lock_guard lock(state->mutex);
+    state->result = result;
+    state->changed.notify_all();
+  }).detach();
+}
+
+std::optional<int> Guarded::wait(double seconds) const {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return state_->result.has_value(); });
+  return state_->result;
+}
 
 std::string aee_name(int code) {
   // Codes that come from the DSP itself are offset.
@@ -119,36 +143,54 @@ void Library::choose_space(int64_t bytes) const {
   if (standin_space_ != nullptr) standin_space_(static_cast<uint32_t>(std::min<int64_t>(bytes, UINT32_MAX)));
 }
 
-Result<Library::Place> Library::take_session() {
-  const std::lock_guard lock(mutex_);
+Result<int> Library::control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const {
+  const Guarded call([function = session_control, request, data = std::move(data), bytes] {
+    return function(request, data.get(), bytes);
+  });
+  if (const auto status = call.wait(deadline_s)) return *status;
+  return failed("hexagon: asking the driver for a session: no answer within {:.3g} s", deadline_s);
+}
+
+Result<Library::Place> Library::take_session(double deadline_s) {
+  const std::lock_guard lock(sessions_mutex_);
   if (!free_.empty()) {
     Place place = std::move(free_.back());
     free_.pop_back();
     return place;
   }
-  if (!std::exchange(default_taken_, true)) {
-    // Without it only modules signed by the phone's maker are loaded.
-    remote_rpc_control_unsigned_module wanted{CDSP_DOMAIN_ID, 1};
-    session_control(DSPRPC_CONTROL_UNSIGNED_MODULE, &wanted, sizeof wanted);
+  // Without it only modules signed by the phone's maker are loaded; whether it could be had shows when one is opened.
+  const auto allow_unsigned = [&](int domain) -> Status {
+    const auto wanted = std::make_shared<remote_rpc_control_unsigned_module>(domain, 1);
+    LLADA_TRY_STATUS(control(DSPRPC_CONTROL_UNSIGNED_MODULE, wanted, sizeof *wanted, deadline_s));
+    return {};
+  };
+  if (!default_taken_) {
+    // One that did not answer once is not asked again.
+    default_taken_ = true;
+    LLADA_TRY_STATUS(allow_unsigned(CDSP_DOMAIN_ID));
     return Place{CDSP_DOMAIN_ID, std::string(kModule) + "&_dom=cdsp"};
   }
-  char domain[] = "cdsp", name[] = "llada";
-  std::string module(kModule);
-  char uri[256];
-  remote_rpc_reserve_new_session asked{domain, 4, name, 5, 0, 0};
-  if (const int status = session_control(FASTRPC_RESERVE_NEW_SESSION, &asked, sizeof asked); status != AEE_SUCCESS)
-    return failed("hexagon: no further session on the DSP: {}", aee_name(status));
-  remote_rpc_get_uri get{domain, 4, asked.session_id, module.data(), static_cast<uint32_t>(module.size()), uri, sizeof uri};
-  if (const int status = session_control(FASTRPC_GET_URI, &get, sizeof get); status != AEE_SUCCESS)
-    return failed("hexagon: no address for session {}: {}", asked.session_id, aee_name(status));
-  const auto id = static_cast<int>(asked.effective_domain_id);
-  remote_rpc_control_unsigned_module wanted{id, 1};
-  session_control(DSPRPC_CONTROL_UNSIGNED_MODULE, &wanted, sizeof wanted);
-  return Place{id, uri};
+  struct Asked {
+    char domain[5] = "cdsp", name[6] = "llada", uri[256] = {};
+    std::string module{kModule};
+    remote_rpc_reserve_new_session session{domain, 4, name, 5, 0, 0};
+    remote_rpc_get_uri get{domain, 4, 0, module.data(), static_cast<uint32_t>(module.size()), uri, sizeof uri};
+  };
+  const auto asked = std::make_shared<Asked>();
+  const auto part = [&](auto& field) { return std::shared_ptr<void>(asked, &field); };
+  LLADA_TRY(const int reserved, control(FASTRPC_RESERVE_NEW_SESSION, part(asked->session), sizeof asked->session, deadline_s));
+  if (reserved != AEE_SUCCESS) return failed("hexagon: no further session on the DSP: {}", aee_name(reserved));
+  asked->get.session_id = asked->session.session_id;
+  LLADA_TRY(const int named, control(FASTRPC_GET_URI, part(asked->get), sizeof asked->get, deadline_s));
+  if (named != AEE_SUCCESS)
+    return failed("hexagon: no address for session {}: {}", asked->session.session_id, aee_name(named));
+  const auto id = static_cast<int>(asked->session.effective_domain_id);
+  LLADA_TRY_STATUS(allow_unsigned(id));
+  return Place{id, asked->uri};
 }
 
 void Library::give_back(const Place& place) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(sessions_mutex_);
   free_.push_back(place);
 }
 

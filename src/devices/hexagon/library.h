@@ -3,9 +3,11 @@
 // on the DSP with an address space of its own.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,19 @@ inline constexpr int64_t kPageBytes = 64 * 1024;           // buffers are whole 
 std::string aee_name(int code);
 
 class Buffer;
+
+// A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it does
+// not return in time.
+class Guarded {
+ public:
+  explicit Guarded(std::function<int()> function);
+  // What it returned; nothing: it has not, `seconds` from now.
+  std::optional<int> wait(double seconds) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 
 class Library {
  public:
@@ -40,7 +55,8 @@ class Library {
     int domain = 0;
     std::string uri;  // of the skel, in that session
   };
-  Result<Place> take_session();  // one that nobody has
+  // One that nobody has. deadline_s: of each of the driver's calls that it may take.
+  Result<Place> take_session(double deadline_s);
   void give_back(const Place& place);
 
   // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
@@ -59,6 +75,8 @@ class Library {
  private:
   Library() = default;
   Status load(const std::string& path);
+  // session_control() in bounded time.
+  Result<int> control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const;
 
   std::string path_;
   void* handle_ = nullptr;
@@ -67,6 +85,7 @@ class Library {
   friend class Buffer;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::weak_ptr<Buffer>> buffers_;
+  std::mutex sessions_mutex_;  // guards what follows; held during the driver's calls
   std::vector<Place> free_;
   bool default_taken_ = false;
 };

@@ -8,6 +8,11 @@
 #include <vector>
 
 namespace llada::hexagon {
+namespace {
+
+constexpr double kSecondsToDie = 5;  // at most, between the kill and the return of the call that hangs
+
+}  // namespace
 
 // Outlives the session when a call never returns: then the thread is left behind, alone with this.
 struct Session::Worker {
@@ -44,7 +49,7 @@ std::string describe(const WireReply& reply) {
 }
 
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes, double deadline_s) {
-  LLADA_TRY(auto place, library->take_session());
+  LLADA_TRY(auto place, library->take_session(deadline_s));
   std::shared_ptr<Session> session(new Session);
   session->library_ = std::move(library);
   session->place_ = std::move(place);
@@ -96,7 +101,8 @@ Session::~Session() {
     static_cast<void>(call(runs_, close, deadline_s_, "closing the skel"));
   }
   const bool runs = runs_.end(), maps = maps_.end();
-  if (runs && maps) library_->give_back(place_);  // a session with a call that never returned stays lost
+  // A session with a call that never returned stays lost, and one whose end was asked for and may still come.
+  if (runs && maps && (!killing_ || killing_->wait(0))) library_->give_back(place_);
 }
 
 bool Session::alive() const { return check_alive().has_value(); }
@@ -130,18 +136,30 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   worker.busy = true;
   worker.changed.notify_all();
   if (worker.wait(lock, deadline_s)) return worker.result;
-  // What FastRPC has for an invoke that does not return; the invoke then fails, and what the other channel does too: the
-  // reason is this one.
+  // What FastRPC has for a call that does not return; it then fails, and what the other channel does too: the reason is
+  // this one.
   lock.unlock();
   const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
-  remote_rpc_process_clean_params asked{place_.domain};
-  library_->session_control(FASTRPC_REMOTE_PROCESS_KILL, &asked, sizeof asked);
+  const Guarded kill = kill_process();
+  const auto begin = std::chrono::steady_clock::now();
+  const double most = std::clamp(deadline_s, 1.0, kSecondsToDie);
   lock.lock();
-  constexpr double kSecondsToDie = 5;
-  const bool returned = worker.wait(lock, kSecondsToDie);
+  const bool returned = worker.wait(lock, most);
   lock.unlock();
-  if (returned) return std::unexpected(late.error());
-  return failed("{}, but the call did not return", late.error().message);
+  const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const bool killed = kill.wait(std::max(0.0, most - gone)).has_value();
+  if (returned && killed) return std::unexpected(late.error());
+  return failed("{}, but {} did not return", late.error().message, returned ? "killing it" : "the call");
+}
+
+Guarded Session::kill_process() {
+  const std::lock_guard lock(mutex_);
+  if (!killing_)
+    killing_.emplace([library = library_, domain = place_.domain] {
+      remote_rpc_process_clean_params asked{domain};
+      return library->session_control(FASTRPC_REMOTE_PROCESS_KILL, &asked, sizeof asked);
+    });
+  return *killing_;
 }
 
 Result<int> Session::invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
@@ -196,13 +214,20 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   const uint32_t number = free_number();
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
-  const int allowed = library_->fastrpc_mmap(place_.domain, buffer->fd(), buffer->data(), 0, length, FASTRPC_MAP_FD_DELAYED);
+  const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
+    // By value: what a call that never returns would use.
+    return call(maps_, [library = library_, domain = place_.domain, fd, data, length, mapping] {
+      return mapping ? library->fastrpc_mmap(domain, fd, data, 0, length, FASTRPC_MAP_FD_DELAYED)
+                     : library->fastrpc_munmap(domain, fd, data, length);
+    }, deadline_s_, "mapping a buffer");
+  };
+  LLADA_TRY(const int allowed, driver(true));
   if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
   if (allowed != AEE_SUCCESS)
     return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes(),
                   aee_name(allowed));
   if (const Status status = map_number(WIRE_MAP, number, *buffer, "mapping a buffer"); !status) {
-    library_->fastrpc_munmap(place_.domain, buffer->fd(), buffer->data(), length);
+    if (alive()) static_cast<void>(driver(false));
     return std::unexpected(status.error());
   }
   buffer->remember(weak_from_this());
@@ -226,7 +251,11 @@ Status Session::unmap(Buffer& buffer) {
     const std::lock_guard lock(mutex_);
     if (numbers_.erase(&buffer) > 0) mapped_bytes_ -= buffer.bytes();
   }
-  const int status = library_->fastrpc_munmap(place_.domain, buffer.fd(), buffer.data(), static_cast<size_t>(buffer.bytes()));
+  const auto length = static_cast<size_t>(buffer.bytes());
+  LLADA_TRY(const int status,
+            call(maps_, [library = library_, domain = place_.domain, fd = buffer.fd(), data = buffer.data(), length] {
+              return library->fastrpc_munmap(domain, fd, data, length);
+            }, deadline_s_, "unmapping a buffer"));
   if (status != AEE_SUCCESS) return die(fmt::format("unmapping a buffer: {}", aee_name(status)));
   return {};
 }

@@ -1,6 +1,6 @@
 // One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
-// bounded time. A call runs on a thread of the session; the caller waits for it no longer than the deadline, then has
-// the DSP process killed, which makes the call return. A session that failed once stays dead: open a new one.
+// bounded time. Every call of the library runs on a thread of the session; the caller waits for it no longer than the
+// deadline, then has the DSP process killed, which makes the call return. A session that failed once stays dead: open a new one.
 // Any thread may call: batches run one after the other, mappings one after the other, and mappings beside batches.
 #pragma once
 #include <functional>
@@ -52,6 +52,7 @@ class Session : public std::enable_shared_from_this<Session> {
                      double deadline_s, std::string_view what);
   Status check_alive() const;
   Status die(std::string why);
+  Guarded kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
   uint32_t free_number() const;  // WIRE_BUFFERS: none
   Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
@@ -67,6 +68,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<const Buffer*, uint32_t> numbers_;
   int64_t mapped_bytes_ = 0;
   std::string dead_;  // why; empty: alive
+  std::optional<Guarded> killing_;
 };
 
 // "op 3: bad ref (detail 7)", for messages.

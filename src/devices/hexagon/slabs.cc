@@ -53,7 +53,8 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     });
     for (const auto& output : damaged)
       if (output)
-        return invalid("hexagon: output {} of {} has a value that is not finite; the weights are damaged", *output, infos_[w].name);
+        return invalid("hexagon: output {} of {} has a value that is not finite; the weights are damaged", *output,
+                       infos_[w].name);
     if (hooks_.packed) hooks_.packed(w);
   }
   packed_[weights] = slab;

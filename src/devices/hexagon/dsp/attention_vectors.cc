@@ -32,7 +32,7 @@ struct Areas {
 Areas areas(uint8_t* base, uint32_t d, uint32_t heads) {
   uint32_t at = 0;
   const auto take = [&](uint32_t bytes) {
-    uint8_t* here = base + at;
+    uint8_t* here = base == nullptr ? nullptr : base + at;  // without memory only the size is asked for
     at += align(bytes);
     return here;
   };

@@ -9,7 +9,10 @@
 //                           to give)
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
-//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none
+//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none. "hang-map:N",
+//                           "hang-unmap:N" and "hang-control:N" let the N-th fastrpc_mmap(), fastrpc_munmap() or
+//                           remote_session_control() and all later ones hang, whatever is killed, until another failure
+//                           or none is chosen; "hang-all:N" all three, and the process from the N-th invoke on
 //   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
@@ -21,6 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -63,18 +67,33 @@ struct State {
   std::string error;
   Fault fault;
   int64_t invokes = 0, maps = 0;
+  std::map<std::string, int64_t> calls;  // of each that can hang
+  uint64_t choices = 0;                  // of failures so far
+  std::condition_variable chosen;
   int poison = 0;
 };
 
 void set_fault(State& s, const char* text) {
   s.fault = {};
   s.invokes = s.maps = 0;
+  s.calls.clear();
+  ++s.choices;
+  s.chosen.notify_all();
   const char* colon = std::strchr(text, ':');
   if (colon == nullptr) return;
   s.fault.kind.assign(text, colon);
   char* end = nullptr;
   s.fault.at = std::strtoll(colon + 1, &end, 10);
   s.fault.delay_us = end != nullptr && *end == ':' ? std::strtoll(end + 1, nullptr, 10) : 300;
+}
+
+// Whether a call of this name hung; it did until another failure was chosen.
+bool hang(State& s, std::unique_lock<std::mutex>& lock, const std::string& name) {
+  const bool all = s.fault.kind == "hang-all" && s.invokes > s.fault.at;
+  if (!all && (s.fault.kind != "hang-" + name || s.calls[name]++ < s.fault.at)) return false;
+  const uint64_t choice = s.choices;
+  s.chosen.wait(lock, [&] { return s.choices != choice; });
+  return true;
 }
 
 State& state() {
@@ -274,7 +293,8 @@ EXPORT int rpcmem_to_fd(void* data) {
 EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, int flags) {
   if (offset != 0 || flags != FASTRPC_MAP_FD_DELAYED) return AEE_EUNSUPPORTED;
   State& s = state();
-  const std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
+  if (hang(s, lock, "map")) return AEE_EFAILED;
   const auto found = s.sessions.find(domain);
   if (found == s.sessions.end()) return AEE_ENOSUCH;
   if (!found->second.process->alive()) return AEE_ECONNRESET;
@@ -287,7 +307,8 @@ EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, in
 
 EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t length) {
   State& s = state();
-  const std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
+  if (hang(s, lock, "unmap")) return AEE_EFAILED;
   const auto found = s.sessions.find(domain);
   if (found == s.sessions.end()) return AEE_ENOSUCH;
   const auto entry = found->second.mapped.find(fd);
@@ -311,6 +332,7 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
     process = found->second.process;
     module = found->second.module;
     if (s.fault.at >= 0 && s.fault.kind != "map" && s.invokes++ == s.fault.at) fault = s.fault;
+    if (fault.kind == "hang-all") fault.kind = "hang";
   }
   if (fault.kind == "error") return AEE_EFAILED;
   std::function<void()> after;
@@ -364,6 +386,7 @@ EXPORT int remote_handle_control(uint32_t request, void* data, uint32_t length) 
 
 EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
   State& s = state();
+  if (std::unique_lock lock(s.mutex); hang(s, lock, "control") && request != FASTRPC_REMOTE_PROCESS_KILL) return AEE_EFAILED;
   switch (request) {
     case DSPRPC_CONTROL_UNSIGNED_MODULE: return AEE_SUCCESS;
     case FASTRPC_REMOTE_PROCESS_KILL: {

@@ -1,0 +1,136 @@
+// The vector intrinsics; hexagon_types.h says why.
+#pragma once
+#include "hexagon_types.h"
+
+inline HVX_Vector Q6_V_vzero() { return HVX_Vector{}; }
+inline HVX_Vector Q6_V_vsplat_R(int32_t r) { return HVX_Vector{} + r; }
+inline HVX_Vector Q6_V_lo_W(const HVX_VectorPair& w) { return w.low; }
+inline HVX_Vector Q6_V_hi_W(const HVX_VectorPair& w) { return w.high; }
+inline int32_t Q6_R_vextract_VR(HVX_Vector v, int32_t r) { return v[(r & 127) / 4]; }
+
+// ---- Bits and bytes
+inline HVX_Vector Q6_V_vand_VV(HVX_Vector a, HVX_Vector b) { return a & b; }
+inline HVX_Vector Q6_V_vor_VV(HVX_Vector a, HVX_Vector b) { return a | b; }
+inline HVX_Vector Q6_V_vxor_VV(HVX_Vector a, HVX_Vector b) { return a ^ b; }
+inline HVX_VectorPred Q6_Q_vsetq_R(int32_t r) {
+  HVX_VectorPred out;
+  for (int i = 0; i < 128; ++i) out.byte[i] = i < (r & 127);
+  return out;
+}
+inline HVX_Vector Q6_V_vmux_QVV(const HVX_VectorPred& q, HVX_Vector a, HVX_Vector b) {
+  hvx_host::Lanes<uint8_t> x(a), y(b);
+  for (int i = 0; i < 128; ++i) x.v[i] = q.byte[i] ? x.v[i] : y.v[i];
+  return x.vector();
+}
+inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return Q6_V_vmux_QVV(q, a, Q6_V_vzero()); }
+inline HVX_Vector Q6_V_valign_VVR(HVX_Vector high, HVX_Vector low, int32_t r) {
+  hvx_host::Lanes<uint8_t> out;
+  const hvx_host::Lanes<uint8_t> h(high), l(low);
+  for (int i = 0, at = r & 127; i < 128; ++i, ++at) out.v[i] = at < 128 ? l.v[at] : h.v[at - 128];
+  return out.vector();
+}
+inline HVX_Vector Q6_V_vror_VR(HVX_Vector v, int32_t r) { return Q6_V_valign_VVR(v, v, r); }
+inline HVX_VectorPair Q6_W_vshuff_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
+  hvx_host::Lanes<uint8_t> high(u), low(v);
+  for (int offset = 1; offset < 128; offset <<= 1)
+    for (int k = 0; (r & offset) != 0 && k < 128; ++k)
+      if ((k & offset) == 0) std::swap(high.v[k], low.v[k + offset]);
+  return {low.vector(), high.vector()};
+}
+template <class Narrow, class Wide>
+HVX_Vector hvx_host_pack(HVX_Vector u, HVX_Vector v, int shift) {
+  hvx_host::Lanes<Narrow> out;
+  const hvx_host::Lanes<Wide> x(u), y(v);
+  constexpr int kHalf = hvx_host::Lanes<Wide>::kCount;
+  for (int i = 0; i < kHalf; ++i)
+    out.v[i] = static_cast<Narrow>(y.v[i] >> shift), out.v[i + kHalf] = static_cast<Narrow>(x.v[i] >> shift);
+  return out.vector();
+}
+inline HVX_Vector Q6_Vb_vpacke_VhVh(HVX_Vector u, HVX_Vector v) { return hvx_host_pack<uint8_t, uint16_t>(u, v, 0); }
+inline HVX_Vector Q6_Vb_vpacko_VhVh(HVX_Vector u, HVX_Vector v) { return hvx_host_pack<uint8_t, uint16_t>(u, v, 8); }
+inline HVX_Vector Q6_Vh_vpacke_VwVw(HVX_Vector u, HVX_Vector v) { return hvx_host_pack<uint16_t, uint32_t>(u, v, 0); }
+inline HVX_Vector Q6_Vh_vshuffe_VhVh(HVX_Vector u, HVX_Vector v) {
+  return hvx_host::each<uint32_t, uint32_t>([](uint32_t a, uint32_t b) { return a << 16 | (b & 0xffff); }, u, v);
+}
+
+// ---- Lanes. HVX_HOST_2(name, lane of the result, lane of the operands, value of a and b)
+#define HVX_HOST_2(name, R, T, value) \
+  inline HVX_Vector name(HVX_Vector u, HVX_Vector v) { \
+    return hvx_host::each<R, T>([](T a, T b) { return value; }, u, v); \
+  }
+#define HVX_HOST_R(name, T, value) \
+  inline HVX_Vector name(HVX_Vector u, int32_t r) { \
+    return hvx_host::each<T, T>([r](T a) { return value; }, u); \
+  }
+HVX_HOST_2(Q6_Vh_vadd_VhVh, uint16_t, uint16_t, a + b)
+HVX_HOST_2(Q6_Vh_vsub_VhVh, uint16_t, uint16_t, a - b)
+HVX_HOST_2(Q6_Vh_vmax_VhVh, int16_t, int16_t, std::max(a, b))
+HVX_HOST_2(Q6_Vh_vmin_VhVh, int16_t, int16_t, std::min(a, b))
+HVX_HOST_2(Q6_Vw_vadd_VwVw, uint32_t, uint32_t, a + b)
+HVX_HOST_2(Q6_Vw_vsub_VwVw, uint32_t, uint32_t, a - b)
+HVX_HOST_2(Q6_Vw_vmax_VwVw, int32_t, int32_t, std::max(a, b))
+HVX_HOST_2(Q6_Vw_vmin_VwVw, int32_t, int32_t, std::min(a, b))
+HVX_HOST_2(Q6_Vuh_vavg_VuhVuh_rnd, uint16_t, uint16_t, (a + b + 1) >> 1)
+HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 5)))
+HVX_HOST_2(Q6_Vw_vlsr_VwVw, uint32_t, uint32_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 6)))
+HVX_HOST_2(Q6_Vw_vasl_VwVw, int32_t, int32_t, hvx_host::shifted(a, hvx_host::signed_count(b, 6)))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::saturated<int32_t>((a * hvx_host::part(b, 1)) >> 15))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_rnd_sat, int32_t, int32_t,
+           hvx_host::saturated<int32_t>((((a * hvx_host::part(b, 1)) >> 14) + 1) >> 1))
+HVX_HOST_R(Q6_Vh_vasl_VhR, uint16_t, a << (r & 15))
+HVX_HOST_R(Q6_Vh_vasr_VhR, int16_t, a >> (r & 15))
+HVX_HOST_R(Q6_Vuh_vlsr_VuhR, uint16_t, a >> (r & 15))
+HVX_HOST_R(Q6_Vub_vlsr_VubR, uint8_t, a >> (r & 7))
+HVX_HOST_R(Q6_Vw_vasl_VwR, uint32_t, a << (r & 31))
+HVX_HOST_R(Q6_Vw_vasr_VwR, int32_t, a >> (r & 31))
+HVX_HOST_R(Q6_Vuw_vlsr_VuwR, uint32_t, a >> (r & 31))
+#undef HVX_HOST_2
+#undef HVX_HOST_R
+inline HVX_Vector Q6_Vw_vabs_Vw(HVX_Vector v) {
+  return hvx_host::each<uint32_t, uint32_t>([](uint32_t a) { return a >> 31 != 0 ? 0u - a : a; }, v);
+}
+inline HVX_Vector Q6_Vuw_vcl0_Vuw(HVX_Vector v) {
+  return hvx_host::each<uint32_t, uint32_t>([](uint32_t a) { return a == 0 ? 32 : __builtin_clz(a); }, v);
+}
+inline HVX_Vector Q6_Vw_vaslacc_VwVwR(HVX_Vector sum, HVX_Vector v, int32_t r) {
+  return Q6_Vw_vadd_VwVw(sum, Q6_Vw_vasl_VwR(v, r));
+}
+inline HVX_Vector Q6_Vw_vasracc_VwVwR(HVX_Vector sum, HVX_Vector v, int32_t r) {
+  return Q6_Vw_vadd_VwVw(sum, Q6_Vw_vasr_VwR(v, r));
+}
+inline HVX_VectorPred Q6_Q_vcmp_eq_VwVw(HVX_Vector a, HVX_Vector b) {
+  return hvx_host::compare<int32_t>([](int32_t x, int32_t y) { return x == y; }, a, b);
+}
+inline HVX_VectorPred Q6_Q_vcmp_gt_VwVw(HVX_Vector a, HVX_Vector b) {
+  return hvx_host::compare<int32_t>([](int32_t x, int32_t y) { return x > y; }, a, b);
+}
+inline HVX_VectorPred Q6_Q_vcmp_gt_VhVh(HVX_Vector a, HVX_Vector b) {
+  return hvx_host::compare<int16_t>([](int16_t x, int16_t y) { return x > y; }, a, b);
+}
+
+// ---- Products
+inline HVX_Vector Q6_Vh_vmpy_VhRh_s1_rnd_sat(HVX_Vector v, int32_t r) {
+  hvx_host::Lanes<int16_t> lanes(v);
+  for (int i = 0; i < 64; ++i)
+    lanes.v[i] = hvx_host::saturated<int16_t>((lanes.v[i] * hvx_host::part(r, i % 2) * 2 + 0x8000) >> 16);
+  return lanes.vector();
+}
+inline HVX_VectorPair Q6_Ww_vmpy_VhVh(HVX_Vector u, HVX_Vector v) {
+  const auto half = [&](int which) {
+    return hvx_host::each<int32_t, int32_t>(
+        [which](int32_t a, int32_t b) { return hvx_host::part(a, which) * hvx_host::part(b, which); }, u, v);
+  };
+  return {half(0), half(1)};
+}
+inline HVX_Vector Q6_Vw_vrmpy_VubRb(HVX_Vector v, int32_t r) {
+  const hvx_host::Lanes<uint8_t> bytes(v);
+  hvx_host::Lanes<int32_t> out;
+  for (int i = 0; i < 32; ++i) {
+    out.v[i] = 0;
+    for (int j = 0; j < 4; ++j) out.v[i] += bytes.v[4 * i + j] * static_cast<int8_t>(static_cast<uint32_t>(r) >> (8 * j));
+  }
+  return out.vector();
+}
+inline HVX_Vector Q6_Vw_vrmpyacc_VwVubRb(HVX_Vector sum, HVX_Vector v, int32_t r) {
+  return Q6_Vw_vadd_VwVw(sum, Q6_Vw_vrmpy_VubRb(v, r));
+}
