@@ -171,8 +171,9 @@ TEST(Devices, AreListedWithWhatWasFound) {
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
   EXPECT_EQ(std::ranges::count(text.out, '\n'), 9);
   const auto given = run_llada({"devices"}, {.environment = {"LLADA_CDSPRPC=/nonexistent/lib.so"}});
-  if (given.out.find("hexagon: not available: hexagon: this build") == std::string::npos)
+  if (given.out.find("hexagon: not available: hexagon: this build") == std::string::npos) {
     EXPECT_NE(given.out.find("/nonexistent/lib.so"), std::string::npos) << given.out;
+  }
 }
 
 TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {
