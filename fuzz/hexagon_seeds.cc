@@ -59,6 +59,7 @@ class Builder {
     op = &add(WIRE_ATTENTION, 0);
     op->in[0] = qs, op->out[0] = mix, op->kv = kv, op->spans = list, op->span_count = static_cast<uint32_t>(spans.size());
     op->heads = static_cast<uint16_t>(l_.heads), op->head_dim = static_cast<uint16_t>(l_.head_dim);
+    op->parameter = 0.1f;
     op->block = l_.block;
     if (l_.block > 0) op->index = index;
     if (l_.trial) op->trial_index = index;

@@ -146,15 +146,17 @@ class Verifier {
     const WeightInfo& w = info(op.weight[0]);
     if (w.dims[0] != n || w.dims[1] != 1)
       return wrong("weight {} is {} x {}, {} x 1 needed", w.name, w.dims[0], w.dims[1], n);
+    if (!is_vector(w)) return wrong("weight {} is a matrix, a vector needed", w.name);
     return {};
   }
-  // Devices keep what has one output as a vector of floats, so a matrix has two at least.
+  // Devices keep a vector as floats, and nothing else of it.
   Status matrix(const Op& op, int slot, int64_t inputs, int64_t outputs) const {
     const WeightInfo& w = info(op.weight[static_cast<size_t>(slot)]);
     if (w.dims[0] != inputs || (outputs >= 0 && w.dims[1] != outputs))
       return wrong("weight {} is {} x {}, {} x {} needed", w.name, w.dims[0], w.dims[1], inputs, outputs);
-    if (w.dims[1] < 2 || w.dims[1] > INT32_MAX)
-      return wrong("weight {} has {} outputs, a matrix of 2 to {} needed", w.name, w.dims[1], INT32_MAX);
+    if (w.dims[1] < 1 || w.dims[1] > INT32_MAX)
+      return wrong("weight {} has {} outputs, 1 to {} needed", w.name, w.dims[1], INT32_MAX);
+    if (is_vector(w)) return wrong("weight {} is a vector, a matrix needed", w.name);
     return {};
   }
   Status number(float x, const char* what, bool zero = false) const {

@@ -139,7 +139,7 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
        "op 10 (experts): weight gate is expert 2 of 32 x 24, expert 0 of 32 x 24 needed"},
       // What devices keep as a vector is no matrix; values of no size; two heads.
       {[](Program& p) { p.ops[2].weight[0] = 15, p.values[3].columns = 1; },
-       "op 2 (matmul): weight narrow has 1 outputs, a matrix of 2 to 2147483647 needed"},
+       "op 2 (matmul): weight narrow is a vector, a matrix needed"},
       {[](Program& p) { p.values[3].columns = 0; }, "value 3 has 0 columns of row set 0"},
       {[](Program& p) { p.values[3].rows = static_cast<RowSet>(9); }, "value 3 has 32 columns of row set 9"},
       {[](Program& p) { p.ops.push_back(p.ops.back()); }, "op 15 (head): a second head"},

@@ -130,7 +130,7 @@ TEST_F(HexagonHostile, OutputsLieApartFromEverythingElse) {
   }
   bad.push_back(bad.back());
   WireOp& attention = bad.back();
-  attention.kind = WIRE_ATTENTION, attention.heads = 1, attention.head_dim = kColumns, attention.columns = 0;
+  attention.kind = WIRE_ATTENTION, attention.heads = 1, attention.head_dim = kColumns, attention.columns = 0, attention.parameter = 0.1f;
   attention.in[0] = b, attention.out[0] = attention.kv.keys;
   for (size_t i = 0; i < bad.size(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i) + ", kind " + std::to_string(bad[i].kind));

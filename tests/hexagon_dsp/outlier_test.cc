@@ -110,6 +110,7 @@ TEST_F(HexagonOutliers, AttentionKeepsItsDigitsBesideLargeChannels) {
       }
       WireOp op = make_op(WIRE_ATTENTION, kQueries);
       op.in[0] = put(q), op.out[0] = reserve(kQueries * kDim * 4);
+      op.parameter = 1 / std::sqrt(static_cast<float>(kDim));
       op.heads = 1, op.head_dim = kDim, op.spans = put(std::vector<WireSpan>{{0, kQueries, 0, kKeys, 0, 0, 0}}), op.span_count = 1;
       op.kv = {put(store[0]), put(store[1]), kKeys * kDim * 2, kKeys * kDim * 2, 1, kKeys, 1, kDim, 1, kNowhere};
       ASSERT_EQ(run(op).status, WIRE_OK);
