@@ -8,6 +8,10 @@
 
 #include "base/pages.h"
 
+// Memory that is not there is an answer here, under a sanitizer too.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+
 namespace {
 
 [[maybe_unused]] const bool hostile = [] {

@@ -205,7 +205,10 @@ inline __attribute__((always_inline)) FourVectors load_four(const std::byte* a, 
   return v;
 }
 
-bool whole(const Source& s, int64_t chunks) { return s.columns == kColumnTile && chunks == kBlockChunks; }
+// Whether all of a block's groups are there, in all columns. The last chunk of a row may have its group A alone.
+bool whole(const Source& s, int64_t chunk, int64_t chunks) {
+  return s.columns == kColumnTile && chunks == kBlockChunks && (chunk + chunks) * kChunk <= s.k;
+}
 
 // a: the first column's group A of the chunk, behind the scale.
 void pack_chunk_q4_0(const std::byte* a, int64_t stride, uint8_t* out) {
@@ -320,7 +323,7 @@ struct BlockScales {
 };
 
 void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b) {
-  if (whole(s, chunks)) {
+  if (whole(s, chunk, chunks)) {
     (s.type == DType::Q4_0 ? load_block_scales<sizeof(GroupQ4_0) / 2> : load_block_scales<sizeof(GroupQ8_0) / 2>)(
         group_at(s, 0, 2 * chunk), s.stride, b.half);
   } else {
@@ -366,7 +369,7 @@ uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   store_header(scales, out);
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 576) {
-    if (whole(s, chunks)) {
+    if (whole(s, chunk, chunks)) {
       pack_chunk_q4_0(group_at(s, 0, 2 * (chunk + c)) + offsetof(GroupQ4_0, q), s.stride, out);
     } else {
       ChunkVectors v;
@@ -384,7 +387,7 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   store_header(scales, out);
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 1088) {
-    if (whole(s, chunks)) {
+    if (whole(s, chunk, chunks)) {
       pack_chunk_q8_0(group_at(s, 0, 2 * (chunk + c)) + offsetof(GroupQ8_0, q), s.stride, out);
     } else {
       ChunkVectors v;
@@ -413,7 +416,7 @@ uint8_t* pack_q4_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   const __m512i scales[2] = {_mm512_and_si512(a, six), upper(c, a)};
   const __m512i mins[2] = {_mm512_and_si512(b, six), upper(_mm512_srli_epi16(c, 4), b)};
   for (int64_t i = 0; i < chunks; ++i, out += 576) {
-    if (whole(s, chunks)) {
+    if (whole(s, chunk, chunks)) {
       pack_chunk_q4_k(group_at(s, 0, group) + offsetof(GroupQ4_K, q) + 32 * i, s.stride, out);
     } else {
       ChunkVectors v;
@@ -434,7 +437,7 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   out += 64;
   ChunkVectors two[2];
   for (int64_t c = 0; c < chunks; ++c, out += 832) {
-    if (!whole(s, chunks)) {
+    if (!whole(s, chunk, chunks)) {
       load_chunk(s, chunk + c, two[c % 2]);
     } else if (c % 2 == 0) {
       load_chunks_q6_k(group_at(s, 0, group), c / 2, s.stride, two);

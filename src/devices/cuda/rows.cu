@@ -163,11 +163,11 @@ struct Route {
     const int n = a.experts;
     const float* scores = a.scores + int64_t{block.x} * n;
     float* gates = a.gates + int64_t{block.x} * n;
-    auto* const probability = reinterpret_cast<float*>(block.shared());
+    auto* const sum = reinterpret_cast<double*>(block.shared());  // first: what follows has any number of floats
+    auto* const probability = reinterpret_cast<float*>(sum + 1);
     float* const rank = probability + n;
     float* const worth = rank + n;  // of groups; then each thread's best
     auto* const best = reinterpret_cast<int32_t*>(worth + n + kThreads);
-    auto* const sum = reinterpret_cast<double*>(best + kThreads);
     block.each([&](int t) {
       if (t != 0 || a.sigmoid) return;
       float max = scores[0];
@@ -316,8 +316,7 @@ void store_kv(cudaStream_t stream, const StoreArguments& a, int64_t rows) {
   for_each(stream, rows * a.device.kv_heads * a.device.head_dim, StoreKv{a});
 }
 void route(cudaStream_t stream, const RouteArguments& a, int64_t rows) {
-  // An even number of floats first, so that the double behind them is aligned.
-  const int64_t bytes = (int64_t{3} * a.experts + 2 * Route::kThreads + 1) / 2 * 8 + 8;
+  const int64_t bytes = 8 + (int64_t{3} * a.experts + 2 * Route::kThreads) * 4;
   launch(stream, {rows}, bytes, Route{a});
 }
 void group_rows(cudaStream_t stream, const float* gates, int64_t rows, int32_t experts, int32_t used,
