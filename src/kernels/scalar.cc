@@ -131,7 +131,8 @@ void pick_rows(const PickArgs& a) {
 void matmul(const MatmulArgs& a) {
   std::vector<float> w(static_cast<size_t>(a.k));
   const auto* q = reinterpret_cast<const int8_t*>(a.activations);
-  const auto* scales = reinterpret_cast<const float*>(a.activations + scale_offset(a.rows, a.k));
+  // Float types have no activations.
+  const auto* scales = integer_path(a.type) ? reinterpret_cast<const float*>(a.activations + scale_offset(a.rows, a.k)) : nullptr;
   for (int64_t c = a.n0; c < a.n1; ++c) {
     dequantize_row(a.type, a.weights + c * row_bytes(a.type, a.k), w.data(), a.k);
     for (int64_t r = 0; r < a.rows; ++r) {
