@@ -136,7 +136,7 @@ TEST(PreTokenizer, BadRegexesAreErrorsInOneLine) {
 
 TEST(PreTokenizer, HostileRegexesEndAndLoseNothing) {
   std::string text;
-  for (int i = 0; i < 20; ++i) text += std::string(10000, 'a') + "\u00e9b\n";
+  for (int i = 0; i < 20; ++i) text.append(10000, 'a').append("\u00e9b\n");
   for (const char* regex :
        {"(?:a+)+[bc]", "(?:a|aa)+[bc]", "(?:a*)*[bc]", "(?:(?:a?){30}){30}[bc]", "a*+[bc]",
         "(?:.*.*.*)*c|\n\n", "(?=(?:a+)+[bc])", "a+a+a+a+[bc]", "(?:a(?=a*+[bc])|a(?!a*+b))"}) {
