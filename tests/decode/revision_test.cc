@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "decode/script.h"
 
 namespace llada::decode {
@@ -69,6 +71,15 @@ TEST(DualPath, StatesChecksAndSweep) {
   EXPECT_EQ(o.stats.nfe, 3);
   EXPECT_EQ(o.stats.trial_rows, 3);
   EXPECT_EQ(o.stats.rows, 3 * 5 + 3) << "without a cache every row is computed, trials come on top";
+}
+
+TEST(DualPath, AConfidenceOfTheThresholdIsFinal) {
+  DecodeOptions o = dual(2);
+  o.stable_threshold = 0.75;  // what a double holds exactly
+  const Outcome run = run_script(o, kPrompt, script([](int32_t p, int64_t, bool) -> std::pair<int32_t, double> {
+                                   return {p == 2 ? 0 : 1, p == 2 ? 0.75 : std::nextafter(0.75, 0.0)};
+                                 }));
+  EXPECT_THAT(trials(run), ElementsAre(IsEmpty(), ElementsAre(3)));
 }
 
 TEST(DualPath, TrialsFeedTheMaskAtTheTargetAlone) {
