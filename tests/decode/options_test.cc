@@ -118,6 +118,13 @@ TEST(Options, TakesWhatWorks) {
   EXPECT_TRUE(validate(options)) << "more steps than tokens";
   options = {.acceptance = Acceptance::threshold, .threshold = 1};
   EXPECT_TRUE(validate(options));
+  options = {};
+  options.acceptance = Acceptance::threshold;
+  options.revision = Revision::dual_path;
+  for (const int64_t limit : {1, 1000}) {
+    options.revise_limit = limit;
+    EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << limit;
+  }
   options = {.gen_length = 0, .steps = 1};
   EXPECT_TRUE(validate(options, true)) << "infilling has its own length";
 }
