@@ -1,5 +1,5 @@
 // The tables that may exist in a build. A function returns null when the build or the processor lacks the
-// instructions; for an instruction set of another architecture CMake compiles the stub in absent.cc instead.
+// instructions; for an instruction set of another architecture CMake compiles its stub, absent_arm.cc or absent_x86.cc.
 #pragma once
 #include "kernels/kernels.h"
 
