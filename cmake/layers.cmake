@@ -26,17 +26,16 @@ function(llada_pch name)  # llada_pch(name OPTIONS flags... HEADERS headers... L
 endfunction()
 
 # Several files of a target in one translation unit: the headers of JSON, the command line and GoogleTest are most of a
-# small file's compile time. ALONE names files that cannot share one (two with a local of the same name). Always for the
-# tests and for layers made of small files that all include JSON, elsewhere with LLADA_UNITY.
+# small file's compile time. Always for the tests and for layers made of small files that all include JSON, elsewhere
+# with LLADA_UNITY. So no two files of a folder may use a name for two things.
 option(LLADA_UNITY "compile the files of every target together (continuous integration; not for release, as above)" OFF)
 function(llada_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... ALONE files...): one static library for every .cc below the folder.
+# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files...): one static library for every .cc below the folder.
 function(llada_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   foreach(excluded IN LISTS ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
@@ -45,7 +44,7 @@ function(llada_layer name)
   if(sources)
     add_library(${target} STATIC ${sources})
     if(LLADA_UNITY OR name MATCHES "^(cli|engine|eval|bench|formats|text)$")
-      llada_unity(${target} ${ARG_ALONE})
+      llada_unity(${target})
     endif()
     set(scope PUBLIC)
   else()
@@ -83,16 +82,20 @@ function(llada_layer name)
   endif()
 endfunction()
 
-# llada_tests(name DEPS layers... ALONE files...): one GoogleTest program from every .cc of the folder; each test is a ctest entry.
+# llada_tests(name DEPS layers... LABELS labels...): one GoogleTest program from every .cc of the folder;
+# each test is a ctest entry with these labels, which the sources change (test_labels.cmake). The targets tests_threads
+# and tests_emulated build the programs that the stages with those tests need.
+add_custom_target(tests_threads)
+add_custom_target(tests_emulated)
 function(llada_tests name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(NOT sources)
     return()
   endif()
   add_executable(test_${name} ${sources} $<TARGET_OBJECTS:llada_hostile_memory>)
   target_link_libraries(test_${name} PRIVATE llada_base)
-  llada_unity(test_${name} ${ARG_ALONE})
+  llada_unity(test_${name})
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(test_${name} PRIVATE llada_${dep})
   endforeach()
@@ -116,4 +119,19 @@ function(llada_tests name)
   endif()
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake
+       "set(llada_labels_cmake \"${CMAKE_COMMAND}\")\nset(llada_labels_program ${name})\nset(llada_labels_target test_${name})\nset(llada_labels_defaults \"${ARG_LABELS}\")\n"
+       "set(llada_labels_sources \"${sources}\")\nset(llada_labels_tests \"${CMAKE_CURRENT_BINARY_DIR}/test_${name}[1]_tests.cmake\")\n"
+       "include(\"${PROJECT_SOURCE_DIR}/cmake/test_labels.cmake\")\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} marked REGEX "^// labels.*[: ]threads")
+    if(marked OR "threads" IN_LIST ARG_LABELS)
+      add_dependencies(tests_threads test_${name})
+      break()
+    endif()
+  endforeach()
+  if(NOT "native" IN_LIST ARG_LABELS)
+    add_dependencies(tests_emulated test_${name})
+  endif()
 endfunction()

@@ -1,5 +1,5 @@
-// A batch for the DSP, run by the DSP's own sources on the host: nothing that a host sends, and nothing that it or an op
-// writes into shared memory while the batch runs, may make them read or write outside the buffers. Whenever the DSP
+// A batch for the DSP, run by the DSP's own sources on the host: nothing that a host sends, and nothing that it or an
+// op writes into shared memory while the batch runs, may make them read or write outside the buffers. Whenever the DSP
 // looks at the clock, which is between check and ops and between two ops, shared memory and batch are scribbled over.
 // Every other input is left alone, so that batches are also run as they are. Seeds: hexagon_seeds.cc.
 #include <algorithm>

@@ -6,7 +6,7 @@
 
 #include "devices/sim/profile.h"
 #include "engine/device_spec.h"
-#include "engine/simulate.h"
+#include "lab/simulate.h"
 
 using namespace llada;
 
@@ -18,8 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (trace && trace->passes.empty()) std::abort();
   } else if (data[0] == 'd') {
     // A path would read files.
-    if (text.find('/') == std::string::npos && text.find(".json") == std::string::npos)
-      (void)parse_device_spec(text);
+    if (text.find('/') == std::string::npos && text.find(".json") == std::string::npos) (void)parse_device_spec(text);
   } else {
     const auto profile = parse_profile(text, "fuzz");
     if (!profile) return 0;

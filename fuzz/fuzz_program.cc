@@ -1,11 +1,10 @@
-// Programs of random ops: whatever verify() lets through runs on the scalar cpu device, whole and op by op, with the same
-// result, and without stopping the program. The bytes are read by tests/devices/random_program.h.
-#include "devices/random_program.h"
-
+// Programs of random ops: whatever verify() lets through runs on the scalar cpu device, whole and op by op, with the
+// same result, and without stopping the program. The bytes are read by tests/devices/random_program.h.
 #include <cstdio>
 #include <cstdlib>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/random_program.h"
 
 using namespace llada;
 

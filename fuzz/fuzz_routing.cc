@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "engine/moe_routing.h"
+#include "lab/moe_routing.h"
 
 using namespace llada;
 

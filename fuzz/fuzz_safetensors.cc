@@ -23,8 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto tensors = parse_safetensors(bytes, "fuzz");
     if (!tensors) return 0;
     for (const SafetensorsTensor& tensor : *tensors)
-      if (tensor.offset > bytes.size() ||
-          static_cast<uint64_t>(tensor.view.bytes()) > bytes.size() - tensor.offset)
+      if (tensor.offset > bytes.size() || static_cast<uint64_t>(tensor.view.bytes()) > bytes.size() - tensor.offset)
         std::abort();
   }
   return 0;

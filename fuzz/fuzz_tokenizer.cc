@@ -13,8 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t split = input.find('\0');
   const std::string_view json = input.substr(0, split);
-  const std::string_view text =
-      split == std::string_view::npos ? std::string_view() : input.substr(split + 1);
+  const std::string_view text = split == std::string_view::npos ? std::string_view() : input.substr(split + 1);
   auto spec = llada::parse_tokenizer_json(json, text.substr(0, 200), "fuzz");
   if (!spec) {
     if (spec.error().message.find('\n') != std::string::npos) std::abort();

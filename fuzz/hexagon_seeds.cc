@@ -1,5 +1,6 @@
-// fuzz_hexagon_seeds FOLDER: writes FOLDER/*, batches as the host's side builds them for one layer of a small model and a
-// head, each once to be run alone and once to be scribbled over (fuzz_hexagon.cc).
+// fuzz_hexagon_seeds FOLDER: writes FOLDER/*, batches as the host's side builds them for one layer of a small model and
+// a head, each once to be run alone and once to be scribbled over (fuzz_hexagon.cc).
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,9 +29,14 @@ class Builder {
     const uint32_t q = l_.heads * l_.head_dim, k = l_.kv_heads * l_.head_dim;
     std::vector<int32_t> positions;
     for (uint32_t r = 0; r < l_.rows; ++r) positions.push_back(static_cast<int32_t>(r));
-    std::vector<WireSpan> spans = {{0, l_.rows, 0, l_.rows, 0, 0, l_.rows}};
-    if (l_.trial) spans = {{0, l_.rows - 1, 0, l_.rows, 0, 0, l_.rows - 1}, {l_.rows - 1, 1, 0, l_.rows, 1, l_.rows - 1, 1}};
-    const WireRef index = put(positions.data(), positions.size() * 4), list = put(spans.data(), spans.size() * sizeof(WireSpan));
+    std::vector<WireSpan> spans = {{0, l_.rows, 0, 0, 0, l_.rows}};
+    if (l_.trial) spans = {{0, l_.rows - 1, 0, 0, 0, l_.rows - 1}, {l_.rows - 1, 1, 0, 1, l_.rows - 1, 1}};
+    std::vector<WireKeys> ranges;
+    for (uint32_t r = 0; r < l_.rows; ++r)
+      ranges.push_back(
+          {l_.block > 0 ? r / 2 : 0, l_.block > 0 ? std::min(l_.rows, (r / l_.block + 1) * l_.block) : l_.rows});
+    const WireRef index = put(positions.data(), positions.size() * 4),
+                  list = put(spans.data(), spans.size() * sizeof(WireSpan));
     const WireRef table = take(l_.rows * l_.head_dim * 4), x = value(l_.width), h = value(l_.width);
     const WireRef qs = value(q), ks = value(k), vs = value(k), mix = value(q);
     WireKv kv{};
@@ -40,7 +46,8 @@ class Builder {
     kv.trial = l_.trial ? take(2 * l_.rows * k * 4) : kNone;
 
     WireOp* op = &add(WIRE_EMBED, 0);
-    op->out[0] = x, op->weight[0] = {take(8 * l_.width * 4), WIRE_STORED_F32, l_.width, 8}, op->index = take(l_.rows * 4);
+    op->out[0] = x, op->weight[0] = {take(8 * l_.width * 4), WIRE_STORED_F32, l_.width, 8},
+    op->index = take(l_.rows * 4);
     op = &add(WIRE_RMS_NORM, l_.width);
     op->in[0] = x, op->out[0] = h, op->weight[0] = vector(l_.width), op->parameter = 1e-5f;
     op = &add(WIRE_MATMUL, l_.width);
@@ -57,11 +64,11 @@ class Builder {
     op->in[0] = ks, op->in[1] = vs, op->kv = kv, op->index = index, op->spans = list;
     op->span_count = static_cast<uint32_t>(spans.size());
     op = &add(WIRE_ATTENTION, 0);
-    op->in[0] = qs, op->out[0] = mix, op->kv = kv, op->spans = list, op->span_count = static_cast<uint32_t>(spans.size());
+    op->in[0] = qs, op->out[0] = mix, op->kv = kv, op->spans = list,
+    op->span_count = static_cast<uint32_t>(spans.size());
     op->heads = static_cast<uint16_t>(l_.heads), op->head_dim = static_cast<uint16_t>(l_.head_dim);
     op->parameter = 0.1f;
-    op->block = l_.block;
-    if (l_.block > 0) op->index = index;
+    op->index = put(ranges.data(), ranges.size() * sizeof(WireKeys));
     if (l_.trial) op->trial_index = index;
     op = &add(WIRE_MATMUL, q);
     op->in[0] = mix, op->out[0] = h, op->weight[0] = matrix(q, l_.width);
@@ -69,21 +76,26 @@ class Builder {
     op->in[0] = x, op->in[1] = h;
     const WireRef gate = value(l_.ffn), up = value(l_.ffn);
     op = &add(WIRE_MATMUL, l_.width);
-    op->in[0] = x, op->out[0] = gate, op->out[1] = up, op->weight[0] = matrix(l_.width, l_.ffn), op->weight[1] = op->weight[0];
+    op->in[0] = x, op->out[0] = gate, op->out[1] = up, op->weight[0] = matrix(l_.width, l_.ffn),
+    op->weight[1] = op->weight[0];
     op = &add(WIRE_SWIGLU, l_.ffn);
     op->in[0] = gate, op->in[1] = up, op->out[0] = gate;
     const WireRef some = value(l_.width);
     op = &add(WIRE_SELECT_ROWS, l_.width);
     op->in[0] = x, op->out[0] = some, op->source_rows = l_.rows, op->index = index;
     op = &add(WIRE_GUIDE, l_.width);
-    op->rows = l_.rows / 2, op->source_rows = 2 * op->rows, op->in[0] = some, op->out[0] = h, op->parameter = 1.5f;
+    op->rows = l_.rows / 2, op->source_rows = 2 * op->rows, op->in[0] = some, op->out[0] = h;
+    std::vector<WireGuide> guides;
+    for (uint32_t r = 0; r < op->rows; ++r) guides.push_back({r, r % 2 != 0 ? WIRE_NO_ROW : op->rows + r, 1.5f});
+    op->index = put(guides.data(), guides.size() * sizeof(WireGuide));
     op = &add(WIRE_HEAD, l_.width);
     op->rows = l_.rows / 2, op->in[0] = h, op->weight[0] = matrix(l_.width, 40);
     op->predictions = take(op->rows * sizeof(WirePrediction)), op->logits = take(op->rows * 40 * 4);
     op->out_of_softmax = op->never_sampled = index, op->out_of_softmax_count = op->never_sampled_count = 2;
 
     const WireRange all{{kShared, 0}, used_, WIRE_HOST_WROTE | WIRE_HOST_READS};
-    const WireBatch head{WIRE_MAGIC, WIRE_VERSION, 7, static_cast<uint32_t>(ops_.size()), 1, 0, kScratchBytes, {kScratch, 0}};
+    const WireBatch head{WIRE_MAGIC,    WIRE_VERSION, 7, static_cast<uint32_t>(ops_.size()), 1, 0,
+                         kScratchBytes, {kScratch, 0}};
     std::vector<uint8_t> out;
     const auto append = [&](const void* data, size_t bytes) {
       out.insert(out.end(), static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + bytes);
@@ -108,15 +120,17 @@ class Builder {
   WireWeight vector(uint32_t n) { return {take(n * 4), WIRE_STORED_F32, n, 1}; }
   WireWeight matrix(uint32_t inputs, uint32_t outputs) {
     const uint32_t vectors = l_.layout == WIRE_TILE_Q4_0 ? 4 : l_.layout == WIRE_TILE_Q8_0 ? 8 : 16;
-    const uint32_t bytes = l_.layout == WIRE_STORED_F32 ? inputs * outputs * 4
-                                                        : (outputs + 31) / 32 * 128 * (1 + (inputs / 32 + 1) / 2 * (2 * vectors + 1));
+    const uint32_t bytes = l_.layout == WIRE_STORED_F32
+                               ? inputs * outputs * 4
+                               : (outputs + 31) / 32 * 128 * (1 + (inputs / 32 + 1) / 2 * (2 * vectors + 1));
     return {take(bytes), l_.layout, inputs, outputs};
   }
   WireOp& add(WireKind kind, uint32_t columns) {
     WireOp& op = ops_.emplace_back();
     op.kind = static_cast<uint16_t>(kind), op.rows = l_.rows, op.columns = columns;
-    for (WireRef* ref : {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,
-                         &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled})
+    for (WireRef* ref :
+         {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,
+          &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled})
       *ref = kNone;
     return op;
   }
@@ -132,9 +146,10 @@ class Builder {
 int main(int argc, char** argv) {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "seeds";
   std::filesystem::create_directories(folder);
-  const std::pair<const char*, Layer> layers[] = {
-      {"q4", {4, 32, 2, 1, 64, 32, WIRE_TILE_Q4_0, 1, 0, false}}, {"q8-blocks", {5, 32, 1, 1, 32, 32, WIRE_TILE_Q8_0, 1, 2, false}},
-      {"f16", {3, 32, 1, 1, 32, 32, WIRE_TILE_F16, 1, 0, true}}, {"f32-trial", {6, 16, 2, 2, 8, 24, WIRE_STORED_F32, 0, 0, true}}};
+  const std::pair<const char*, Layer> layers[] = {{"q4", {4, 32, 2, 1, 64, 32, WIRE_TILE_Q4_0, 1, 0, false}},
+                                                  {"q8-blocks", {5, 32, 1, 1, 32, 32, WIRE_TILE_Q8_0, 1, 2, false}},
+                                                  {"f16", {3, 32, 1, 1, 32, 32, WIRE_TILE_F16, 1, 0, true}},
+                                                  {"f32-trial", {6, 16, 2, 2, 8, 24, WIRE_STORED_F32, 0, 0, true}}};
   for (const auto& [name, layer] : layers) {
     auto bytes = Builder(layer).batch();
     for (const char* how : {"alone", "scribbled"}) {

@@ -1,5 +1,5 @@
-// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/* and FOLDER/program/*, small inputs of every
-// kind, for the fuzzers to start from.
+// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/* and FOLDER/program/*, small inputs of
+// every kind, for the fuzzers to start from.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -24,28 +24,28 @@ int main(int argc, char** argv) {
     config.layers = 1;  // short inputs mutate faster
     write(std::string("gguf/") + arch, gguf_bytes(config, {.arch = arch, .type = DType::Q4_0}));
     const auto names = hf_names(config, Style::standard);
-    write(std::string("safetensors/weights-") + arch,
-          "s" + safetensors_bytes(fake_tensors(config, true), names));
+    write(std::string("safetensors/weights-") + arch, "s" + safetensors_bytes(fake_tensors(config, true), names));
     write(std::string("safetensors/config-") + arch, "c" + hf_config_json(config, Style::standard));
   }
   write("safetensors/config-olmo", "c" + hf_config_json(tiny_config(Architecture::llada), Style::olmo));
-  write(
-      "safetensors/index",
-      R"(i{"metadata":{"total_size":1},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
+  write("safetensors/index",
+        R"(i{"metadata":{"total_size":1},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
   // Recorded routing: one step; two layers with a block that moves on; a row that chose nobody.
   const auto header = [](int layers, int experts, int used) {
-    return R"({"format":"llada-routing","version":1,"model":"m","layers":)" + std::to_string(layers) + R"(,"experts":)" +
-           std::to_string(experts) + R"(,"used":)" + std::to_string(used) + "}\n";
+    return R"({"format":"llada-routing","version":1,"model":"m","layers":)" + std::to_string(layers) +
+           R"(,"experts":)" + std::to_string(experts) + R"(,"used":)" + std::to_string(used) + "}\n";
   };
   write("routing/one-step",
-        header(1, 4, 2) + R"({"step":0,"layer":0,"positions":[3,4],"experts":[[1,2],[0,3]],"gates":[[0.5,0.5],[0.75,0.25]]})");
+        header(1, 4, 2) +
+            R"({"step":0,"layer":0,"positions":[3,4],"experts":[[1,2],[0,3]],"gates":[[0.5,0.5],[0.75,0.25]]})");
   std::string blocks = header(2, 3, 1);
   for (const char* step : {R"("step":0,"layer":0,"positions":[3])", R"("step":0,"layer":1,"positions":[3])",
                            R"("step":2,"layer":0,"positions":[4])", R"("step":2,"layer":1,"positions":[4])"})
     blocks += "{" + std::string(step) + R"(,"experts":[[2]],"gates":[[1]]})" + "\n";
   write("routing/blocks", blocks);
-  write("routing/nobody",
-        header(1, 2, 2) + "\n" + R"({"step":7,"layer":0,"positions":[0,1],"experts":[[],[1]],"gates":[[],[-2e-3]]})" + "\n");
+  write("routing/nobody", header(1, 2, 2) + "\n" +
+                              R"({"step":7,"layer":0,"positions":[0,1],"experts":[[],[1]],"gates":[[],[-2e-3]]})" +
+                              "\n");
   // Programs: bytes of no meaning, which make ops that nearly fit.
   for (uint64_t seed = 0; seed < 64; ++seed) {
     std::string bytes(160, '\0');

@@ -1,6 +1,6 @@
-// Part of every test program: memory that nobody has written holds bytes that make NaN of F32 and F16 (base/pages.h), and what
-// malloc gives and takes back is filled too, so that nothing comes out right because memory happened to be zero. Programs that a
-// test starts inherit it. LLADA_POISON=0 in the environment turns it off.
+// Part of every test program: memory that nobody has written holds bytes that make NaN of F32 and F16 (base/pages.h),
+// and what malloc gives and takes back is filled too, so that nothing comes out right because memory happened to be
+// zero. Programs that a test starts inherit it. LLADA_POISON=0 in the environment turns it off.
 #include <malloc.h>
 
 #include <cstdlib>

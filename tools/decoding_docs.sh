@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the strategies of docs/decoding.md and writes that page's tables. Most of an hour of two
+# Measures the strategies of docs/decoding.md and docs/lab/decoding.md and writes their tables. Most of an hour of two
 # cores, a third of it for the reference. What is measured already is kept: remove OUT to start again.
 # usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default)
 #   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped one as F16 GGUF)
@@ -21,28 +21,17 @@ ladder|block cache|--kv block
 ladder|block cache, threshold|--kv block --threshold 0.9
 ladder|block cache, threshold, MBSD|--kv block --threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|block cache, threshold, revision|--kv block --revise
-ladder|block cache, threshold, MBSD, revision|--kv block --revise --mbsd --mbsd-trigger 12
 ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revise
-ladder|threshold, MBSD, revision|--revise --mbsd --mbsd-trigger 12
 presets|balanced|--tail 16 --threshold 0.98 --credit
 presets|fast|--tail 16 --threshold 0.97 --credit
 presets|tail, threshold 0.96|--tail 16 --threshold 0.96
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 repair|t32 .99|--tail 32 --threshold 0.99
-repair|t32 .98|--tail 32 --threshold 0.98
 repair|t32 .97|--tail 32 --threshold 0.97
-repair|t32 .95|--tail 32 --threshold 0.95
 repair|t32 .9|--tail 32 --threshold 0.9
-repair|t32 .8|--tail 32 --threshold 0.8
-repair|t32 f.1|--tail 32 --factor 0.1
-repair|t32 f.25|--tail 32 --factor 0.25
-repair|t16 .98|--tail 16 --threshold 0.98
-repair|t32 .98 delayed r2|--tail 32 --threshold 0.98 --kv delayed --refresh 2
-repair|t32 .98 prefix r2|--tail 32 --threshold 0.98 --kv prefix --refresh 2
-repair|remask .8|--tail 32 --threshold 0.8 --remask-share 0.25 --remask-below 0.95
 repair|remask .9|--tail 32 --threshold 0.9 --remask-share 0.25 --remask-below 0.98
 repair|rev .9/.99|--tail 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
 repair|rev .97/.99|--tail 32 --revise --visible-threshold 0.97 --stable-threshold 0.99
@@ -77,4 +66,4 @@ for table in "${tables[@]}"; do
     mv "$report.part" "$report"
   done
 done
-python3 tools/decoding_tables.py "$out" docs/decoding.md
+for page in docs/decoding.md docs/lab/decoding.md; do python3 tools/decoding_tables.py "$out" "$page"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
 # fuzzing smoke, and a comparison with Dream's layers in a public package.
+# A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
 # usage: test.sh [stage...]   stages: release isa memcheck asan tsan arm64 fuzz upstream (all by default)
 set -uo pipefail
@@ -41,42 +42,24 @@ run_stage() {
       [[ " $sets " == *" scalar "* ]] || { status=failed; note="no list of instruction sets from llada devices"; }
       for isa in $(cut -s -d' ' -f2- <<<"$sets"); do
         echo "== LLADA_ISA=$isa"
-        tests='^engine\..*Golden'
-        [ "$isa" = scalar ] && tests='^engine\..*Golden\.(Prompt|First|Top|Threshold)'
-        LLADA_ISA=$isa ctest --preset release --no-tests=error -j "$jobs" -R "$tests" | tee -a "$log" || status=failed
+        tests=golden
+        [ "$isa" = scalar ] && tests=oracle
+        LLADA_ISA=$isa ctest --preset release --no-tests=error -j "$jobs" -L "$tests" | tee -a "$log" || status=failed
         note="$note $isa"
       done ;;
     memcheck)
       if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
       else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
     asan)
-      # Left out: longer runs of what neighbours run too, and what reads the source tree.
-      long='Latency\.|SeedsDiffer|OneTokenPerStep/tinylladamoe|AHastyStrategy|CachedPolicies|RefreshEveryStep|EveryKindOfStrategy|WorkersChangeNothing'
-      long="$long|EarlyStopKeeps|GuidanceOfZero|ReferenceAgreesWithItself|EqualsSlowMerging|^layering\.|^engine\.GoldenPeer"
-      long="$long|^cli\.(RunOnSim\.(TheAnswerIs|WithoutAFallback)|Run\.Raw|BenchCli\.OnlyTheAsked|Simulate\.(Json|Sweep))"
-      long="$long|^engine\.Models/GeometryGolden\.(Recorded|OneToken|Infilling)|GeometryGolden\..*/(dream|llada_moe|far)|GeometryFilesGolden.*/(dream|llada_moe)"
-      long="$long|^engine\.(NewerChips|PaperTable|Simulate|MoeSimulate)|AReferenceFile|^cli\.(Tune\.WritesAPreset|Eval\.(TellsQuality|Compares)|Chat\.OldTurns|Run\.Sampling|Simulate\.TextSays)"
-      build asan && LLADA_TEST_QUICK=1 ctest --preset asan --no-tests=error -j "$jobs" -E "$long" | tee "$log" || status=failed ;;
+      build asan && LLADA_TEST_QUICK=1 ctest --preset asan --no-tests=error -j "$jobs" -LE long | tee "$log" || status=failed ;;
     tsan)
-      # The parts with threads (of the tokenizer only the shared one); the others have none to race, nor do what is simulated and
-      # what differs from its neighbours in numbers alone. Bounds on time mean nothing under an instrumented clock.
-      alone='Geometry(Files|Run|Conformance)|TiedSynth|GeometryGolden\.(First|Recorded|Cached|OneToken|Infilling)|GeometryGolden\..*/(dream|llada_moe|llada2|far|large)'
-      alone="$alone|"'EveryKindOfStrategy|TokenizerJson|Bpe|^text\.(Unicode|Nfc)|engine\.(PaperTable|NewerChips|[A-Za-z]*Simulate|Synth|GoldenPeer|Recording)|OwnTable|DeviceTextsAreRead|EarlyStopKeeps|GuidanceOfZero|SeedsDiffer|AHastyStrategy|CachedPolicies|RefreshEveryStep|SamplingFollows|EveryWeightType'
-      build tsan --target test_base test_text test_devices test_engine test_eval &&
-        LLADA_TEST_QUICK=1 ctest --preset tsan --no-tests=error -j "$jobs" -R '^(base|text|devices|engine|eval)\.' -E "NotQuadratic|OneTokenPerStep/tinylladamoe|$alone" | tee "$log" || status=failed ;;
+      build tsan --target tests_threads &&
+        LLADA_TEST_QUICK=1 ctest --preset tsan --no-tests=error -j "$jobs" -L threads -LE long | tee "$log" || status=failed ;;
     arm64)
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
       else
-        # An emulator is a hundred times slower: bounds on time mean nothing, and whole
-        # generations are left to the goldens; readers of files, decoding rules, the command line and what is simulated or
-        # recorded have nothing of a processor's own and are left to the native stages.
-        # Of the other shapes a forward of one on every instruction set, and a short answer of four.
-        shapes='GeometryConformance.*/(cpu_scalar|sim)|GeometryFiles|TiedSynth|GeometryGolden\.(First|Recorded|Cached|Revision|Infilling)'
-        shapes="$shapes|GeometryGolden.*/(far|large)"
-        parts=(base tensor text kernels graph models memory devices hexagon engine)
-        LLADA_TEST_QUICK=1 TARGETS=${parts[*]/#/test_} tools/test_arm64.sh \
-          -E '^engine\.(Invariance|Latency|Recording|GoldenPeer|NewerChips|PaperTable|[A-Za-z]*Simulate|[A-Z][a-z]*Run)|HostileCost|HostileRegexes|EqualsSlowMerging|^text\.(TokenizerJson\.(Wrong|Damaged)|Unicode\.)|NotQuadratic|OneTokenPerStep/tinylladamoe|Conformance.*/hexagon|_NOT_BUILT|cuda_emulated'"|$shapes" | tee "$log" || status=failed
+        LLADA_TEST_QUICK=1 TARGETS=tests_emulated tools/test_arm64.sh -LE 'long|native' | tee "$log" || status=failed
       fi ;;
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"

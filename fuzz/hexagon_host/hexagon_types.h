@@ -45,7 +45,9 @@ HVX_VectorPred compare(F f, HVX_Vector a, HVX_Vector b) {
   return out;
 }
 // Bits [0, bits) of a shift count, with its sign.
-inline int64_t signed_count(int64_t count, int bits) { return static_cast<int64_t>(static_cast<uint64_t>(count) << (64 - bits)) >> (64 - bits); }
+inline int64_t signed_count(int64_t count, int bits) {
+  return static_cast<int64_t>(static_cast<uint64_t>(count) << (64 - bits)) >> (64 - bits);
+}
 inline int64_t shifted(int64_t value, int64_t left) {
   return left >= 0 ? static_cast<int64_t>(static_cast<uint64_t>(value) << left) : value >> -left;
 }

@@ -54,12 +54,12 @@ inline HVX_Vector Q6_Vh_vshuffe_VhVh(HVX_Vector u, HVX_Vector v) {
 }
 
 // ---- Lanes. HVX_HOST_2(name, lane of the result, lane of the operands, value of a and b)
-#define HVX_HOST_2(name, R, T, value) \
-  inline HVX_Vector name(HVX_Vector u, HVX_Vector v) { \
+#define HVX_HOST_2(name, R, T, value)                                  \
+  inline HVX_Vector name(HVX_Vector u, HVX_Vector v) {                 \
     return hvx_host::each<R, T>([](T a, T b) { return value; }, u, v); \
   }
-#define HVX_HOST_R(name, T, value) \
-  inline HVX_Vector name(HVX_Vector u, int32_t r) { \
+#define HVX_HOST_R(name, T, value)                              \
+  inline HVX_Vector name(HVX_Vector u, int32_t r) {             \
     return hvx_host::each<T, T>([r](T a) { return value; }, u); \
   }
 HVX_HOST_2(Q6_Vh_vadd_VhVh, uint16_t, uint16_t, a + b)
@@ -127,7 +127,8 @@ inline HVX_Vector Q6_Vw_vrmpy_VubRb(HVX_Vector v, int32_t r) {
   hvx_host::Lanes<int32_t> out;
   for (int i = 0; i < 32; ++i) {
     out.v[i] = 0;
-    for (int j = 0; j < 4; ++j) out.v[i] += bytes.v[4 * i + j] * static_cast<int8_t>(static_cast<uint32_t>(r) >> (8 * j));
+    for (int j = 0; j < 4; ++j)
+      out.v[i] += bytes.v[4 * i + j] * static_cast<int8_t>(static_cast<uint32_t>(r) >> (8 * j));
   }
   return out.vector();
 }

@@ -1,6 +1,6 @@
-// Errors as values. Expected failure (bad input, missing memory, a dead device) is a Result; a bug is
-// LLADA_CHECK. Words: kind = who has to act, which is also the process exit status (invalid_input 2, failed
-// 1). Deliberately absent: exceptions across layers, error codes, global state.
+// Errors as values. Expected failure (bad input, missing memory, a dead device) is a Result; a bug is LLADA_CHECK. An
+// error's kind says who has to act, and is the process exit status: invalid_input 2, failed 1. Deliberately absent:
+// exceptions across layers, error codes, global state.
 #pragma once
 #include <fmt/format.h>
 
@@ -42,10 +42,9 @@ inline int exit_status(const Error& error) { return error.kind == ErrorKind::inv
 #define LLADA_CONCAT(a, b) LLADA_CONCAT_(a, b)
 
 // LLADA_TRY(auto file, MappedFile::open(path)); returns the error to the caller, otherwise binds the value.
-#define LLADA_TRY(declaration, expression)                                   \
-  auto LLADA_CONCAT(try_, __LINE__) = (expression);                          \
-  if (!LLADA_CONCAT(try_, __LINE__))                                         \
-    return std::unexpected(std::move(LLADA_CONCAT(try_, __LINE__)).error()); \
+#define LLADA_TRY(declaration, expression)                                                                    \
+  auto LLADA_CONCAT(try_, __LINE__) = (expression);                                                           \
+  if (!LLADA_CONCAT(try_, __LINE__)) return std::unexpected(std::move(LLADA_CONCAT(try_, __LINE__)).error()); \
   declaration = std::move(*LLADA_CONCAT(try_, __LINE__))
 
 // The same for a Status, where there is no value to bind.

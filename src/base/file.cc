@@ -21,8 +21,7 @@ constexpr size_t kBufferBytes = size_t{1} << 20;  // one write call per MiB keep
 Error open_error(const std::string& path, const char* what) {
   const int code = errno;
   // A missing or unreadable path is the caller's mistake; everything else is the machine's.
-  const bool callers =
-      code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
   return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
           fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
 }

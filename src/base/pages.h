@@ -25,10 +25,10 @@ using SharedBytes = std::shared_ptr<std::byte[]>;
 using Allocator = std::function<SharedBytes(int64_t bytes)>;
 SharedBytes allocate_shared(int64_t bytes);  // of this process alone
 
-// Says that what [data, data + bytes) holds is nobody's any more: it is new, or used again. Costs nothing, unless the process
-// has asked for such memory to be filled with a byte: tests do, with one that makes NaN of F32 and of F16 (0xff), so that
-// whatever is read before it is written shows. New memory from the functions above is forgotten memory. The byte is set before
-// other threads start and stays; -1: contents are left as they are.
+// Says that what [data, data + bytes) holds is nobody's any more: it is new, or used again. Costs nothing, unless the
+// process has asked for such memory to be filled with a byte: tests do, with one that makes NaN of F32 and of F16
+// (0xff), so that whatever is read before it is written shows. New memory from the functions above is forgotten memory.
+// The byte is set before other threads start and stays; -1: contents are left as they are.
 void forget(std::byte* data, int64_t bytes);
 void fill_forgotten_memory(int byte);
 

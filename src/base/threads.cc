@@ -116,8 +116,7 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
   // Every worker must have seen this loop before `body` dies, so the wait is for workers, not for indices.
   for (int spin = 0; spin < s.spins; ++spin, relax())
     if (s.busy.load(std::memory_order_acquire) == 0) return;
-  for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;)
-    s.busy.wait(left, std::memory_order_acquire);
+  for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;) s.busy.wait(left, std::memory_order_acquire);
 }
 
 void ThreadPool::work_through(int thread) {

@@ -1,21 +1,17 @@
 // A tokenizer as data: what GGUF metadata and tokenizer.json both say. formats/ and text/ fill it in, text/
 // runs it.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llada {
 
 // GGUF's tokenizer.ggml.token_type values.
-enum class TokenKind : int32_t {
-  normal = 1,
-  unknown = 2,
-  control = 3,
-  user_defined = 4,
-  unused = 5,
-  byte = 6
-};
+enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
 struct TokenizerSpec {
   // tokens[id]: for normal tokens in the byte alphabet of GPT-2 (space is U+0120), for control and
@@ -27,16 +23,28 @@ struct TokenizerSpec {
   // a text (tokenizer.json: added_tokens with "normalized"). GGUF cannot say it.
   std::vector<int32_t> matched_last;
 
-  std::string pre;  // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
-  std::vector<std::string>
-      regexes;                 // from tokenizer.json when present; applied in order, each splitting further
-  bool nfc = false;            // normalise to NFC first (Qwen2's tokenizer.json)
-  bool ignore_merges = false;  // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
+  std::string pre;                   // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
+  std::vector<std::string> regexes;  // from tokenizer.json when present; applied in order, each splitting further
+  bool nfc = false;                  // normalise to NFC first (Qwen2's tokenizer.json)
+  bool ignore_merges = false;        // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
   bool add_bos = false;
   std::string chat_template;  // Jinja source as shipped; only recognised, never interpreted
 
   // -1: not given.
   int32_t bos = -1, eos = -1, pad = -1, eot = -1, mask = -1;
 };
+
+// What a mask and the end of a turn are called in published tokenizers, for files that do not say it; the first that
+// is there counts.
+inline constexpr std::array<std::string_view, 2> kMaskTexts = {"<|mdm_mask|>", "<|mask|>"};
+inline constexpr std::array<std::string_view, 3> kEndOfTurnTexts = {"<|eot_id|>", "<|im_end|>", "<|role_end|>"};
+
+// The id of the control token that has the first of these texts that one has; -1: none has any.
+inline int32_t find_control_token(const TokenizerSpec& spec, std::span<const std::string_view> texts) {
+  for (const std::string_view text : texts)
+    for (size_t i = 0; i < spec.tokens.size(); ++i)
+      if (spec.kinds[i] == TokenKind::control && spec.tokens[i] == text) return static_cast<int32_t>(i);
+  return -1;
+}
 
 }  // namespace llada

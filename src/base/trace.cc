@@ -40,14 +40,12 @@ Status Trace::write(const std::string& path) const {
   for (const Span& span : spans_) lanes.emplace(span.lane, static_cast<int>(lanes.size()) + 1);
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (const auto& [lane, id] : lanes)
-    out += fmt::format(
-        "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":{},\"args\":{{\"name\":{}}}}},\n", id,
-        quoted(lane));
+    out += fmt::format("{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":{},\"args\":{{\"name\":{}}}}},\n", id,
+                       quoted(lane));
   for (const Span& span : spans_)
-    out += fmt::format(
-        "{{\"ph\":\"X\",\"name\":{},\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{}}},\n",
-        quoted(span.name), lanes[span.lane], span.start_us, span.duration_us,
-        span.arguments.empty() ? "{}" : span.arguments);
+    out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"args\":{}}},\n",
+                       quoted(span.name), lanes[span.lane], span.start_us, span.duration_us,
+                       span.arguments.empty() ? "{}" : span.arguments);
   out += "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"llada\"}}]}\n";
   LLADA_TRY(auto file, AtomicFile::create(path));
   LLADA_TRY_STATUS(file.write(out.data(), out.size()));

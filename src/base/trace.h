@@ -21,7 +21,7 @@ class Trace {
 
   Trace();
   double now_us() const;
-  void add(Span span);  // thread-safe
+  void add(Span span);              // thread-safe
   std::vector<Span> spans() const;  // so far
   Status write(const std::string& path) const;
 

@@ -6,7 +6,7 @@
 #include "base/memory_usage.h"
 #include "bench/ceiling.h"
 #include "devices/cpu/cpu_device.h"
-#include "engine/synth.h"
+#include "lab/synth.h"
 #include "kernels/kernels.h"
 #include "models/presets.h"
 
@@ -20,7 +20,8 @@ class Bench {
   Result<BenchReport> run() {
     report_.repeats = o_.repeats;
     LLADA_TRY_STATUS(check());
-    LLADA_TRY(const auto info, describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa, .exact_attention = false}));
+    LLADA_TRY(const auto info,
+              describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa, .exact_attention = false}));
     LLADA_TRY(table_, kernels::select(o_.load.isa));
     report_.machine = {.cpu = info.processor,
                        .isa = std::string(table_->isa),
@@ -59,8 +60,7 @@ class Bench {
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
       return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
-    if (o_.preset.empty() && o_.layers != 0)
-      return invalid("layers: only a preset can have another number of them");
+    if (o_.preset.empty() && o_.layers != 0) return invalid("layers: only a preset can have another number of them");
     if (o_.attention_rows > o_.attention_keys)
       return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
     if (!o_.preset.empty()) {
@@ -185,16 +185,14 @@ class Bench {
   Status end_to_end() {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
     script.attention_block = model_->config().attention_block;
-    std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
-                                                        {Refresh::block, RowsPolicy::masked},
-                                                        {Refresh::once, RowsPolicy::masked}};
+    std::vector<std::pair<Refresh, RowsPolicy>> ways = {
+        {Refresh::block, RowsPolicy::block}, {Refresh::block, RowsPolicy::masked}, {Refresh::once, RowsPolicy::masked}};
     if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
     for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;
       script.rows = rows;
       say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
-      LLADA_TRY(const auto result,
-                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats));
+      LLADA_TRY(const auto result, measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats));
       report_.end_to_end.push_back(result);
     }
     return {};

@@ -31,8 +31,7 @@ struct BenchOptions {
   std::vector<int64_t> rows = {1, 8, 16, 32, 64, 128};
   std::vector<DType> types;  // of the matrix products
   int repeats = 5;
-  int64_t stream_bytes = int64_t{256}
-                         << 20;  // of weights behind a product; the read test takes four times it
+  int64_t stream_bytes = int64_t{256} << 20;  // of weights behind a product; the read test takes four times it
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   int64_t attention_rows = 32, attention_keys = 4096;
   double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines

@@ -12,18 +12,18 @@ namespace {
 bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 bool has_i8mm() { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
 
-#define LLADA_EIGHT(op, a, b, c, d, e, f, g, h, out, in)                                                   \
-  op " v" a "." out ", v30." in ", v31." in "\n" op " v" b "." out ", v30." in ", v31." in "\n" op " v" c  \
-     "." out ", v30." in ", v31." in "\n" op " v" d "." out ", v30." in ", v31." in "\n" op " v" e "." out \
-     ", v30." in ", v31." in "\n" op " v" f "." out ", v30." in ", v31." in "\n" op " v" g "." out         \
-     ", v30." in ", v31." in "\n" op " v" h "." out ", v30." in ", v31." in "\n"
+#define LLADA_EIGHT(op, a, b, c, d, e, f, g, h, out, in)                                                               \
+  op " v" a "." out ", v30." in ", v31." in "\n" op " v" b "." out ", v30." in ", v31." in "\n" op " v" c "." out      \
+     ", v30." in ", v31." in "\n" op " v" d "." out ", v30." in ", v31." in "\n" op " v" e "." out ", v30." in         \
+     ", v31." in "\n" op " v" f "." out ", v30." in ", v31." in "\n" op " v" g "." out ", v30." in ", v31." in "\n" op \
+     " v" h "." out ", v30." in ", v31." in "\n"
 #define LLADA_TWENTY_FOUR(op, out, in)                                     \
   LLADA_EIGHT(op, "0", "1", "2", "3", "4", "5", "6", "7", out, in)         \
   LLADA_EIGHT(op, "16", "17", "18", "19", "20", "21", "22", "23", out, in) \
   LLADA_EIGHT(op, "24", "25", "26", "27", "28", "29", "8", "9", out, in)
-#define LLADA_CLOBBERS                                                                                 \
-  "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v16", "v17", "v18", "v19", "v20", \
-      "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+#define LLADA_CLOBBERS                                                                                               \
+  "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v16", "v17", "v18", "v19", "v20", "v21", "v22", \
+      "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
 #define LLADA_RUN(extension, body)                                                                       \
   asm volatile(extension "movi v30.16b, #0\n movi v31.16b, #0\n 1:\n" body "subs %0, %0, #1\n b.ne 1b\n" \
                : "+r"(left)                                                                              \

@@ -39,11 +39,10 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_su
   LLADA_EACH(op, "zmm", a, b, "12") \
   LLADA_EACH(op, "zmm", a, b, "13") LLADA_EACH(op, "zmm", a, b, "14") LLADA_EACH(op, "zmm", a, b, "15")
 // Only the low parts have clobber names without AVX flags; the compiler keeps nothing in the upper ones.
-#define LLADA_CLOBBERS                                                                                    \
-  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
-      "xmm12", "xmm13", "xmm14", "xmm15"
-#define LLADA_RUN(body) \
-  asm volatile("1:\n" body "dec %0\n jnz 1b\n vzeroupper\n" : "+r"(left) : : LLADA_CLOBBERS)
+#define LLADA_CLOBBERS                                                                                             \
+  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
+      "xmm13", "xmm14", "xmm15"
+#define LLADA_RUN(body) asm volatile("1:\n" body "dec %0\n jnz 1b\n vzeroupper\n" : "+r"(left) : : LLADA_CLOBBERS)
 
 // vzeroall clears registers 0 to 15; 30 and 31 are cleared on their own.
 void clear() { asm volatile("vzeroall" : : : LLADA_CLOBBERS); }
@@ -56,8 +55,7 @@ double int8_loop(int64_t rounds) {
   int64_t left = rounds;
   clear();
   if (has_avx512_vnni()) {
-    asm volatile(LLADA_CLEAR_HIGH
-                 "1:\n" LLADA_SIXTEEN("vpdpbusd", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
+    asm volatile(LLADA_CLEAR_HIGH "1:\n" LLADA_SIXTEEN("vpdpbusd", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
                  : "+r"(left)
                  :
                  : LLADA_CLOBBERS);
@@ -76,8 +74,7 @@ double float_loop(int64_t rounds) {
   int64_t left = rounds;
   clear();
   if (has_avx512()) {
-    asm volatile(LLADA_CLEAR_HIGH
-                 "1:\n" LLADA_SIXTEEN("vfmadd231ps", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
+    asm volatile(LLADA_CLEAR_HIGH "1:\n" LLADA_SIXTEEN("vfmadd231ps", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
                  : "+r"(left)
                  :
                  : LLADA_CLOBBERS);

@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "bench/machine.h"
 #include "decode/canvas.h"
-#include "decode/loop.h"
+#include "decode/denoiser.h"
 #include "engine/model_runner.h"
 
 namespace llada::bench {
@@ -18,8 +18,7 @@ struct OneRun {
   int64_t kv_bytes = 0;
 };
 
-Result<OneRun> run_once(const Model& model, const Script& script, std::span<const int32_t> prompt,
-                        int64_t gen_tokens) {
+Result<OneRun> run_once(const Model& model, const Script& script, std::span<const int32_t> prompt, int64_t gen_tokens) {
   OneRun run;
   Device& device = model.device();
   const decode::SpecialIds& ids = model.special_ids();
@@ -28,11 +27,11 @@ Result<OneRun> run_once(const Model& model, const Script& script, std::span<cons
   decode::Canvas canvas = decode::lay_generation(prompt, gen_tokens, ids);
   ScriptedStrategy strategy(script, canvas);
   LLADA_TRY(auto runner,
-            ModelRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
+            SingleRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
   LLADA_TRY(run.stats, decode::denoise(canvas, strategy, *runner, {}));
   run.seconds = now_s() - begin;
   run.phases = device.take_phase_times();
-  run.kv_bytes = runner->kv_bytes();
+  run.kv_bytes = runner->state().kv.bytes();
   return run;
 }
 
@@ -41,14 +40,12 @@ Result<OneRun> run_once(const Model& model, const Script& script, std::span<cons
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
                                           int64_t gen_tokens, int repeats) {
   if (script.tokens_per_step < 1 || script.block_length < 1 || gen_tokens < 1 || prompt_tokens < 1)
-    return invalid(
-        "bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
-        prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
+    return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
+                   prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
   std::vector<int32_t> prompt;
   const int64_t plain = model.config().vocab / 2;  // ordinary tokens: the special ones come last
   for (int64_t i = 0; i < prompt_tokens; ++i)
-    prompt.push_back(
-        static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * static_cast<double>(plain)));
+    prompt.push_back(static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * static_cast<double>(plain)));
 
   std::vector<OneRun> runs;
   for (int i = 0; i < repeats; ++i) {

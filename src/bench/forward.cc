@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 
 #include "base/random.h"
 #include "engine/model_runner.h"
 #include "kernels/kernels.h"
+#include "models/model_graph.h"
 #include "tensor/synthesize.h"
 
 namespace llada::bench {
@@ -27,8 +27,7 @@ void fill(KvStore& kv, ThreadPool& pool) {
     for (std::byte* half : {kv.keys(rest / s.sequences, rest % s.sequences, head),
                             kv.values(rest / s.sequences, rest % s.sequences, head)})
       for (int64_t p = 0; p < s.positions; p += kPattern)
-        std::memcpy(half + p * row, pattern.data(),
-                    static_cast<size_t>(std::min(kPattern, s.positions - p) * row));
+        std::memcpy(half + p * row, pattern.data(), static_cast<size_t>(std::min(kPattern, s.positions - p) * row));
   });
   for (int sequence = 0; sequence < s.sequences; ++sequence)
     for (int64_t p = 0; p < s.positions; ++p) kv.set_version(sequence, p, 0);
@@ -68,13 +67,10 @@ ForwardWork work_of(const Model& model, std::string_view isa) {
 }
 
 ForwardTest::ForwardTest(const Model& model, ThreadPool& pool, KvStore kv)
-    : model_(&model),
-      pool_(&pool),
-      kv_(std::move(kv)),
-      executor_(model.device(), build_with(model.graph())) {}
+    : model_(&model), pool_(&pool), kv_(std::move(kv)), executor_(model.device(), build_with(model.graph())) {}
 
-Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                        int64_t positions, int64_t stream_bytes) {
+Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa, int64_t positions,
+                                        int64_t stream_bytes) {
   const ModelGraph& graph = model.graph();
   LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
                                       .sequences = 1,
@@ -93,7 +89,7 @@ Result<double> ForwardTest::experts_touched(const StepInputs& inputs) {
   Trace trace;
   StepOutputs outputs;
   model_->device().set_trace(&trace);
-  const Status status = executor_.run(inputs, kv_, outputs);
+  const Status status = executor_.run(inputs, outputs);
   model_->device().set_trace(nullptr);
   LLADA_TRY_STATUS(status);
   constexpr std::string_view kKey = R"({"experts_touched":)";
@@ -108,17 +104,19 @@ Result<double> ForwardTest::experts_touched(const StepInputs& inputs) {
 
 Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats) {
   StepInputs inputs;
+  inputs.streams = {{.kv = &kv_}};
+  std::vector<int32_t> tokens, positions;
   for (int64_t r = 0; r < rows; ++r) {
     const double u = uniform(17, 0, static_cast<uint64_t>(r), 0);
-    inputs.tokens.push_back(static_cast<int32_t>(u * static_cast<double>(model_->config().vocab)));
-    inputs.positions.push_back(static_cast<int32_t>(keys - rows + r));
+    tokens.push_back(static_cast<int32_t>(u * static_cast<double>(model_->config().vocab)));
+    positions.push_back(static_cast<int32_t>(keys - rows + r));
+    inputs.wanted.push_back(static_cast<int32_t>(r));
+    inputs.predictions.push_back({.conditional = static_cast<int32_t>(r)});
   }
-  inputs.spans = {{0, static_cast<int32_t>(rows), 0, static_cast<int32_t>(keys)}};
-  inputs.wanted.resize(static_cast<size_t>(rows));
-  std::iota(inputs.wanted.begin(), inputs.wanted.end(), 0);
+  append_span(inputs, {}, tokens, positions, model_->graph().keys, static_cast<int32_t>(keys));
   StepOutputs outputs;
   Device& device = model_->device();
-  LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
+  LLADA_TRY_STATUS(executor_.run(inputs, outputs));
 
   ForwardResult r{.rows = rows, .keys = keys, .logits = rows};
   if (work_.experts > 0) {
@@ -135,7 +133,7 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
       const double rate = read_.gb_per_s(*pool_, 1);
       device.take_phase_times();
       const double begin = now_s();
-      LLADA_TRY_STATUS(executor_.run(inputs, kv_, outputs));
+      LLADA_TRY_STATUS(executor_.run(inputs, outputs));
       t.seconds.push_back(now_s() - begin);
       t.floors.push_back(r.read_bytes / rate / 1e6);
       t.percents.push_back(t.floors.back() / t.seconds.back() / 10);
@@ -153,8 +151,7 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   r.percent_of_floor_best = *std::ranges::min_element(floors) / *std::ranges::min_element(times) / 10;
   r.ms_min = *std::ranges::min_element(times) * 1e3;
   r.ms_max = *std::ranges::max_element(times) * 1e3;
-  r.gop_per_s =
-      2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
+  r.gop_per_s = 2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
   r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
   r.read_gb_per_s = r.read_bytes / seconds / 1e9;
   for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);

@@ -30,7 +30,7 @@ struct ForwardResult {
   int64_t logits = 0;  // rows whose logits are computed
   double ms = 0;       // median
   double ms_min = 0, ms_max = 0;
-  int timings = 0;  // PeakWatch's
+  int timings = 0;                                                    // PeakWatch's
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
   // Of a mixture: experts that a layer touched, mean over its layers. The weights that the forward read, what
@@ -43,8 +43,8 @@ struct ForwardResult {
 class ForwardTest {
  public:
   // stream_bytes: what the reading beside the forwards goes through.
-  static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa,
-                                    int64_t positions, int64_t stream_bytes);
+  static Result<ForwardTest> create(const Model& model, ThreadPool& pool, std::string_view isa, int64_t positions,
+                                    int64_t stream_bytes);
 
   // What a layer of a mixture touches when `inputs` run, mean over its layers.
   Result<double> experts_touched(const StepInputs& inputs);

@@ -30,8 +30,7 @@ void fill_normal(float* x, int64_t count, uint64_t seed) {
 // normal with a deviation of 40, as the activations of a model are beside their group's largest.
 void fill_exact(float* x, int64_t count, uint64_t seed) {
   fill_normal(x, count, seed);
-  for (int64_t i = 0; i < count; ++i)
-    x[i] = i % 32 == 0 ? 127.0f : std::round(std::clamp(40 * x[i], -127.0f, 127.0f));
+  for (int64_t i = 0; i < count; ++i) x[i] = i % 32 == 0 ? 127.0f : std::round(std::clamp(40 * x[i], -127.0f, 127.0f));
 }
 
 constexpr int64_t kOutlierSpacing = 256;  // channels to one outlier
@@ -73,9 +72,8 @@ class Case {
       const TensorView view{stored_.get(), type_, {{k_, n_, 1, 1}, 2}};
       const int64_t tile = table_.column_tile(type_);
       const auto pack = [&] {
-        pool_.run((n_ + tile - 1) / tile, [&](int64_t t, int) {
-          table_.pack(view, t * tile, std::min(n_, (t + 1) * tile), weights_.get());
-        });
+        pool_.run((n_ + tile - 1) / tile,
+                  [&](int64_t t, int) { table_.pack(view, t * tile, std::min(n_, (t + 1) * tile), weights_.get()); });
       };
       pack();  // the first time pays for the pages
       const double begin = now_s();
@@ -166,8 +164,7 @@ class Case {
       dequantize_row(type_, stored_.get() + c * row_bytes(type_, k_), w.data(), k_);
       for (int64_t r = 0; r < rows_; r += row_step) {
         double want = 0;
-        for (int64_t i = 0; i < k_; ++i)
-          want += static_cast<double>(w[static_cast<size_t>(i)]) * inputs()[r * k_ + i];
+        for (int64_t i = 0; i < k_; ++i) want += static_cast<double>(w[static_cast<size_t>(i)]) * inputs()[r * k_ + i];
         const double difference = outputs()[r * n_ + c] - want;
         differences += difference * difference;
         exact += want * want;
@@ -187,8 +184,8 @@ class Case {
 
 }  // namespace
 
-Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type, int64_t k,
-                                int64_t n, int64_t rows, int64_t stream_bytes, int repeats) {
+Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type,
+                                int64_t k, int64_t n, int64_t rows, int64_t stream_bytes, int repeats) {
   if (k % traits(type).elements != 0)
     return invalid("bench: rows of {} values do not fit {}, multiples of {} needed", k, traits(type).name,
                    traits(type).elements);

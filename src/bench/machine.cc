@@ -37,9 +37,7 @@ double peak(ThreadPool& pool, int repeats, double (*loop)(int64_t)) {
 
 }  // namespace
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -64,13 +62,11 @@ double barrier_us(ThreadPool& pool, int repeats) {
 Result<ReadTest> ReadTest::create(ThreadPool& pool, int64_t bytes) {
   ReadTest test;
   test.memory_ = allocate_aligned(bytes);
-  if (test.memory_ == nullptr)
-    return failed("bench: {} bytes for the read test could not be allocated", bytes);
+  if (test.memory_ == nullptr) return failed("bench: {} bytes for the read test could not be allocated", bytes);
   test.bytes_ = bytes;
   constexpr int64_t kPiece = int64_t{2} << 20;  // every piece gets pages of its own, not the shared zero page
   pool.run((bytes + kPiece - 1) / kPiece, [&](int64_t i, int) {
-    std::memset(test.memory_.get() + i * kPiece, 1,
-                static_cast<size_t>(std::min(kPiece, bytes - i * kPiece)));
+    std::memset(test.memory_.get() + i * kPiece, 1, static_cast<size_t>(std::min(kPiece, bytes - i * kPiece)));
   });
   return test;
 }

@@ -19,8 +19,7 @@ Shape matrix(int64_t inputs, int64_t outputs) { return {{inputs, outputs, 1, 1},
 
 std::string_view name(MoeRouting routing) { return routing == MoeRouting::uniform ? "uniform" : "skewed"; }
 
-std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used,
-                                   uint64_t seed) {
+std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used, uint64_t seed) {
   std::vector<double> log_weight(static_cast<size_t>(experts), 0.0);
   if (routing == MoeRouting::skewed) {
     std::vector<size_t> order(static_cast<size_t>(experts));
@@ -39,14 +38,13 @@ std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t exp
     }
     std::ranges::partial_sort(draw, draw.begin() + used);
     for (int64_t k = 0; k < used; ++k)
-      gates[static_cast<size_t>(r * experts + draw[static_cast<size_t>(k)].second)] =
-          1.0f / static_cast<float>(used);
+      gates[static_cast<size_t>(r * experts + draw[static_cast<size_t>(k)].second)] = 1.0f / static_cast<float>(used);
   }
   return gates;
 }
 
-Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& pool,
-                                const ModelConfig& config, DType type) {
+Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& pool, const ModelConfig& config,
+                                DType type) {
   MoeTest test;
   test.table_ = &table;
   test.pool_ = &pool;
@@ -172,8 +170,7 @@ Status MoeTest::measure_host(ExpertCosts& costs, int repeats) {
 
 Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats) {
   reserve(rows);
-  MoeResult r{
-      .routing = routing, .rows = rows, .experts = experts_, .used = used_, .width = width_, .inner = inner_};
+  MoeResult r{.routing = routing, .rows = rows, .experts = experts_, .used = used_, .width = width_, .inner = inner_};
   std::vector<double> times, floors, rates, percents;
   // Every repeat draws anew, so that none finds its experts in a cache because the last one used them.
   for (int i = 0; i <= repeats; ++i) {
@@ -193,8 +190,7 @@ Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadT
   r.read_gb_per_s = median(rates), r.floor_ms = median(floors), r.percent_of_floor = median(percents);
   const double best_floor = static_cast<double>(r.bytes) / *std::ranges::max_element(rates) / 1e6;
   r.percent_of_floor_best = 100 * best_floor / *std::ranges::min_element(times);
-  r.ms = median(times), r.ms_min = *std::ranges::min_element(times),
-  r.ms_max = *std::ranges::max_element(times);
+  r.ms = median(times), r.ms_min = *std::ranges::min_element(times), r.ms_max = *std::ranges::max_element(times);
 
   const std::vector<float> all(static_cast<size_t>(rows * experts_), 1.0f / static_cast<float>(experts_));
   times.clear();

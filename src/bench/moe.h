@@ -23,27 +23,26 @@ enum class MoeRouting { uniform, skewed };
 std::string_view name(MoeRouting routing);
 
 // rows x experts gates: `used` of each row are 1 / used, the others 0.
-std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used,
-                                   uint64_t seed);
+std::vector<float> synthetic_gates(MoeRouting routing, int64_t rows, int64_t experts, int64_t used, uint64_t seed);
 
 struct MoeResult {
   MoeRouting routing{};
   int64_t rows = 0, experts = 0, used = 0, width = 0, inner = 0;  // inner: of one expert
   int64_t touched = 0;                                            // experts with a row
-  int64_t bytes = 0;                      // of the touched experts, in the kernels' layout
+  int64_t bytes = 0;                                              // of the touched experts, in the kernels' layout
   double read_gb_per_s = 0;               // of the machine, measured in turns with the runs; median
   double floor_ms = 0;                    // to read so many bytes at that rate
   double ms = 0, ms_min = 0, ms_max = 0;  // gather, products, activation, sum; median
   double percent_of_floor = 0;            // 100 floor / ms, each run with the reading just before it; median
-  double percent_of_floor_best = 0;  // the fastest reading over the fastest run: what a busy machine hides
-  double dense_ms = 0;               // every row through every expert
+  double percent_of_floor_best = 0;       // the fastest reading over the fastest run: what a busy machine hides
+  double dense_ms = 0;                    // every row through every expert
 };
 
 // Experts with random weights, of a model's geometry.
 class MoeTest {
  public:
-  static Result<MoeTest> create(const kernels::KernelTable& table, ThreadPool& pool,
-                                const ModelConfig& config, DType type);
+  static Result<MoeTest> create(const kernels::KernelTable& table, ThreadPool& pool, const ModelConfig& config,
+                                DType type);
 
   // `read` measures the machine's rate.
   Result<MoeResult> measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats);

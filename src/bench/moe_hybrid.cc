@@ -5,7 +5,7 @@
 
 #include "devices/sim/cost.h"
 #include "devices/sim/expert_lanes.h"
-#include "engine/moe_routing.h"
+#include "lab/moe_routing.h"
 #include "sched/moe_run.h"
 
 namespace llada::bench {
@@ -22,11 +22,15 @@ std::vector<float> gates_of(const LayerRouting& routing, int32_t rows) {
   return gates;
 }
 
-Result<MoeHybridLine> play(MoeTest& test, const RoutingTrace& trace, const ExpertCosts& costs, const MoeOptions& options) {
+Result<MoeHybridLine> play(MoeTest& test, const RoutingTrace& trace, const ExpertCosts& costs,
+                           const MoeOptions& options) {
   Lanes lanes(1e18);  // nobody shares memory
   ExpertLanes experts(lanes, costs,
-                      {.layers = trace.layers, .experts = trace.experts,
-                       .slots = int64_t{options.cache.slots} * trace.layers, .buffer = options.buffer}, false);
+                      {.layers = trace.layers,
+                       .experts = trace.experts,
+                       .slots = int64_t{options.cache.slots} * trace.layers,
+                       .buffer = options.buffer},
+                      false);
   MoeRuntime runtime(trace.layers, trace.experts, costs, options);
   for (const ExpertId id : runtime.place(trace.history)) LLADA_TRY_STATUS(experts.place(id));
   MoeHybridLine line;
@@ -70,7 +74,8 @@ double MoeHybridLine::step_ms() const {
 
 Result<MoeHybridResult> measure_hybrid(MoeTest& test, const ModelConfig& config, const MoeHybridOptions& o) {
   LLADA_TRY(const Profile profile, load_profile(o.profile));
-  if (!profile.experts) return invalid("profile {}: has no numbers for experts, needed such as rtx4060-pcie4", profile.name);
+  if (!profile.experts)
+    return invalid("profile {}: has no numbers for experts, needed such as rtx4060-pcie4", profile.name);
   MoeGeometry geometry = geometry_of(config, config.name);
   geometry.layers = std::min(geometry.layers, o.layers);
   MoeHybridResult out{.profile = profile.name, .share = o.share, .slots = 0, .rows = o.rows, .costs = {}, .lines = {}};

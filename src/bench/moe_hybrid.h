@@ -16,7 +16,7 @@ struct MoeHybridOptions {
   std::string profile;
   double share = 0;  // of the experts that the accelerator holds
   int32_t rows = 32, blocks = 2, steps = 6, layers = 4;
-  int repeats = 5;   // of measuring the host's costs
+  int repeats = 5;  // of measuring the host's costs
 };
 
 struct MoeHybridLayer {

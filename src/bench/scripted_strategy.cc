@@ -25,9 +25,7 @@ std::vector<int32_t> masked_in(const decode::Canvas& canvas, const decode::Block
 
 std::string_view name(Refresh refresh) { return refresh == Refresh::block ? "block" : "once"; }
 
-std::string_view name(RowsPolicy rows) {
-  return rows == RowsPolicy::block ? "block" : "masked or just committed";
-}
+std::string_view name(RowsPolicy rows) { return rows == RowsPolicy::block ? "block" : "masked or just committed"; }
 
 ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& canvas)
     : script_(script),

@@ -15,8 +15,8 @@ namespace llada::bench {
 // When every row is computed: at the start of each block, or in the first forward only.
 enum class Refresh { block, once };
 
-// A block-causal model has one way, whatever the two say: its exact block K/V (decode/kv_policy.h). It is told of
-// as `once`, `block`.
+// A block-causal model ignores Refresh and RowsPolicy and uses its exact block K/V (decode/kv_policy.h). Reports name
+// it `once`, `block`.
 
 // What else is computed: the rows of the current block, or of it only those that are masked. Positions that
 // the last step committed are computed in either case, so that the store knows their tokens.

@@ -35,8 +35,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 template <class Set>
-void add_list_option(CLI::App& app, const std::string& name, const char* type, const std::string& help,
-                     Set set) {
+void add_list_option(CLI::App& app, const std::string& name, const char* type, const std::string& help, Set set) {
   app.add_option_function<std::string>(
          name,
          [name, set](const std::string& text) {
@@ -87,8 +86,7 @@ Work setup_bench(CLI::App& app) {
   bench::BenchOptions& b = o->bench;
   b.types = {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K};
   app.add_option("-m,--model", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
-  app.add_option("--preset", b.preset,
-                 "or a published geometry with random weights in memory, such as llada-8b:q4_0")
+  app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
   add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
   add_list_option(app, "--only", "PARTS", "some of machine,gemm,forward,attention,moe,e2e (all; moe: of a mixture)",
@@ -108,16 +106,17 @@ Work setup_bench(CLI::App& app) {
   add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
   add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "of the whole runs (128)");
   add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "of the whole runs (32)");
-  add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20,
-                     "positions that attention reads (4096)");
+  add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20, "positions that attention reads (4096)");
   add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows that read them (32)");
   app.add_option_function<std::string>(
          "--experts-on-device",
          [&b](const std::string& text) {
-           const auto percent = text.ends_with("%") ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
-                                                    : Result<int64_t>(invalid(""));
+           const auto percent = text.ends_with("%")
+                                    ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
+                                    : Result<int64_t>(invalid(""));
            if (!percent)
-             throw CLI::ValidationError("--experts-on-device", fmt::format("found '{}', needed a share such as 25%", text));
+             throw CLI::ValidationError("--experts-on-device",
+                                        fmt::format("found '{}', needed a share such as 25%", text));
            b.experts_on_device = static_cast<double>(*percent) / 100;
          },
          "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
@@ -141,8 +140,7 @@ Work setup_bench(CLI::App& app) {
     bench::BenchOptions& options = o->bench;
     options.stream_bytes = o->stream_mib << 20;
     read_environment(options.load);
-    if (options.load.device != "cpu")
-      return invalid("--device: found '{}', only cpu is measured", options.load.device);
+    if (options.load.device != "cpu") return invalid("--device: found '{}', only cpu is measured", options.load.device);
     bench::BenchReport report;
     {
       const bool live = can_repaint(STDERR_FILENO);

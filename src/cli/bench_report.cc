@@ -128,7 +128,8 @@ Json moe_hybrid_json(const bench::MoeHybridResult& r) {
                  {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
                  {"layers", Json::array()}};
     for (const bench::MoeHybridLayer& layer : l.layers)
-      line["layers"].push_back({{"predicted_ms", layer.predicted_ms}, {"real_ms", layer.real_ms}, {"host_ms", layer.host_ms}});
+      line["layers"].push_back(
+          {{"predicted_ms", layer.predicted_ms}, {"real_ms", layer.real_ms}, {"host_ms", layer.host_ms}});
     json["lines"].push_back(std::move(line));
   }
   return json;
@@ -155,8 +156,8 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
 
 std::string machine_text(const bench::Machine& m) {
   std::string out =
-      fmt::format("{}, {} kernels, {} thread{}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu,
-                  m.isa, m.threads, m.threads == 1 ? "" : "s", m.int8_instruction, m.float_instruction);
+      fmt::format("{}, {} kernels, {} thread{}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu, m.isa,
+                  m.threads, m.threads == 1 ? "" : "s", m.int8_instruction, m.float_instruction);
   out += fmt::format("{:<22} {:>11} {:>11} {:>14}\n", "ceilings", "read GB/s", "int8 GOP/s", "float GFLOP/s");
   const auto row = [&](const std::string& what, const bench::Ceilings& c) {
     out += fmt::format("{:<22} {:>11.1f} {:>11.0f} {:>14.0f}\n", what, c.read_gb_per_s, c.int8_gop_per_s,
@@ -169,24 +170,25 @@ std::string machine_text(const bench::Machine& m) {
 }
 
 std::string gemm_text(const std::vector<bench::GemmResult>& results) {
-  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "type",
-                                "k", "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outliers");
+  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "type", "k",
+                                "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outliers");
   for (const bench::GemmResult& g : results)
     out += fmt::format("{:<5} {:>6} {:>6} {:>5} {:>9.3f} {:>8.0f} {:>6.1f}{} {:>7.1f} {:>9.1e} {:>9.1e} {:>9.1e}\n",
                        traits(g.type).name, g.k, g.n, g.rows, g.ms, g.gop_per_s, g.percent_of_peak,
                        is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error, g.outlier_error);
   return out +
-         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits; outliers: with one "
+         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits; outliers: "
+         "with one "
          "channel in 256\n32 times the rest\n";
 }
 
 std::string forward_text(const std::vector<bench::ForwardResult>& results) {
-  std::string out = fmt::format("\n{:<8} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9}  {}\n", "forward", "rows", "ms",
-                                "GOP/s", "% peak", "GB/s", "rows/s", "share of each kind of operation");
+  std::string out = fmt::format("\n{:<8} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9}  {}\n", "forward", "rows", "ms", "GOP/s",
+                                "% peak", "GB/s", "rows/s", "share of each kind of operation");
   for (const bench::ForwardResult& f : results)
-    out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms,
-                       f.gop_per_s, f.percent_of_int8_peak, f.read_gb_per_s,
-                       1e3 * static_cast<double>(f.rows) / f.ms, phases_text(f.phase_ms));
+    out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms, f.gop_per_s,
+                       f.percent_of_int8_peak, f.read_gb_per_s, 1e3 * static_cast<double>(f.rows) / f.ms,
+                       phases_text(f.phase_ms));
   out += "logits for every row; peak: int8; GB/s: packed weights read per second\n";
   for (const bench::ForwardResult& f : results)
     if (f.experts_touched > 0)
@@ -203,38 +205,43 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
 
 std::string moe_text(const std::vector<bench::MoeResult>& results) {
   const bench::MoeResult& first = results.front();
-  std::string out = fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n", first.used,
-                                first.experts, first.width, first.inner, first.width);
+  std::string out = fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n",
+                                first.used, first.experts, first.width, first.inner, first.width);
   out += fmt::format("{:<8} {:>5} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>13} {:>7}\n", "routing", "rows",
                      "touched", "MB", "floor ms", "ms", "min ms", "% floor", "best", "all experts", "ratio");
   for (const bench::MoeResult& m : results)
-    out += fmt::format(
-        "{:<8} {:>5} {:>8} {:>9.1f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.1f} {:>8.1f} {:>10.2f} ms {:>6.1f}x\n",
-        bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms, m.ms_min,
-        m.percent_of_floor, m.percent_of_floor_best, m.dense_ms, m.dense_ms / m.ms);
+    out +=
+        fmt::format("{:<8} {:>5} {:>8} {:>9.1f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.1f} {:>8.1f} {:>10.2f} ms {:>6.1f}x\n",
+                    bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
+                    m.ms_min, m.percent_of_floor, m.percent_of_floor_best, m.dense_ms, m.dense_ms / m.ms);
   return out +
-         "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched experts, measured in turns; best: "
+         "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched experts, measured in turns; "
+         "best: "
          "fastest reading over fastest run;\nall experts: every row through every expert\n";
 }
 
 std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
   std::string out = fmt::format(
-      "\nexperts shared out with an emulated accelerator ({}), {:.0f} % of the experts there ({} per layer), {} rows a step\n"
-      "costs of this host, measured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a row of an expert\n"
+      "\nexperts shared out with an emulated accelerator ({}), {:.0f} % of the experts there ({} per layer), {} rows a "
+      "step\n"
+      "costs of this host, measured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a row of an "
+      "expert\n"
       "{:<10} {:>5} {:>12} {:>9} {:>9} {:>5} {:>6} {:>9} {:>6} {:>7} {:>6}\n",
       r.profile, 100 * r.share, r.slots, r.rows, r.costs.host_first_s * 1e6, r.costs.host_bytes_per_s / 1e9,
-      r.costs.host_row_s * 1e6, "", "layer", "predicted ms", "real ms", "host ms", "off", "hits", "MB moved", "cpu", "accel.",
-      "link");
+      r.costs.host_row_s * 1e6, "", "layer", "predicted ms", "real ms", "host ms", "off", "hits", "MB moved", "cpu",
+      "accel.", "link");
   for (const bench::MoeHybridLine& l : r.lines) {
     for (size_t i = 0; i < l.layers.size(); ++i)
       out += fmt::format("{:<10} {:>5} {:>12.3f} {:>9.3f} {:>9.3f}\n", l.name, i, l.layers[i].predicted_ms,
                          l.layers[i].real_ms, l.layers[i].host_ms);
-    out += fmt::format("{:<10} {:>5} {:>12} {:>9.3f} {:>9} {:>3.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>5.0f} % {:>4.0f} %\n",
-                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6,
-                       100 * l.host, 100 * l.device, 100 * l.link);
+    out += fmt::format(
+        "{:<10} {:>5} {:>12} {:>9.3f} {:>9} {:>3.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>5.0f} % {:>4.0f} %\n", l.name,
+        "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
+        100 * l.device, 100 * l.link);
   }
   return out +
-         "real: ends when the host's experts (measured on this machine) and the accelerator's and its moves (emulated clock) "
+         "real: ends when the host's experts (measured on this machine) and the accelerator's and its moves (emulated "
+         "clock) "
          "have;\nall layers read the same weights, routing is synthetic\n";
 }
 
@@ -246,30 +253,29 @@ std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
   if (!r.moe.empty()) out += moe_text(r.moe);
   if (r.moe_hybrid) out += moe_hybrid_text(*r.moe_hybrid);
   if (r.model.load_seconds > 0)
-    out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
-                       r.model.source, r.model.name, r.model.layers,
-                       static_cast<double>(r.model.parameters) / 1e9,
+    out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n", r.model.source,
+                       r.model.name, r.model.layers, static_cast<double>(r.model.parameters) / 1e9,
                        bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
   if (!r.forward.empty()) out += forward_text(r.forward);
   for (const bench::AttentionResult& a : r.attention)
-    out += fmt::format(
-        "\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward ({:.1f} ms)\n",
-        a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms);
+    out += fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward ({:.1f} ms)\n",
+                       a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms);
   for (const bench::EndToEndResult& e : r.end_to_end)
     out += fmt::format(
         "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {}, rows: {}\n"
         "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows; {}\n",
         e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
         e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds,
-        e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards,
-        e.full_forwards, e.rows, phases_text(e.phase_ms));
+        e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards,
+        e.rows, phases_text(e.phase_ms));
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
   for (const auto& f : r.forward) again += f.timings > 1;
   for (const auto& a : r.attention) again += a.forward.timings > 1;
   if (again > 0)
-    out += fmt::format("\n{} of the products and forwards timed again: the peak beside them had fallen by more than {:.0f} %\n",
-                       again, 100 * (1 - bench::PeakWatch::kDisturbed));
+    out += fmt::format(
+        "\n{} of the products and forwards timed again: the peak beside them had fallen by more than {:.0f} %\n", again,
+        100 * (1 - bench::PeakWatch::kDisturbed));
   if (parts.forward || parts.attention || parts.end_to_end)
     out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
   return out;

@@ -53,8 +53,8 @@ Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messag
   };
   LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
   if (forgotten > 0)
-    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n",
-                     forgotten, context));
+    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten,
+                     context));
   const TraceSpan span(workspace.trace(), "host", "decode");
   return workspace.watch(
       [&](const StepCallback& on_step) { return workspace.session().generate(ids, options, on_step); }, false,
@@ -96,8 +96,7 @@ Result<int> chat(Workspace& workspace, const ChatOptions& options) {
     messages.push_back({"user", *line});
     const auto generation = answer(workspace, messages, options.decode);
     if (!generation) {
-      if (!terminal || generation.error().kind != ErrorKind::invalid_input)
-        return std::unexpected(generation.error());
+      if (!terminal || generation.error().kind != ErrorKind::invalid_input) return std::unexpected(generation.error());
       note(fmt::format("{}\n", one_line(generation.error().message)));
       messages.pop_back();
       continue;

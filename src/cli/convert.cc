@@ -17,12 +17,9 @@ Work setup_convert(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   app.add_option("SOURCE", o->source, "a Hugging Face folder or a GGUF file")->required();
-  app.add_option("OUT", o->out,
-                 "the GGUF file to write; an existing one is replaced when the new one is complete")
+  app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
       ->required();
-  app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")
-      ->type_name("TYPE")
-      ->required();
+  app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")->type_name("TYPE")->required();
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "Examples:\n"
@@ -32,8 +29,7 @@ Work setup_convert(CLI::App& app) {
     ConvertReport report;
     {
       Progress progress("convert");
-      LLADA_TRY(report,
-                convert_model(o->source, o->out, o->type, [&](double fraction, std::string_view what) {
+      LLADA_TRY(report, convert_model(o->source, o->out, o->type, [&](double fraction, std::string_view what) {
                   progress.update(fraction, what);
                 }));
     }
@@ -52,9 +48,9 @@ Work setup_convert(CLI::App& app) {
     }
     std::string types;  // vectors and rows that a type cannot hold are in another one
     for (const TypeTotal& t : out.types) types += fmt::format(", {} in {} tensors", t.type, t.tensors);
-    LLADA_TRY_STATUS(print(fmt::format(
-        "{}: {} from {}{}{}\n", one_line(o->out), bytes_text(static_cast<double>(out.file_bytes)),
-        bytes_text(static_cast<double>(report.bytes_in)), types, out.tokenizer ? "" : ", no tokenizer")));
+    LLADA_TRY_STATUS(print(
+        fmt::format("{}: {} from {}{}{}\n", one_line(o->out), bytes_text(static_cast<double>(out.file_bytes)),
+                    bytes_text(static_cast<double>(report.bytes_in)), types, out.tokenizer ? "" : ", no tokenizer")));
     return 0;
   };
 }

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -17,9 +18,9 @@ struct EvalOptions {
   ModelOptions model;
   DecodeFlags decode;
   std::string tasks, reference_path, record_path;
-  int64_t limit = 0, likelihood_groups = 0;
+  int64_t limit = 0, likelihood_groups = 0, streams = 0;
   std::vector<std::string> compare;
-  bool json = false, raw = false, no_reference = false, decode_given = false;
+  bool json = false, raw = false, no_reference = false;
 };
 
 // "name: options", as --compare takes it. Without a colon the whole text is options and names itself.
@@ -33,10 +34,9 @@ Result<eval::StrategyUnderTest> parse_strategy(const std::string& text) {
   return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), *parsed};
 }
 
-Result<std::vector<eval::StrategyUnderTest>> strategies_of(const EvalOptions& o) {
-  if (!o.compare.empty() && o.decode_given)
-    return invalid(
-        "--compare: each strategy has its own decoding options; needed none beside it on the command line");
+Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o) {
+  if (!o.compare.empty() && o.decode.given())
+    return invalid("--compare: each strategy has its own decoding options; needed none beside it on the command line");
   std::vector<eval::StrategyUnderTest> strategies;
   for (const std::string& text : o.compare) {
     LLADA_TRY(auto strategy, parse_strategy(text));
@@ -46,7 +46,7 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(const EvalOptions& o)
     strategies.push_back(std::move(strategy));
   }
   if (strategies.empty()) {
-    LLADA_TRY_STATUS(decode::validate(o.decode.options));
+    LLADA_TRY_STATUS(o.decode.resolve());
     strategies.push_back({"run", "as given on the command line", o.decode.options});
   }
   return strategies;
@@ -70,7 +70,7 @@ class RecordingFile {
   std::optional<AtomicFile> out_;
 };
 
-Result<int> run(const EvalOptions& o) {
+Result<int> run(EvalOptions& o) {
   LLADA_TRY(const auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
     return invalid("--no-reference: needed without --reference {}", o.reference_path);
@@ -87,6 +87,7 @@ Result<int> run(const EvalOptions& o) {
   std::string current;
   eval::EvaluateOptions options;
   options.workers = o.model.load.threads;
+  options.streams = static_cast<int>(o.streams);
   options.raw_prompts = o.raw;
   if (compared) options.reference = eval::reference_options(strategies.front().options);
   options.reference_path = o.reference_path;
@@ -94,17 +95,14 @@ Result<int> run(const EvalOptions& o) {
   options.likelihood_groups = o.likelihood_groups;
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     if (!progress || what != current) progress.emplace("eval " + (current = what));
-    progress->update(static_cast<double>(done) / static_cast<double>(total),
-                     fmt::format("{} of {}", done, total));
+    progress->update(static_cast<double>(done) / static_cast<double>(total), fmt::format("{} of {}", done, total));
   };
   if (!o.record_path.empty())
     options.record = [&](const RecordedRun& run) { return recording.write(recording_lines(run)); };
-  LLADA_TRY(const auto evaluation,
-            eval::evaluate(model, std::move(examples), strategies, std::move(options)));
+  LLADA_TRY(const auto evaluation, eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
   LLADA_TRY_STATUS(recording.commit());
-  LLADA_TRY_STATUS(
-      print(o.json ? eval::report_json(*model, evaluation) + "\n" : eval::report_table(evaluation)));
+  LLADA_TRY_STATUS(print(o.json ? eval::report_json(*model, evaluation) + "\n" : eval::report_table(evaluation)));
   return 0;
 }
 
@@ -117,10 +115,9 @@ Work setup_eval(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");
-  app.add_option(
-         "--compare", o->compare,
-         "a strategy 'name: options'; repeat it to compare several with each other and with one token "
-         "per forward")
+  app.add_option("--compare", o->compare,
+                 "a strategy 'name: options'; repeat it to compare several with each other and with one token "
+                 "per forward")
       ->type_name("'NAME: OPTIONS'");
   app.add_option("--reference", o->reference_path,
                  "keep the answers of one token per forward in FILE, the dearest part of a comparison")
@@ -128,10 +125,13 @@ Work setup_eval(CLI::App& app) {
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
   add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,
                      "score a response in N forwards instead of one per token (docs/evaluation.md)");
-  app.add_option("--record", o->record_path, "write rows, confidences and edits of every step")
-      ->type_name("FILE");
+  add_integer_option(app, "--streams", o->streams, 1, 1024,
+                     "decode N examples at a time in shared forwards, instead of one on each thread; equal results");
+  app.add_option("--record", o->record_path, "write rows, confidences and edits of every step")->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
+  for (const char* name : {"--likelihood-groups", "--record", "--raw", "--streams"})
+    app.get_option(name)->group(further("Details"));
   add_decode_options(app, o->decode);
   app.footer(
       "Examples:\n"
@@ -139,11 +139,11 @@ Work setup_eval(CLI::App& app) {
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
       "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock.");
-  return [o, &app] {
+  return [o]() -> Result<int> {
     read_environment(o->model.load);
-    for (const CLI::Option* option : app.get_options())
-      o->decode_given |= option->get_group() == "Decoding" && option->count() > 0;
-    return run(*o);
+    auto status = run(*o);
+    if (!status) return std::unexpected(o->decode.named(status.error()));
+    return status;
   };
 }
 

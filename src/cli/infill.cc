@@ -51,12 +51,10 @@ Result<Layout> lay_out(const Model& model, std::span<const InfillPiece> pieces) 
   return layout;
 }
 
-nlohmann::ordered_json spans_json(const Model& model, const Layout& layout,
-                                  const std::vector<int32_t>& tokens) {
+nlohmann::ordered_json spans_json(const Model& model, const Layout& layout, const std::vector<int32_t>& tokens) {
   auto spans = nlohmann::ordered_json::array();
   for (const Gap& gap : layout.gaps) {
-    const auto filled =
-        std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+    const auto filled = std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
     spans.push_back({{"position", gap.position},
                      {"length", gap.length},
                      {"tokens", std::vector(filled.begin(), filled.end())},
@@ -65,16 +63,16 @@ nlohmann::ordered_json spans_json(const Model& model, const Layout& layout,
   return spans;
 }
 
-Result<int> infill(const InfillOptions& o) {
+Result<int> infill(InfillOptions& o) {
   if (o.has_text + o.has_file != 1)
     return invalid("{} of --text and --file were given, needed exactly one", o.has_text + o.has_file);
-  LLADA_TRY_STATUS(decode::validate(o.decode.options, true));
+  LLADA_TRY_STATUS(o.decode.resolve());
   std::string text = o.text;
   if (o.has_file || text == "-") {
     LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.decode.options));
 
   const InterruptGuard guard;
   Layout layout;
@@ -108,22 +106,26 @@ Result<int> infill(const InfillOptions& o) {
 Work setup_infill(CLI::App& app) {
   auto o = std::make_shared<InfillOptions>();
   add_model_options(app, o->model);
-  auto* text = app.add_option("--text", o->text,
+  auto* text = app.add_option("-p,--text,--prompt", o->text,
                               "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")
-                   ->type_name("TEXT");
-  auto* file = app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE");
-  add_show_options(app, o->show);
+                   ->type_name("TEXT")
+                   ->group("Text");
+  auto* file =
+      app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");
   add_decode_options(app, o->decode, true);
+  add_show_options(app, o->show);
   app.footer(
       "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
       "Examples:\n"
       "  llada infill -m model.gguf --text 'The <mask:4> fox jumps over the <mask:2> dog.'\n"
       "  llada infill -m model.gguf -f draft.txt --threshold 0.9 --json");
-  return [o, text, file] {
+  return [o, text, file]() -> Result<int> {
     o->has_text = text->count() > 0;
     o->has_file = file->count() > 0;
     read_environment(o->model.load);
-    return infill(*o);
+    auto status = infill(*o);
+    if (!status) return std::unexpected(o->decode.named(status.error()));
+    return status;
   };
 }
 

@@ -26,8 +26,7 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       const auto value = parse_integer(digits, 1, kMaxGap);
       if (!value || close == std::string_view::npos)
         return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
-                       in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)),
-                       kMaxGap);
+                       in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
       gap.gap = *value;
       length = close + 1;
     } else {

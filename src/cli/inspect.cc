@@ -87,23 +87,21 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   for (const TypeTotal& t : m.types)
     row(&t == &m.types.front() ? "types" : "",
         fmt::format("{}: {} tensors, {}", t.type, t.tensors, bytes_text(static_cast<double>(t.bytes))));
-  row("layers",
-      fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
-                  c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
-                                              c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
-                                : fmt::format("{}", c.ffn_width)));
+  row("layers", fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
+                            c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
+                                                        c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
+                                          : fmt::format("{}", c.ffn_width)));
   row("attention", fmt::format("{} heads of {}, {} for K/V", c.heads, c.head_dim, c.kv_heads));
   row("rope", fmt::format("theta {}, {} dims, {} pairs", c.rope_theta, c.rotary_dims,
                           c.rope_pairing == RopePairing::adjacent ? "adjacent" : "half-split"));
   row("context", fmt::format("{} positions", c.context));
   row("vocabulary", fmt::format("{} rows", c.vocab));
-  row("special ids", fmt::format("mask {}, bos {}, eos {}, eot {}, pad {}", id_text(c.mask_id),
-                                 id_text(c.bos_id), id_text(c.eos_id), id_text(c.eot_id), id_text(c.pad_id)));
+  row("special ids", fmt::format("mask {}, bos {}, eos {}, eot {}, pad {}", id_text(c.mask_id), id_text(c.bos_id),
+                                 id_text(c.eos_id), id_text(c.eot_id), id_text(c.pad_id)));
   if (const auto& t = m.tokenizer) {
-    row("tokenizer", fmt::format("byte-level BPE, {} tokens, {} merges, pre-tokenizer {}{}", t->tokens,
-                                 t->merges, t->pre_tokenizer, t->add_bos ? ", adds bos" : ""));
-    row("chat",
-        fmt::format("{} style{}", t->chat_style, t->has_chat_template ? "" : " (no template in the file)"));
+    row("tokenizer", fmt::format("byte-level BPE, {} tokens, {} merges, pre-tokenizer {}{}", t->tokens, t->merges,
+                                 t->pre_tokenizer, t->add_bos ? ", adds bos" : ""));
+    row("chat", fmt::format("{} style{}", t->chat_style, t->has_chat_template ? "" : " (no template in the file)"));
   } else {
     row("tokenizer", "none: takes token ids only");
   }
@@ -126,7 +124,7 @@ Work setup_inspect(CLI::App& app) {
     bool tensors = false, json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("MODEL", o->path, "a GGUF file or a Hugging Face folder")->required();
+  app.add_option("-m,--model,MODEL", o->path, "a GGUF file or a Hugging Face folder")->required();
   app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
@@ -135,8 +133,7 @@ Work setup_inspect(CLI::App& app) {
       "  llada inspect models/tiny-llada --tensors --json");
   return [o]() -> Result<int> {
     LLADA_TRY(const ModelSummary summary, inspect_model(o->path));
-    LLADA_TRY_STATUS(
-        print(o->json ? json_line(summary_json(summary, o->tensors)) : summary_text(summary, o->tensors)));
+    LLADA_TRY_STATUS(print(o->json ? json_line(summary_json(summary, o->tensors)) : summary_text(summary, o->tensors)));
     return 0;
   };
 }

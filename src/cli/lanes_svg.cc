@@ -63,9 +63,8 @@ std::string lanes_svg(std::span<const SimulatedSpan> spans, const std::string& t
     const char* fill = nullptr;
     const auto flush = [&] {
       if (fill != nullptr)
-        out +=
-            fmt::format("<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\"/>\n",
-                        kLeft + begin * scale, y, std::max(0.15, (until - begin) * scale), kRow, fill);
+        out += fmt::format("<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\"/>\n",
+                           kLeft + begin * scale, y, std::max(0.15, (until - begin) * scale), kRow, fill);
       fill = nullptr;
     };
     for (const SimulatedSpan& span : spans) {
@@ -82,16 +81,16 @@ std::string lanes_svg(std::span<const SimulatedSpan> spans, const std::string& t
     flush();
   }
   const double axis = kTop + static_cast<double>(lanes.size()) * (kRow + kGap);
-  out += fmt::format("<line class=\"axis\" x1=\"{0:.0f}\" y1=\"{1:.0f}\" x2=\"{2:.0f}\" y2=\"{1:.0f}\"/>\n",
-                     kLeft, axis, kWidth - 16);
+  out += fmt::format("<line class=\"axis\" x1=\"{0:.0f}\" y1=\"{1:.0f}\" x2=\"{2:.0f}\" y2=\"{1:.0f}\"/>\n", kLeft,
+                     axis, kWidth - 16);
   const double tick = std::pow(10, std::floor(std::log10(end / 4)));
   for (double t = 0; t <= end + tick / 2; t += tick * std::ceil(end / tick / 8))
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{:g} s</text>\n",
-                       kLeft + t * scale, axis + 18, std::round(t / tick) * tick);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{:g} s</text>\n", kLeft + t * scale,
+                       axis + 18, std::round(t / tick) * tick);
   double x = kLeft;
-  for (const auto& [name, fill] : {std::pair{"matrix products", "#2563eb"}, std::pair{"attention", "#0d9488"},
-                                   std::pair{"LM head", "#7c3aed"}, std::pair{"mapping a slab", "#d97706"},
-                                   std::pair{"other", "#94a3b8"}}) {
+  for (const auto& [name, fill] :
+       {std::pair{"matrix products", "#2563eb"}, std::pair{"attention", "#0d9488"}, std::pair{"LM head", "#7c3aed"},
+        std::pair{"mapping a slab", "#d97706"}, std::pair{"other", "#94a3b8"}}) {
     out += fmt::format(
         "<rect x=\"{0:.0f}\" y=\"{1:.0f}\" width=\"12\" height=\"12\" fill=\"{2}\"/>"
         "<text x=\"{3:.0f}\" y=\"{4:.0f}\">{5}</text>\n",

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "engine/simulate.h"
+#include "lab/simulate.h"
 
 namespace llada::cli {
 

@@ -10,9 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -103,11 +101,9 @@ Status LiveView::show(const decode::StepEvent& event) {
   const auto begin = Clock::now();
   update_cells(event);
   const TerminalSize size = terminal_size(options_.fd);
-  const auto focus =
-      static_cast<size_t>(std::max<int64_t>(event.block_begin - static_cast<int64_t>(begin_), 0));
-  const auto lines =
-      render_frame(cells_, status(event),
-                   {.columns = size.columns, .rows = size.rows, .color = options_.color, .focus = focus});
+  const auto focus = static_cast<size_t>(std::max<int64_t>(event.block_begin - static_cast<int64_t>(begin_), 0));
+  const auto lines = render_frame(
+      cells_, status(event), {.columns = size.columns, .rows = size.rows, .color = options_.color, .focus = focus});
   std::string out;
   if (!cursor_hidden_) out += "\x1b[?25l";
   InterruptGuard::cursor_is_hidden(true);
@@ -116,8 +112,7 @@ Status LiveView::show(const decode::StepEvent& event) {
   painted_.clear();
   for (const FrameLine& line : lines) painted_.push_back(line.columns);
   const Status written = print(out);
-  if (written && options_.delay_ms > 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  if (written && options_.delay_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
   seconds_ += seconds_since(begin);
   return written;
 }

@@ -39,8 +39,8 @@ class LiveView {
 
   const Model& model_;
   LiveOptions options_;
-  std::vector<Cell> cells_;  // of positions [begin_, ...)
-  size_t begin_ = 0;  // where generation starts; 0 for infilling, where the text around the gaps is shown too
+  std::vector<Cell> cells_;   // of positions [begin_, ...)
+  size_t begin_ = 0;          // where generation starts; 0 for infilling, where the text around the gaps is shown too
   std::vector<int> painted_;  // widths of the lines on the screen
   bool cursor_hidden_ = false;
   std::chrono::steady_clock::time_point start_;

@@ -1,16 +1,22 @@
 // llada: finds the command, reads its options, runs it. Exit status: 0 done, 1 the work failed, 2 the request
 // or the input is wrong, 128 + n stopped by signal n. An error is one line on stderr.
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <numeric>
 #include <system_error>
-#include <vector>
 
 #include "base/pages.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/mapping_fault.h"
+#include "cli/mistakes.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/version.h"
+#include "engine/devices.h"
+#include "engine/options.h"
 
 namespace llada::cli {
 namespace {
@@ -19,7 +25,7 @@ constexpr Command kCommands[] = {
     {"run", "answer a prompt, or hold a conversation", setup_run},
     {"infill", "fill the gaps of a text", setup_infill},
     {"eval", "measure strategies on a file of tasks", setup_eval},
-    {"tune", "find fast decoding options for a model and a task", setup_tune},
+    {"tune", "find fast decoding options for a task", setup_tune},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
@@ -33,36 +39,19 @@ std::string general_help() {
   std::string out = "llada: runs diffusion language models.\n\nUsage: llada COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return out +
-         "\n  --help     this text; after a command, its options and examples\n  --version  the version\n";
+         "\n  llada help COMMAND    its options and examples (COMMAND --help); --help-all: every option\n"
+         "  llada help options    every decoding option: values, range, default (--markdown: as a table)\n"
+         "  llada --version       version, commit, compiler, instruction sets and devices\n";
 }
 
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    int diagonal = std::exchange(row[0], static_cast<int>(i) + 1);
-    for (size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1], std::min({row[j + 1] + 1, row[j] + 1, diagonal + (a[i] != b[j])}));
+Result<std::string> version_text() {
+  LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
+  std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", LLADA_VERSION, kCommit, kCompiler);
+  for (const DeviceSummary& d : devices) {
+    if (!d.instruction_sets.empty()) out += fmt::format("instruction sets: {}\n", fmt::join(d.instruction_sets, ", "));
+    if (!d.name.starts_with("sim:")) out += fmt::format("device {}: {}\n", d.name, d.description);
   }
-  return row.back();
-}
-
-// "; did you mean X?" where one of `known` is a slip of the finger away, else nothing.
-std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
-  const auto near = [&](const std::string& candidate) { return edit_distance(word, candidate); };
-  const auto best = std::ranges::min_element(known, {}, near);
-  return best != known.end() && near(*best) <= 2 ? fmt::format("; did you mean {}?", *best) : "";
-}
-
-std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) {
-  const auto extra = app.remaining();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || extra.empty()) return error.what();
-  if (!extra.front().starts_with("-")) return fmt::format("unexpected argument '{}'", extra.front());
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options())
-    if (option->nonpositional() && !option->get_group().empty())
-      known.push_back("--" + option->get_lnames().front());
-  return fmt::format("unknown option {}{}", extra.front(), suggestion(extra.front(), known));
+  return out;
 }
 
 int fail(const std::string& who, const Error& error, std::string_view hint = "") {
@@ -72,37 +61,57 @@ int fail(const std::string& who, const Error& error, std::string_view hint = "")
 
 int finish(const std::string& who, const Status& status) { return status ? 0 : fail(who, status.error()); }
 
-int run_command(const Command& command, int argc, char** argv) {
+int help_width() { return is_terminal(STDOUT_FILENO) ? terminal_size(STDOUT_FILENO).columns : 80; }
+
+int run_command(const Command& command, const Arguments& given) {
   const std::string who = fmt::format("llada {}", command.name);
+  const std::string see = fmt::format(" (see {} --help)", who);
   CLI::App app(std::string(command.summary), who);
-  app.get_formatter()->column_width(28);
+  app.set_help_all_flag("--help-all");
   const Work work = command.setup(app);
+  const auto arguments = known_words(app, given);
+  if (!arguments) return fail(who, arguments.error(), see);
   try {
-    app.parse(argc, argv);
+    app.parse(Arguments(arguments->rbegin(), arguments->rend()));
   } catch (const CLI::CallForHelp&) {
-    return finish(who, print(app.help()));
+    return finish(who, print(help_text(app, false, help_width())));
+  } catch (const CLI::CallForAllHelp&) {
+    return finish(who, print(help_text(app, true, help_width())));
   } catch (const CLI::ParseError& error) {
-    return fail(who, {ErrorKind::invalid_input, parse_error_text(app, error)},
-                fmt::format(" (see {} --help)", who));
+    return fail(who, as_typed({ErrorKind::invalid_input, parse_error_text(app, error)}, app, *arguments), see);
   }
   for (const CLI::Option* option : app.get_options())
     if (option->get_type_name() == "FILE" && option->count() > 0 && option->as<std::string>().empty())
-      return fail(who, {ErrorKind::invalid_input,
-                        fmt::format("{}: found '', needed the name of a file", option->get_name())});
+      return fail(
+          who, {ErrorKind::invalid_input, fmt::format("{}: found '', needed the name of a file", option->get_name())});
   const Result<int> status = work();
-  return status ? *status : fail(who, status.error());
+  return status ? *status : fail(who, as_typed(status.error(), app, *arguments));
 }
 
-int main_command(int argc, char** argv) {
-  const std::string_view word = argc > 1 ? argv[1] : "";
-  if (word == "--help" || word == "-h") return finish("llada", print(general_help()));
-  if (word == "--version") return finish("llada", print("llada " LLADA_VERSION "\n"));
-  for (const Command& command : kCommands)
-    if (word == command.name) return run_command(command, argc - 1, argv + 1);
-  std::vector<std::string> names;
+const Command* find_command(std::string_view name) {
+  const auto found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+int main_command(Arguments words) {
+  const std::string word = words.empty() ? "" : words.front();
+  if (!words.empty()) words.erase(words.begin());
+  if (word == "--help" || word == "-h" || (word == "help" && words.empty()))
+    return finish("llada", print(general_help()));
+  if (word == "--version" || word == "-v" || word == "version") {
+    const auto text = version_text();
+    return text ? finish("llada", print(*text)) : fail("llada", text.error());
+  }
+  if (word == "help" && words.front() == "options")
+    return finish("llada", print(decode::field_table(words.back() == "--markdown")));
+  const bool help = word == "help";
+  const std::string& name = help ? words.front() : word;
+  if (const Command* command = find_command(name))
+    return run_command(*command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
+  Arguments names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string message = word.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
-                                           : fmt::format("no command '{}'{}", word, suggestion(word, names));
+  const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
+                                           : fmt::format("no command '{}'{}", name, suggestion(name, names));
   return fail("llada", {ErrorKind::invalid_input, message}, " (see llada --help)");
 }
 
@@ -118,7 +127,7 @@ int main(int argc, char** argv) {
   llada::cli::clean_up_on_signals();
   llada::cli::report_mapping_faults();
   try {
-    return llada::cli::main_command(argc, argv);
+    return llada::cli::main_command({argv + std::min(argc, 1), argv + argc});
   } catch (const std::bad_alloc&) {
     llada::cli::note("llada: out of memory\n");
   } catch (const std::system_error& error) {  // std::thread has no other way to say so

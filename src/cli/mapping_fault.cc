@@ -18,9 +18,14 @@ const char* path_if_inside(const char* line, uintptr_t address) {
   for (uintptr_t& bound : bounds)
     for (; *line != '\0'; ++line) {
       const char c = *line;
-      if (c >= '0' && c <= '9') bound = bound * 16 + static_cast<uintptr_t>(c - '0');
-      else if (c >= 'a' && c <= 'f') bound = bound * 16 + static_cast<uintptr_t>(c - 'a' + 10);
-      else { ++line; break; }
+      if (c >= '0' && c <= '9')
+        bound = bound * 16 + static_cast<uintptr_t>(c - '0');
+      else if (c >= 'a' && c <= 'f')
+        bound = bound * 16 + static_cast<uintptr_t>(c - 'a' + 10);
+      else {
+        ++line;
+        break;
+      }
     }
   return address >= bounds[0] && address < bounds[1] ? std::strchr(line, '/') : nullptr;
 }
@@ -46,7 +51,8 @@ void write_path(uintptr_t address) {
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
-  constexpr char kBegin[] = "llada: ", kEnd[] = ": the file became shorter, or could not be read, while it was in use\n";
+  constexpr char kBegin[] = "llada: ",
+                 kEnd[] = ": the file became shorter, or could not be read, while it was in use\n";
   bool written = ::write(STDERR_FILENO, kBegin, sizeof kBegin - 1) > 0;
   write_path(reinterpret_cast<uintptr_t>(info->si_addr));
   written = ::write(STDERR_FILENO, kEnd, sizeof kEnd - 1) > 0 && written;

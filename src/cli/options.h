@@ -1,12 +1,13 @@
-// Option groups that commands share. Values are read strictly (a whole number, a whole word) by one table,
-// whether they come from the command line or from one string such as eval's --compare "fast: --threshold 0.9
-// --kv prefix".
+// Option groups that commands share. Decoding options come from the list in decode/fields.h, whether they stand on the
+// command line, in a preset or in one string such as eval's --compare "fast: --threshold 0.9 --kv prefix".
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "engine/options.h"
 #include "engine/session.h"
 
 namespace llada::cli {
@@ -26,21 +27,29 @@ std::string isa_from_environment();
 std::string cdsprpc_from_environment();
 void read_environment(LoadOptions& options);  // both
 
-struct DecodeFlags {
-  decode::DecodeOptions options;
-  std::string accept_flag;    // what chose the acceptance rule: --accept, or a flag that belongs to one rule
-  bool accept_named = false;  // by its name, with --accept
-  std::string threshold_flag;  // what set the threshold: --threshold or --visible-threshold
-  std::string revise_flag;    // what chose the way of revising
+// The decoding options of a command line.
+class DecodeFlags {
+ public:
+  decode::DecodeOptions options;  // after resolve()
+
+  bool given() const { return !given_.empty() || !preset_.empty(); }
+  Status resolve();  // validated; what only together makes no sense is refused here
+  // A refusal of the model's or the engine's, with the flag in the place of the option's key.
+  Error named(Error error) const;
+
+ private:
+  friend void add_decode_options(CLI::App&, DecodeFlags&, bool);
+  std::vector<decode::Setting> given_;
+  std::string preset_;
+  std::vector<decode::Setting> preset_settings_;
+  bool infill_ = false;
 };
 
-// --gen-length ... --remask-limit, straight into `flags`. A flag that only one rule reads chooses the rule. A
-// wrong value ends the parse with CLI::ValidationError; what only together makes no sense is left to
-// decode::validate(). For infilling --gen-length is refused: the gaps say it.
+// --preset-decode and a flag for every field. A wrong value ends the parse with CLI::ValidationError. For infilling
+// --gen-length is refused: the gaps say it.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
-// The same options from one string: words separated by white space, "--name value" or "--name=value".
-// Validated.
+// The same options from one string: words separated by white space, "--name value" or "--name=value". Validated.
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text);
 
 // Whole-string numbers; nothing where text is anything else or out of range.
@@ -48,14 +57,15 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
 
 // A whole number from `least` to `most` straight into `value`; anything else ends the parse.
 template <class T>
-CLI::Option* add_integer_option(CLI::App& app, const std::string& name, T& value, int64_t least, int64_t most,
+CLI::Option* add_integer_option(CLI::App& app, const std::string& names, T& value, int64_t least, int64_t most,
                                 const std::string& help) {
+  const std::string name = names.substr(names.rfind(',') + 1);
   const auto set = [name, least, most, &value](const std::string& text) {
     const auto number = parse_integer(text, least, most);
     if (!number) throw CLI::ValidationError(name, number.error().message);
     value = static_cast<T>(*number);
   };
-  return app.add_option_function<std::string>(name, set, help)->type_name("N");
+  return app.add_option_function<std::string>(names, set, help)->type_name("N");
 }
 
 }  // namespace llada::cli

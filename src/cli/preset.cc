@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "engine/json_fields.h"
+#include "engine/options.h"
 
 namespace llada::cli {
 namespace {
@@ -25,7 +26,7 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"exact", ""},
     // Chosen on the 600 examples of eval/tuning.jsonl among settings with at most 1/8 of the reference's forwards and
     // 1/20 of its rows: 93.2 % right, 4.2 forwards, 452 rows. No K/V policy: where prompt rows are not recomputed,
-    // sort loses 20 points (docs/decoding.md); what is left out instead are masks more than half a block away.
+    // sort loses 20 points (docs/lab/decoding.md); what is left out instead are masks more than half a block away.
     BuiltIn{"balanced", "--tail 16 --threshold 0.98 --credit"},
     // At most 1/12 of the forwards: 92.2 % right there, 3.9 forwards, 422 rows.
     BuiltIn{"fast", "--tail 16 --threshold 0.97 --credit"},
@@ -37,6 +38,16 @@ constexpr std::array kBuiltIn = {
 
 constexpr int64_t kVersion = 1;
 
+// {"threshold": 0.9, "credit": true} as flags.
+Result<std::string> options_of(JsonFields& fields) {
+  LLADA_TRY(const auto object, fields.object("options"));
+  LLADA_TRY(const auto settings, read_settings(object));
+  std::string words;
+  for (const decode::Setting& s : settings)
+    words += fmt::format("{}{}={}", words.empty() ? "" : " ", decode::flag(*s.field), s.text);
+  return words;
+}
+
 }  // namespace
 
 Result<Preset> parse_preset(std::string_view text, const std::string& source) {
@@ -44,7 +55,7 @@ Result<Preset> parse_preset(std::string_view text, const std::string& source) {
   LLADA_TRY_STATUS(fields.head("llada-preset", kVersion));
   Preset preset;
   LLADA_TRY(preset.name, fields.text("name"));
-  LLADA_TRY(preset.options, fields.text("options"));
+  LLADA_TRY(preset.options, fields.has_object("options") ? options_of(fields) : fields.text("options"));
   if (fields.has("tuned")) {
     LLADA_TRY(auto tuned, fields.object("tuned"));
     for (const char* name : {"model", "device", "tasks"}) {

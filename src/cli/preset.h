@@ -1,4 +1,5 @@
-// Presets: decoding options under a name. Three are built in; `llada tune` writes others to files.
+// Presets: decoding options under a name. Five are built in; `llada tune` writes others to files, whose "options" may
+// also be a JSON object of keys and values.
 #pragma once
 #include <string>
 #include <string_view>

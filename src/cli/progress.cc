@@ -13,8 +13,8 @@ namespace llada::cli {
 std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns) {
   constexpr int kBarColumns = 20;
   const int filled = percent * kBarColumns / 100;
-  std::string line = fmt::format("{} [{:#<{}}{:.<{}}] {:3} %  {}", title, "", filled, "",
-                                 kBarColumns - filled, percent, what);
+  std::string line =
+      fmt::format("{} [{:#<{}}{:.<{}}] {:3} %  {}", title, "", filled, "", kBarColumns - filled, percent, what);
   line.resize(std::min(line.size(), static_cast<size_t>(std::max(columns - 1, 0))));
   return line;
 }
@@ -32,11 +32,10 @@ void Progress::update(double fraction, std::string_view what) {
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
   if (terminal_) {
     if (percent == percent_) return;
-    note(fmt::format("\r{}\x1b[K",
-                     progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
+    note(
+        fmt::format("\r{}\x1b[K", progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
     painted_ = true;
-  } else if (percent / 10 > std::max(percent_, 0) / 10 &&
-             std::chrono::steady_clock::now() - begin_ > kQuiet) {
+  } else if (percent / 10 > std::max(percent_, 0) / 10 && std::chrono::steady_clock::now() - begin_ > kQuiet) {
     note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(what)));
   }
   percent_ = percent;

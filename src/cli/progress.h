@@ -1,5 +1,5 @@
-// Progress of long work on stderr: a bar where that is a terminal, else, once it has
-// taken two seconds, a line at every tenth.
+// Progress of long work on stderr: a bar where that is a terminal. Elsewhere, once the work has taken two seconds, a
+// line at every tenth.
 #pragma once
 #include <chrono>
 #include <condition_variable>

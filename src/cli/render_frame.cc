@@ -42,8 +42,7 @@ std::string style_of(const Cell& cell) {
 
 class Painter {
  public:
-  explicit Painter(const FrameOptions& options)
-      : color_(options.color), width_(std::max(options.columns - 1, 2)) {
+  explicit Painter(const FrameOptions& options) : color_(options.color), width_(std::max(options.columns - 1, 2)) {
     lines_.emplace_back();
   }
 
@@ -145,8 +144,8 @@ std::vector<FrameLine> render_frame(std::span<const Cell> cells, const FrameStat
   cut();
 
   std::vector<FrameLine> lines = painter.take();
-  const auto room = static_cast<size_t>(
-      std::max(options.rows - 2, 1));  // the status line, and one line for the shell's prompt
+  const auto room =
+      static_cast<size_t>(std::max(options.rows - 2, 1));  // the status line, and one line for the shell's prompt
   if (lines.size() > room) {
     // A third of the screen shows what comes after the place of work.
     const size_t last = std::min(lines.size(), std::max(room, focus_line + 1 + room / 3));

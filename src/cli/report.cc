@@ -42,31 +42,31 @@ Json stats_json(const GenerationStats& s) {
   for (size_t i = 0; i < s.phase_ms.size(); ++i)
     if (s.phase_ms[i] > 0) phases[std::string(name(static_cast<OpKind>(i)))] = s.phase_ms[i];
   Json json = {{"label", "measured"},
-          {"device", s.device},
-          {"nfe", s.decode.nfe},
-          {"steps", s.decode.steps},
-          {"sparse_forwards", s.decode.sparse_forwards},
-          {"full_forwards", s.decode.full_forwards},
-          {"rows", s.decode.rows},
-          {"trial_rows", s.decode.trial_rows},
-          {"logit_rows", s.decode.logit_rows},
-          {"tokens_per_forward", s.decode.tokens_per_forward()},
-          {"prompt_tokens", s.prompt_tokens},
-          {"content_tokens", s.content_tokens},
-          {"committed_tokens", s.decode.committed},
-          {"drafts_proposed", s.decode.counters.drafts_proposed},
-          {"drafts_accepted", s.decode.counters.drafts_accepted},
-          {"revisions_made", s.decode.counters.revisions_made},
-          {"revisions_changed", s.decode.counters.revisions_changed},
-          {"content_tokens_per_s", s.content_tokens_per_s()},
-          {"seconds", s.seconds},
-          {"ms_per_step", s.ms_per_step()},
-          {"phases", std::move(phases)},
-          {"peak_memory_bytes", peak_memory_bytes()},
-          {"kv_bytes", s.kv_bytes},
-          {"canvas_hash", fmt::format("{:016x}", s.canvas_hash)},
-          {"stopped_early", s.decode.stopped_early},
-          {"cancelled", s.decode.cancelled}};
+               {"device", s.device},
+               {"nfe", s.decode.nfe},
+               {"steps", s.decode.steps},
+               {"sparse_forwards", s.decode.sparse_forwards},
+               {"full_forwards", s.decode.full_forwards},
+               {"rows", s.decode.rows},
+               {"trial_rows", s.decode.trial_rows},
+               {"logit_rows", s.decode.logit_rows},
+               {"tokens_per_forward", s.decode.tokens_per_forward()},
+               {"prompt_tokens", s.prompt_tokens},
+               {"content_tokens", s.content_tokens},
+               {"committed_tokens", s.decode.committed},
+               {"drafts_proposed", s.decode.counters.drafts_proposed},
+               {"drafts_accepted", s.decode.counters.drafts_accepted},
+               {"revisions_made", s.decode.counters.revisions_made},
+               {"revisions_changed", s.decode.counters.revisions_changed},
+               {"content_tokens_per_s", s.content_tokens_per_s()},
+               {"seconds", s.seconds},
+               {"ms_per_step", s.ms_per_step()},
+               {"phases", std::move(phases)},
+               {"peak_memory_bytes", peak_memory_bytes()},
+               {"kv_bytes", s.kv_bytes},
+               {"canvas_hash", fmt::format("{:016x}", s.canvas_hash)},
+               {"stopped_early", s.decode.stopped_early},
+               {"cancelled", s.decode.cancelled}};
   if (const auto& e = s.emulated)
     json["modelled"] = {{"profile", e->profile},
                         {"seconds", e->seconds},
@@ -86,8 +86,14 @@ Json stats_json(const GenerationStats& s) {
                        {"guessed", e->guessed},
                        {"guessed_right", e->guessed_right},
                        {"promoted", e->promoted},
-                       {"cancelled", e->cancelled}};
-    if (s.emulated) json["experts"]["moved_bytes"] = s.emulated->moved_expert_bytes;
+                       {"cancelled", e->cancelled},
+                       {"moved_bytes", s.emulated ? s.emulated->moved_expert_bytes : e->traffic.moved_bytes},
+                       {"guess_ms", e->guess_s * 1e3},
+                       {"plan_ms", e->plan_s * 1e3}};
+    if (!s.emulated) {
+      json["experts"]["copy_ms"] = e->traffic.copy_s * 1e3;
+      json["experts"]["wait_ms"] = e->traffic.wait_s * 1e3;
+    }
   }
   return json;
 }
@@ -95,8 +101,7 @@ Json stats_json(const GenerationStats& s) {
 Json types_json(const std::vector<TypeTotal>& types) {
   Json json = Json::array();
   for (const TypeTotal& t : types)
-    json.push_back(
-        {{"type", t.type}, {"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}});
+    json.push_back({{"type", t.type}, {"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}});
   return json;
 }
 

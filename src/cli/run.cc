@@ -5,6 +5,7 @@
 
 #include "cli/chat.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
@@ -45,6 +46,8 @@ Status show_unfinished(const Workspace& workspace, bool json) {
   return print(json_line({{"text", printable_text(text, false)}, {"tokens", tokens}, {"finish_reason", "failed"}}));
 }
 
+constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
+
 Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const std::string& prompt) {
   std::vector<int32_t> ids;
   {
@@ -60,25 +63,23 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const 
   }
   const TraceSpan span(workspace.trace(), "host", "decode");
   return workspace.watch(
-      [&](const StepCallback& on_step) {
-        return workspace.session().generate(ids, o.decode.options, on_step);
-      },
-      false, o.decode.options.block_length);
+      [&](const StepCallback& on_step) { return workspace.session().generate(ids, o.decode.options, on_step); }, false,
+      o.decode.options.block_length);
 }
 
-Result<int> run(const RunOptions& o) {
+Result<int> run(RunOptions& o) {
   if (o.has_prompt + o.has_file + o.chat != 1)
     return invalid("{} of --prompt, --file and --chat were given, needed exactly one",
                    o.has_prompt + o.has_file + o.chat);
   if (o.raw && (o.chat || !o.system.empty()))
-    return invalid(
-        "--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
-  LLADA_TRY_STATUS(decode::validate(o.decode.options));
+    return invalid("--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
+  LLADA_TRY_STATUS(o.decode.resolve());
   std::string prompt = o.prompt;
   if (o.has_file || prompt == "-") {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
   }
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
+  LLADA_TRY(const auto workspace,
+            Workspace::open(o.model, o.show, o.decode.options, o.chat ? kKeptHistory : 0));
 
   const InterruptGuard guard;
   int status = 0;
@@ -101,14 +102,14 @@ Result<int> run(const RunOptions& o) {
 
 // Experts of a mixture that do not fit the device's accelerator.
 void add_expert_options(CLI::App& app, RunOptions& o) {
-  constexpr const char* kGroup = "Mixtures of experts";
+  const std::string kGroup = further("Mixtures of experts");
   ExpertRequest& e = o.model.load.experts;
   app.add_option_function<std::string>(
          "--experts-on-device",
          [&e](const std::string& text) {
-           const auto percent =
-               text.ends_with("%") ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
-                                   : Result<int64_t>(invalid(""));
+           const auto percent = text.ends_with("%")
+                                    ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
+                                    : Result<int64_t>(invalid(""));
            if (!percent)
              throw CLI::ValidationError("--experts-on-device",
                                         fmt::format("found '{}', needed a share such as 25%", text));
@@ -125,10 +126,12 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
   add_integer_option(app, "--moe-slices", e.slices, 1, 64,
                      "that an expert is divided into, so that both units can share one (as many as are worthwhile)")
       ->group(kGroup);
-  text("--moe-slots", e.slots, "KIND", "layer: every layer has its own on the accelerator, shared: one pool for all (layer)");
-  add_integer_option(app, "--moe-refresh", e.refresh, 0, 1 << 20,
-                     "make each layer's heaviest experts resident every N steps and wait for their copies, as TIDE does; "
-                     "0: never (0)")
+  text("--moe-slots", e.slots, "KIND",
+       "layer: every layer has its own on the accelerator, shared: one pool for all (layer)");
+  add_integer_option(
+      app, "--moe-refresh", e.refresh, 0, 1 << 20,
+      "make each layer's heaviest experts resident every N steps and wait for their copies, as TIDE does; "
+      "0: never (0)")
       ->group(kGroup);
   text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
   text("--record-routing", o.show.routing_path, "FILE", "write what the routers decided, for llada simulate --routing");
@@ -140,24 +143,30 @@ Work setup_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
   add_model_options(app, o->model);
   add_expert_options(app, *o);
+  const std::string kGroup = "Prompt";
   auto* prompt =
-      app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT");
-  auto* file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE");
-  app.add_flag("--chat", o->chat, "a conversation: every line of stdin is a message, /exit ends it");
-  app.add_option("--system", o->system, "system message before the conversation")->type_name("TEXT");
-  app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template");
-  add_show_options(app, o->show);
+      app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT")->group(kGroup);
+  auto* file =
+      app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE")->group(kGroup);
+  app.add_flag("-i,--chat", o->chat, "a conversation: every line of stdin is a message, /exit ends it")->group(kGroup);
+  app.add_option("--system", o->system, "system message before the conversation (-sys)")
+      ->type_name("TEXT")
+      ->group(kGroup);
+  app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template")->group(further(kGroup));
   add_decode_options(app, o->decode);
+  add_show_options(app, o->show);
   app.footer(
       "Examples:\n"
-      "  llada run -m model.gguf -p 'Why is the sky blue?' --threshold 0.9 --live\n"
-      "  llada run -m model.gguf -f prompt.txt --gen-length 256 --kv dual --json\n"
-      "  llada run -m model.gguf --chat --factor 1");
-  return [o, prompt, file] {
+      "  llada run -m model.gguf -p 'Why is it blue?' --preset-decode balanced --live\n"
+      "  llada run -m model.gguf -f prompt.txt -n 256 --kv dual --json\n"
+      "  llada run -m model.gguf --chat --preset-decode balanced");
+  return [o, prompt, file]() -> Result<int> {
     o->has_prompt = prompt->count() > 0;
     o->has_file = file->count() > 0;
     read_environment(o->model.load);
-    return run(*o);
+    auto status = run(*o);
+    if (!status) return std::unexpected(o->decode.named(status.error()));
+    return status;
   };
 }
 

@@ -1,5 +1,5 @@
 // llada simulate: what a phone would take, from a profile. Everything it prints is modelled.
-#include "engine/simulate.h"
+#include "lab/simulate.h"
 
 #include <array>
 #include <charconv>
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/trace.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/lanes_svg.h"
 #include "cli/options.h"
 #include "cli/report.h"
@@ -51,8 +52,7 @@ Json line_json(const SimulatedLine& l) {
 }
 
 Json simulation_json(const Simulation& s) {
-  Json json = {
-      {"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
+  Json json = {{"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
   for (const SimulatedLine& line : s.ladder) json["ladder"].push_back(line_json(line));
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
   json["weight_bytes"] = s.weight_bytes;
@@ -75,14 +75,13 @@ Json simulation_json(const Simulation& s) {
 }
 
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
-  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n",
-                                s.preset, s.profile, o.prompt, o.gen, s.description);
-  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes",
-                     "tokens/pass", "joules", "mapped GiB/pass", "exposed map s");
+  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n", s.preset,
+                                s.profile, o.prompt, o.gen, s.description);
+  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes", "tokens/pass",
+                     "joules", "mapped GiB/pass", "exposed map s");
   for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds,
-                       l.passes, l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass),
-                       l.exposed_map_seconds);
+    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds, l.passes,
+                       l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
   if (!replayed.empty())
     out += fmt::format("\nrecording: {}; its seconds are of these, the other lines' of {} tokens\n", replayed, o.gen);
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s,
@@ -97,17 +96,16 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
         gib(s.weight_bytes), gib(s.window_bytes), gib(s.arena_bytes), gib(with.lower_bound_bytes),
         100 * (1 - with.seconds / without.seconds));
     if (s.somr_saving_low)
-      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)",
-                         100 * *s.somr_saving_low, 100 * *s.somr_saving_high);
+      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,
+                         100 * *s.somr_saving_high);
     out += '\n';
   }
   if (s.rival_seconds > 0)
     out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
   out += "\nleast certain numbers, and the last line at their ends:\n";
   for (const SensitivityRow& row : s.sensitivity)
-    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path,
-                       row.value, row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high,
-                       row.source);
+    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path, row.value,
+                       row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high, row.source);
   return out;
 }
 
@@ -191,17 +189,16 @@ Status write_pictures(const Request& r) {
     LLADA_TRY_STATUS(trace.write(r.trace));
   }
   if (!r.svg.empty())
-    LLADA_TRY_STATUS(
-        write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
-                                                       r.simulate.preset, r.simulate.profile, r.line))));
+    LLADA_TRY_STATUS(write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
+                                                                    r.simulate.preset, r.simulate.profile, r.line))));
   return {};
 }
 
 // What belongs to the other of the two simulations is refused, not ignored.
 Status check_moe(const Request& r) {
-  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--skip-decided", "--moe-tokens",
-                                   "--moe-steps", "--moe-seed", "--moe-guess-noise", "--moe-guess-by-score",
-                                   "--moe-slices", "--moe-grouped", "--sensitivity"};
+  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing",     "--skip-decided",    "--moe-tokens",
+                                   "--moe-steps",         "--moe-seed",    "--moe-guess-noise", "--moe-guess-by-score",
+                                   "--moe-slices",        "--moe-grouped", "--sensitivity"};
   constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--svg", "--json", "--map", "--help"};
   const bool moe = !r.moe.simulate.geometry.empty();
   for (const CLI::Option* option : r.app->get_options()) {
@@ -224,8 +221,7 @@ Result<int> run(Request r) {
   }
   if (!r.replay.empty()) {
     if (r.simulate.tokens_per_pass)
-      return invalid(
-          "--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
+      return invalid("--replay: the trace says how many tokens a pass commits, so not with --tokens-per-pass");
     LLADA_TRY(auto trace, read_replay(r.replay, r.replay_run));
     r.replayed = fmt::format("run {} of {}, {} of task {}: {} tokens decided behind {} of the prompt", r.replay_run,
                              one_line(r.replay), one_line(trace.strategy), one_line(trace.task), trace.tokens,
@@ -267,10 +263,7 @@ Result<int> run(Request r) {
     if (!r.sweep.empty()) {
       LLADA_TRY(const Range range, parse_range(r.sweep));
       LLADA_TRY(const auto rows, sweep_window(options, range.from, range.to, range.step));
-      json = {{"profile", profile},
-              {"preset", options.preset},
-              {"label", "modelled"},
-              {"sweep", sweep_json(rows)}};
+      json = {{"profile", profile}, {"preset", options.preset}, {"label", "modelled"}, {"sweep", sweep_json(rows)}};
       text = sweep_text(rows);
     } else {
       LLADA_TRY(const Simulation simulation, simulate_ladder(options));
@@ -305,8 +298,7 @@ Work setup_simulate(CLI::App& app) {
            help)
         ->type_name("N");
   };
-  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit,
-                           const char* help) {
+  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
     app.add_option_function<std::string>(
            name,
            [name, &value](const std::string& text) {
@@ -321,16 +313,14 @@ Work setup_simulate(CLI::App& app) {
   };
   app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
       ->type_name("NAME");
-  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")
-      ->type_name("NAME:TYPE");
+  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE");
   count("--prompt", o.prompt, "prompt tokens (78)");
   count("--gen", o.gen, "tokens to generate (128)");
   count("--block", o.block, "tokens per block (32)");
   app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")
-      ->check(CLI::IsMember({"paper"}))
+      ->check(CLI::IsMember({"paper"}).description(""))
       ->type_name("NAME");
-  real("--tokens-per-pass", o.tokens_per_pass, "X",
-       "of the last line, instead of what the paper's table implies");
+  real("--tokens-per-pass", o.tokens_per_pass, "X", "of the last line, instead of what the paper's table implies");
   app.add_option("--replay", r->replay, "the last line's passes from a recording of llada eval --record")
       ->type_name("FILE");
   app.add_option_function<std::string>(
@@ -343,10 +333,9 @@ Work setup_simulate(CLI::App& app) {
          "of the last line: rows that the CPU revises beside every pass (0)")
       ->type_name("N");
   app.add_option("--replay-run", r->replay_run, "which run of the recording, from 0 (0)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30).description(""))
       ->type_name("N");
-  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")
-      ->type_name("RANGE");
+  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")->type_name("RANGE");
   app.add_option("--latency", r->latency, "milliseconds of a pass of each number of rows, as ROWS:MS,...")
       ->delimiter(',')
       ->type_name("ROWS,...");
@@ -356,18 +345,17 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--memory", o.memory,
                  "plan, copy, lru, fifo, drop-all, belady or sessions for the lines from SOMR on (plan)")
       ->type_name("POLICY");
-  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")
-      ->type_name("GRAIN");
+  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")->type_name("GRAIN");
   app.add_option("--head", o.head, "where the LM head runs: npu or cpu (the profile's)")->type_name("UNIT");
   app.add_option("--logits", o.logits, "all rows or only wanted ones (the profile's)")->type_name("ROWS");
-  app.add_option("--line", r->line,
-                 "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
-      ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())))
+  app.add_option("--line", r->line, "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
+      ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())).description(""))
       ->type_name("LINE");
-  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")
-      ->type_name("FILE");
+  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
   app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
+  for (const char* name : {"--sparse-rows", "--replay-run", "--latency", "--map", "--grain", "--head", "--logits"})
+    app.get_option(name)->group(further("Details"));
   add_moe_options(app, r->moe);
   app.footer(
       "Examples:\n"

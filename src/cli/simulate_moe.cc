@@ -6,11 +6,12 @@
 
 #include "base/file.h"
 #include "base/trace.h"
+#include "cli/help.h"
 #include "cli/lanes_svg.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "engine/moe_sensitivity.h"
+#include "lab/moe_sensitivity.h"
 
 namespace llada::cli {
 namespace {
@@ -90,17 +91,18 @@ std::string phase_text(const MoePhase& p) {
   if (s.guessed[0] > 0)
     out += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want", 100 * s.guessed[0],
                        100 * s.guessed[1], 100 * s.guessed[2]);
-  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>7} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step", "speed-up",
-                     "bound", "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
+  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>7} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step",
+                     "speed-up", "bound", "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
   const double fixed = p.lines.front().seconds;
   for (const MoeLine& l : p.lines) {
     if (l.seconds <= 0) continue;
     std::string name = l.name;
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
-    out += fmt::format("  {:<16} {:>10.2f} {:>7.2f}x {:>5.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
-                       "{:>7.1f} % {:>5.0f} us\n",
-                       name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate,
-                       l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
+    out += fmt::format(
+        "  {:<16} {:>10.2f} {:>7.2f}x {:>5.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
+        "{:>7.1f} % {:>5.0f} us\n",
+        name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6,
+        100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }
   out += "  hits if every miss came in:";
   for (const MoeLine& l : p.lines)
@@ -108,8 +110,9 @@ std::string phase_text(const MoePhase& p) {
   out.back() = '\n';
   if (p.find("TIDE") != nullptr) out += fmt::format("  hybrid over TIDE: {:.2f}x\n", p.speed_up("hybrid", "TIDE"));
   const double best = p.find("hybrid") != nullptr ? p.find("hybrid")->seconds : fixed;
-  out += fmt::format("  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)\n",
-                     p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s);
+  out += fmt::format(
+      "  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)\n",
+      p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s);
   return out + verdict(p);
 }
 
@@ -128,9 +131,12 @@ std::string text_of(const MoeSimulation& s) {
 
 std::string sensitivity_text(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
   std::string out = fmt::format(
-      "{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a time; means over the shares. "
-      "Modelled.\n{:<32} {:>8}", o.geometry, o.profile, "", "");
-  for (const MoeHeadline& h : rows.front().headlines) out += fmt::format(" {:>12}", h.phase + (h.over_tide > 0 ? " / TIDE" : ""));
+      "{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a time; means over the "
+      "shares. "
+      "Modelled.\n{:<32} {:>8}",
+      o.geometry, o.profile, "", "");
+  for (const MoeHeadline& h : rows.front().headlines)
+    out += fmt::format(" {:>12}", h.phase + (h.over_tide > 0 ? " / TIDE" : ""));
   out += '\n';
   for (const MoeSensitivityRow& row : rows) {
     out += fmt::format("{:<32} {:>8}", row.number, row.unit.empty() ? "" : fmt::format("{:.4g}", row.value));
@@ -146,8 +152,8 @@ std::string sensitivity_text(const MoeSimulateOptions& o, const std::vector<MoeS
 Json sensitivity_json(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
   Json json = {{"profile", o.profile}, {"geometry", o.geometry}, {"label", "modelled"}, {"sensitivity", Json::array()}};
   for (const MoeSensitivityRow& row : rows) {
-    Json entry = {{"number", row.number}, {"unit", row.unit}, {"trust", std::string(1, row.trust)}, {"value", row.value},
-                  {"source", row.source}, {"phases", Json::array()}};
+    Json entry = {{"number", row.number}, {"unit", row.unit},     {"trust", std::string(1, row.trust)},
+                  {"value", row.value},   {"source", row.source}, {"phases", Json::array()}};
     for (const MoeHeadline& h : row.headlines) {
       entry["phases"].push_back({{"phase", h.phase}, {"speed_up_over_static", h.over_static}});
       if (h.over_tide > 0) entry["phases"].back()["speed_up_over_tide"] = h.over_tide;
@@ -176,16 +182,16 @@ Status write_lanes(const MoeSimulateOptions& o, const std::string& trace_path, c
 }  // namespace
 
 void add_moe_options(CLI::App& app, MoeRequest& r) {
-  constexpr const char* kGroup = "Mixtures of experts";
+  const std::string kGroup = further("Mixtures of experts");
   MoeSimulateOptions& o = r.simulate;
   app.add_option("--moe", o.geometry,
                  "experts that do not fit the accelerator, in the geometry of mixtral, qwen2-57b, deepseek-v2-lite, "
                  "llada-moe-7b or llada2-mini")
       ->type_name("GEOMETRY")
-      ->group(kGroup);
+      ->group("Mixtures of experts");
   app.add_option("--experts-on-device", r.shares, "shares of the experts that fit (25%,50%,75%)")
       ->type_name("P%,...")
-      ->group(kGroup);
+      ->group("Mixtures of experts");
   app.add_option("--routing", o.routing, "routing from llada run --record-routing, instead of a synthetic router")
       ->type_name("FILE")
       ->group(kGroup);

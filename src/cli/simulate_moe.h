@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "engine/moe_simulate.h"
+#include "lab/moe_simulate.h"
 
 namespace llada::cli {
 

@@ -1,5 +1,5 @@
 // llada synth: a model file with random weights and a published geometry.
-#include "engine/synth.h"
+#include "lab/synth.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,8 +20,7 @@ Work setup_synth(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("OUT", o->out,
-                 "the GGUF file to write; an existing one is replaced when the new one is complete")
+  app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
       ->required();
   app.add_option("--preset", o->preset, "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
       ->type_name("NAME")
@@ -29,8 +28,7 @@ Work setup_synth(CLI::App& app) {
   app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
       ->type_name("TYPE")
       ->required();
-  add_integer_option(app, "--layers", o->layers, 1, 1024,
-                     "that many layers in place of the published number");
+  add_integer_option(app, "--layers", o->layers, 1, 1024, "that many layers in place of the published number");
   add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
   add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "0: one per physical core (0)");
   app.add_flag("--json", o->json, "one JSON object on stdout");

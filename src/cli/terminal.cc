@@ -100,8 +100,7 @@ std::string printable_text(std::string_view bytes, bool terminal) {
     const Utf8Unit unit = utf8_unit(std::string_view(text).substr(i));
     const char32_t c = unit.code_point;
     const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
-    if (c != '\r')
-      out += control ? kReplacement : std::string_view(text).substr(i, static_cast<size_t>(unit.length));
+    if (c != '\r') out += control ? kReplacement : std::string_view(text).substr(i, static_cast<size_t>(unit.length));
     i += static_cast<size_t>(unit.length);
   }
   return out;
@@ -126,8 +125,7 @@ void clean_up_on_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old {};
-    if (::sigaction(number, nullptr, &old) == 0 &&
-        old.sa_handler != SIG_IGN)  // nohup, a job in the background
+    if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler != SIG_IGN)  // nohup, a job in the background
       ::sigaction(number, &action, nullptr);
   }
 }

@@ -135,14 +135,11 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY_STATUS(print(fmt::format(
       "{} candidates tried, {} combinations refused, {} examples decoded in {:.0f} s; cost is {}\n{}", result.tried,
       result.refused, result.examples - known, seconds,
-      o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize,
-      eval::tune_table(result))));
+      o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result))));
   if (result.chosen < 0)
-    return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss,
-                  o.out);
+    return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
-  const std::string text =
-      preset_text({o.name, joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
+  const std::string text = preset_text({o.name, joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
   LLADA_TRY_STATUS(file.write(text.data(), text.size()));
   LLADA_TRY_STATUS(file.commit());
   return 0;
@@ -157,10 +154,9 @@ Work setup_tune(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   app.add_option("-o,--out", o->out, "the preset file, for --preset-decode")->type_name("FILE")->required();
-  app.add_option("--max-loss", o->max_loss,
-                 "points of accuracy that may be lost against one token per forward (1)")
+  app.add_option("--max-loss", o->max_loss, "points of accuracy that may be lost against one token per forward (1)")
       ->type_name("POINTS")
-      ->check(CLI::Range(-100.0, 100.0));
+      ->check(CLI::Range(-100.0, 100.0).description(""));
   app.add_option("--minimize", o->minimize, "time (by this device's latency table), forwards or rows (time)")
       ->type_name("COST");
   add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");

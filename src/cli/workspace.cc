@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "cli/help.h"
 #include "cli/live_view.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -25,20 +26,22 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
          "pause after each repaint; not counted in the stats (0)")
       ->type_name("MS")
       ->needs(live)
-      ->group(kGroup);
+      ->group(further(kGroup));
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
+  app.add_flag("-v,--verbose", options.verbose, "say first what is used: model, device, options beside the defaults")
+      ->group(kGroup);
   app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
       ->type_name("FILE")
-      ->group(kGroup);
+      ->group(further(kGroup));
   live->group(kGroup);
 }
 
 void warn_of_notes(const Model& model) {
-  for (const std::string& line : model.config().notes)
-    note(fmt::format("llada: warning: {}\n", one_line(line)));
+  for (const std::string& line : model.config().notes) note(fmt::format("llada: warning: {}\n", one_line(line)));
 }
 
-Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show) {
+Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show,
+                                                   const decode::DecodeOptions& decode, int64_t kept_prefix_bytes) {
   std::unique_ptr<Workspace> workspace(new Workspace(show));
   if (!show.trace_path.empty()) {
     LLADA_TRY_STATUS(AtomicFile::create(show.trace_path));
@@ -50,19 +53,25 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
   warn_of_notes(*workspace->model_);
+  if (show.verbose)
+    note(fmt::format("model: {}\ndevice: {}\noptions: {}\n", one_line(options.path),
+                     workspace->model_->device().info().description, decode::as_flags(decode)));
   SessionOptions session{.threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [](const std::string& line) {
                            note(fmt::format("llada: warning: {}\n", one_line(line)));
                          }};
+  if (kept_prefix_bytes > 0) session.prefixes = std::make_shared<PrefixCache>(kept_prefix_bytes);
   if (!show.routing_path.empty()) {
     LLADA_TRY(workspace->routing_, RoutingRecorder::create(show.routing_path, workspace->model_->file()));
-    session.routing = [recorder = workspace->routing_.get()](const RoutedLayer& routed) { return recorder->hear(routed); };
+    session.routing = [recorder = workspace->routing_.get()](const RoutedLayer& routed) {
+      return recorder->hear(routed);
+    };
   }
   LLADA_TRY(workspace->session_, Session::create(workspace->model_, session));
   return workspace;
 }
 
-Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work,
-                                    bool infill, int64_t block_length) {
+Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
+                                    int64_t block_length) {
   std::optional<LiveView> live;
   if (show_.live && can_repaint(STDOUT_FILENO)) {
     live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
@@ -74,10 +83,12 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
   Status shown;
   final_tokens_.clear();
   const auto on_step = [&](const decode::StepEvent& event) {
-    const auto begin = std::ranges::find_if(event.canvas.states, [](auto s) { return s != decode::TokenState::fixed; }) -
-                       event.canvas.states.begin();
+    const auto begin =
+        std::ranges::find_if(event.canvas.states, [](auto s) { return s != decode::TokenState::fixed; }) -
+        event.canvas.states.begin();
     const auto first = event.canvas.tokens.begin() + begin;
-    if (!infill) final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.answer_end() - begin));
+    if (!infill)
+      final_tokens_.assign(first, first + std::min<int64_t>(event.committed, event.canvas.answer_end() - begin));
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };

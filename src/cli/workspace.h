@@ -11,23 +11,27 @@
 #include "cli/options.h"
 #include "engine/expert_setup.h"
 #include "engine/session.h"
+#include "lab/routing_recorder.h"
 
 namespace llada::cli {
 
 struct ShowOptions {
-  bool live = false, json = false;
+  bool live = false, json = false, verbose = false;
   int delay_ms = 0;
   std::string trace_path;
   std::string routing_path;  // what the routers of a mixture decided; written by close()
 };
 
-// --live, --live-delay, --json and --trace.
+// --live, --live-delay, --json, --verbose and --trace.
 void add_show_options(CLI::App& app, ShowOptions& options);
 
 class Workspace {
  public:
-  // Loads the model; a trace that could not be written later is refused first.
-  static Result<std::unique_ptr<Workspace>> open(const ModelOptions& model, const ShowOptions& show);
+  // Loads the model; a trace that could not be written later is refused first. `decode` is told with --verbose.
+  // kept_prefix_bytes: of K/V that stay between requests, where the model allows it (memory/prefix_cache.h).
+  static Result<std::unique_ptr<Workspace>> open(const ModelOptions& model, const ShowOptions& show,
+                                                 const decode::DecodeOptions& decode = {},
+                                                 int64_t kept_prefix_bytes = 0);
 
   const Model& model() const { return *model_; }
   Session& session() const { return *session_; }

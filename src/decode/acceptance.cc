@@ -62,8 +62,7 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   return first(order, n);
 }
 
-std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold,
-                                    double anchored) {
+std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored) {
   const auto order = ranked(candidates, higher_score);
   std::vector<size_t> taken;
   bool holds = true;
@@ -92,9 +91,7 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
 
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step) {
   if (step + 1 >= steps) return masks;
-  const auto t = [&](int64_t i) {
-    return 1 - (1 - kDreamEps) * static_cast<double>(i) / static_cast<double>(steps);
-  };
+  const auto t = [&](int64_t i) { return 1 - (1 - kDreamEps) * static_cast<double>(i) / static_cast<double>(steps); };
   return static_cast<int64_t>(static_cast<double>(masks) * (1 - t(step + 1) / t(step)));
 }
 

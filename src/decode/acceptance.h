@@ -26,36 +26,34 @@ std::vector<size_t> accept_best(std::span<const Candidate> candidates, int64_t n
 // Every score strictly above the threshold, and the highest.
 std::vector<size_t> accept_above(std::span<const Candidate> candidates, double threshold);
 
-// Best first, the n-th score (from 1) must be >= 1 - factor / (n + 1); the first failure ends the prefix, the
-// best is exempt. The published Fast-dLLM code also takes the last candidate when it is the only one to fail;
-// its paper does not, and neither do we.
+// Takes candidates best first as long as the n-th score (from 1) is at least 1 - factor / (n + 1); the best one is
+// taken in any case. The published Fast-dLLM code also takes the last candidate when it is the only one to fail. Its
+// paper does not, and neither does this.
 std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double factor);
 
-// Lowest entropy first, as long as the entropies of those before sum to at most bound. That is sum(H) -
-// max(H) <= bound over the accepted ones: a bound on what deciding them together instead of one by one can
-// cost.
+// Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
+// - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
-// Reads from the left: as long as every mask so far was taken, a score strictly above `anchored` suffices;
-// behind the first that was not, it takes one strictly above the threshold. And the highest, in any case.
-// Text hangs together mostly leftwards: what stands before a gap is known to hold still, what stands behind
-// it may move when the gap is filled.
+// Reads from the left. As long as every mask so far was taken, a score strictly above `anchored` suffices; behind the
+// first mask that was not taken, it must be strictly above the threshold. The highest score is taken in any case. The
+// reason: text depends mostly on what stands to its left. What stands before a gap will not change, what stands behind
+// it may change when the gap is filled.
 std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored);
 
-// Every score strictly above the threshold, every one strictly above `settled` whose token has been predicted
-// `steps` times in a row, and the highest. A token that survives a change of its surroundings has shown what
-// a single forward cannot: that it does not hang on what was undecided then.
+// Takes every score strictly above the threshold, every score strictly above `settled` whose token has been predicted
+// `steps` times in a row, and the highest. A token that is predicted again after its surroundings have changed does not
+// depend on what was undecided before, which a single forward cannot tell.
 std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
                                    int64_t steps);
 
-// How many masks Dream's step `step` of `steps` (from 0) reveals of `masks` that are left: with t falling
-// linearly from 1 to eps = 0.001, floor(masks (1 - t[step + 1] / t[step])), all in the last step. It may be
-// none.
+// How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
+// 1 to eps = 0.001 it is floor(masks (1 - t[step + 1] / t[step])), and all in the last step. It may be 0.
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step);
 
-// The first step from `step` on that reveals any of the masks that are left (at least one). The published
-// loop runs a forward in the steps before it as well; they leave the canvas as it is, so the next forward
-// would predict the same, and here they take none.
+// The first step from `step` on that reveals any of the masks that are left (at least one). The published loop runs a
+// forward in the steps before it as well. They leave the canvas as it is, so the next forward would predict the same;
+// here they take none.
 int64_t dream_step(int64_t masks, int64_t steps, int64_t step);
 
 // Where in its block's schedule a step stands.
@@ -66,9 +64,8 @@ struct ScheduleStep {
   int64_t step = 0;    // of the block's schedule, from 0
 };
 
-// The rule of the options; candidates are the masks that are left. Of Dream's rules, `step` is one that
+// Applies the rule of the options. Candidates are the masks that are left. For Dream's rules, `at.step` is a step that
 // reveals something (dream_step).
-std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
-                           const ScheduleStep& at);
+std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at);
 
 }  // namespace llada::decode

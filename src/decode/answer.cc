@@ -15,8 +15,7 @@ bool is_decided(TokenState state) { return state == TokenState::visible || state
 int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<const int32_t> end_ids) {
   for (int64_t p = begin; p < end; ++p) {
     const auto i = static_cast<size_t>(p);
-    if (is_decided(canvas.states[i]) && std::ranges::find(end_ids, canvas.tokens[i]) != end_ids.end())
-      return p;
+    if (is_decided(canvas.states[i]) && std::ranges::find(end_ids, canvas.tokens[i]) != end_ids.end()) return p;
   }
   return end;
 }
@@ -27,8 +26,7 @@ int64_t answer_length(const Canvas& canvas, int64_t begin, std::span<const int32
 
 int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids) {
   const int64_t begin = generated_begin(canvas);
-  const int64_t end =
-      canvas.infill ? canvas.size() : first_end(canvas, begin, canvas.answer_end(), ids.end_ids);
+  const int64_t end = canvas.infill ? canvas.size() : first_end(canvas, begin, canvas.answer_end(), ids.end_ids);
   return std::count_if(canvas.states.begin() + begin, canvas.states.begin() + end, is_decided);
 }
 

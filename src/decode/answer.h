@@ -1,5 +1,5 @@
-// What of a canvas is the answer: the generated text before the first end token. Positions behind it carry no
-// content; they are made canonical so that runs that stopped at different moments end with equal canvases.
+// Which part of a canvas is the answer: the generated text before the first end token. Positions behind it have no
+// content. They are all set to one token, so that runs that stopped at different moments end with equal canvases.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -67,8 +67,7 @@ int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
     const int64_t seen = (end + attention_block - 1) / attention_block * attention_block;
     return static_cast<int32_t>(std::min(canvas.size(), seen));
   }
-  return static_cast<int32_t>(options_.tail < 0 ? canvas.size()
-                                                : std::min(canvas.size(), end + options_.tail));
+  return static_cast<int32_t>(options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail));
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
@@ -108,8 +107,8 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   if (speculation_) speculation_->overlay(block, feed);
   plan.keys = keys_of(canvas);
   feed.resize(static_cast<size_t>(plan.keys));
-  asked_.separate = options_.revision == Revision::dual_path &&
-                    options_.revise_path == RevisePath::separate && kv_.covers(feed);
+  asked_.separate =
+      options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
   plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
   if (speculation_) {
@@ -121,13 +120,11 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
   plan.probes = kv_.add_probes(feed, block, plan.rows);
   if (asked_.separate) {
-    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows,
-                                std::back_inserter(plan.sparse.rows));
+    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
   }
 }
 
-void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials,
-                               std::span<const int32_t> feed) const {
+void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const {
   for (const int32_t position : asked_.look.trials) {
     Trial trial = {.rows = {position}, .inputs = {canvas.mask_id}, .logits = row_of(position)};
     if (trial.logits != position) {
@@ -145,10 +142,10 @@ Candidate BlockStrategy::candidate(const Prediction& given, int32_t position) {
   Settling& settling = settling_[static_cast<size_t>(position)];
   settling.repeats = settling.token == p.token ? settling.repeats + 1 : 1;
   settling.token = p.token;
-  const double score = options_.remasking == Remasking::low_confidence
-                           ? p.probability
-                           : uniform(options_.seed, static_cast<uint64_t>(forward_),
-                                     static_cast<uint64_t>(position), kPositionDraw);
+  const double score =
+      options_.remasking == Remasking::low_confidence
+          ? p.probability
+          : uniform(options_.seed, static_cast<uint64_t>(forward_), static_cast<uint64_t>(position), kPositionDraw);
   return {position, p.token, score, p.probability, p.entropy, p.margin, settling.repeats};
 }
 
@@ -224,10 +221,13 @@ int64_t BlockStrategy::step_bound() const {
 
 StrategyCounters BlockStrategy::counters() const {
   StrategyCounters c;
-  if (speculation_)
-    c.drafts_proposed = speculation_->proposed(), c.drafts_accepted = speculation_->accepted();
+  if (speculation_) c.drafts_proposed = speculation_->proposed(), c.drafts_accepted = speculation_->accepted();
   if (reviser_) c.revisions_made = reviser_->made(), c.revisions_changed = reviser_->changed();
   return c;
+}
+
+void BlockStrategy::stored(const Canvas& canvas, int64_t positions) {
+  kv_.stored(std::span(canvas.tokens).first(static_cast<size_t>(positions)));
 }
 
 bool BlockStrategy::is_open(const Canvas& canvas, const Block& block) const {

@@ -28,14 +28,16 @@ namespace llada::decode {
 class BlockStrategy final : public Strategy {
  public:
   // The options are valid; one share of steps (share_steps, even_steps) for each block.
-  BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
-                std::vector<Block> blocks, std::vector<int64_t> block_steps);
+  BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas, std::vector<Block> blocks,
+                std::vector<int64_t> block_steps);
 
   StepPlan plan(const Canvas& canvas) override;
   std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) override;
   bool done(const Canvas& canvas) const override;
   int64_t step_bound() const override;
   StrategyCounters counters() const override;
+  void stored(const Canvas& canvas, int64_t positions) override;
+  int64_t exact_prefix(const Canvas& canvas) const override { return kv_.exact_prefix(canvas); }
 
  private:
   // What the plan asked for, to read the answers by.
@@ -51,9 +53,7 @@ class BlockStrategy final : public Strategy {
     int64_t repeats = 0;
   };
 
-  int32_t row_of(int32_t position) const {
-    return ids_.shift_logits && position > 0 ? position - 1 : position;
-  }
+  int32_t row_of(int32_t position) const { return ids_.shift_logits && position > 0 ? position - 1 : position; }
   int32_t keys_of(const Canvas& canvas) const;
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
   bool is_open(const Canvas& canvas, const Block& block) const;

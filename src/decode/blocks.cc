@@ -13,8 +13,7 @@ std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t lengt
   std::vector<Block> blocks;
   for (int64_t begin = from; begin < last;) {
     const int64_t end = begin + std::min(length, last - begin);
-    const int64_t masks =
-        std::count(canvas.states.begin() + begin, canvas.states.begin() + end, TokenState::masked);
+    const int64_t masks = std::count(canvas.states.begin() + begin, canvas.states.begin() + end, TokenState::masked);
     if (masks > 0) blocks.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end), masks});
     begin = end;
   }
@@ -44,8 +43,7 @@ std::vector<int64_t> even_steps(int64_t blocks, int64_t steps, int64_t length) {
   std::vector<int64_t> shares(static_cast<size_t>(blocks), length);
   if (steps == 0) return shares;
   LLADA_CHECK(steps >= blocks);
-  for (int64_t i = 0; i < blocks; ++i)
-    shares[static_cast<size_t>(i)] = steps * (i + 1) / blocks - steps * i / blocks;
+  for (int64_t i = 0; i < blocks; ++i) shares[static_cast<size_t>(i)] = steps * (i + 1) / blocks - steps * i / blocks;
   return shares;
 }
 

@@ -14,21 +14,21 @@ struct Block {
   int64_t masks = 0;           // when the run starts
 };
 
-// Spans of `length` from position `from` up to the last mask's; those without a mask are left out. For plain
-// generation and from = generated_begin() these are LLaDA's blocks; models whose attention is tiled from 0
-// pass from = 0. The last span ends behind the last mask, so it may be shorter.
+// Spans of `length` positions, from position `from` to the last mask. Spans without a mask are left out; the last span
+// ends behind the last mask, so it may be shorter. With from = generated_begin() these are LLaDA's blocks; models whose
+// attention is tiled from position 0 pass from = 0.
 std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t length);
 
-// Shares `steps` over the blocks: each gets one, the rest follow the masks beyond a block's first (floors of
-// the running sum). The shares sum to min(steps, all masks) and lie in [1, masks]. LLaDA's reference asks for
-// blocks of equal size and steps that they divide: there each share is steps / blocks, as in the reference.
-// Needs steps >= blocks. beyond_masks: a schedule that reads more steps than there are masks (Dream's) gets
-// them all.
+// Shares `steps` over the blocks, which must not be more than there are steps. Each block gets one; the others are
+// shared by the number of masks beyond a block's first (floors of the running sum). The shares sum to min(steps, all
+// masks) and lie in [1, masks]. Where blocks are of equal size and divide the steps, as LLaDA's reference asks, each
+// share is steps / blocks. beyond_masks: for a schedule that reads more steps than there are masks (Dream's), which
+// gets them all.
 std::vector<int64_t> share_steps(std::span<const Block> blocks, int64_t steps, bool beyond_masks = false);
 
-// LLaDA2's shares: the same number for every block, whatever its masks, since its schedule divides the
-// block's length. Where the steps do not divide, floors of the running sum. 0 steps: as many as the block is
-// long. Needs steps >= blocks otherwise.
+// LLaDA2's shares: the same number for every block, whatever its masks, since its schedule divides the block's length.
+// Where the steps do not divide, floors of the running sum. 0 steps: as many as the block is long; otherwise there must
+// be at least as many steps as blocks.
 std::vector<int64_t> even_steps(int64_t blocks, int64_t steps, int64_t length);
 
 // How many masks step `step` (from 0) of a block commits: as even as possible, the first steps take the

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/fnv.h"
 
 namespace llada::decode {
 namespace {
@@ -87,12 +88,9 @@ int64_t generated_begin(const Canvas& canvas) {
 int64_t count_masked(const Canvas& canvas) { return std::ranges::count(canvas.states, TokenState::masked); }
 
 uint64_t canvas_hash(const Canvas& canvas) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const int32_t token : canvas.tokens) {
-    const auto word = static_cast<uint32_t>(token);
-    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((word >> shift) & 0xff)) * 0x100000001b3;
-  }
-  return hash;
+  Fnv fnv;
+  for (const int32_t token : canvas.tokens) fnv.add_little_endian(static_cast<uint32_t>(token));
+  return fnv.hash();
 }
 
 }  // namespace llada::decode

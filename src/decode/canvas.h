@@ -19,11 +19,11 @@ Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const
 Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
                           const SpecialIds& ids);
 
-// The mask id is never sampled, though it stays in the softmax as in the reference. Options act as in LLaDA's
-// generate(), with one of its quirks kept: at temperature > 0, confidence_eos_eot_inf takes only the
-// end-of-turn token out of the softmax, because the reference changes the end-of-sequence logit in the
-// sampled copy alone. infill: no end token is sampled and none is in the softmax, since the text goes on
-// behind the gap.
+// What may be sampled, and what takes part in the softmax. The mask id is never sampled, though it stays in the softmax
+// as in the reference. Options act as in LLaDA's generate(). One of its quirks is kept: at temperature > 0,
+// confidence_eos_eot_inf takes only the end-of-turn token out of the softmax, because the reference changes the
+// end-of-sequence logit in the sampled copy alone. infill: no end token is sampled and none is in the softmax, since
+// the text goes on behind the gap.
 HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
 
 // First position that is not fixed; size() when all are.

@@ -36,12 +36,10 @@ Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) 
     return failed("forward: found a prediction for position {}, needed {}", p.position, row);
   }
   if (p.token < 0 || p.token == canvas.mask_id) {
-    return failed("forward: position {}: found token {}, needed one that is not the mask", p.position,
-                  p.token);
+    return failed("forward: position {}: found token {}, needed one that is not the mask", p.position, p.token);
   }
   // Softmax sums may round to just above 1.
-  if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) ||
-      !std::isfinite(p.margin)) {
+  if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) || !std::isfinite(p.margin)) {
     return failed("forward: position {}: found probability {}, entropy {}, margin {}, needed finite numbers",
                   p.position, p.probability, p.entropy, p.margin);
   }
@@ -63,8 +61,7 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   if (plan.keys < 1 || plan.keys > canvas.size()) {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas.size());
   }
-  if (plan.rows.empty() && plan.trials.empty())
-    return failed("plan: rows are missing, and there is no trial");
+  if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan.rows, plan.inputs.size(), plan.unconditional.size(), plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits)) {
     return failed("plan: logits are not an ascending part of the rows");
@@ -73,13 +70,12 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
     return failed("plan: probes are not an ascending part of the rows");
   }
   if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas.size()) {
-    return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin,
-                  plan.block_end, canvas.size());
+    return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin, plan.block_end,
+                  canvas.size());
   }
   LLADA_TRY_STATUS(check_trials(plan.trials, plan));
   const SparsePlan& sparse = plan.sparse;
-  LLADA_TRY_STATUS(
-      check_rows("sparse plan", sparse.rows, sparse.inputs.size(), sparse.unconditional.size(), plan));
+  LLADA_TRY_STATUS(check_rows("sparse plan", sparse.rows, sparse.inputs.size(), sparse.unconditional.size(), plan));
   std::vector<int32_t> twice;
   std::ranges::set_intersection(plan.rows, sparse.rows, std::back_inserter(twice));
   if (!twice.empty()) return failed("sparse plan: row {} is computed by the step itself", twice.front());
@@ -94,8 +90,7 @@ Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult
     LLADA_TRY_STATUS(check_prediction(result.predictions[i], plan.logits[i], canvas));
   LLADA_TRY_STATUS(check_trial_results(plan.trials, canvas, result.trials));
   LLADA_TRY_STATUS(check_trial_results(plan.sparse.trials, canvas, result.sparse));
-  if (!std::isfinite(result.drift))
-    return failed("forward: found drift {}, needed a finite number", result.drift);
+  if (!std::isfinite(result.drift)) return failed("forward: found drift {}, needed a finite number", result.drift);
   return {};
 }
 
@@ -103,8 +98,8 @@ Status check_edits(const Canvas& canvas, std::span<const Edit> edits) {
   int64_t previous = -1;
   for (const Edit& edit : edits) {
     if (edit.position <= previous || edit.position >= canvas.size()) {
-      return failed("edit: found position {} after {}, needed ascending ones below {}", edit.position,
-                    previous, canvas.size());
+      return failed("edit: found position {} after {}, needed ascending ones below {}", edit.position, previous,
+                    canvas.size());
     }
     previous = edit.position;
     const TokenState state = canvas.states[static_cast<size_t>(edit.position)];
@@ -114,8 +109,7 @@ Status check_edits(const Canvas& canvas, std::span<const Edit> edits) {
     }
     if (edit.token < 0 || edit.state == TokenState::fixed ||
         (edit.token == canvas.mask_id) != (edit.state == TokenState::masked)) {
-      return failed("edit: position {}: found token {} that does not fit its state", edit.position,
-                    edit.token);
+      return failed("edit: position {}: found token {} that does not fit its state", edit.position, edit.token);
     }
   }
   return {};

@@ -9,18 +9,18 @@
 
 namespace llada::decode {
 
-// rows and logits strictly ascending and inside [0, keys), keys inside the canvas, logits and probes subsets of
-// rows, one input (and with guidance one unconditional input) per row, the block inside the canvas. Rows only
-// lack where there are trials; a trial's rows obey the same rules and hold its logits row; sparse rows are
-// none of the rows.
+// Checks that rows and logits are strictly ascending and inside [0, keys), keys are inside the canvas, logits and
+// probes are subsets of rows, every row has one input (with guidance also an unconditional one), and the block is
+// inside the canvas. Rows may be empty only where there are trials. A trial's rows obey the same rules and hold its
+// logits row. Sparse rows are none of the rows.
 Status check_plan(const StepPlan& plan, const Canvas& canvas);
 
-// One prediction per asked row, in order; a token that is not the mask; finite numbers, a probability in
-// [0, 1]. The same for trials, and a finite drift.
+// Checks that there is one prediction per asked row, in order, with a token that is not the mask, finite numbers and a
+// probability in [0, 1]; the same for trials; and that the drift is finite.
 Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult& result);
 
-// Strictly ascending, only positions that are masked or visible, the mask token exactly with the state
-// masked.
+// Checks that edits are strictly ascending, change only positions that are masked or visible, and write the mask token
+// exactly where the state becomes masked.
 Status check_edits(const Canvas& canvas, std::span<const Edit> edits);
 
 }  // namespace llada::decode

@@ -9,10 +9,7 @@
 namespace llada::decode {
 
 DualPath::DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas)
-    : options_(options),
-      ids_(ids),
-      begin_(generated_begin(canvas)),
-      memory_(static_cast<size_t>(canvas.size())) {}
+    : options_(options), ids_(ids), begin_(generated_begin(canvas)), memory_(static_cast<size_t>(canvas.size())) {}
 
 TokenState DualPath::first_state(double confidence) const {
   return confidence >= options_.stable_threshold ? TokenState::stable : TokenState::visible;
@@ -34,9 +31,7 @@ bool DualPath::all_decided(const Canvas& canvas) const {
   return !canvas.infill && first_end(canvas, begin_, masked, ids_.end_ids) < masked;
 }
 
-bool DualPath::sweep_due(const Canvas& canvas) const {
-  return all_decided(canvas) && !revisable(canvas).empty();
-}
+bool DualPath::sweep_due(const Canvas& canvas) const { return all_decided(canvas) && !revisable(canvas).empty(); }
 
 Look DualPath::look(const Canvas& canvas, const Block&) {
   std::vector<int32_t> positions = revisable(canvas);
@@ -52,8 +47,7 @@ Look DualPath::look(const Canvas& canvas, const Block&) {
   return {.trials = std::move(positions), .peeks = {}};
 }
 
-void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen,
-                     std::vector<Edit>& edits) {
+void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen, std::vector<Edit>& edits) {
   ++step_;
   for (const Edit& edit : edits)
     memory_[static_cast<size_t>(edit.position)] = {.looked = step_, .confidence = edit.confidence};
@@ -80,12 +74,10 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
   for (size_t c = 0; c < changes.size(); ++c) {
     const Prediction& p = changes[c];
     const auto beats = [&](const Prediction& other) {
-      return other.probability > p.probability ||
-             (other.probability == p.probability && other.position < p.position);
+      return other.probability > p.probability || (other.probability == p.probability && other.position < p.position);
     };
-    const bool beaten =
-        (c > 0 && changes[c - 1].position == p.position - 1 && beats(changes[c - 1])) ||
-        (c + 1 < changes.size() && changes[c + 1].position == p.position + 1 && beats(changes[c + 1]));
+    const bool beaten = (c > 0 && changes[c - 1].position == p.position - 1 && beats(changes[c - 1])) ||
+                        (c + 1 < changes.size() && changes[c + 1].position == p.position + 1 && beats(changes[c + 1]));
     Memory& memory = memory_[static_cast<size_t>(p.position)];
     memory.agreements = beaten ? 0 : 1;
     memory.confidence = beaten ? 1 - p.probability : p.probability;

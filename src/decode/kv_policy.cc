@@ -33,13 +33,14 @@ bool KvPlanner::full_is_due() const {
 // All behind a changed token has seen it, so nothing between is left out.
 std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed, int64_t begin) const {
   int64_t from = 0;
-  while (choice_ != KvChoice::none && from < begin && fed_[static_cast<size_t>(from)] == feed[static_cast<size_t>(from)])
+  while (choice_ != KvChoice::none && from < begin &&
+         fed_[static_cast<size_t>(from)] == feed[static_cast<size_t>(from)])
     ++from;
   return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
 }
 
-std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block,
-                                     std::span<const int32_t> needed, bool stale_elsewhere) {
+std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
+                                     bool stale_elsewhere) {
   if (attention_block_ > 0) return merged(needed, block_causal_rows(feed, block.begin));
   const auto size = static_cast<int64_t>(feed.size());
   const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
@@ -50,12 +51,11 @@ std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block&
   }
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
-    std::erase_if(rows,
-                  [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
+    std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
   if (choice_ == KvChoice::delayed) return rows;
-  return merged(rows, range(choice_ == KvChoice::suffix ? 0 : block.begin,
-                            choice_ == KvChoice::prefix ? size : block.end));
+  return merged(rows,
+                range(choice_ == KvChoice::suffix ? 0 : block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 
 std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {
@@ -74,6 +74,20 @@ std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end
     if (fed_[i] != feed[i]) out.push_back(static_cast<int32_t>(p));
   }
   return out;
+}
+
+void KvPlanner::stored(std::span<const int32_t> tokens) { std::ranges::copy(tokens, fed_.begin()); }
+
+// Everything from the first changed token's block on is computed again with it (block_causal_rows), so where all tokens
+// up to the end of a block are those that were fed, its K/V has seen them all.
+int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
+  if (attention_block_ == 0 || choice_ != KvChoice::block) return 0;
+  int64_t end = 0;
+  for (size_t i = 0; i < fed_.size(); ++i, ++end) {
+    const TokenState state = canvas.states[i];
+    if (fed_[i] != canvas.tokens[i] || (state != TokenState::fixed && state != TokenState::stable)) break;
+  }
+  return end / attention_block_ * attention_block_;
 }
 
 bool KvPlanner::covers(std::span<const int32_t> feed) const {

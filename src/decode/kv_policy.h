@@ -1,45 +1,41 @@
-// K/V policies: the rows a step computes. Attention always reads the whole canvas; rows that are not computed
-// are read from the store as an earlier step left them.
+// K/V policies: which rows a step computes. Attention always reads the whole canvas; rows that are not computed are
+// read from the store as an earlier step left them. Such K/V is stale where the canvas has changed since.
 //
-// - none: every row, every step. Exact.
-// - prefix: every row at a block's start (that forward also decodes), then [block begin, end of canvas): only
-//   what is before the block may be stale (Fast-dLLM, arXiv 2505.22618).
-// - suffix: every row at a block's start, then [0, block end): only the masks behind the block may be stale.
-// The
-//   mirror image of prefix, for models whose prompt must follow what is decided (a small model that sorts a
-//   list marks in the prompt what it has used): masks have little to say that could become stale.
-// - dual: every row at a block's start, then the block's rows: the masks behind it are stale as well (same).
-// - block: dual's rows, as the baseline of the llada.cpp paper (arXiv 2606.13740) names them; to be
-//   combined with a refresh interval.
-// - delayed: every row at the run's start, then the rows whose predictions are wanted and those whose token
-//   has changed since their K/V was computed: a token's K/V is stored one step after it commits, and then no
-//   more (dKV-Cache-Decode, arXiv 2505.15781, with its window of masks being the current block). The fewest
-//   rows of all; what was computed early stays as the early canvas made it.
+//   none     every row in every step. Exact.
+//   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only what
+//            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618).
+//   suffix   every row at a block's start, then [0, block end). Only the masks behind the block may be stale. For
+//            models whose prompt must follow what is decided: a small model that sorts a list marks in the prompt what
+//            it has used, while masks have little to say that could become stale.
+//   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
+//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
+//            interval.
+//   delayed  every row at the run's start, then the rows whose predictions are wanted and those whose token has changed
+//            since their K/V was computed. So a token's K/V is stored one step after it commits, and not again
+//            (dKV-Cache-Decode, arXiv 2505.15781, with the current block as its window). The fewest rows of all.
 //
-// Block-causal models (LLaDA2, arXiv 2512.15745) read nothing behind the current block, and the K/V of a block
-// whose tokens are final is final once a forward with all of them has written it. There `none` computes every row
-// up to the end of the current block, and `block` every row from the first block on whose tokens are not the ones
-// that its K/V was computed from: exact by construction, so both give the same bits. Published loops spend a
-// forward of its own on a finished block's final tokens; here they ride in the first forward of the next block,
-// whose rows read the K/V that this forward writes (and nobody needs the last block's). A finished block that
-// the last forward already saw as it is (an edit step that changed nothing) is not computed again.
+// Block-causal models (LLaDA2, arXiv 2512.15745) read nothing behind the current block. The K/V of a block whose tokens
+// are final is final once a forward with all of them has written it. There `none` computes every row up to the end of
+// the current block, and `block` every row from the first block on whose tokens are not the ones that its K/V was
+// computed from. Both are exact and give the same bits. Published loops spend a forward on a finished block's final
+// tokens; here these rows are part of the first forward of the next block, which reads the K/V that the same forward
+// writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
+// step that changed nothing) is not computed again.
 //
-// On top of each: a warm-up of N makes the first N forwards of a block full (of the run, for delayed), as
-// most changes early; a refresh interval of N computes every row in each N-th forward (N = 1 is `none`,
-// exactly), and drift refresh computes every row after a forward whose probes moved more than a limit. A row
-// whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
-// always among the rows.
+// Additions to each policy:
+//   - A warm-up of N makes the first N forwards of a block full (of the run, for delayed): most changes early.
+//   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
+//   - Drift refresh computes every row after a forward whose probes moved more than a limit.
+//   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
+//     always computed.
+//   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
+//     to end with the block, and "every row" means every row up to there.
 //
-// Independent of the policy, `tail` bounds how many of the masks behind the block are read at all (DPad and
-// others drop far masks): with tail 0 the canvas seems to end with the block. Then "every row" is every row
-// up to there.
-//
-// Drift is measured as Elastic-Cache (arXiv 2510.14973) has it in mind, but cheaper and on other evidence: it
-// follows the attention of the most attended token, which our devices do not report. Here the probes are the
-// four positions before the block whose tokens have not changed; they are computed again with the block's
-// rows, and what counts is the smallest cosine between their old and new value vectors. Uncertain: whether
-// neighbours stand for the whole prompt (they attend most to what changes, so they should move first), and
-// which limit a model needs.
+// Drift is what Elastic-Cache (arXiv 2510.14973) measures on the most attended token, which our devices do not report.
+// Here the probes are the four positions before the block whose tokens have not changed. They are computed again with
+// the block's rows, and the smallest cosine between their old and new value vectors counts. Uncertain: whether
+// neighbours stand for the whole prompt (they attend most to what changes, so they should move first), and which limit
+// a model needs.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -60,8 +56,8 @@ class KvPlanner {
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
   // are left to another path when `stale_elsewhere` holds.
-  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block,
-                            std::span<const int32_t> needed, bool stale_elsewhere);
+  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
+                            bool stale_elsewhere);
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
   std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
@@ -73,8 +69,11 @@ class KvPlanner {
 
   // For drift refresh, once rows are chosen: adds the probes to `rows` and returns them; none for a full
   // forward or without drift refresh.
-  std::vector<int32_t> add_probes(std::span<const int32_t> feed, const Block& block,
-                                  std::vector<int32_t>& rows) const;
+  std::vector<int32_t> add_probes(std::span<const int32_t> feed, const Block& block, std::vector<int32_t>& rows) const;
+
+  // As in Strategy.
+  void stored(std::span<const int32_t> tokens);
+  int64_t exact_prefix(const Canvas& canvas) const;
 
   void planned(const StepPlan& plan);  // this is what the forward will be fed
   void drifted(double drift);          // this is how far its probes had moved
@@ -87,10 +86,10 @@ class KvPlanner {
   const int64_t refresh_, warmup_;
   const double drift_limit_;
   const int64_t attention_block_;  // 0: full attention
-  std::vector<int32_t> fed_;  // token that a position's stored K/V was computed from; -1: none
-  int64_t block_begin_ = -1;  // of the block that the last rows() was for
-  int64_t full_left_ = 0;     // full forwards that the block has still to make for its warm-up
-  int64_t partial_ = -1;      // forwards since the last full one; -1: there was none
+  std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;       // of the block that the last rows() was for
+  int64_t full_left_ = 0;          // full forwards that the block has still to make for its warm-up
+  int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
   bool drifted_ = false;
 };
 

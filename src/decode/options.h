@@ -2,10 +2,12 @@
 // (arXiv 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler
 // (arXiv 2505.24857), Dream's three from its generation code, speculation and progressive revision from the
 // llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit from
-// dInfer (arXiv 2510.08666). Deliberately absent: the model's context limit (the engine knows it) and text
-// forms of command line flags.
+// dInfer (arXiv 2510.08666). Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the
+// model's context limit (the engine knows it).
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,18 +17,18 @@ namespace llada::decode {
 
 // Which predictions of a step are committed. Every rule commits at least one; ties go to the lowest position.
 enum class Acceptance {
-  schedule,   // a fixed number per step, so that the block is done in its share of `steps`
-  threshold,  // every confidence strictly above `threshold`, and always the best one
-  factor,     // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
-  entropy,  // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
-  llada2,  // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
+  schedule,       // a fixed number per step, so that the block is done in its share of `steps`
+  threshold,      // every confidence strictly above `threshold`, and always the best one
+  factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
+  entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  llada2,         // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
-  anchored,  // from the left, everything above anchor_threshold up to the first that is not; to the right of
-             // it threshold's
-  settled,   // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
-             // than settle_threshold
+  anchored,       // from the left, everything above anchor_threshold up to the first that is not; to the right of
+                  // it threshold's
+  settled,        // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
+                  // than settle_threshold
 };
 
 constexpr bool is_dream(Acceptance a) {
@@ -73,7 +75,7 @@ struct LatencyPoint {
 struct DecodeOptions {
   int64_t gen_length = 128;   // positions to generate; not used when infilling
   int64_t block_length = 32;  // positions per block; the last block may be shorter
-  int64_t steps = 0;  // forwards of the whole run, for the rules with a schedule; 0: one token per step
+  int64_t steps = 0;          // forwards of the whole run, for the rules with a schedule; 0: one token per step
   Acceptance acceptance = Acceptance::schedule;
   double threshold = 0.9;         // in (0, 1]; with revision dual_path, what makes a token visible
   double factor = 1;              // > 0
@@ -81,7 +83,7 @@ struct DecodeOptions {
   double anchor_threshold = 0.9;  // in [0, 1]
   int64_t settle_steps = 2;       // >= 2
   double settle_threshold = 0.5;  // in [0, 1]
-  bool credit = false;  // confidences are raised by how often a token was predicted before (credit.h)
+  bool credit = false;            // confidences are raised by how often a token was predicted before (credit.h)
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
   uint64_t seed = 0;
@@ -138,7 +140,7 @@ struct SpecialIds {
   int64_t attention_block = 0;
 };
 
-// Refuses what cannot work or would be silently ignored, with one line that names the option (invalid input).
+// Refuses what cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
 // canvas.
 Status validate(const DecodeOptions& options, bool infill = false);
@@ -148,26 +150,51 @@ Status validate(const DecodeOptions& options, bool infill = false);
 // drafts of blocks that would read an unfinished one, nor gaps whose right-hand text the model cannot see.
 Status validate_for(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
 
-// Names as they are written on the command line and in reports.
-std::string_view name(Acceptance value);
-std::string_view name(Remasking value);
-std::string_view name(EarlyStop value);
-std::string_view name(KvChoice value);
-std::string_view name(Revision value);
-std::string_view name(RevisePolicy value);
-std::string_view name(RevisePath value);
-std::string_view name(DraftInput value);
-Result<Acceptance> acceptance_from_name(std::string_view text);
-Result<Remasking> remasking_from_name(std::string_view text);
-Result<EarlyStop> early_stop_from_name(std::string_view text);
-Result<KvChoice> kv_from_name(std::string_view text);
-Result<RevisePolicy> revise_policy_from_name(std::string_view text);
-Result<RevisePath> revise_path_from_name(std::string_view text);
-Result<DraftInput> draft_input_from_name(std::string_view text);
+// The words of a choice, in the order of the enum, as on the command line and in reports.
+using Words = std::span<const std::string_view>;
+inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
+                                                        "llada2",   "dream-entropy", "dream-margin", "dream-maskgit",
+                                                        "anchored", "settled"};
+inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
+inline constexpr std::string_view kEarlyStopWords[] = {"none", "block", "answer"};
+inline constexpr std::string_view kKvWords[] = {"none", "prefix", "suffix", "dual", "block", "delayed"};
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "wino", "edit", "remask"};
+inline constexpr std::string_view kRevisePolicyWords[] = {"oldest", "least-confident", "balanced"};
+inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};
+inline constexpr std::string_view kDraftInputWords[] = {"hidden", "visible"};
+constexpr Words words(Acceptance) { return kAcceptanceWords; }
+constexpr Words words(Remasking) { return kRemaskingWords; }
+constexpr Words words(EarlyStop) { return kEarlyStopWords; }
+constexpr Words words(KvChoice) { return kKvWords; }
+constexpr Words words(Revision) { return kRevisionWords; }
+constexpr Words words(RevisePolicy) { return kRevisePolicyWords; }
+constexpr Words words(RevisePath) { return kRevisePathWords; }
+constexpr Words words(DraftInput) { return kDraftInputWords; }
 
-// Every value, in the order of the enum: for tables and tests.
-std::vector<Acceptance> all_acceptances();
-std::vector<KvChoice> all_kv_choices();
-std::vector<Revision> all_revisions();
+template <class T>
+concept Choice = requires(T value) {
+  words(value);
+};
+
+template <Choice T>
+std::string_view name(T value) {  // empty: a number without a name
+  const auto at = static_cast<size_t>(value);
+  return at < words(value).size() ? words(value)[at] : std::string_view();
+}
+
+template <Choice T>
+Result<T> from_name(std::string_view text) {
+  const Words all = words(T{});
+  const auto found = std::ranges::find(all, text);
+  if (found == all.end()) return invalid("found '{}', needed one of {}", text, fmt::join(all, ", "));
+  return static_cast<T>(found - all.begin());
+}
+
+template <Choice T>
+std::vector<T> all_values() {
+  std::vector<T> all;
+  for (size_t i = 0; i < words(T{}).size(); ++i) all.push_back(static_cast<T>(i));
+  return all;
+}
 
 }  // namespace llada::decode

@@ -3,17 +3,128 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "decode/fields.h"
 
 namespace llada::decode {
+namespace {
+
+// Rules that commit a planned number per step.
+bool has_schedule(Acceptance a) {
+  return a == Acceptance::schedule || a == Acceptance::llada2 || a == Acceptance::dream_entropy ||
+         a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
+}
+
+// Rules that read the probability; the others read entropy or margin.
+bool reads_probability(Acceptance a) {
+  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
+}
+
+// Pairs of options that would contradict or silently ignore each other.
+Status validate_pairs(const DecodeOptions& o) {
+  const bool random = o.remasking == Remasking::random;
+  if (!has_schedule(o.acceptance) && o.steps != 0) {
+    return invalid("steps: found {} with acceptance {}, which decides the number of steps itself; needed 0", o.steps,
+                   name(o.acceptance));
+  }
+  if (o.acceptance != Acceptance::schedule && random) {
+    return invalid("remasking: random has no confidence for acceptance {}; needed acceptance schedule",
+                   name(o.acceptance));
+  }
+  if (!reads_probability(o.acceptance) && (o.confidence_eos_eot_inf || o.credit)) {
+    return invalid("{}: changes confidences, which acceptance {} does not read; needed another acceptance",
+                   o.credit ? "credit" : "confidence_eos_eot_inf", name(o.acceptance));
+  }
+  if (random && (o.confidence_eos_eot_inf || o.credit || o.mbsd || o.revision != Revision::none)) {
+    const char* what = o.credit                   ? "credit"
+                       : o.mbsd                   ? "mbsd"
+                       : o.confidence_eos_eot_inf ? "confidence_eos_eot_inf"
+                                                  : "revision";
+    return invalid("{}: works on confidences, which remasking random does not read; needed low_confidence", what);
+  }
+  if (o.kv == KvChoice::none && (o.refresh > 0 || o.refresh_drift > 0)) {
+    return invalid(
+        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block or "
+        "delayed",
+        o.refresh > 0 ? "refresh" : "refresh_drift", o.refresh > 0 ? static_cast<double>(o.refresh) : o.refresh_drift);
+  }
+  if (o.kv == KvChoice::none && o.warmup > 1) {
+    return invalid(
+        "warmup: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block "
+        "or delayed",
+        o.warmup);
+  }
+  if (o.temperature > 0 && (o.credit || o.revision != Revision::none)) {
+    return invalid("{}: compares best tokens, which temperature {} does not take; needed temperature 0 or {}",
+                   o.credit ? "credit" : "revision", o.temperature, o.credit ? "credit=false" : "revision=none");
+  }
+  const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
+  if (masks_again && has_schedule(o.acceptance)) {
+    return invalid(
+        "revision: wino and remask mask tokens again, which acceptance schedule, llada2 and dream-* do not plan for; "
+        "needed threshold, factor, entropy, anchored or settled");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status validate(const DecodeOptions& o, bool infill) {
+  LLADA_TRY_STATUS(check_fields(o, infill));
+  if (o.tail >= 0 && infill)
+    return invalid("tail: found {} for infilling, where the text goes on behind the gap; needed all", o.tail);
+  LLADA_TRY_STATUS(validate_pairs(o));
+  if (o.mbsd && o.tail == 0)
+    return invalid("mbsd: found tail 0, which leaves no position behind the block to draft; needed 1 or more");
+  if (o.mbsd && !infill && o.block_length >= o.gen_length)
+    return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
+                   o.block_length, o.gen_length);
+  const int64_t blocks = (o.gen_length - 1) / o.block_length + 1;
+  if (!infill && o.steps > 0 && o.steps < blocks)
+    return invalid("steps: found {}, needed at least one for each of {} blocks (gen_length {}, block_length {})",
+                   o.steps, blocks, o.gen_length, o.block_length);
+  return {};
+}
+
+Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) {
+  const int64_t block = ids.attention_block;
+  if (block == 0) return {};
+  if (infill)
+    return invalid(
+        "infill: a block-causal model does not see the text behind a gap's block; needed a model with full attention");
+  if (o.block_length > block || block % o.block_length != 0)
+    return invalid("block_length: found {}, needed {}, the model's attention block, or a divisor of it", o.block_length,
+                   block);
+  if (o.kv != KvChoice::none && o.kv != KvChoice::block)
+    return invalid("kv: found {} with a block-causal model, whose finished blocks are exact; needed none or block",
+                   name(o.kv));
+  const std::pair<const char*, bool> stale[] = {{"refresh", o.refresh > 0},
+                                                {"refresh_drift", o.refresh_drift > 0},
+                                                {"warmup", o.warmup > 1},
+                                                {"tail", o.tail >= 0}};
+  for (const auto& [what, given] : stale)
+    if (given)
+      return invalid(
+          "{}: nothing that a block-causal model has stored goes stale, and nothing behind the block is read; needed "
+          "no {}",
+          what, what);
+  if (o.mbsd)
+    return invalid("mbsd: a block-causal model predicts a block from finished ones only; needed no look ahead");
+  if (o.revision == Revision::dual_path && o.revise_path == RevisePath::separate)
+    return invalid(
+        "revise_path: found separate, which reads K/V from before the step; needed fused with a block-causal model");
+  return {};
+}
 
 std::vector<StrategyPair> strategy_pairs(int64_t attention_block) {
   std::vector<StrategyPair> pairs;
   SpecialIds ids;
   ids.attention_block = attention_block;
-  for (const Acceptance acceptance : all_acceptances()) {
-    for (const Revision revision : all_revisions()) {
+  for (const Acceptance acceptance : all_values<Acceptance>()) {
+    for (const Revision revision : all_values<Revision>()) {
       for (const bool mbsd : {false, true}) {
-        for (const KvChoice kv : all_kv_choices()) {
+        for (const KvChoice kv : all_values<KvChoice>()) {
           StrategyPair pair;
           pair.options.acceptance = acceptance;
           pair.options.revision = revision;
@@ -34,7 +145,7 @@ std::vector<StrategyPair> strategy_pairs(int64_t attention_block) {
 
 std::string strategy_table(int64_t attention_block) {
   std::string table = "| acceptance |", rule = "|---|";
-  for (const Revision revision : all_revisions()) {
+  for (const Revision revision : all_values<Revision>()) {
     for (const char* speculation : {"", " + mbsd"}) {
       table += fmt::format(" {}{} |", name(revision) == "none" ? "no revision" : name(revision), speculation);
       rule += "---|";
@@ -43,7 +154,7 @@ std::string strategy_table(int64_t attention_block) {
   table += "\n" + rule;
   std::vector<std::string> refusals;
   const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
-  const size_t policies = all_kv_choices().size(), columns = all_revisions().size() * 2;
+  const size_t policies = all_values<KvChoice>().size(), columns = all_values<Revision>().size() * 2;
   for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
     const auto first = pairs.begin() + static_cast<std::ptrdiff_t>(cell * policies);
     if (cell % columns == 0) table += fmt::format("\n| {} |", name(first->options.acceptance));

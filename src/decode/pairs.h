@@ -1,5 +1,6 @@
-// Every combination of an acceptance rule, a way of revising, speculation and a K/V policy, with what
-// validate() says of it: the table in the documentation and the test that runs all of them come from here.
+// Which options go together: validate() and validate_for() of options.h are made here, and every combination of an
+// acceptance rule, a way of revising, speculation and a K/V policy with what validate() says of it: the table in the
+// documentation and the test that runs all of them come from here.
 #pragma once
 #include <string>
 #include <vector>

@@ -7,8 +7,7 @@
 
 namespace llada::decode {
 
-std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids,
-                                      const Canvas& canvas) {
+std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas) {
   switch (options.revision) {
     case Revision::none:
       return nullptr;

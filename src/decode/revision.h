@@ -55,8 +55,7 @@ class Reviser {
 };
 
 // Null for Revision::none.
-std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids,
-                                      const Canvas& canvas);
+std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
 
 // ---- Shared by revisers
 

@@ -7,8 +7,7 @@ namespace llada::decode {
 namespace {
 
 int64_t masks_in(const Canvas& canvas, const Block& block) {
-  return std::count(canvas.states.begin() + block.begin, canvas.states.begin() + block.end,
-                    TokenState::masked);
+  return std::count(canvas.states.begin() + block.begin, canvas.states.begin() + block.end, TokenState::masked);
 }
 
 // What a trial's prediction gives to one token.
@@ -24,8 +23,7 @@ Look Wino::look(const Canvas& canvas, const Block& block) {
   return {.trials = visible_in(canvas, block), .peeks = {}};
 }
 
-void Wino::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
-                 std::vector<Edit>& edits) {
+void Wino::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, std::vector<Edit>& edits) {
   const double left = static_cast<double>(masks_in(canvas, block));
   const auto cap = static_cast<size_t>(std::min(std::max(std::floor(0.7 * left), 5.0), 20.0));
   if (edits.size() > cap) {
@@ -43,8 +41,7 @@ void Wino::merge(const Canvas& canvas, const Block& block, std::span<const Predi
     }
     std::ranges::sort(unsupported);
     unsupported.resize(std::min(unsupported.size(), static_cast<size_t>(last_ - 1)));
-    for (const auto& [back, position] : unsupported)
-      put(edits, {position, canvas.mask_id, TokenState::masked, back});
+    for (const auto& [back, position] : unsupported) put(edits, {position, canvas.mask_id, TokenState::masked, back});
     changed_ += static_cast<int64_t>(unsupported.size());
   }
   last_ = committed;

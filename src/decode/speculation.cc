@@ -15,11 +15,10 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
   return last->rows;
 }
 
-Speculation::Speculation(const DecodeOptions& options, const SpecialIds& ids)
-    : options_(options), ids_(ids) {}
+Speculation::Speculation(const DecodeOptions& options, const SpecialIds& ids) : options_(options), ids_(ids) {}
 
-std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t keys,
-                                            int64_t masks, std::span<const int32_t> computed) const {
+std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
+                                            std::span<const int32_t> computed) const {
   std::vector<int32_t> positions;
   if (masks >= options_.mbsd_trigger) return positions;
   if (!canvas.infill && first_end(canvas, generated_begin(canvas), block.end, ids_.end_ids) < block.end)
@@ -63,8 +62,7 @@ std::vector<size_t> Speculation::confirm(std::span<const Candidate> candidates) 
   for (size_t i = 0; i < candidates.size(); ++i) {
     const auto draft = drafts_.find(candidates[i].position);
     if (draft == drafts_.end()) continue;
-    if (draft->second == candidates[i].token && candidates[i].score > options_.mbsd_threshold)
-      confirmed.push_back(i);
+    if (draft->second == candidates[i].token && candidates[i].score > options_.mbsd_threshold) confirmed.push_back(i);
     drafts_.erase(draft);
   }
   accepted_ += static_cast<int64_t>(confirmed.size());

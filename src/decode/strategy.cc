@@ -13,16 +13,13 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   LLADA_TRY_STATUS(validate(options, canvas.infill));
   LLADA_TRY_STATUS(validate_for(options, ids, canvas.infill));
   if (ids.mask < 0 || canvas.mask_id != ids.mask) {
-    return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask,
-                   canvas.mask_id);
+    return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask, canvas.mask_id);
   }
-  if (ids.eos == ids.mask || ids.eot == ids.mask ||
-      std::ranges::find(ids.end_ids, ids.mask) != ids.end_ids.end()) {
+  if (ids.eos == ids.mask || ids.eot == ids.mask || std::ranges::find(ids.end_ids, ids.mask) != ids.end_ids.end()) {
     return invalid("end tokens: found the mask token {} among them", ids.mask);
   }
   if (canvas.size() > std::numeric_limits<int32_t>::max()) {
-    return invalid("canvas: found {} positions, needed at most {}", canvas.size(),
-                   std::numeric_limits<int32_t>::max());
+    return invalid("canvas: found {} positions, needed at most {}", canvas.size(), std::numeric_limits<int32_t>::max());
   }
   if (canvas.states.size() != canvas.tokens.size()) {
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
@@ -31,8 +28,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   std::vector<Block> blocks = tile_blocks(canvas, from, options.block_length);
   const int64_t steps = options.steps > 0 ? options.steps : count_masked(canvas);
   if (steps < static_cast<int64_t>(blocks.size())) {
-    return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps,
-                   blocks.size());
+    return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps, blocks.size());
   }
   std::vector<int64_t> block_steps =
       options.acceptance == Acceptance::llada2

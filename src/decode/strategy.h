@@ -18,6 +18,7 @@ struct StrategyCounters {
   int64_t drafts_accepted = 0;    // drafts that a fresh prediction confirmed
   int64_t revisions_made = 0;     // tokens looked at again (remask: masked again)
   int64_t revisions_changed = 0;  // of them, those that did not stay
+  bool operator==(const StrategyCounters&) const = default;
 };
 
 class Strategy {
@@ -38,6 +39,15 @@ class Strategy {
   virtual int64_t step_bound() const = 0;
 
   virtual StrategyCounters counters() const { return {}; }
+
+  // Before the first plan: the store already holds the K/V of so many first positions of the canvas, bit for bit as
+  // forwards of this run would write them.
+  virtual void stored(const Canvas& /*canvas*/, int64_t /*positions*/) {}
+
+  // How many positions from 0 have final K/V in the store, as the forward of the last plan left it: nothing changes
+  // them any more, and any run over the same tokens would have the same. Whole blocks of a block-causal model; 0 where
+  // nothing is final before the end.
+  virtual int64_t exact_prefix(const Canvas& /*canvas*/) const { return 0; }
 };
 
 // Blocks left to right with the rules of the options. Invalid: options that validate() refuses, ids without a

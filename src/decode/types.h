@@ -1,7 +1,11 @@
-// The words of decoding. canvas: the token array being denoised. block: a span of it that commits together.
-// step: one forward pass. plan: what a strategy asks of one step. row: one canvas position computed in a
-// step. edit: one changed position. Everything here is plain data; strategies are pure functions of it and
-// are tested without a model.
+// The data of decoding. Everything here is plain data; strategies are pure functions of it and are tested without a
+// model. Words:
+//   canvas  the token array that is denoised
+//   block   a span of the canvas that commits together
+//   step    one forward pass
+//   plan    what a strategy asks of one step
+//   row     one canvas position computed in a step
+//   edit    one changed position
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/prediction.h"
 
 namespace llada::decode {
 
@@ -34,17 +39,7 @@ struct Canvas {
   int64_t answer_end() const { return size() - padding; }
 };
 
-// What a device says of one requested row (position). Softmax is over clean logits (temperature 1), in
-// double.
-struct Prediction {
-  int32_t position = 0;
-  int32_t token = -1;      // chosen token (sampled at temperature > 0); never the mask token
-  float logit = 0;         // its clean logit
-  double probability = 0;  // its softmax probability
-  double entropy = 0;      // of the softmax, nats
-  double margin = 0;       // probability of the best minus that of the second best (clean)
-  int32_t runner_up = -1;  // second-best token
-};
+using llada::Prediction;
 
 struct Edit {
   int32_t position = 0;

@@ -1,8 +1,11 @@
-// What the engine asks of anything that can compute: load weights once, run stretches of a program against a
-// K/V store. A run is consecutive ops on one unit of a device. Devices never see models, strategies or text.
+// What the engine asks of anything that can compute: load weights once, run stretches of a program against the K/V
+// stores of a step's streams. A run is consecutive ops on one unit of a device. Devices never see models, strategies or
+// text.
 //
-// Words: unit = a processor of a device (a phone's SoC has two, its NPU and its CPU; a plain device has one);
-// slab, window = weights that are mapped together, and how many of them a unit can address at once (memory/).
+// Words:
+//   unit    a processor of a device (a phone's chip has two, its NPU and its CPU; a plain device has one)
+//   slab    weights that are mapped together (memory/slabs.h)
+//   window  how many of the weights a unit can address at once
 #pragma once
 #include <array>
 #include <functional>
@@ -43,9 +46,9 @@ enum class Unit : uint8_t { accelerator, host };  // a device with one unit take
 
 // What an accelerator can address. Where weight_bytes is unlimited nothing needs to be mapped.
 struct DeviceWindow {
-  int64_t weight_bytes = -1;  // of one session, beside what activations, K/V and code take; -1: unlimited
-  int sessions = 1;           // windows that can be open at once
-  bool cuts_slabs = true;     // part of a slab can be mapped; false where a slab is one buffer
+  int64_t weight_bytes = -1;        // of one session, beside what activations, K/V and code take; -1: unlimited
+  int sessions = 1;                 // windows that can be open at once
+  bool cuts_slabs = true;           // part of a slab can be mapped; false where a slab is one buffer
   int64_t page_bytes = kPageBytes;  // slabs are whole pages of this size
 };
 
@@ -65,7 +68,7 @@ struct EmulatedStats {
   std::string profile;
   double seconds = 0, joules = 0;
   double npu_s = 0, cpu_s = 0, map_s = 0, dma_s = 0;  // each lane's working time
-  double exposed_map_s = 0;                            // work waited for a mapping and for nothing else
+  double exposed_map_s = 0;                           // work waited for a mapping and for nothing else
   int64_t mapped_bytes = 0, maps = 0;
   int64_t moved_expert_bytes = 0;  // experts that were moved to the accelerator
 };
@@ -74,16 +77,84 @@ struct Run {
   std::shared_ptr<const Program> program;
   size_t first = 0, last = 0;  // ops [first, last)
   const StepInputs* inputs = nullptr;
-  KvStore* kv = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
   Unit unit = Unit::accelerator;
   // Of a run that is one experts op: which unit computes which expert, and what is moved for it. Results do not
   // depend on it. Null: one unit computes them all.
   const ExpertsPlan* experts = nullptr;
-  bool beside = false;  // a pass of its own that runs beside the step's other runs where the device has two units
 };
 
 using Ticket = int64_t;
+
+// ---- What only some devices can do. A device shows it by a pointer (Capabilities), null where it cannot.
+
+// Memory that must be mapped before the accelerator uses it.
+class Window {
+ public:
+  virtual ~Window() = default;
+  virtual DeviceWindow window() const = 0;
+  virtual std::vector<int64_t> weight_sizes() const = 0;  // stored bytes
+  // Replaces the slabs; nothing is mapped afterwards. An op on a weight in a slab that is not mapped, or in
+  // none, is an error of submit().
+  virtual Status define_slabs(std::vector<DeviceSlab> slabs) = 0;
+  // Both return at once; a run that needs the slab waits for it, and unmapping waits for runs that use it.
+  // Mapping more than the window holds is an error.
+  virtual Status map(int slab, MapMode mode) = 0;
+  virtual Status unmap(int slab) = 0;
+};
+
+// Experts whose routing can be looked at before they are computed, and of which the accelerator may hold some
+// (experts.h).
+class ExpertHost {
+ public:
+  virtual ~ExpertHost() = default;
+  // A value of the program whose runs are under way, after the run that wrote it and before later ones reuse
+  // its memory: rows x columns; empty where the device cannot show it.
+  virtual std::span<const float> peek(const Program& program, ValueId id) const = 0;
+  virtual ExpertLink expert_link() { return {}; }
+  // Nothing is resident any more: another run of steps begins.
+  virtual void drop_experts() {}
+};
+
+// Time that is emulated.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual EmulatedStats emulated() = 0;
+  virtual void reset_emulated() = 0;
+  // The device prices work and does none, so that no results come back and no store is touched.
+  virtual bool dry() const = 0;
+};
+
+// A pass of its own on the host unit while the device works on a step.
+class Beside {
+ public:
+  virtual ~Beside() = default;
+  // What the run points to must live until it is waited for, and it must not share K/V with the step.
+  virtual Result<Ticket> submit_beside(const Run& run) = 0;
+  // False: only the time is beside, the numbers are there on return. True: after wait().
+  virtual bool overlaps() const = 0;
+};
+
+// What the host unit beside an accelerator has to be able to do.
+class HostUnit {
+ public:
+  virtual ~HostUnit() = default;
+  // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), instead of in memory of its own: so
+  // it works on the values of the accelerator. Bytes must cover every program run.
+  virtual void use_arena(SharedBytes memory, int64_t bytes) = 0;
+  // Makes ready what runs with these weights need, where that was left until it is needed: what a first such run would
+  // do, and how it would fail.
+  virtual Status load(std::span<const WeightId> ids) = 0;
+};
+
+struct Capabilities {
+  Window* window = nullptr;  // null: the device sees all memory
+  ExpertHost* experts = nullptr;
+  Clock* clock = nullptr;  // null: it lives in real time
+  Beside* beside = nullptr;
+  HostUnit* host = nullptr;
+};
 
 class Device {
  public:
@@ -99,46 +170,15 @@ class Device {
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
-  // A run with `beside` really runs while the device works on the step: its numbers are there after wait() only, what
-  // it points to must live until then, and it must not share K/V with the step.
-  virtual bool runs_beside() const { return false; }
-  // False: the device prices work and does none, so that no results come back and no store is touched.
-  virtual bool computes() const { return true; }
-  // Makes ready what runs with these weights need, where that was left until it is needed: what a first such run would
-  // do, and how it would fail.
-  virtual Status load(std::span<const WeightId>) { return {}; }
 
   // Memory that every unit of the device sees: K/V that is made of it needs no copies. Null when there is none.
   virtual SharedBytes allocate(int64_t bytes) { return allocate_shared(bytes); }
-  // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), instead of in the device's own:
-  // how the host unit of a device works on the values of its accelerator. Bytes must cover every program run.
-  virtual void use_arena(SharedBytes, int64_t) {}
 
   // The unit on which an op belongs: the accelerator where it can run it.
   virtual Unit place(const Op&) const { return Unit::accelerator; }
 
-  // ---- Memory that must be mapped before the accelerator uses it. The defaults are a device that sees all.
-  virtual DeviceWindow window() const { return {}; }
-  virtual std::vector<int64_t> weight_sizes() const { return {}; }  // stored bytes; asked where there is a window
-  // Replaces the slabs; nothing is mapped afterwards. An op on a weight in a slab that is not mapped, or in
-  // none, is an error of submit().
-  virtual Status define_slabs(std::vector<DeviceSlab>) { return {}; }
-  // Both return at once; a run that needs the slab waits for it, and unmapping waits for runs that use it.
-  // Mapping more than the window holds is an error.
-  virtual Status map(int, MapMode) { return {}; }
-  virtual Status unmap(int) { return {}; }
-
-  // ---- Experts of which the accelerator holds some (experts.h). The defaults are a device that holds all.
-  // A value of the program whose runs are under way, after the run that wrote it and before later ones reuse
-  // its memory: rows x columns; empty where the device cannot show it.
-  virtual std::span<const float> peek(const Program&, ValueId) const { return {}; }
-  virtual ExpertLink expert_link() { return {}; }
-  // Nothing is resident any more: another run of steps begins.
-  virtual void drop_experts() {}
-
-  // Null for a device that lives in real time.
-  virtual std::optional<EmulatedStats> emulated() { return std::nullopt; }
-  virtual void reset_emulated() {}
+  // The same at any time; valid as long as the device.
+  virtual Capabilities capabilities() { return {}; }
 
   virtual PhaseTimes take_phase_times() = 0;
   virtual int64_t memory_bytes() const = 0;  // allocated by the device: packed weights and scratch

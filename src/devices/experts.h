@@ -1,12 +1,15 @@
-// The experts of a mixture, where an accelerator holds only some of them: what computing and moving one costs,
-// and what a layer's step is to do with each (plain data between sched, which decides, and devices, which do).
+// The experts of a mixture, where an accelerator holds only some of them: what computing and moving one costs, and what
+// a layer's step is to do with each. Plain data between sched, which decides, and devices, which do it.
 //
-// Words: resident = in the accelerator's memory and kept there; move = a transfer of one expert from host
-// memory to the accelerator; piece = its gate, up or down matrix, which arrive in that order, so that the
-// gate product starts before the down matrix is there; slice = an equal share of an expert's hidden values: those
-// rows of gate and up and those columns of down. What the slices of an expert give is added up, so a slice is
-// computed, kept and moved like an expert of its own. Where experts are sliced, "expert" means slice in all that
-// follows, and slice s of expert e has the number e * slices + s.
+// Words:
+//   resident  in the accelerator's memory and kept there
+//   move      a transfer of one expert from host memory to the accelerator
+//   piece     an expert's gate, up or down matrix. Pieces arrive in that order, so that the gate product starts before
+//             the down matrix is there
+//   slice     an equal share of an expert's hidden values: those rows of gate and up, and those columns of down. The
+//             results of an expert's slices are added up, so a slice is computed, kept and moved like an expert. Where
+//             experts are sliced, "expert" means slice in all that follows, and slice s of expert e has the number
+//             e * slices + s
 #pragma once
 #include <algorithm>
 #include <array>
@@ -40,7 +43,7 @@ struct ExpertCosts {
   std::array<double, 3> piece_bytes = {0, 0, 0};  // gate, up, down
   double piece_s = 0;                             // start of one piece's transfer
   double link_bytes_per_s = 1;
-  bool link_reads_memory = true;   // false: nothing is copied (a phone maps pages)
+  bool link_reads_memory = true;  // false: nothing is copied (a phone maps pages)
   double memory_bytes_per_s = 0;  // of the host, shared; 0: no limit
   int32_t staging = 8;            // moved experts that can be on their way or in use without a slot of their own
 
@@ -61,9 +64,7 @@ struct ExpertCosts {
   double device_s(int32_t rows) const {
     return device_expert_s + std::max(device_compute_s(rows), expert_bytes() / device_bytes_per_s);
   }
-  double piece_link_s(int piece) const {
-    return piece_s + piece_bytes[static_cast<size_t>(piece)] / link_bytes_per_s;
-  }
+  double piece_link_s(int piece) const { return piece_s + piece_bytes[static_cast<size_t>(piece)] / link_bytes_per_s; }
   double move_s() const { return 3 * piece_s + expert_bytes() / link_bytes_per_s; }
 
   // Whether the second of two that follow each other on a unit needs no start of its own: slices of one expert are
@@ -131,9 +132,16 @@ struct ExpertArrival {
   bool started = false;
   double ready_s = 0;  // from now, if its pieces went first
 };
+// Of this run of steps until now.
+struct ExpertTraffic {
+  int64_t moved_bytes = 0;
+  double copy_s = 0;  // wall clock of copies into pinned memory, in front of the link
+  double wait_s = 0;  // of these, and of the link, the caller waited
+};
 struct ExpertLink {
   double free_s = 0;                    // from now, until the piece under way has arrived
   std::vector<ExpertArrival> arriving;  // not there yet, in the order in which they were asked for
+  ExpertTraffic traffic;
 };
 
 }  // namespace llada

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace llada {
 
@@ -26,21 +27,54 @@ ArenaPlan plan_values(const Program& program) {
   return plan_arena(lifetimes);
 }
 
-RowSets bind_row_sets(const StepInputs& in, const StepShape& shape) {
+RowSets bind_row_sets(const StepInputs& in) {
   RowSets sets;
-  auto& positions = sets.positions;
-  positions[0] = in.positions;
+  sets.positions[0] = in.positions;
   sets.spans[0] = in.spans;
-  for (const int32_t row : in.wanted) positions[1].push_back(in.positions[static_cast<size_t>(row)]);
-  size_t next = 0;
+  sets.ranges[0] = in.ranges;
+  for (const int32_t row : in.wanted) {
+    sets.positions[1].push_back(in.positions[static_cast<size_t>(row)]);
+    sets.ranges[1].push_back(in.ranges[static_cast<size_t>(row)]);
+  }
+  std::vector<int32_t> stream_of;  // by wanted row
   for (const RowSpan& span : in.spans) {
-    RowSpan wanted{static_cast<int32_t>(next), 0, span.sequence, span.keys, span.trial};
-    while (next < in.wanted.size() && in.wanted[next] < span.begin + span.count) ++next, ++wanted.count;
+    RowSpan wanted = span;
+    wanted.begin = static_cast<int32_t>(stream_of.size());
+    wanted.count = 0;
+    while (stream_of.size() < in.wanted.size() && in.wanted[stream_of.size()] < span.begin + span.count)
+      stream_of.push_back(span.stream), ++wanted.count;
     sets.spans[1].push_back(wanted);
   }
-  // A prediction stands for the same position in both streams; the first half of `wanted` is the conditional one.
-  positions[2].assign(positions[1].begin(), positions[1].begin() + shape.count(RowSet::guided));
+  for (size_t set = 0; set < 2; ++set)
+    for (const RowSpan& span : sets.spans[set]) {
+      KeyRange all{span.count > 0 ? INT32_MAX : 0, 0};
+      for (const KeyRange& r :
+           std::span(sets.ranges[set]).subspan(static_cast<size_t>(span.begin), static_cast<size_t>(span.count)))
+        all = {std::min(all.first, r.first), std::max(all.last, r.last)};
+      sets.reach[set].push_back(all);
+    }
+  std::vector<int64_t> kept(in.streams.size(), 0);
+  for (const PredictedRow& p : in.predictions) {
+    const auto row = static_cast<size_t>(p.conditional);
+    const auto stream = static_cast<size_t>(stream_of[row]);
+    sets.positions[2].push_back(sets.positions[1][row]);
+    sets.streams.push_back(stream_of[row]);
+    sets.kept.push_back(in.streams[stream].keep_logits ? kept[stream]++ : -1);
+  }
   return sets;
+}
+
+void reserve_logits(const StepInputs& in, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs) {
+  std::vector<int64_t> rows(in.streams.size(), 0);
+  for (size_t p = 0; p < sets.kept.size(); ++p) rows[static_cast<size_t>(sets.streams[p])] += sets.kept[p] >= 0;
+  outputs.logits.resize(rows.size());
+  for (size_t s = 0; s < rows.size(); ++s) outputs.logits[s].resize(static_cast<size_t>(rows[s] * vocabulary));
+}
+
+float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs) {
+  const auto p = static_cast<size_t>(prediction);
+  if (sets.kept[p] < 0) return nullptr;
+  return outputs.logits[static_cast<size_t>(sets.streams[p])].data() + sets.kept[p] * vocabulary;
 }
 
 void RopeTable::extend(float theta, int rotary, int64_t positions) {
@@ -50,8 +84,8 @@ void RopeTable::extend(float theta, int rotary, int64_t positions) {
   half_ = half;
   for (auto p = static_cast<int64_t>(cos_.size()) / half; p < positions; ++p) {
     for (int64_t j = 0; j < half; ++j) {
-      const double angle = static_cast<double>(p) *
-                           std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(j) / rotary);
+      const double angle =
+          static_cast<double>(p) * std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(j) / rotary);
       cos_.push_back(static_cast<float>(std::cos(angle)));
       sin_.push_back(static_cast<float>(std::sin(angle)));
     }

@@ -16,10 +16,19 @@ namespace llada {
 ArenaPlan plan_values(const Program& program);
 
 struct RowSets {
-  std::array<std::vector<int32_t>, 3> positions;  // by RowSet
-  std::array<std::vector<RowSpan>, 2> spans;      // all, wanted
+  std::array<std::vector<int32_t>, 3> positions;  // by RowSet, by row; a prediction's is that of its conditional row
+  std::array<std::vector<RowSpan>, 2> spans;      // all, wanted; as many as the step has, some of them empty
+  std::array<std::vector<KeyRange>, 2> ranges;    // all, wanted; by row
+  std::array<std::vector<KeyRange>, 2> reach;  // by span: all that its rows read lies between; {0, 0} of an empty one
+  std::vector<int32_t> streams;                // by prediction
+  std::vector<int64_t> kept;                   // by prediction: its row in its stream's logits, or -1
 };
-RowSets bind_row_sets(const StepInputs& inputs, const StepShape& shape);
+RowSets bind_row_sets(const StepInputs& inputs);
+
+// Makes room for the logits that the step's streams keep.
+void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
+// Where a prediction's logits go; null where they are not kept.
+float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs);
 
 // cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept. Which
 // elements of a head make a pair is the kernel's business: both pairings read the same angles.

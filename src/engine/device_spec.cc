@@ -5,8 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "devices/hexagon/reserve.h"
-
 namespace llada {
 namespace {
 
@@ -20,11 +18,17 @@ std::optional<double> number_before(std::string_view text, std::string_view unit
   return value;
 }
 
+// "512MiB", "4GiB"; 0 for anything else.
+double size_in_bytes(std::string_view text) {
+  return number_before(text, "MiB").value_or(0) * 0x1p20 + number_before(text, "GiB").value_or(0) * 0x1p30;
+}
+
 Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
   HexagonOptions& dsp = spec.dsp;
   if (key == "positions") {
     const auto n = number_before(value, "");
-    if (!n || *n != std::floor(*n) || *n < 1 || *n > 0x1p20) return invalid("positions: found '{}', needed 1 to 1048576", value);
+    if (!n || *n != std::floor(*n) || *n < 1 || *n > 0x1p20)
+      return invalid("positions: found '{}', needed 1 to 1048576", value);
     spec.positions = static_cast<int64_t>(*n);
   } else if (key == "library") {
     if (value.empty()) return invalid("library: found '', needed a file");
@@ -39,8 +43,7 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
       return invalid("deadline: found '{}', needed 0.01 to 3600 seconds", value);
     dsp.deadline_s = *seconds;
   } else {
-    const auto mib = number_before(value, "MiB"), gib = number_before(value, "GiB");
-    const double bytes = mib ? *mib * 0x1p20 : gib ? *gib * 0x1p30 : 0;
+    const double bytes = size_in_bytes(value);
     if (bytes < 0x1p25 || bytes >= 0x1p32)
       return invalid("space: found '{}', needed such as 64MiB or 2GiB, at least 32 MiB and under 4 GiB", value);
     dsp.space_bytes = static_cast<int64_t>(bytes);
@@ -48,10 +51,14 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
   return {};
 }
 
-Status set_budget(CudaOptions& gpu, std::string_view key, const std::string& value) {
-  if (key != "budget") return invalid("'{}': needed one of budget, fallback, fail", key);
-  const auto mib = number_before(value, "MiB"), gib = number_before(value, "GiB");
-  const double bytes = mib ? *mib * 0x1p20 : gib ? *gib * 0x1p30 : 0;
+Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string& value) {
+  if (key == "products") {
+    if (value != "float" && value != "tensor") return invalid("products: found '{}', needed float or tensor", value);
+    gpu.tensor_products = value == "tensor";
+    return {};
+  }
+  if (key != "budget") return invalid("'{}': needed one of budget, products, fallback, fail", key);
+  const double bytes = size_in_bytes(value);
   if (bytes < 0x1p20 || bytes > 0x1p40) return invalid("budget: found '{}', needed such as 512MiB or 4GiB", value);
   gpu.budget_bytes = static_cast<int64_t>(bytes);
   return {};
@@ -67,17 +74,21 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
     spec.fallback = value == "cpu";
     return {};
   }
-  if (spec.cuda) return set_budget(spec.gpu, key, value);
-  if (!spec.profile && !spec.hexagon) return invalid("'{}': only for {}", key, key == "budget" ? "cuda" : "sim and hexagon");
-  if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
+  if (spec.cuda) return set_cuda_option(spec.gpu, key, value);
+  if (!spec.profile && !spec.hexagon)
+    return invalid("'{}': only for {}", key, key == "budget" || key == "products" ? "cuda" : "sim and hexagon");
+  if (spec.hexagon &&
+      (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "map") return invalid("'map': only for sim");
   if (key == "window") {
-    const auto percent = number_before(value, "%"), gib = number_before(value, "GiB");
-    if ((value != "unlimited" || spec.hexagon) && !(percent && *percent > 0 && *percent <= 100) &&
-        !(gib && *gib > 0 && *gib <= 1024))
+    const WindowSize window{.percent = number_before(value, "%").value_or(0),
+                            .gib = number_before(value, "GiB").value_or(0),
+                            .unlimited = value == "unlimited"};
+    if (!(window.unlimited && !spec.hexagon) && !(window.percent > 0 && window.percent <= 100) &&
+        !(window.gib > 0 && window.gib <= 1024))
       return invalid("window: found '{}', needed such as 40%, 2.5GiB{}", value, spec.hexagon ? "" : " or unlimited");
-    spec.window = value;
+    spec.window = window;
   } else if (key == "map") {
     if (spec.profile->map(value).name != value)
       return invalid("map: found '{}', which {} does not have", value, spec.profile->name);
@@ -136,95 +147,6 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
     if (!status) return invalid("device '{}': {}", kind, status.error().message);
   }
   return spec;
-}
-
-namespace {
-
-Program one_row(const ModelGraph& graph) { return graph.forward({.rows = 1, .wanted = 1, .guided = false}); }
-
-Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
-                                             std::span<const TensorView> weights, std::unique_ptr<Device> host,
-                                             const WeightHooks& hooks) {
-  const int64_t positions = spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
-  const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
-  HexagonOptions dsp = spec.dsp;
-  const Program full = graph.forward({.rows = rows, .wanted = rows, .guided = false});
-  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
-  LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host), hooks));
-  if (const auto percent = number_before(spec.window, "%")) {
-    const Program program = one_row(graph);
-    const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
-    device->set_window(static_cast<int64_t>(static_cast<double>(total_bytes(slabs)) * *percent / 100));
-  } else if (const auto gib = number_before(spec.window, "GiB")) {
-    const auto net = static_cast<int64_t>(*gib * 0x1p30) - dsp.reserve_bytes;
-    if (net <= 0)
-      return invalid("window: found {} GiB, needed more than the {:.2f} GiB beside weights for a canvas of {} positions", *gib,
-                     static_cast<double>(dsp.reserve_bytes) / 0x1p30, positions);
-    device->set_window(net);
-  }
-  LLADA_TRY_STATUS(device->start());
-  return device;
-}
-
-// What the host multiplies in every step beside an accelerator that works. Everything else is for the day that it fails.
-std::vector<WeightId> host_weights(const Program& program, const Device& device, bool experts) {
-  std::vector<WeightId> ids;
-  for (const Op& op : program.ops)
-    if (op.kind != OpKind::embed && (device.place(op) == Unit::host || (experts && op.kind == OpKind::experts)))
-      for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
-  return ids;
-}
-
-}  // namespace
-
-bool copies_weights(const DeviceSpec& spec) { return spec.hexagon || spec.cuda; }
-
-Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
-                                 std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
-                                 int threads, const WeightHooks& hooks) {
-  OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
-  if (spec.fallback) {
-    LLADA_TRY(opened.fallback, cpu->share(threads));
-  }
-  Device* const host = cpu.get();  // behind an accelerator it stays where it is
-  opened.device = std::move(cpu);
-  if (spec.profile) {
-    std::vector<WeightSize> sizes;
-    for (const TensorView& view : weights) sizes.push_back({view.bytes(), view.type, view.shape.rank > 1});
-    SimOptions options = spec.sim;
-    if (const auto percent = number_before(spec.window, "%")) {
-      LLADA_TRY(const auto probe, make_sim_device(*spec.profile, options, graph.weights, sizes, nullptr));
-      const Program program = one_row(graph);
-      const auto total = total_bytes(group_slabs(weight_uses(program, *probe), SlabGrain::op));
-      options.window_bytes = static_cast<int64_t>(static_cast<double>(total) * *percent / 100);
-    } else if (const auto gib = number_before(spec.window, "GiB")) {
-      const double net = *gib - spec.profile->reserve_gib.value;
-      if (net <= 0)
-        return invalid("window: found {} GiB, needed more than the reserve of {} GiB", *gib,
-                       spec.profile->reserve_gib.value);
-      options.window_bytes = static_cast<int64_t>(net * 0x1p30);
-    } else if (spec.window == "unlimited") {
-      options.window_bytes = -1;
-    }
-    LLADA_TRY(opened.device,
-              make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(opened.device)));
-  }
-  if (spec.hexagon) {
-    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(opened.device), hooks));
-    LLADA_TRY_STATUS(host->load(host_weights(one_row(graph), *opened.device, false)));
-  }
-  if (spec.cuda) {
-    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(opened.device), hooks));
-    LLADA_TRY_STATUS(host->load(host_weights(one_row(graph), *gpu, spec.gpu.experts.has_value())));
-    if (spec.gpu.experts) {
-      const Program program = one_row(graph);
-      LLADA_TRY(opened.expert_costs, gpu->measure_experts(*std::ranges::find(program.ops, OpKind::experts, &Op::kind)));
-    }
-    opened.device = std::move(gpu);
-  }
-  if (spec.fault.fault != Fault::none)
-    opened.device = make_faulty_device(std::move(opened.device), spec.fault);
-  return opened;
 }
 
 }  // namespace llada

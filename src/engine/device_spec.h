@@ -1,5 +1,5 @@
-// The text of --device: "cpu", "sim:PROFILE", "hexagon" or "cuda", with options after commas (after a colon, of hexagon and
-// cuda):
+// The text of --device: "cpu", "sim:PROFILE", "hexagon" or "cuda", with options after commas (after a colon, of hexagon
+// and cuda):
 //   window=SIZE      of the NPU: "40%" of its weights, "2.5GiB" with the reserve in it, or "unlimited" (sim)
 //   map=NAME         which of the profile's prices of mapping (sim)
 //   memory=POLICY    plan, copy, lru, fifo, drop-all, belady or sessions (plan)
@@ -11,12 +11,11 @@
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
 //   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; what the GPU has)
+//   products=KIND    float or tensor: how matrices are multiplied (cuda; float)
 //   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
 //   fail=FAULT       allocate, map:N, submit:N, gone:N or nan:N: the device fails on purpose (devices/faulty)
 #pragma once
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "devices/cuda/cuda_device.h"
@@ -24,39 +23,30 @@
 #include "devices/faulty/faulty_device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/sim/sim_device.h"
-#include "models/model_graph.h"
 #include "sched/memory_runtime.h"
-#include "tensor/view.h"
 
 namespace llada {
 
+// One of them, or none.
+struct WindowSize {
+  double percent = 0;  // of the weights that the accelerator reads
+  double gib = 0;      // with what is reserved beside weights
+  bool unlimited = false;
+};
+
 struct DeviceSpec {
-  std::optional<Profile> profile;  // of sim
+  std::optional<Profile> profile;      // of sim
   bool hexagon = false, cuda = false;  // none of the three: the cpu itself
   CudaOptions gpu;                     // experts are set once the model is known
   HexagonOptions dsp;                  // window_bytes and reserve_bytes are set once the weights are known
   std::optional<int64_t> positions;    // of hexagon
-  SimOptions sim;                  // window_bytes is set from `window` once the weights are known
-  std::string window;
+  SimOptions sim;                      // window_bytes is set from `window` once the weights are known
+  WindowSize window;
   MemoryOptions memory;
   bool fallback = false;
   FaultPlan fault;
 };
 
 Result<DeviceSpec> parse_device_spec(const std::string& text);
-
-// Whether the spec's device has a copy of the weights of its own, so that the cpu behind it packs only what it computes.
-bool copies_weights(const DeviceSpec& spec);
-
-// The device that the spec asks for in front of `cpu`, and the fallback (may be null). hooks: of the weights that the
-// device copies; kept as long as it lives.
-struct OpenedDevice {
-  std::unique_ptr<Device> device, fallback;
-  std::optional<ExpertCosts> expert_costs;  // measured, of a device that has experts to move
-  MemoryOptions memory;
-};
-Result<OpenedDevice> open_device(const DeviceSpec& spec, const ModelGraph& graph,
-                                 std::span<const TensorView> weights, std::unique_ptr<Device> cpu,
-                                 int threads, const WeightHooks& hooks);
 
 }  // namespace llada

@@ -12,8 +12,7 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
   LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa, .exact_attention = false}));
   DeviceSummary cpu{
       .name = info.name, .description = info.description, .threads = info.threads, .instruction_sets = {}};
-  for (const kernels::KernelTable* table : kernels::available())
-    cpu.instruction_sets.emplace_back(table->isa);
+  for (const kernels::KernelTable* table : kernels::available()) cpu.instruction_sets.emplace_back(table->isa);
   std::vector<DeviceSummary> list{cpu};
   for (const Profile& profile : builtin_profiles())
     list.push_back({.name = "sim:" + profile.name,
@@ -29,7 +28,7 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
                   .instruction_sets = {}});
   const auto gpu = describe_cuda();
   list.push_back({.name = "cuda",
-                  .description = gpu ? *gpu : gpu.error().message.substr(sizeof "cuda: " - 1),  // the name stands before it
+                  .description = gpu ? *gpu : gpu.error().message,
                   .threads = info.threads,
                   .instruction_sets = {}});
   return list;

@@ -1,27 +1,33 @@
 #include "engine/expert_setup.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/threads.h"
 #include "devices/cpu/cpu_routing.h"
-#include "engine/moe_routing.h"
+#include "engine/device_spec.h"
+#include "formats/model_file.h"
+#include "models/model_graph.h"
 #include "tensor/quantize.h"
 
 namespace llada {
 namespace {
 
-constexpr size_t kMostRecorded = size_t{256} << 20;  // bytes, what read_routing() takes
-
 // The routers of all layers with experts, their columns scaled by the norm in front of each, so that a row that
 // another layer's norm scaled can be asked about.
 struct Routers {
   struct Layer {
-    std::vector<float> norm, rows, bias;  // width; experts x width; experts or empty
+    std::vector<float> unscale, rows, bias;  // 1 / norm, 0 where that is 0: width; experts x width; experts or empty
   };
+  explicit Routers(int threads) : pool(threads) {}
   std::vector<Layer> layers;
-  Op route;  // how gates come from scores
+  Op route;          // how gates come from scores
+  std::mutex mutex;  // guards the pool, which sessions share
+  ThreadPool pool;
 };
 
 Result<std::vector<float>> floats(const TensorView& view) {
@@ -32,10 +38,10 @@ Result<std::vector<float>> floats(const TensorView& view) {
   return out;
 }
 
-Result<std::shared_ptr<const Routers>> load_routers(const ModelFile& file, const ModelGraph& graph) {
+Result<std::shared_ptr<Routers>> load_routers(const ModelFile& file, const ModelGraph& graph, int threads) {
   const ModelConfig& c = file.config();
-  auto routers = std::make_shared<Routers>();
-  const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+  auto routers = std::make_shared<Routers>(threads);
+  const Program program = graph.forward(plain_shape(1, 1));
   const auto route = std::ranges::find(program.ops, OpKind::route, &Op::kind);
   LLADA_CHECK(route != program.ops.end());
   routers->route = *route;
@@ -43,40 +49,62 @@ Result<std::shared_ptr<const Routers>> load_routers(const ModelFile& file, const
     const auto name = [&](const char* leaf) { return fmt::format("blk.{}.{}", l, leaf); };
     Routers::Layer layer;
     LLADA_TRY(const TensorView norm, file.get(name("ffn_norm.weight"), {c.width}));
-    LLADA_TRY(layer.norm, floats(norm));
+    LLADA_TRY(const std::vector<float> scale, floats(norm));
+    for (const float n : scale) layer.unscale.push_back(n != 0 ? 1 / n : 0);
     LLADA_TRY(const TensorView rows, file.get(name("ffn_gate_inp.weight"), {c.width, c.experts}));
     LLADA_TRY(layer.rows, floats(rows));
     if (c.sigmoid_router) {
       LLADA_TRY(const TensorView bias, file.get(name("exp_probs_b.bias"), {c.experts}));
       LLADA_TRY(layer.bias, floats(bias));
     }
-    for (size_t i = 0; i < layer.rows.size(); ++i) layer.rows[i] *= layer.norm[i % layer.norm.size()];
+    for (size_t i = 0; i < layer.rows.size(); ++i) layer.rows[i] *= scale[i % scale.size()];
     routers->layers.push_back(std::move(layer));
   }
   return routers;
 }
 
-LayerRouting guess_with(const Routers& routers, int32_t layer, int32_t ahead, std::span<const float> x, int64_t rows) {
+// In float and in parts side by side: a guess is worth little where it takes long.
+float dot(const float* a, const float* b, size_t n) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> sums{};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (size_t l = 0; l < kLanes; ++l) sums[l] += a[i + l] * b[i + l];
+  float sum = 0;
+  for (; i < n; ++i) sum += a[i] * b[i];
+  for (const float s : sums) sum += s;
+  return sum;
+}
+
+std::vector<LayerRouting> guess_with(Routers& routers, int32_t layer, int32_t most, std::span<const float> x,
+                                     int64_t rows) {
   const Routers::Layer& here = routers.layers[static_cast<size_t>(layer)];
-  const Routers::Layer& next = routers.layers[static_cast<size_t>(layer + ahead)];
   const auto experts = static_cast<size_t>(routers.route.experts);
-  const size_t width = here.norm.size();
-  LayerRouting out{std::vector<int32_t>(experts, 0), std::vector<float>(experts, 0)};
-  std::vector<float> plain(width), scores(experts), gates(experts);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (size_t i = 0; i < width; ++i) {
-      const float norm = here.norm[i];
-      plain[i] = norm != 0 ? x[static_cast<size_t>(r) * width + i] / norm : 0;
+  const size_t width = here.unscale.size();
+  const auto count = static_cast<int32_t>(routers.layers.size()) - 1 - layer;
+  const auto layers = static_cast<size_t>(std::min(most, count)), row_count = static_cast<size_t>(rows);
+  std::vector<float> gates(layers * row_count * experts);
+  const auto one_row = [&](int64_t r, int) {
+    std::vector<float> plain(width), scores(experts);
+    for (size_t i = 0; i < width; ++i) plain[i] = x[static_cast<size_t>(r) * width + i] * here.unscale[i];
+    for (size_t d = 0; d < layers; ++d) {
+      const Routers::Layer& next = routers.layers[static_cast<size_t>(layer) + d + 1];
+      for (size_t e = 0; e < experts; ++e) scores[e] = dot(plain.data(), next.rows.data() + e * width, width);
+      route_row(routers.route, scores.data(), next.bias.empty() ? nullptr : next.bias.data(),
+                gates.data() + (d * row_count + static_cast<size_t>(r)) * experts);
     }
-    for (size_t e = 0; e < experts; ++e) {
-      double sum = 0;
-      for (size_t i = 0; i < width; ++i) sum += plain[i] * next.rows[e * width + i];
-      scores[e] = static_cast<float>(sum);
-    }
-    route_row(routers.route, scores.data(), next.bias.empty() ? nullptr : next.bias.data(), gates.data());
-    for (size_t e = 0; e < experts; ++e) {
-      out.rows[e] += gates[e] != 0;
-      if (std::isfinite(gates[e])) out.score[e] += gates[e];
+  };
+  {
+    const std::lock_guard lock(routers.mutex);
+    routers.pool.run(rows, one_row);
+  }
+  std::vector<LayerRouting> out;
+  for (size_t d = 0; d < layers; ++d) {
+    LayerRouting& guess = out.emplace_back(std::vector<int32_t>(experts, 0), std::vector<float>(experts, 0));
+    for (size_t i = 0; i < row_count * experts; ++i) {
+      const float gate = gates[d * row_count * experts + i];
+      guess.rows[i % experts] += gate != 0;
+      if (std::isfinite(gate)) guess.score[i % experts] += gate;
     }
   }
   return out;
@@ -101,17 +129,21 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!r.slots.empty() && r.slots != "layer" && r.slots != "shared")
     return invalid("moe slots: found '{}', needed layer or shared", r.slots);
   if (r.share == 0) {
-    for (const auto& [option, value] : {std::pair{"--moe-plan", &r.plan}, {"--moe-cache", &r.cache},
-                                        {"--moe-prefetch", &r.prefetch}, {"--moe-slots", &r.slots}})
+    for (const auto& [option, value] : {std::pair{"--moe-plan", &r.plan},
+                                        {"--moe-cache", &r.cache},
+                                        {"--moe-prefetch", &r.prefetch},
+                                        {"--moe-slots", &r.slots}})
       if (!value->empty()) return invalid("{}: only with --experts-on-device", option);
     if (r.slices != 0) return invalid("--moe-slices: only with --experts-on-device");
     if (r.refresh != 0) return invalid("--moe-refresh: only with --experts-on-device");
     return o;
   }
-  if (!(r.share > 0 && r.share <= 1)) return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
+  if (!(r.share > 0 && r.share <= 1))
+    return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
   if (!where.profile && !where.cuda)
-    return invalid("--experts-on-device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
-                   device);
+    return invalid(
+        "--experts-on-device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
+        device);
   if (where.profile && !where.profile->experts)
     return invalid("--experts-on-device: profile {} has no numbers for experts, needed such as a6000-pcie4",
                    where.profile->name);
@@ -131,7 +163,7 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
 }
 
 Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const MoeOptions& options, DeviceSpec& where,
-                                          const ModelFile& file, const ModelGraph& graph) {
+                                          const ModelFile& file, const ModelGraph& graph, int threads) {
   LLADA_TRY(ExpertSplitOptions split, listen_to_experts(file));
   const ModelConfig& c = file.config();
   std::array<double, 3> pieces{};
@@ -165,20 +197,22 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
           : std::max(1, static_cast<int32_t>(std::lround(request.share * static_cast<double>(c.experts))));
   split.moe = split.moe.sliced(slices);
   if (options.prefetch) {
-    LLADA_TRY(const auto routers, load_routers(file, graph));
-    split.guess = [routers](int32_t layer, int32_t ahead, std::span<const float> x, int64_t rows) {
-      return guess_with(*routers, layer, ahead, x, rows);
+    LLADA_TRY(const auto routers, load_routers(file, graph, threads));
+    split.guess = [routers](int32_t layer, int32_t most, std::span<const float> x, int64_t rows) {
+      return guess_with(*routers, layer, most, x, rows);
     };
   }
   const int64_t slots = int64_t{split.moe.cache.slots} * split.layers;
   if (where.profile)
-    where.sim.experts = {.costs = *split.costs,
-                         .window = {.layers = split.layers,
-                                    .experts = split.experts * slices,
-                                    .slots = slots,
-                                    .buffer = split.moe.buffer}};
+    where.sim.experts = {
+        .costs = *split.costs,
+        .window = {
+            .layers = split.layers, .experts = split.experts * slices, .slots = slots, .buffer = split.moe.buffer}};
   else
-    where.gpu.experts = {.first_layer = split.first_layer, .layers = split.layers, .experts = split.experts, .slots = slots,
+    where.gpu.experts = {.first_layer = split.first_layer,
+                         .layers = split.layers,
+                         .experts = split.experts,
+                         .slots = slots,
                          .buffer = split.moe.buffer};
   return split;
 }
@@ -191,41 +225,6 @@ Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file) {
   split.layers = static_cast<int32_t>(c.layers - c.dense_layers);
   split.experts = static_cast<int32_t>(c.experts);
   return split;
-}
-
-Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::create(const std::string& path, const ModelFile& file) {
-  LLADA_TRY(const ExpertSplitOptions split, listen_to_experts(file));
-  LLADA_TRY_STATUS(AtomicFile::create(path));  // a file that could not be written later is refused first
-  std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder);
-  recorder->path_ = path;
-  recorder->text_ = routing_header(file.path(), split.layers, split.experts, static_cast<int32_t>(file.config().experts_used));
-  return recorder;
-}
-
-Status RoutingRecorder::hear(const RoutedLayer& routed) {
-  if (routed.layer == 0) ++step_;
-  RecordedRouting r{.step = step_, .layer = routed.layer, .positions = {}, .experts = {}, .gates = {}};
-  r.positions.assign(routed.positions.begin(), routed.positions.end());
-  const auto experts = static_cast<size_t>(routed.experts);
-  for (size_t row = 0; row * experts < routed.gates.size(); ++row) {
-    r.experts.emplace_back();
-    r.gates.emplace_back();
-    for (size_t e = 0; e < experts; ++e) {
-      const float gate = routed.gates[row * experts + e];
-      if (gate == 0) continue;
-      r.experts.back().push_back(static_cast<int32_t>(e));
-      r.gates.back().push_back(gate);
-    }
-  }
-  text_ += routing_line(r);
-  if (text_.size() > kMostRecorded) return failed("{}: the recorded routing is over {} bytes", path_, kMostRecorded);
-  return {};
-}
-
-Status RoutingRecorder::commit() {
-  LLADA_TRY(auto file, AtomicFile::create(path_));
-  LLADA_TRY_STATUS(file.write(text_.data(), text_.size()));
-  return file.commit();
 }
 
 }  // namespace llada

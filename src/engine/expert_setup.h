@@ -1,21 +1,22 @@
 // Experts shared out between an accelerator and the host in a run: what was asked for, whether it can be, and
-// how the run is set up for it. Also the routing recorder.
+// how the run is set up for it.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
-#include "engine/device_spec.h"
-#include "formats/model_file.h"
-#include "models/model_graph.h"
 #include "sched/expert_split.h"
 
 namespace llada {
 
+class ModelFile;
+struct DeviceSpec;
+struct ModelGraph;
+
 // As on the command line; strings that were not given are empty.
 struct ExpertRequest {
-  double share = 0;      // of the experts that the accelerator holds, 0 to 1; 0: not asked for
+  double share = 0;           // of the experts that the accelerator holds, 0 to 1; 0: not asked for
   std::string plan = {};      // hybrid (the default), static, all-cpu or on-demand
   std::string cache = {};     // block (the default), mrs, lru, lfu or classlru
   std::string prefetch = {};  // on (the default of hybrid) or off
@@ -28,24 +29,11 @@ struct ExpertRequest {
 Result<MoeOptions> check_experts(const ExpertRequest& request, const DeviceSpec& where, const std::string& device);
 
 // What the run is told of shared-out experts; the device is told by `where`. Costs are the profile's; of a GPU they are
-// measured when it is there and belong into the value then.
+// measured when it is there and belong into the value then. threads: for guesses; 0: one per usable core.
 Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const MoeOptions& options, DeviceSpec& where,
-                                          const ModelFile& file, const ModelGraph& graph);
+                                          const ModelFile& file, const ModelGraph& graph, int threads);
 
 // Where the routing of a model is only listened to.
 Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file);
-
-// Writes what it hears to a file that appears when commit() is called.
-class RoutingRecorder {
- public:
-  static Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path, const ModelFile& file);
-  Status hear(const RoutedLayer& routed);
-  Status commit();
-
- private:
-  RoutingRecorder() = default;
-  std::string path_, text_;
-  int64_t step_ = -1;  // of the file: several answers of one conversation go on counting
-};
 
 }  // namespace llada

@@ -46,8 +46,7 @@ void add_tensors(const ModelFile& file, ModelSummary& summary) {
                                view.bytes(),
                                entry.offset});
     // A tied head that the file repeats all the same is not read.
-    if (!(summary.config.tied_head && entry.name == "output.weight"))
-      summary.parameters += view.shape.elements();
+    if (!(summary.config.tied_head && entry.name == "output.weight")) summary.parameters += view.shape.elements();
     auto total = std::ranges::find(summary.types, type, &TypeTotal::type);
     if (total == summary.types.end()) total = summary.types.insert(total, TypeTotal{.type = type});
     total->tensors += 1;

@@ -20,23 +20,20 @@ std::string shown(const json& value) {
   return text;
 }
 
-Result<int64_t> whole(const json& value, int64_t least, int64_t most, const std::string& where,
-                      const char* name) {
+Result<int64_t> whole(const json& value, int64_t least, int64_t most, const std::string& where, const char* name) {
   const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
                                                : value.is_number_integer();
   const int64_t number = fits ? value.get<int64_t>() : 0;
   if (!fits || number < least || number > most)
-    return invalid("{}: field '{}': found {}, needed a whole number from {} to {}", where, name, shown(value),
-                   least, most);
+    return invalid("{}: field '{}': found {}, needed a whole number from {} to {}", where, name, shown(value), least,
+                   most);
   return number;
 }
 
-Result<double> finite(const json& value, double least, double most, const std::string& where,
-                      const char* name) {
+Result<double> finite(const json& value, double least, double most, const std::string& where, const char* name) {
   const double number = value.is_number() ? value.get<double>() : NAN;
   if (!(std::isfinite(number) && number >= least && number <= most))
-    return invalid("{}: field '{}': found {}, needed a number from {} to {}", where, name, shown(value),
-                   least, most);
+    return invalid("{}: field '{}': found {}, needed a number from {} to {}", where, name, shown(value), least, most);
   return number;
 }
 
@@ -66,22 +63,19 @@ Result<double> JsonFields::real(const char* name, double least, double most) {
 
 Result<std::string> JsonFields::text(const char* name) {
   LLADA_TRY(const json* value, take(name));
-  if (!value->is_string())
-    return invalid("{}: field '{}': found {}, needed a string", where_, name, shown(*value));
+  if (!value->is_string()) return invalid("{}: field '{}': found {}, needed a string", where_, name, shown(*value));
   return value->get<std::string>();
 }
 
 Result<JsonFields> JsonFields::object(const char* name) {
   LLADA_TRY(const json* value, take(name));
-  if (!value->is_object())
-    return invalid("{}: field '{}': found {}, needed an object", where_, name, shown(*value));
+  if (!value->is_object()) return invalid("{}: field '{}': found {}, needed an object", where_, name, shown(*value));
   return JsonFields(*value, fmt::format("{}: {}", where_, name));
 }
 
 Result<std::vector<int32_t>> JsonFields::integers(const char* name, int64_t least, int64_t most) {
   LLADA_TRY(const json* value, take(name));
-  if (!value->is_array())
-    return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
+  if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
   std::vector<int32_t> out;
   for (const json& item : *value) {
     LLADA_TRY(const int64_t number, whole(item, least, most, where_, name));
@@ -92,8 +86,7 @@ Result<std::vector<int32_t>> JsonFields::integers(const char* name, int64_t leas
 
 Result<std::vector<double>> JsonFields::reals(const char* name, double least, double most) {
   LLADA_TRY(const json* value, take(name));
-  if (!value->is_array())
-    return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
+  if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
   std::vector<double> out;
   for (const json& item : *value) {
     LLADA_TRY(const double number, finite(item, least, most, where_, name));
@@ -104,8 +97,7 @@ Result<std::vector<double>> JsonFields::reals(const char* name, double least, do
 
 Status JsonFields::tuples(const char* name, size_t width, const std::function<Status(const json&)>& item) {
   LLADA_TRY(const json* value, take(name));
-  if (!value->is_array())
-    return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
+  if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
   for (const json& entry : *value) {
     if (!entry.is_array() || entry.size() != width)
       return invalid("{}: field '{}': found {}, needed lists of {}", where_, name, shown(entry), width);

@@ -17,10 +17,11 @@ namespace llada {
 class JsonFields {
  public:
   static Result<JsonFields> parse(std::string_view text, std::string where);
-  JsonFields(nlohmann::json object, std::string where)
-      : object_(std::move(object)), where_(std::move(where)) {}
+  JsonFields(nlohmann::json object, std::string where) : object_(std::move(object)), where_(std::move(where)) {}
 
   bool has(const char* name) const { return object_.contains(name); }
+  bool has_object(const char* name) const { return has(name) && object_.at(name).is_object(); }
+  const nlohmann::json& all() const { return object_; }
   Result<int64_t> integer(const char* name, int64_t least, int64_t most);
   Result<double> real(const char* name, double least, double most);  // finite
   Result<std::string> text(const char* name);
@@ -32,7 +33,8 @@ class JsonFields {
 
   // What every file begins with: `format` and `version` as they are needed.
   Status head(std::string_view format, int64_t version);
-  // A text that says what the file was made from. `made` ("made", "measured") and `who` ("this run") are words of the error.
+  // A text that says what the file was made from. `made` ("made", "measured") and `who` ("this run") are words of the
+  // error.
   Status same(const char* name, const std::string& needed, std::string_view made, std::string_view who);
 
   // Invalid when a field is left that nobody asked for.

@@ -13,8 +13,7 @@ namespace llada {
 namespace {
 
 // Finer around multiples of 8, where kernels' row tiles end.
-constexpr std::array<int64_t, 19> kLadder = {1,  2,  4,  8,  12, 16, 20,  24,  28, 32,
-                                             40, 48, 56, 64, 80, 96, 128, 192, 256};
+constexpr std::array<int64_t, 19> kLadder = {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256};
 constexpr double kSlowMs = 500, kEnoughMs = 20;
 constexpr size_t kLeastRuns = 3, kMostRuns = 25;
 
@@ -30,19 +29,21 @@ decode::StepPlan plan_of(const Model& model, int64_t rows, const LatencyRequest&
 }
 
 // Wall clock; on a device that lives in emulated time its own. One processor thread computes in the caller: then its
-// processor time, which other programs change little (beside three builds, 20 rows took longer than 32 by the wall clock).
-Result<double> timed(Device& device, ModelRunner& runner, const decode::StepPlan& plan) {
-  const auto emulated = device.emulated();
+// processor time, which other programs change little (beside three builds, 20 rows took longer than 32 by the wall
+// clock).
+Result<double> timed(Device& device, SingleRunner& runner, const decode::StepPlan& plan) {
+  Clock* const clock = device.capabilities().clock;
+  const double emulated = clock != nullptr ? clock->emulated().seconds : 0;
   const auto begin = std::chrono::steady_clock::now();
   const double cpu_begin = thread_cpu_seconds();
   LLADA_TRY(const auto predictions, runner.run(plan, 0));
-  if (!emulated && device.info().name == "cpu" && device.info().threads == 1)
+  if (clock == nullptr && device.info().name == "cpu" && device.info().threads == 1)
     return (thread_cpu_seconds() - cpu_begin) * 1e3;
-  if (emulated) return (device.emulated()->seconds - emulated->seconds) * 1e3;
+  if (clock != nullptr) return (clock->emulated().seconds - emulated) * 1e3;
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-Result<double> median_ms(Device& device, ModelRunner& runner, const decode::StepPlan& plan) {
+Result<double> median_ms(Device& device, SingleRunner& runner, const decode::StepPlan& plan) {
   LLADA_TRY(const double first, timed(device, runner, plan));
   if (first >= kSlowMs) return first;
   std::vector<double> times;
@@ -64,8 +65,7 @@ double LatencyTable::ms(int64_t rows) const {
   };
   const auto after = std::ranges::lower_bound(points, rows, {}, &LatencyPoint::rows);
   if (after == points.begin()) return through(0, 0, static_cast<double>(after->rows), after->ms);
-  if (after == points.end() && points.size() == 1)
-    return points[0].ms * x / static_cast<double>(points[0].rows);
+  if (after == points.end() && points.size() == 1) return points[0].ms * x / static_cast<double>(points[0].rows);
   const auto high = after == points.end() ? after - 1 : after;
   const auto low = high - 1;
   return through(static_cast<double>(low->rows), low->ms, static_cast<double>(high->rows), high->ms);
@@ -94,8 +94,8 @@ Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& a
   Device& device = own ? *own : model.device();
   decode::HeadRule rule;
   rule.never_sampled = {model.special_ids().mask};
-  LLADA_TRY(auto runner, ModelRunner::create(model, device, request.keys, false, rule, nullptr,
-                                             {.memory = model.memory()}));
+  LLADA_TRY(auto runner,
+            SingleRunner::create(model, device, request.keys, false, rule, nullptr, {.memory = model.memory()}));
   LLADA_TRY(const double all, timed(device, *runner, plan_of(model, request.keys, request)));  // fills the store
   static_cast<void>(all);
   LatencyTable table{device.info().description, request.keys, request.logit_rows, {}};

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "devices/cpu/cpu_device.h"
+#include "devices/cuda/cuda_device.h"
+#include "engine/device_spec.h"
+#include "engine/open_device.h"
+#include "models/model_graph.h"
 #include "text/tokenizer_json.h"
 
 namespace llada {
@@ -14,10 +17,9 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
-    LLADA_TRY(auto view, w.expert >= 0
-                             ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
+    LLADA_TRY(auto view, w.expert >= 0  ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
                          : is_vector(w) ? file.get(w.name, {w.dims[0]})
-                                          : file.get(w.name, {w.dims[0], w.dims[1]}));
+                                        : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
   // Copies, for a device that packs later; the graph lives as long as it.
@@ -26,34 +28,32 @@ Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options,
     return [&graph, weights, hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
   };
   const WeightHooks told{.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)};
-  LLADA_TRY(auto cpu, make_cpu_device({.threads = options.threads,
-                                       .isa = options.isa,
-                                       .exact_attention = options.exact_attention,
-                                       .when_needed = copies_weights(spec)},
-                                      graph.weights, weights, told));
-  return open_device(spec, graph, weights, std::move(cpu), options.threads, told);
+  return open_device(spec, {.threads = options.threads, .isa = options.isa, .exact_attention = options.exact_attention},
+                     graph, weights, told);
 }
 
 // What the run is told of shared-out experts; the device is told by its spec.
-Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request, const MoeOptions& moe,
-                                                    const ModelFile& file, const ModelGraph& graph) {
+Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request,
+                                                    const MoeOptions& moe, const ModelFile& file,
+                                                    const ModelGraph& graph, int threads) {
   if (request.share == 0) return std::nullopt;
-  return set_up_experts(request, moe, spec, file, graph);
+  return set_up_experts(request, moe, spec, file, graph, threads);
 }
 
 }  // namespace
 
-decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
-                                       ChatStyle style) {
-  decode::SpecialIds ids{.mask = config.mask_id, .eos = config.eos_id, .eot = config.eot_id, .end_ids = {},
-                        .shift_logits = config.shift_logits, .attention_block = config.attention_block};
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style) {
+  decode::SpecialIds ids{.mask = config.mask_id,
+                         .eos = config.eos_id,
+                         .eot = config.eot_id,
+                         .end_ids = {},
+                         .shift_logits = config.shift_logits,
+                         .attention_block = config.attention_block};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;
     if (ids.eos < 0) ids.eos = spec.eos;
     if (ids.eot < 0) ids.eot = spec.eot;
-    for (const std::string_view text : {"<|mdm_mask|>", "<|mask|>"})
-      if (ids.mask < 0) ids.mask = tokenizer->find_control(text).value_or(-1);
     ids.end_ids = stop_ids(*tokenizer, style);
     for (const int32_t id : ids.end_ids)
       if (ids.eot < 0 && id != ids.eos) ids.eot = id;
@@ -73,11 +73,20 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
   return spec;
 }
 
+Model::Model(ModelFile file)
+    : file_(std::move(file)), graph_(std::make_unique<ModelGraph>()), device_(std::make_unique<OpenedDevice>()) {}
+Model::~Model() = default;
+
+Device& Model::device() const { return *device_->device; }
+Device* Model::fallback() const { return device_->fallback.get(); }
+const MemoryOptions& Model::memory() const { return device_->memory; }
+
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
   if (where.dsp.library.empty()) where.dsp.library = options.cdsprpc;
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
-  if (where.cuda) LLADA_TRY_STATUS(describe_cuda());  // before anything large is read
+  if (where.cuda)  // before anything large is read
+    if (const auto gpu = describe_cuda(); !gpu) return invalid("cuda: {}", gpu.error().message);
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
@@ -86,36 +95,37 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     model->tokenizer_.emplace(std::move(tokenizer));
     model->chat_style_ = detect_chat_style(*model->tokenizer_);
     if (model->tokenizer_->vocab_size() > model->config().vocab)
-      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path,
-                     model->tokenizer_->vocab_size(), model->config().vocab);
+      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, model->tokenizer_->vocab_size(),
+                     model->config().vocab);
   }
-  model->ids_ = resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr,
-                                    model->chat_style_);
+  model->ids_ =
+      resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr, model->chat_style_);
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
-  LLADA_TRY(model->graph_, build_model(model->config()));
+  LLADA_TRY(*model->graph_, build_model(model->config()));
   // What is read again (by a fallback that packs when it is needed) comes from the file again.
-  const auto packed = [owner = model.get()](std::string_view, const TensorView& view) { owner->file_.drop_pages(view); };
-  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
-  LLADA_TRY(model->device_,
-            open_on(where, options, model->file_, model->graph_, {.wanted = {}, .packed = packed}));
-  if (model->device_.expert_costs) model->experts_->costs = model->device_.expert_costs;
+  const auto packed = [owner = model.get()](std::string_view, const TensorView& view) {
+    owner->file_.drop_pages(view);
+  };
+  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
+  LLADA_TRY(*model->device_, open_on(where, options, model->file_, *model->graph_, {.wanted = {}, .packed = packed}));
+  if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }
 
-Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory,
-                                                        const LoadOptions& options,
+Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory, const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
   if (where.cuda) return invalid("device 'cuda': needs a model file, whose weights it copies when they are wanted");
-  if (where.hexagon) return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");
+  if (where.hexagon)
+    return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
-  LLADA_TRY(model->graph_, build_model(model->config()));
-  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, model->graph_));
-  LLADA_TRY(model->device_, open_on(where, options, model->file_, model->graph_, hooks));
+  LLADA_TRY(*model->graph_, build_model(model->config()));
+  LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
+  LLADA_TRY(*model->device_, open_on(where, options, model->file_, *model->graph_, hooks));
   return model;
 }
 

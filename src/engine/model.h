@@ -14,23 +14,25 @@
 #include "base/pages.h"
 #include "decode/options.h"
 #include "devices/device.h"
-#include "engine/device_spec.h"
 #include "engine/expert_setup.h"
 #include "engine/latency.h"
 #include "formats/model_file.h"
-#include "models/model_graph.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace llada {
 
+struct MemoryOptions;
+struct ModelGraph;
+struct OpenedDevice;
+
 struct LoadOptions {
-  std::string device = "cpu";   // device_spec.h
-  std::string isa = {};  // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
-  std::string cdsprpc = {};  // the library of device hexagon where `device` names none; empty: as it finds one
-  int threads = 0;  // 0: one per usable physical core
+  std::string device = "cpu";  // device_spec.h
+  std::string isa = {};        // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
+  std::string cdsprpc = {};    // the library of device hexagon where `device` names none; empty: as it finds one
+  int threads = 0;             // 0: one per usable physical core
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
-  ExpertRequest experts = {};         // experts shared out between the device's units
+  ExpertRequest experts = {};    // experts shared out between the device's units
 };
 
 // Told of stored weights while a model without a file is loaded: `wanted` before the first byte of one is
@@ -43,23 +45,24 @@ struct MemoryHooks {
 
 class Model {
  public:
+  ~Model();
+
   static Result<std::shared_ptr<const Model>> load(const std::string& path, const LoadOptions& options);
 
   // A model whose tensors lie in `memory` (ModelFile::in_memory); it has no tokenizer.
   static Result<std::shared_ptr<const Model>> from_memory(ModelFile file, AlignedBytes memory,
-                                                          const LoadOptions& options,
-                                                          const MemoryHooks& hooks);
+                                                          const LoadOptions& options, const MemoryHooks& hooks);
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }
-  const ModelGraph& graph() const { return graph_; }
+  const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   ChatStyle chat_style() const { return chat_style_; }
   const decode::SpecialIds& special_ids() const { return ids_; }
-  Device& device() const { return *device_.device; }
-  Device* fallback() const { return device_.fallback.get(); }  // null: none
-  const MemoryOptions& memory() const { return device_.memory; }
+  Device& device() const;
+  Device* fallback() const;  // null: none
+  const MemoryOptions& memory() const;
   // Absent where no experts are shared out.
   const std::optional<ExpertSplitOptions>& experts() const { return experts_; }
 
@@ -77,16 +80,16 @@ class Model {
   std::shared_lock<std::shared_mutex> begin_run() const { return std::shared_lock(runs_); }
 
  private:
-  explicit Model(ModelFile file) : file_(std::move(file)) {}
+  explicit Model(ModelFile file);
   ModelFile file_;
   AlignedBytes memory_;  // what the file's views point into where nothing is mapped
-  ModelGraph graph_;
+  std::unique_ptr<ModelGraph> graph_;
   std::optional<Tokenizer> tokenizer_;
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
-  OpenedDevice device_;
+  std::unique_ptr<OpenedDevice> device_;
   std::optional<ExpertSplitOptions> experts_;
-  mutable std::mutex latency_mutex_;  // guards latency_, the only part that changes after load()
+  mutable std::mutex latency_mutex_;             // guards latency_, the only part that changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
 };
@@ -95,7 +98,6 @@ class Model {
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file);
 
 // Ids from the file's own fields first, then from the tokenizer (may be null) and its control tokens.
-decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer,
-                                       ChatStyle style);
+decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenizer* tokenizer, ChatStyle style);
 
 }  // namespace llada

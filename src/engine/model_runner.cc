@@ -4,146 +4,23 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "models/model_graph.h"
 #include "tensor/half.h"
 
 namespace llada {
-DType kv_type(const Model& model) {
-  const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
-  return std::ranges::any_of(model.file().tensors(), quantized) ? DType::F16 : DType::F32;
-}
-
-Executor::Build build_with(const ModelGraph& graph) {
-  return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    auto program = std::make_shared<Program>(graph.forward(shape));
-    LLADA_TRY_STATUS(verify(*program, graph.weights));
-    return program;
-  };
-}
-
-ModelRunner::ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor)
-    : kv_(std::move(kv)), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
-
-Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const Model& model, Device& device,
-                                                         int64_t positions, bool guided,
-                                                         decode::HeadRule rule, Trace* trace,
-                                                         ExecutorOptions executor) {
-  const ModelGraph& graph = model.graph();
-  LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
-                                      .sequences = guided ? 2 : 1,
-                                      .kv_heads = graph.kv_heads,
-                                      .head_dim = graph.head_dim,
-                                      .positions = positions,
-                                      .type = kv_type(model)},
-                                     [&](int64_t bytes) { return device.allocate(bytes); }));
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, device, std::move(kv), trace, std::move(executor)));
-  runner->inputs_.sampling = {.temperature = rule.temperature,
-                              .seed = rule.seed,
-                              .forward_number = 0,
-                              .never_sampled = std::move(rule.never_sampled),
-                              .out_of_softmax = std::move(rule.out_of_softmax)};
-  return runner;
-}
-
-Status ModelRunner::check_keys(const decode::StepPlan& plan) const {
-  const int sequences = plan.cfg_scale > 0 ? 2 : 1;
-  if (sequences > kv_.shape().sequences)
-    return failed("engine: a plan asks for guidance that the run did not announce");
-  if (sequences == 2 && plan.unconditional.size() != plan.rows.size())
-    return failed("engine: a guided plan lacks the tokens of the unconditional stream");
-  std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
-  for (const int32_t p : plan.rows)
-    if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
-  for (int s = 0; s < sequences; ++s)
-    for (int32_t p = 0; p < plan.keys; ++p)
-      // A sparse plan runs beside the step's rows, so it finds none of what they compute.
-      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv_.version(s, p) == KvStore::kAbsent)
-        return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
-  return {};
-}
-
-Status ModelRunner::bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
-                         StepInputs& inputs) const {
-  inputs.tokens.clear();
-  inputs.positions.clear();
-  inputs.spans.clear();
-  inputs.wanted.clear();
-  inputs.guidance = plan.cfg_scale;
-  inputs.sampling.forward_number = forward_number;
-  // Logits rows (ascending) of one group of rows, which becomes one span.
-  const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens,
-                       std::span<const int32_t> logits, int sequence, bool trial) -> Status {
-    const auto begin = static_cast<int32_t>(inputs.positions.size());
-    if (tokens.size() != rows.size()) return failed("engine: a plan has {} tokens for {} rows", tokens.size(),
-                                                    rows.size());
-    inputs.positions.insert(inputs.positions.end(), rows.begin(), rows.end());
-    inputs.tokens.insert(inputs.tokens.end(), tokens.begin(), tokens.end());
-    inputs.spans.push_back({begin, static_cast<int32_t>(rows.size()), sequence, plan.keys, trial});
-    size_t next = 0;
-    for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
-      if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
-    if (next != logits.size()) return failed("engine: a plan wants logits of a row that it does not compute");
-    return {};
-  };
-  for (int s = 0; s < (plan.cfg_scale > 0 ? 2 : 1); ++s) {
-    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false));
-    for (const decode::Trial& trial : part.trials)
-      LLADA_TRY_STATUS(
-          add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true));
-  }
-  return {};
-}
-
-Status ModelRunner::forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
-                            std::vector<decode::Prediction>& predictions,
-                            std::vector<decode::Prediction>& trials, bool beside) {
-  LLADA_TRY_STATUS(bind(part, plan, forward_number, inputs_));
-  const auto begin = std::chrono::steady_clock::now();
-  LLADA_TRY_STATUS(beside ? executor_.run_beside(inputs_, kv_, outputs_) : executor_.run(inputs_, kv_, outputs_));
-  device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  collect(part, outputs_, predictions, trials);
-  return {};
-}
-
-void ModelRunner::collect(const Part& part, const StepOutputs& outputs, std::vector<decode::Prediction>& predictions,
-                          std::vector<decode::Prediction>& trials) {
-  const size_t wanted = part.logits.size() + part.trials.size();
-  for (size_t i = 0; i < wanted; ++i) {
-    const bool trial = i >= part.logits.size();
-    const RowPrediction& p = outputs.predictions[i];
-    (trial ? trials : predictions)
-        .push_back({.position = trial ? part.trials[i - part.logits.size()].logits : part.logits[i],
-                    .token = p.token,
-                    .logit = p.logit,
-                    .probability = p.probability,
-                    .entropy = p.entropy,
-                    .margin = p.margin,
-                    .runner_up = p.runner_up});
-  }
-}
-
-// Starts the sparse pass over the second store; run() of the executor finishes it.
-Status ModelRunner::begin_beside(const Part& part, const decode::StepPlan& plan, int64_t forward_number) {
-  if (!beside_kv_) {
-    LLADA_TRY(beside_kv_, KvStore::create(kv_.shape()));
-    std::vector<int32_t> all(static_cast<size_t>(kv_.shape().positions));
-    std::iota(all.begin(), all.end(), 0);
-    beside_kv_->put_back(kv_.save(all));
-  }
-  beside_inputs_.sampling = inputs_.sampling;
-  LLADA_TRY_STATUS(bind(part, plan, forward_number, beside_inputs_));
-  return executor_.run_beside(beside_inputs_, *beside_kv_, beside_outputs_);
-}
+namespace {
 
 // What the stored values of the probes say now, as floats: [layer][probe][kv head x head_dim] of the first
 // sequence.
-std::vector<float> ModelRunner::probe_values(std::span<const int32_t> probes) {
-  const KvShape& shape = kv_.shape();
+std::vector<float> probe_values(KvStore& kv, std::span<const int32_t> probes) {
+  const KvShape& shape = kv.shape();
   std::vector<float> values;
   for (int layer = 0; layer < shape.layers; ++layer) {
     for (const int32_t p : probes) {
       for (int head = 0; head < shape.kv_heads; ++head) {
-        const std::byte* from = kv_.values(layer, 0, head);
+        const std::byte* from = kv.values(layer, 0, head);
         for (int64_t i = int64_t{p} * shape.head_dim; i < (int64_t{p} + 1) * shape.head_dim; ++i) {
           values.push_back(shape.type == DType::F16 ? f16_to_float(reinterpret_cast<const uint16_t*>(from)[i])
                                                     : reinterpret_cast<const float*>(from)[i]);
@@ -154,8 +31,8 @@ std::vector<float> ModelRunner::probe_values(std::span<const int32_t> probes) {
   return values;
 }
 
-double ModelRunner::drift(std::span<const float> before, std::span<const float> after) const {
-  const auto n = static_cast<size_t>(kv_.shape().kv_heads * kv_.shape().head_dim);
+double drift(const KvShape& shape, std::span<const float> before, std::span<const float> after) {
+  const auto n = static_cast<size_t>(shape.kv_heads * shape.head_dim);
   double least = 1;
   for (size_t at = 0; at < before.size(); at += n) {
     double dot = 0, x = 0, y = 0;
@@ -169,35 +46,268 @@ double ModelRunner::drift(std::span<const float> before, std::span<const float> 
   return 1 - least;
 }
 
-Result<decode::StepResult> ModelRunner::run(const decode::StepPlan& plan, int64_t forward_number) {
-  const TraceSpan span(trace_, "decode", fmt::format("step {}: {} rows", forward_number, plan.rows.size()));
-  LLADA_TRY_STATUS(check_keys(plan));
-  decode::StepResult result;
-  std::vector<decode::Prediction> none;
-  // The sparse plan sees the store as it is now, and the step's rows see nothing of the sparse plan: its K/V is
-  // kept aside until they are done.
-  KvStore::Saved refreshed;
-  const Part sparse{plan.sparse.rows, plan.sparse.inputs, plan.sparse.unconditional, {}, plan.sparse.trials};
-  const bool beside = !plan.sparse.empty() && executor_.runs_beside();
-  if (beside) {
-    LLADA_TRY_STATUS(begin_beside(sparse, plan, forward_number + 1));
-  } else if (!plan.sparse.empty()) {
-    const KvStore::Saved before = kv_.save(plan.sparse.rows);
-    LLADA_TRY_STATUS(forward(sparse, plan, forward_number + 1, none, result.sparse, true));
-    refreshed = kv_.save(plan.sparse.rows);
-    kv_.put_back(before);
+}  // namespace
+
+DType kv_type(const Model& model) {
+  const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
+  return std::ranges::any_of(model.file().tensors(), quantized) ? DType::F16 : DType::F32;
+}
+
+Executor::Build build_with(const ModelGraph& graph) {
+  return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+    auto program = std::make_shared<Program>(graph.forward(shape));
+    LLADA_TRY_STATUS(verify(*program, graph.weights));
+    return program;
+  };
+}
+
+Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
+                                          decode::HeadRule rule) {
+  const ModelGraph& graph = model.graph();
+  LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
+                                      .sequences = guided ? 2 : 1,
+                                      .kv_heads = graph.kv_heads,
+                                      .head_dim = graph.head_dim,
+                                      .positions = positions,
+                                      .type = kv_type(model)},
+                                     [&](int64_t bytes) { return device.allocate(bytes); }));
+  return RequestState{.kv = std::move(kv),
+                      .sampling = {.temperature = rule.temperature,
+                                   .seed = rule.seed,
+                                   .forward_number = 0,
+                                   .never_sampled = std::move(rule.never_sampled),
+                                   .out_of_softmax = std::move(rule.out_of_softmax)}};
+}
+
+// What one forward computes of a plan.
+struct ModelRunner::Part {
+  const RequestStep& step;
+  std::span<const int32_t> rows, inputs, unconditional, logits;
+  std::span<const decode::Trial> trials;
+  KvStore* kv;
+  int64_t forward_number;
+};
+
+// A request's step that is under way.
+struct ModelRunner::Active {
+  RequestStep step;
+  decode::StepResult result = {};
+  bool sparse_done = false;
+  KvStore::Saved refreshed = {};  // the sparse plan's K/V, which the step's own rows must not see
+
+  bool sparse() const { return !step.plan->sparse.empty(); }
+  // A sparse plan works on the second store where there is one.
+  Part part(bool of_sparse_plan) const {
+    const decode::StepPlan& p = *step.plan;
+    if (of_sparse_plan)
+      return {step,
+              p.sparse.rows,
+              p.sparse.inputs,
+              p.sparse.unconditional,
+              {},
+              p.sparse.trials,
+              step.state->beside_kv ? &*step.state->beside_kv : &step.state->kv,
+              step.forward_number + 1};
+    return {step, p.rows, p.inputs, p.unconditional, p.logits, p.trials, &step.state->kv, step.forward_number};
   }
-  const std::vector<float> before = probe_values(plan.probes);
-  const Part dense{plan.rows, plan.inputs, plan.unconditional, plan.logits, plan.trials};
-  LLADA_TRY_STATUS(forward(dense, plan, forward_number, result.predictions, result.trials, false));
-  if (!plan.probes.empty()) result.drift = drift(before, probe_values(plan.probes));
-  if (beside) {
-    collect(sparse, beside_outputs_, none, result.sparse);
-    refreshed = beside_kv_->save(plan.sparse.rows);
+};
+
+namespace {
+
+// The next `count` predictions of `from`.
+std::vector<Prediction> take(std::span<const Prediction> from, size_t& next, size_t count) {
+  const auto part = from.subspan(std::exchange(next, next + count), count);
+  return {part.begin(), part.end()};
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
+    : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
+
+Status ModelRunner::check_keys(const RequestStep& step) const {
+  const decode::StepPlan& plan = *step.plan;
+  const KvStore& kv = step.state->kv;
+  const int sequences = plan.cfg_scale > 0 ? 2 : 1;
+  if (sequences > kv.shape().sequences) return failed("engine: a plan asks for guidance that the run did not announce");
+  if (sequences == 2 && plan.unconditional.size() != plan.rows.size())
+    return failed("engine: a guided plan lacks the tokens of the unconditional stream");
+  std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
+  for (const int32_t p : plan.rows)
+    if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
+  for (int s = 0; s < sequences; ++s)
+    for (int32_t p = 0; p < plan.keys; ++p)
+      // A sparse plan runs beside the step's rows, so it finds none of what they compute.
+      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
+        return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
+  return {};
+}
+
+// Adds the part to the step as a stream of its own.
+Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
+  const decode::StepPlan& plan = *part.step.plan;
+  const RequestState& state = *part.step.state;
+  const auto index = static_cast<int32_t>(inputs.streams.size());
+  Stream& stream = inputs.streams.emplace_back();
+  stream.kv = part.kv;
+  stream.sampling = state.sampling;
+  stream.sampling.forward_number = part.forward_number;
+  stream.keep_logits = state.keep_logits;
+  stream.block = plan.block_begin;
+  const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
+  // Logits rows (ascending) of one group of rows, which becomes one span.
+  const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
+                       int sequence, bool trial) -> Status {
+    const auto begin = static_cast<int32_t>(inputs.positions.size());
+    if (tokens.size() != rows.size())
+      return failed("engine: a plan has {} tokens for {} rows", tokens.size(), rows.size());
+    append_span(inputs, {.stream = index, .sequence = sequence, .trial = trial}, tokens, rows, model_.graph().keys,
+                plan.keys);
+    size_t next = 0;
+    for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
+      if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
+    if (next != logits.size()) return failed("engine: a plan wants logits of a row that it does not compute");
+    return {};
+  };
+  const int sequences = plan.cfg_scale > 0 ? 2 : 1;
+  for (int s = 0; s < sequences; ++s) {
+    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false));
+    for (const decode::Trial& trial : part.trials)
+      LLADA_TRY_STATUS(add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true));
   }
-  if (beside_kv_) beside_kv_->put_back(kv_.save(plan.rows));
-  kv_.put_back(refreshed);
-  return result;
+  // The second sequence wants the same rows as the first, in the same order.
+  const int32_t predictions = (static_cast<int32_t>(inputs.wanted.size()) - first_wanted) / sequences;
+  for (int32_t p = first_wanted; p < first_wanted + predictions; ++p)
+    inputs.predictions.push_back({p, sequences == 2 ? p + predictions : -1, plan.cfg_scale});
+  return {};
+}
+
+Status ModelRunner::timed(Status (Executor::*forward)(const StepInputs&, StepOutputs&), const StepInputs& inputs,
+                          StepOutputs& outputs) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = (executor_.*forward)(inputs, outputs);
+  device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return status;
+}
+
+Status ModelRunner::bind_all(std::span<Active* const> steps, bool sparse, StepInputs& inputs) {
+  inputs = {};
+  for (const Active* a : steps)
+    if (!sparse || a->sparse()) LLADA_TRY_STATUS(bind(a->part(sparse), inputs));
+  return {};
+}
+
+// Starts the sparse plans over the second stores; run() of the executor finishes them.
+Status ModelRunner::begin_beside(std::span<Active* const> steps) {
+  for (Active* a : steps) {
+    if (!a->sparse() || a->step.state->beside_kv) continue;
+    const KvStore& kv = a->step.state->kv;
+    LLADA_TRY(a->step.state->beside_kv, KvStore::create(kv.shape()));
+    std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
+    std::iota(all.begin(), all.end(), 0);
+    a->step.state->beside_kv->put_back(kv.save(all));
+  }
+  LLADA_TRY_STATUS(bind_all(steps, true, beside_inputs_));
+  return timed(&Executor::run_beside, beside_inputs_, beside_outputs_);
+}
+
+// A sparse plan sees the store as it is now, and the step's rows see nothing of it: its K/V is kept aside until they
+// are done. Whatever happens, the store is then as it was.
+Status ModelRunner::run_sparse(std::span<Active* const> steps) {
+  std::vector<KvStore::Saved> before;
+  for (const Active* a : steps) before.push_back(a->step.state->kv.save(a->step.plan->sparse.rows));
+  Status status = bind_all(steps, true, inputs_);
+  if (status) status = timed(&Executor::run_beside, inputs_, outputs_);
+  size_t next = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Active& a = *steps[i];
+    KvStore& kv = a.step.state->kv;
+    if (status) a.refreshed = kv.save(a.step.plan->sparse.rows);
+    kv.put_back(before[i]);
+    if (status) a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
+    a.sparse_done = status.has_value();
+  }
+  return status;
+}
+
+Status ModelRunner::run_together(std::span<Active* const> steps) {
+  // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
+  std::vector<Active*> before_it, beside_it;
+  for (Active* a : steps)
+    if (a->sparse() && !a->sparse_done)
+      (executor_.runs_beside() || a->step.state->beside_kv ? beside_it : before_it).push_back(a);
+  if (!before_it.empty()) LLADA_TRY_STATUS(run_sparse(before_it));
+  if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
+  std::vector<std::vector<float>> before;
+  for (const Active* a : steps) before.push_back(probe_values(a->step.state->kv, a->step.plan->probes));
+  LLADA_TRY_STATUS(bind_all(steps, false, inputs_));
+  LLADA_TRY_STATUS(timed(&Executor::run, inputs_, outputs_));
+  size_t next = 0, next_beside = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Active& a = *steps[i];
+    const decode::StepPlan& plan = *a.step.plan;
+    RequestState& state = *a.step.state;
+    a.result.predictions = take(outputs_.predictions, next, plan.logits.size());
+    a.result.trials = take(outputs_.predictions, next, plan.trials.size());
+    if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
+    if (!plan.probes.empty()) a.result.drift = drift(state.kv.shape(), before[i], probe_values(state.kv, plan.probes));
+    if (a.sparse() && !a.sparse_done) {
+      a.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
+      a.refreshed = state.beside_kv->save(plan.sparse.rows);
+    }
+    if (state.beside_kv) state.beside_kv->put_back(state.kv.save(plan.rows));
+    state.kv.put_back(a.refreshed);
+  }
+  return {};
+}
+
+std::vector<Result<decode::StepResult>> ModelRunner::run(std::span<const RequestStep> steps) {
+  size_t rows = 0;
+  for (const RequestStep& step : steps) rows += step.plan->rows.size();
+  const TraceSpan span(trace_, "decode",
+                       steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0].forward_number, rows)
+                                         : fmt::format("{} requests: {} rows", steps.size(), rows));
+  std::vector<Active> active;
+  for (const RequestStep& step : steps) active.push_back({.step = step});
+  std::vector<Status> errors(steps.size());
+  std::vector<Active*> sound;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    errors[i] = check_keys(steps[i]);
+    if (errors[i]) sound.push_back(&active[i]);
+  }
+  const auto alone = [&](Active& a) -> Status {
+    Active* const one = &a;
+    Status status = run_together({&one, 1});
+    if (!status) executor_.join_beside();
+    return status;
+  };
+  bool together = false;
+  if (sound.size() > 1) {
+    together = run_together(sound).has_value();
+    if (!together) executor_.join_beside();
+  }
+  std::vector<Result<decode::StepResult>> results;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (errors[i] && !together) errors[i] = alone(active[i]);
+    if (errors[i]) {
+      results.emplace_back(std::move(active[i].result));
+    } else {
+      results.emplace_back(std::unexpected(errors[i].error()));
+    }
+  }
+  return results;
+}
+
+Result<std::unique_ptr<SingleRunner>> SingleRunner::create(const Model& model, Device& device, int64_t positions,
+                                                           bool guided, decode::HeadRule rule, Trace* trace,
+                                                           ExecutorOptions executor) {
+  LLADA_TRY(auto state, RequestState::create(model, device, positions, guided, std::move(rule)));
+  return std::unique_ptr<SingleRunner>(new SingleRunner(model, device, std::move(state), trace, std::move(executor)));
+}
+
+Result<decode::StepResult> SingleRunner::run(const decode::StepPlan& plan, int64_t forward_number) {
+  const RequestStep step{&plan, &state_, forward_number};
+  return std::move(runner_.run({&step, 1})[0]);
 }
 
 }  // namespace llada

@@ -1,9 +1,12 @@
-// The model's side of a decoding step: turns a plan into step inputs, runs the program, hands back
-// predictions. A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it
-// had run beside them. In time it is charged where the device has one unit; where it has two it runs beside the
-// step on the host (Executor::run_beside). A device that really does both at a time gets a second K/V store for it: a
-// copy that the sparse rows read and write, brought up to date after every step.
+// The model's side of decoding steps: turns the plans of one or many requests into the inputs of one forward, runs it,
+// hands back to each request what is its own. A request's result does not depend on who else is in its forwards.
+//
+// A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it had run beside them.
+// In time it is charged where the device has one unit; where it has two it runs beside the step on the host
+// (Executor::run_beside). A device that really does both at a time gets a second K/V store for it: a copy that the
+// sparse rows read and write, brought up to date after every step.
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,51 +26,76 @@ DType kv_type(const Model& model);
 // Builds and verifies the programs of a graph, which must outlive it.
 Executor::Build build_with(const ModelGraph& graph);
 
-class ModelRunner final : public decode::StepRunner {
+// What a request keeps from one forward to the next.
+struct RequestState {
+  // A canvas of `positions`; guided reserves a second K/V sequence for the unconditional rows.
+  static Result<RequestState> create(const Model& model, Device& device, int64_t positions, bool guided,
+                                     decode::HeadRule rule);
+
+  KvStore kv;
+  SamplingRule sampling = {};
+  bool keep_logits = false;
+  std::vector<float> logits = {};         // of the last forward, where they are kept: predictions x vocabulary
+  std::optional<KvStore> beside_kv = {};  // equal to kv before every step; of a device that runs sparse plans beside
+};
+
+// One request's part of a forward; the pointers live until the forward is done.
+struct RequestStep {
+  const decode::StepPlan* plan;
+  RequestState* state;
+  int64_t forward_number;  // of the request, from 0; a sparse plan that is not empty takes the number after it
+};
+
+class ModelRunner {
  public:
-  // A run over a canvas of `positions`; guided reserves a second K/V sequence for the unconditional stream.
-  static Result<std::unique_ptr<ModelRunner>> create(const Model& model, Device& device, int64_t positions,
-                                                     bool guided, decode::HeadRule rule, Trace* trace,
-                                                     ExecutorOptions executor = {});
+  ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor);
+  ~ModelRunner() { executor_.join_beside(); }  // what runs beside writes into this object
+  ModelRunner(const ModelRunner&) = delete;
+  ModelRunner& operator=(const ModelRunner&) = delete;
 
-  ~ModelRunner() override { executor_.join_beside(); }  // what runs beside writes into this object
+  // One forward of all steps, whose states are different ones; results in their order. Where it fails, every request's
+  // part is run again alone, so that an error is the error of that request.
+  std::vector<Result<decode::StepResult>> run(std::span<const RequestStep> steps);
 
-  Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
-
-  void keep_logits(bool keep) { inputs_.keep_logits = keep; }
-  const std::vector<float>& logits() const { return outputs_.logits; }
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
   const MoeStats* expert_stats() const { return executor_.expert_stats(); }
   double device_seconds() const { return device_seconds_; }
-  int64_t kv_bytes() const { return kv_.bytes(); }
 
  private:
-  ModelRunner(const Model& model, Device& device, KvStore kv, Trace* trace, ExecutorOptions executor);
+  struct Active;
+  struct Part;
+  Status check_keys(const RequestStep& step) const;
+  Status bind(const Part& part, StepInputs& inputs) const;
+  Status bind_all(std::span<Active* const> steps, bool sparse, StepInputs& inputs);
+  Status run_together(std::span<Active* const> steps);
+  Status run_sparse(std::span<Active* const> steps);
+  Status begin_beside(std::span<Active* const> steps);
+  Status timed(Status (Executor::*forward)(const StepInputs&, StepOutputs&), const StepInputs& inputs,
+               StepOutputs& outputs);
 
-  // What one forward computes of a plan.
-  struct Part {
-    std::span<const int32_t> rows, inputs, unconditional, logits;
-    std::span<const decode::Trial> trials;
-  };
-  Status check_keys(const decode::StepPlan& plan) const;
-  Status bind(const Part& part, const decode::StepPlan& plan, int64_t forward_number, StepInputs& inputs) const;
-  Status forward(const Part& part, const decode::StepPlan& plan, int64_t forward_number,
-                 std::vector<decode::Prediction>& predictions, std::vector<decode::Prediction>& trials, bool beside);
-  Status begin_beside(const Part& part, const decode::StepPlan& plan, int64_t forward_number);
-  static void collect(const Part& part, const StepOutputs& outputs, std::vector<decode::Prediction>& predictions,
-                      std::vector<decode::Prediction>& trials);
-  std::vector<float> probe_values(std::span<const int32_t> probes);
-  double drift(std::span<const float> before, std::span<const float> after) const;
-
-  KvStore kv_;
-  std::optional<KvStore> beside_kv_;  // equal to kv_ before every step that has a sparse plan
-  StepInputs beside_inputs_;
-  StepOutputs beside_outputs_;
+  const Model& model_;
   Executor executor_;
-  StepInputs inputs_;
-  StepOutputs outputs_;
   Trace* trace_;
+  StepInputs inputs_, beside_inputs_;
+  StepOutputs outputs_, beside_outputs_;
   double device_seconds_ = 0;
+};
+
+// One request alone.
+class SingleRunner final : public decode::StepRunner {
+ public:
+  static Result<std::unique_ptr<SingleRunner>> create(const Model& model, Device& device, int64_t positions,
+                                                      bool guided, decode::HeadRule rule, Trace* trace,
+                                                      ExecutorOptions executor = {});
+
+  Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
+  RequestState& state() { return state_; }
+
+ private:
+  SingleRunner(const Model& model, Device& device, RequestState state, Trace* trace, ExecutorOptions executor)
+      : state_(std::move(state)), runner_(model, device, trace, std::move(executor)) {}
+  RequestState state_;
+  ModelRunner runner_;
 };
 
 }  // namespace llada

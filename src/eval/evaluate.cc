@@ -38,21 +38,21 @@ double table_seconds(const LatencyTable& table, const decode::StepPlan& plan) {
 
 }  // namespace
 
-Evaluator::Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples,
-                     EvaluateOptions options, ReferenceStore store)
+Evaluator::Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples, EvaluateOptions options,
+                     ReferenceStore store)
     : model_(std::move(model)),
       examples_(std::move(examples)),
       options_(std::move(options)),
       store_(std::move(store)) {}
 
-Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model> model,
-                                                     std::vector<Example> examples, EvaluateOptions options) {
+Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model> model, std::vector<Example> examples,
+                                                     EvaluateOptions options) {
   ReferenceStore store = ReferenceStore::in_memory({});
   if (options.reference) {
     LLADA_TRY(const auto device, model->device().share(1));
-    LLADA_TRY(store, ReferenceStore::open(options.reference_path,
-                                          {model_fingerprint(*model), device->info().description,
-                                           reference_text(*options.reference)}));
+    LLADA_TRY(store,
+              ReferenceStore::open(options.reference_path, {model_fingerprint(*model), device->info().description,
+                                                            reference_text(*options.reference)}));
   }
   const int workers = options.workers > 0 ? options.workers : usable_cores();
   std::unique_ptr<Evaluator> evaluator(
@@ -63,7 +63,10 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model
                                                         : evaluator->model_->chat_ids({&message, 1}));
     evaluator->prompts_.push_back(std::move(ids));
   }
-  for (int i = 0; i < workers; ++i) {
+  if (evaluator->options_.streams > 0) {
+    LLADA_TRY(evaluator->engine_, Engine::create(evaluator->model_, {}));
+  }
+  for (int i = 0; i < (evaluator->engine_ ? evaluator->options_.streams : workers); ++i) {
     LLADA_TRY(auto session, Session::create(evaluator->model_, {.threads = 1, .trace = nullptr}));
     evaluator->sessions_.push_back(std::move(session));
   }
@@ -77,8 +80,7 @@ std::vector<size_t> Evaluator::all() const {
 }
 
 Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& which,
-                           const std::function<Status(Session&, size_t example, size_t index)>& body,
-                           Part part) {
+                           const std::function<Status(Session&, size_t example, size_t index)>& body, Part part) {
   std::atomic<size_t> next{0};
   std::mutex mutex;  // guards `error`, `done` and the calls of progress
   std::optional<Error> error;
@@ -115,7 +117,9 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
     return true;
   };
   const double begin = thread_cpu_seconds();
-  LLADA_TRY(Generation g, session.generate(prompts_[example], options, on_step));
+  LLADA_TRY(const Generation g,
+            engine_ ? engine_->submit({.tokens = prompts_[example], .options = options}, {.on_step = on_step})->wait()
+                    : session.generate(prompts_[example], options, on_step));
   const auto& ends = model_->special_ids().end_ids;
   const auto end = std::ranges::find_first_of(g.tokens, ends);
   answer.tokens.assign(g.tokens.begin(), end == g.tokens.end() ? end : end + 1);
@@ -126,7 +130,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
   score.committed = g.stats.decode.committed;
   score.content_tokens = g.stats.content_tokens;
   score.seconds = g.stats.seconds;
-  score.cpu_seconds = thread_cpu_seconds() - begin;
+  score.cpu_seconds = engine_ ? 0 : thread_cpu_seconds() - begin;
   return answer;
 }
 
@@ -141,8 +145,8 @@ Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answe
       return {};
     }
   }
-  LLADA_TRY(answer.score.likelihood, pseudo_log_likelihood(session, *model_, prompts_[example], answer.tokens,
-                                                           options_.likelihood_groups));
+  LLADA_TRY(answer.score.likelihood,
+            pseudo_log_likelihood(session, *model_, prompts_[example], answer.tokens, options_.likelihood_groups));
   const std::lock_guard lock(likelihood_mutex_);
   likelihoods_.emplace(key, answer.score.likelihood);
   return {};
@@ -179,16 +183,15 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
   for (const size_t example : which) {
     const uint64_t prompt = prompt_hash(prompts_[example]);
     const Answer* known = store_.find(prompt);
-    if (known != nullptr && (!options_.likelihood || known->likelihood_groups == options_.likelihood_groups))
-      continue;
+    if (known != nullptr && (!options_.likelihood || known->likelihood_groups == options_.likelihood_groups)) continue;
     if (first.emplace(prompt, example).second) missing.push_back(example);
   }
   // In parts that are saved, so that a run that is stopped does not start from nothing.
   constexpr size_t kSavedTogether = 64;
   for (size_t begin = 0; begin < missing.size(); begin += kSavedTogether) {
     const auto at = missing.begin() + static_cast<std::ptrdiff_t>(begin);
-    const std::vector<size_t> part(
-        at, at + static_cast<std::ptrdiff_t>(std::min(kSavedTogether, missing.size() - begin)));
+    const std::vector<size_t> part(at,
+                                   at + static_cast<std::ptrdiff_t>(std::min(kSavedTogether, missing.size() - begin)));
     std::vector<Answer> answers(part.size());
     const auto body = [&](Session& session, size_t example, size_t index) -> Status {
       if (const Answer* known = store_.find(prompt_hash(prompts_[example]))) {
@@ -199,21 +202,18 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
       return add_likelihood(session, example, answers[index]);
     };
     LLADA_TRY_STATUS(for_each("reference", part, body, {begin, missing.size()}));
-    for (size_t i = 0; i < part.size(); ++i)
-      store_.put(prompt_hash(prompts_[part[i]]), std::move(answers[i]));
+    for (size_t i = 0; i < part.size(); ++i) store_.put(prompt_hash(prompts_[part[i]]), std::move(answers[i]));
     LLADA_TRY_STATUS(store_.save());
   }
   return {};
 }
 
-Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy,
-                                               const std::vector<size_t>& which) {
+Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which) {
   LLADA_TRY_STATUS(ensure_reference(which));
   std::vector<Answer> answers(which.size());
   std::vector<RunRecorder> recorders;
   for (const size_t example : which)
-    recorders.emplace_back(strategy.name, strategy.description, examples_[example].task,
-                           static_cast<int64_t>(example));
+    recorders.emplace_back(strategy.name, strategy.description, examples_[example].task, static_cast<int64_t>(example));
   const auto body = [&](Session& session, size_t example, size_t index) -> Status {
     LLADA_TRY(answers[index],
               answer(session, example, strategy.options, options_.record ? &recorders[index] : nullptr));
@@ -256,8 +256,7 @@ Result<StrategyResult> Evaluator::reference(const std::vector<size_t>& which) {
     answered.push_back(*store_.find(prompt_hash(prompts_[example])));
     judge(example, answered.back());
   }
-  return sum_up({"reference", reference_text(*options_.reference), *options_.reference}, examples_, which,
-                answered);
+  return sum_up({"reference", reference_text(*options_.reference), *options_.reference}, examples_, which, answered);
 }
 
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,

@@ -1,5 +1,5 @@
-// Runs strategies over examples on all cores and reports quality beside cost. Examples are independent and
-// each runs on one thread, so neither the number of workers nor their order changes a result.
+// Runs strategies over examples on all cores and reports quality beside cost. Examples are independent: each runs on
+// one thread, or several share forwards that all threads compute. Neither changes a result.
 #pragma once
 #include <functional>
 #include <map>
@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/recording.h"
+#include "engine/engine.h"
 #include "engine/session.h"
 #include "eval/reference.h"
 #include "eval/score.h"
 #include "eval/tasks.h"
+#include "lab/recording.h"
 
 namespace llada::eval {
 
@@ -33,6 +34,8 @@ struct StrategyResult {
 
 struct EvaluateOptions {
   int workers = 0;  // 0: one per usable physical core
+  // > 0: so many examples at a time in shared forwards on the model's own device; it is not free for others then.
+  int streams = 0;
   bool raw_prompts = false;
   // Compare with this run of every example (reference.h); absent: agreement is not counted.
   std::optional<decode::DecodeOptions> reference = {};
@@ -50,8 +53,8 @@ struct EvaluateOptions {
 class Evaluator {
  public:
   // Invalid: a prompt that the model cannot take, a reference file that does not fit.
-  static Result<std::unique_ptr<Evaluator>> create(std::shared_ptr<const Model> model,
-                                                   std::vector<Example> examples, EvaluateOptions options);
+  static Result<std::unique_ptr<Evaluator>> create(std::shared_ptr<const Model> model, std::vector<Example> examples,
+                                                   EvaluateOptions options);
 
   const std::vector<Example>& examples() const { return examples_; }
   std::vector<size_t> all() const;  // every index
@@ -89,7 +92,8 @@ class Evaluator {
   const std::vector<Example> examples_;
   const EvaluateOptions options_;
   std::vector<std::vector<int32_t>> prompts_;
-  std::vector<std::unique_ptr<Session>> sessions_;  // one per worker
+  std::unique_ptr<Engine> engine_;                  // null: examples do not share forwards
+  std::vector<std::unique_ptr<Session>> sessions_;  // one per example at a time
   ReferenceStore store_;
   std::mutex likelihood_mutex_;  // guards likelihoods_
   std::map<std::pair<size_t, std::vector<int32_t>>, Likelihood> likelihoods_;

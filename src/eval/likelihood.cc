@@ -12,9 +12,8 @@ double log_probability(std::span<const float> logits, int32_t token) {
   return logits[static_cast<size_t>(token)] - top - std::log(sum);
 }
 
-Result<Likelihood> pseudo_log_likelihood(Session& session, const Model& model,
-                                         std::span<const int32_t> prompt, std::span<const int32_t> response,
-                                         int64_t groups) {
+Result<Likelihood> pseudo_log_likelihood(Session& session, const Model& model, std::span<const int32_t> prompt,
+                                         std::span<const int32_t> response, int64_t groups) {
   const size_t step = groups > 0 ? std::min(static_cast<size_t>(groups), response.size()) : response.size();
   const auto vocab = static_cast<size_t>(model.config().vocab);
   // A model with shifted logits predicts a position in the row before it; a prompt is never empty there.

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/fnv.h"
 #include "engine/json_fields.h"
-#include "eval/fnv.h"
 
 namespace llada::eval {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kMostCounted = int64_t{1} << 50;
 
 struct Count {
   const char* name;
-  int64_t Score::* field;
+  int64_t Score::*field;
 };
 constexpr Count kCounts[] = {{"n", &Score::n},
                              {"right", &Score::right},
@@ -33,11 +33,10 @@ constexpr Count kCounts[] = {{"n", &Score::n},
                              {"lost", &Score::lost}};
 struct Time {
   const char* name;
-  double Score::* field;
+  double Score::*field;
 };
-constexpr Time kTimes[] = {{"seconds", &Score::seconds},
-                           {"cpu_seconds", &Score::cpu_seconds},
-                           {"table_seconds", &Score::table_seconds}};
+constexpr Time kTimes[] = {
+    {"seconds", &Score::seconds}, {"cpu_seconds", &Score::cpu_seconds}, {"table_seconds", &Score::table_seconds}};
 
 Result<std::vector<LatencyPoint>> read_latency(JsonFields& fields) {
   std::vector<LatencyPoint> points;
@@ -124,8 +123,7 @@ std::string MeasurementStore::text() const {
   return out;
 }
 
-Result<MeasurementStore> MeasurementStore::open(const std::string& path, Key key,
-                                                std::vector<LatencyPoint> latency) {
+Result<MeasurementStore> MeasurementStore::open(const std::string& path, Key key, std::vector<LatencyPoint> latency) {
   if (path.empty() || ::access(path.c_str(), F_OK) != 0) {
     MeasurementStore store(path, std::move(key));
     store.latency_ = std::move(latency);

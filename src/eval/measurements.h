@@ -1,5 +1,5 @@
-// What a search for options has measured, kept in a file, so that one that was stopped goes on where it was and one with
-// another limit or cost starts with what is known.
+// What a search for options has measured, kept in a file, so that one that was stopped goes on where it was and one
+// with another limit or cost starts with what is known.
 #pragma once
 #include <map>
 #include <string>

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/fnv.h"
 #include "engine/json_fields.h"
-#include "eval/fnv.h"
 
 namespace llada::eval {
 namespace {
@@ -101,9 +101,8 @@ Result<ReferenceStore> ReferenceStore::parse(std::string_view text, const std::s
     if (!headed) {
       headed = true;
       LLADA_TRY_STATUS(fields.head("llada-reference", kVersion));
-      for (const auto& [name, needed] : {std::pair{"model", &store.key_.model},
-                                         {"device", &store.key_.device},
-                                         {"options", &store.key_.options}}) {
+      for (const auto& [name, needed] :
+           {std::pair{"model", &store.key_.model}, {"device", &store.key_.device}, {"options", &store.key_.options}}) {
         LLADA_TRY_STATUS(fields.same(name, *needed, "made", "this run"));
       }
       return fields.finish();

@@ -1,5 +1,5 @@
-// The reference that strategies are compared with: what one-token-per-step full recomputation answers to each
-// example. It is the dearest run of a comparison, so it runs once per example and can be kept in a file.
+// The reference that strategies are compared with: the answer of one token per step with full recomputation to each
+// example. It costs more than everything it is compared with, so it runs once per example and can be kept in a file.
 #pragma once
 #include <cstdint>
 #include <map>

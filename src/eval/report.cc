@@ -12,19 +12,18 @@ using Json = nlohmann::ordered_json;
 Json score_json(const Score& s) {
   const auto [low, high] = wilson95(s.right, s.n);
   const auto [whole_low, whole_high] = wilson95(s.whole_right, s.n);
-  Json json = {
-      {"n", s.n},
-      {"accuracy", s.accuracy()},
-      {"ci95", {low, high}},
-      {"whole_accuracy", Score::ratio(s.whole_right, s.n)},
-      {"whole_ci95", {whole_low, whole_high}},
-      {"nfe_mean", s.mean(s.nfe)},
-      {"rows_mean", s.mean(s.rows)},
-      {"tokens_per_forward", Score::ratio(s.committed, s.nfe)},
-      {"content_tokens_mean", s.mean(s.content_tokens)},
-      {"content_tokens_per_s", s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0},
-      {"seconds_mean", s.n ? s.seconds / static_cast<double>(s.n) : 0},
-      {"cpu_seconds_mean", s.n ? s.cpu_seconds / static_cast<double>(s.n) : 0}};
+  Json json = {{"n", s.n},
+               {"accuracy", s.accuracy()},
+               {"ci95", {low, high}},
+               {"whole_accuracy", Score::ratio(s.whole_right, s.n)},
+               {"whole_ci95", {whole_low, whole_high}},
+               {"nfe_mean", s.mean(s.nfe)},
+               {"rows_mean", s.mean(s.rows)},
+               {"tokens_per_forward", Score::ratio(s.committed, s.nfe)},
+               {"content_tokens_mean", s.mean(s.content_tokens)},
+               {"content_tokens_per_s", s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0},
+               {"seconds_mean", s.n ? s.seconds / static_cast<double>(s.n) : 0},
+               {"cpu_seconds_mean", s.n ? s.cpu_seconds / static_cast<double>(s.n) : 0}};
   if (s.compared > 0) {
     const auto [agree_low, agree_high] = wilson95(s.agreed, s.compared);
     const PairedDifference difference = paired95(s.won, s.lost, s.compared);
@@ -50,8 +49,8 @@ Json result_json(const StrategyResult& r) {
                 {"accuracy_mean", r.accuracy_mean}};
   const Json total = score_json(r.total);
   for (const char* key :
-       {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s",
-        "seconds_mean", "cpu_seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
+       {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s", "seconds_mean",
+        "cpu_seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
         "accuracy_difference_ci95", "log_probability_per_token", "scored_tokens"})
     if (total.contains(key)) entry[key] = total[key];
   entry["wall_seconds"] = r.wall_seconds;
@@ -63,8 +62,7 @@ Json result_json(const StrategyResult& r) {
 std::string report_json(const Model& model, const Evaluation& evaluation) {
   Json list = Json::array();
   for (const StrategyResult& r : evaluation.results) list.push_back(result_json(r));
-  Json report = {
-      {"model", model.file().path()}, {"device", model.device().info().description}, {"label", "measured"}};
+  Json report = {{"model", model.file().path()}, {"device", model.device().info().description}, {"label", "measured"}};
   if (evaluation.reference) {
     report["reference"] = result_json(*evaluation.reference);
     report["reference"].erase("wall_seconds");  // it may come from a file
@@ -84,21 +82,19 @@ std::string report_table(const Evaluation& evaluation) {
     scored |= r->total.likelihood.tokens > 0;
   }
   const bool compared = evaluation.reference.has_value();
-  std::string out = fmt::format("{:<{}}  {:<10} {:>5} {:>7} {:>15} {:>7}", "strategy", width, "task", "n",
-                                "answer", "95 %", "whole");
+  std::string out =
+      fmt::format("{:<{}}  {:<10} {:>5} {:>7} {:>15} {:>7}", "strategy", width, "task", "n", "answer", "95 %", "whole");
   if (compared) out += fmt::format(" {:>7} {:>7} {:>6}", "diff", "same", "edits");
   if (scored) out += fmt::format(" {:>8}", "log p");
   out += fmt::format(" {:>7} {:>8} {:>8} {:>9} {:>9}\n", "NFE", "rows", "tok/fwd", "tok/s", "CPU ms");
   for (const StrategyResult* r : results) {
     const auto line = [&](std::string_view task, const Score& s) {
       const auto [low, high] = wilson95(s.right, s.n);
-      out += fmt::format("{:<{}}  {:<10} {:>5} {:>6.1f}% {:>6.1f} .. {:>5.1f} {:>6.1f}%", r->strategy.name,
-                         width, task, s.n, s.accuracy() * 100, low * 100, high * 100,
-                         Score::ratio(s.whole_right, s.n) * 100);
+      out += fmt::format("{:<{}}  {:<10} {:>5} {:>6.1f}% {:>6.1f} .. {:>5.1f} {:>6.1f}%", r->strategy.name, width, task,
+                         s.n, s.accuracy() * 100, low * 100, high * 100, Score::ratio(s.whole_right, s.n) * 100);
       if (compared)
-        out +=
-            fmt::format(" {:>+7.1f} {:>6.1f}% {:>6.2f}", Score::ratio(s.won - s.lost, s.compared) * 100,
-                        Score::ratio(s.agreed, s.compared) * 100, Score::ratio(s.edit_distance, s.compared));
+        out += fmt::format(" {:>+7.1f} {:>6.1f}% {:>6.2f}", Score::ratio(s.won - s.lost, s.compared) * 100,
+                           Score::ratio(s.agreed, s.compared) * 100, Score::ratio(s.edit_distance, s.compared));
       if (scored) out += fmt::format(" {:>8.4f}", s.likelihood.per_token());
       out += fmt::format(" {:>7.1f} {:>8.0f} {:>8.2f} {:>9.1f} {:>9.1f}\n", s.mean(s.nfe), s.mean(s.rows),
                          Score::ratio(s.committed, s.nfe),

@@ -35,8 +35,7 @@ std::pair<double, double> wilson95(int64_t right, int64_t n) {
   if (n <= 0) return {0, 1};
   const double count = static_cast<double>(n), p = static_cast<double>(right) / count;
   const double centre = (p + kZ * kZ / (2 * count)) / (1 + kZ * kZ / count);
-  const double half =
-      kZ / (1 + kZ * kZ / count) * std::sqrt(p * (1 - p) / count + kZ * kZ / (4 * count * count));
+  const double half = kZ / (1 + kZ * kZ / count) * std::sqrt(p * (1 - p) / count + kZ * kZ / (4 * count * count));
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 

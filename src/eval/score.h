@@ -12,8 +12,9 @@ namespace llada::eval {
 struct Score {
   int64_t n = 0, right = 0, whole_right = 0;
   int64_t nfe = 0, rows = 0, committed = 0, content_tokens = 0;
-  double seconds = 0;        // wall clock summed over examples, each on one thread; measured
-  double cpu_seconds = 0;    // processor time of that thread: other programs on the machine hardly change it
+  double seconds = 0;        // wall clock summed over examples; measured
+  double cpu_seconds = 0;    // processor time of an example's thread: other programs on the machine hardly change it; 0
+                             // where examples share forwards
   double table_seconds = 0;  // the same forwards by a latency table, where one was given: what they cost here
                              // without the noise of one run
 
@@ -27,9 +28,7 @@ struct Score {
   void operator+=(const Score& other);
   double accuracy() const { return ratio(right, n); }
   double mean(int64_t sum) const { return ratio(sum, n); }
-  static double ratio(int64_t a, int64_t b) {
-    return b != 0 ? static_cast<double>(a) / static_cast<double>(b) : 0;
-  }
+  static double ratio(int64_t a, int64_t b) { return b != 0 ? static_cast<double>(a) / static_cast<double>(b) : 0; }
 };
 
 // The 95 % score interval of a proportion (Wilson, 1927): sensible at 0 and 1, unlike the normal

@@ -71,7 +71,8 @@ Result<std::vector<Example>> load_examples(const std::string& path, int64_t limi
 
 bool answer_is_right(const Example& example, std::string_view text) {
   text = trimmed(text);
-  if (example.task == "gsm-mini") return after(text, "####") == example.answer;
+  if (example.task == "gsm-mini" || example.task == "story") return after(text, "####") == example.answer;
+  if (example.task == "sort-steps") return after(text, "Sorted:") == example.answer;
   if (example.task == "choice") return after(text, "Answer:") == example.answer;
   if (example.task == "bool") {
     const size_t line = text.rfind('\n');

@@ -18,15 +18,15 @@ double error_points(const Score& s) {
   return 100 * std::sqrt(static_cast<double>(s.won + s.lost) + 0.5) / n;
 }
 
-constexpr size_t kKeepOneOf = 3;         // of a stage's candidates, for twice its examples
+constexpr size_t kKeepOneOf = 3;  // of a stage's candidates, for twice its examples
 constexpr size_t kLeastKept = 4;
 constexpr size_t kSecondChances = 12;
 constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
 
 class Search {
  public:
-  Search(const std::vector<Axis>& axes, const std::function<bool(const std::string&)>& accepts,
-         const Measure& measure, const TuneRequest& request, Halves halves)
+  Search(const std::vector<Axis>& axes, const std::function<bool(const std::string&)>& accepts, const Measure& measure,
+         const TuneRequest& request, Halves halves)
       : axes_(axes), accepts_(accepts), measure_(measure), request_(request), halves_(std::move(halves)) {}
 
   Result<TuneResult> run() {
@@ -127,8 +127,8 @@ class Search {
     return out;
   }
 
-  // In turns the best of two rankings: what may be good enough, by cost, and what is so surely. With the first alone the
-  // cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing that held.
+  // In turns the best of two rankings: what may be good enough, by cost, and what is so surely. With the first alone
+  // the cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing that held.
   std::vector<Genes> promising(size_t keep, int64_t examples) const {
     const auto hoped = ranked(examples, 1), sure = ranked(examples, -1);
     std::vector<Genes> out;
@@ -156,13 +156,14 @@ class Search {
       const auto left = static_cast<size_t>(request_.generations - generation);
       later_ = static_cast<int64_t>(left * usual) * examples +
                rungs_after(tried_.size() + around.size() + left * usual, examples);
-      const std::string stage =
-          generation == 0 ? "around the start"
-                          : fmt::format("generation {} of at most {}", generation, request_.generations);
+      const std::string stage = generation == 0
+                                    ? "around the start"
+                                    : fmt::format("generation {} of at most {}", generation, request_.generations);
       LLADA_TRY_STATUS(try_all(stage, around, examples));
       if (generation == request_.generations) return {};
       around.clear();
-      for (const Genes& genes : promising(static_cast<size_t>(request_.breadth), examples)) add_neighbours(genes, around);
+      for (const Genes& genes : promising(static_cast<size_t>(request_.breadth), examples))
+        add_neighbours(genes, around);
       if (around.empty()) return {};
       usual = around.size();
     }
@@ -191,7 +192,8 @@ class Search {
   }
 
   // Validates, cheapest first, the candidates that are more accurate in the search than all cheaper ones. If none of
-  // them holds, others until one does: those that were seen whole, then those that were left behind, the likeliest first.
+  // them holds, others until one does: those that were seen whole, then those that were left behind, the likeliest
+  // first.
   Result<TuneResult> decide() {
     TuneResult result;
     result.refused = refused_;
@@ -246,9 +248,7 @@ class Search {
     return {};
   }
 
-  bool holds(const Trial& t) const {
-    return t.loss() <= request_.max_loss && t.validation_loss() <= request_.max_loss;
-  }
+  bool holds(const Trial& t) const { return t.loss() <= request_.max_loss && t.validation_loss() <= request_.max_loss; }
 
   static std::tuple<double, double, std::string> by_cost(const Trial& t) { return {t.cost, t.loss(), t.options}; }
 
@@ -266,8 +266,8 @@ class Search {
 
   void say(const std::string& stage, int64_t examples) const {
     if (!request_.news) return;
-    request_.news(fmt::format("{}: {} candidates tried on up to {} examples; best {}", stage, tried_.size(), examples,
-                              leader()));
+    request_.news(
+        fmt::format("{}: {} candidates tried on up to {} examples; best {}", stage, tried_.size(), examples, leader()));
   }
 
   const std::vector<Axis>& axes_;
@@ -308,14 +308,13 @@ Halves split(const std::vector<Example>& examples) {
 }
 
 Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes,
-                        const std::function<bool(const std::string& options)>& accepts,
-                        const Measure& measure, const TuneRequest& request) {
+                        const std::function<bool(const std::string& options)>& accepts, const Measure& measure,
+                        const TuneRequest& request) {
   std::map<std::string, int64_t> counts;
   for (const Example& example : examples) ++counts[example.task];
   for (const auto& [task, count] : counts)
     if (count < 2)
-      return invalid("tune: found {} example of task '{}', needed at least 2 (half of them validate)", count,
-                     task);
+      return invalid("tune: found {} example of task '{}', needed at least 2 (half of them validate)", count, task);
   for (const Axis& axis : axes)
     if (axis.start >= axis.choices.size())
       return invalid("tune: axis '{}' starts at choice {} of {}", axis.name, axis.start, axis.choices.size());
@@ -323,15 +322,14 @@ Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<
 }
 
 std::string tune_table(const TuneResult& result) {
-  std::string out = fmt::format("{:>8} {:>7} {:>10} {:>7} {:>7} {:>8} {:>9}  {}\n", "cost", "loss",
-                                "held out", "same", "NFE", "rows", "examples", "options");
+  std::string out = fmt::format("{:>8} {:>7} {:>10} {:>7} {:>7} {:>8} {:>9}  {}\n", "cost", "loss", "held out", "same",
+                                "NFE", "rows", "examples", "options");
   for (size_t i = 0; i < result.frontier.size(); ++i) {
     const Trial& t = result.frontier[i];
     const Score s = t.total();
-    out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}  {}{}\n", t.cost,
-                       t.loss(), t.validation_loss(), 100 * Score::ratio(s.agreed, s.compared), s.mean(s.nfe),
-                       s.mean(s.rows), s.n, t.options,
-                       static_cast<int64_t>(i) == result.chosen ? "   <- chosen" : "");
+    out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}  {}{}\n", t.cost, t.loss(),
+                       t.validation_loss(), 100 * Score::ratio(s.agreed, s.compared), s.mean(s.nfe), s.mean(s.rows),
+                       s.n, t.options, static_cast<int64_t>(i) == result.chosen ? "   <- chosen" : "");
   }
   return out;
 }

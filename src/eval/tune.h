@@ -46,9 +46,9 @@ struct TuneProgress {
 struct TuneRequest {
   double max_loss = 1;  // points of accuracy below the reference
   int64_t generations = 4;
-  int64_t breadth = 3;                             // promising candidates whose neighbours are tried
-  int64_t least_examples = 24;                     // of the first stage
-  std::function<double(const Score& score)> cost;  // per example
+  int64_t breadth = 3;                                              // promising candidates whose neighbours are tried
+  int64_t least_examples = 24;                                      // of the first stage
+  std::function<double(const Score& score)> cost;                   // per example
   std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
   std::function<void(const std::string& text)> news = {};           // a line for people after every stage
 };
@@ -67,8 +67,8 @@ using Measure = std::function<Result<Score>(const std::string& options, const st
 // `accepts` says whether a combination of choices makes sense at all. Invalid: fewer than two examples of
 // some task, an axis without choices, a start that is refused.
 Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes,
-                        const std::function<bool(const std::string& options)>& accepts,
-                        const Measure& measure, const TuneRequest& request);
+                        const std::function<bool(const std::string& options)>& accepts, const Measure& measure,
+                        const TuneRequest& request);
 
 // The halves: every second example of each task, in an order that takes the tasks in turn, so that any prefix
 // is balanced.

@@ -81,8 +81,7 @@ class Converter {
       } else if (expected.shape.rank == 3) {
         const std::string stem = job.name.substr(0, job.name.rfind('.'));
         for (int64_t e = 0; e < expected.shape.dims[2]; ++e)
-          if (const TensorView* part = model_.find(fmt::format("{}.{}.weight", stem, e)))
-            job.sources.push_back(*part);
+          if (const TensorView* part = model_.find(fmt::format("{}.{}.weight", stem, e))) job.sources.push_back(*part);
         if (static_cast<int64_t>(job.sources.size()) != expected.shape.dims[2])
           status = invalid("{}: {}: {} experts found, {} needed", model_.path(), stem, job.sources.size(),
                            expected.shape.dims[2]);
@@ -90,9 +89,8 @@ class Converter {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
       job.type = type_for(job);
-      job.permute =
-          config_.architecture == Architecture::llada && !adjacent &&
-          (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
+      job.permute = config_.architecture == Architecture::llada && !adjacent &&
+                    (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
       writer_.add_tensor(job.name, job.type, job.shape);
       jobs_.push_back(std::move(job));
       return status.has_value();

@@ -99,8 +99,8 @@ PretokenizerName written_pretokenizer(const TokenizerSpec& spec) {
 
 Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
-    return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(),
-                   spec.kinds.size(), c.vocab);
+    return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(),
+                   c.vocab);
   out.add_string("tokenizer.ggml.model", "gpt2");
   out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
   // llama.cpp counts on one token for every row of the table: ids without a text get a name.
@@ -110,8 +110,7 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   for (size_t id = 0; id < tokens.size(); ++id) {
     const bool missing = tokens[id].empty();
     if (missing) tokens[id] = fmt::format("[PAD{}]", id);
-    kinds.push_back(
-        static_cast<int32_t>(missing || id >= spec.kinds.size() ? TokenKind::unused : spec.kinds[id]));
+    kinds.push_back(static_cast<int32_t>(missing || id >= spec.kinds.size() ? TokenKind::unused : spec.kinds[id]));
   }
   out.add_strings("tokenizer.ggml.tokens", tokens);
   out.add_i32s("tokenizer.ggml.token_type", kinds);
@@ -135,10 +134,8 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
   if (c.qkv_bias && (moe || c.architecture == Architecture::llada))
     notes.push_back(fmt::format("llama.cpp will not open this file: its {} has no biases on q, k and v",
                                 arch_name(c.architecture)));
-  if (moe && !c.qk_norm)
-    notes.push_back("llama.cpp will not open this file: its llada-moe has norms on q and k");
-  if (moe && c.tied_head)
-    notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
+  if (moe && !c.qk_norm) notes.push_back("llama.cpp will not open this file: its llada-moe has norms on q and k");
+  if (moe && c.tied_head) notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
   if (moe && c.norm_topk)
     notes.push_back(
         "llama.cpp will give other tokens: its llada-moe does not renormalise the gates, and this model was "

@@ -13,23 +13,19 @@ Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1
 
 class Visitor {
  public:
-  Visitor(const ModelConfig& config, bool split_experts,
-          const std::function<bool(const ExpectedTensor&)>& visit)
+  Visitor(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit)
       : config_(config), split_experts_(split_experts), visit_(visit) {}
 
   bool run() {
     if (!one("token_embd.weight", matrix(config_.width, config_.vocab))) return false;
     for (int64_t i = 0; i < config_.layers; ++i)
-      if (!attention(i) || !(config_.experts > 0 && i >= config_.dense_layers ? experts(i) : dense(i)))
-        return false;
+      if (!attention(i) || !(config_.experts > 0 && i >= config_.dense_layers ? experts(i) : dense(i))) return false;
     return one("output_norm.weight", vector_of(config_.width)) &&
            one("output.weight", matrix(config_.width, config_.vocab), !config_.tied_head);
   }
 
  private:
-  bool one(std::string_view name, const Shape& shape, bool required = true) {
-    return visit_({name, shape, required});
-  }
+  bool one(std::string_view name, const Shape& shape, bool required = true) { return visit_({name, shape, required}); }
 
   bool in_layer(int64_t layer, std::string_view name, const Shape& shape) {
     return one(fmt::format("blk.{}.{}", layer, name), shape);
@@ -45,9 +41,9 @@ class Visitor {
                          in_layer(i, "ffn_norm.weight", vector_of(config_.width));
     const bool norms = !config_.qk_norm || (in_layer(i, "attn_q_norm.weight", vector_of(config_.head_dim)) &&
                                             in_layer(i, "attn_k_norm.weight", vector_of(config_.head_dim)));
-    const bool biases = !config_.qkv_bias || (in_layer(i, "attn_q.bias", vector_of(q)) &&
-                                              in_layer(i, "attn_k.bias", vector_of(kv)) &&
-                                              in_layer(i, "attn_v.bias", vector_of(kv)));
+    const bool biases =
+        !config_.qkv_bias || (in_layer(i, "attn_q.bias", vector_of(q)) && in_layer(i, "attn_k.bias", vector_of(kv)) &&
+                              in_layer(i, "attn_v.bias", vector_of(kv)));
     return weights && norms && biases;
   }
 

@@ -15,11 +15,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "stored types are read as they lie");
 
 constexpr uint64_t kMaxKeys = 4096;  // real files have below 100; bounds the table that we allocate
-constexpr uint64_t kMaxTensors = 65536;
-constexpr uint64_t kMaxKeyBytes = 65535;  // from the specification
-constexpr uint64_t kMaxNameBytes = 255;   // ggml itself stops at 63
+constexpr uint64_t kGgufMaxTensors = 65536;
+constexpr uint64_t kMaxKeyBytes = 65535;     // from the specification
+constexpr uint64_t kGgufMaxNameBytes = 255;  // ggml itself stops at 63
 constexpr uint64_t kMinKeyEntry = 8 + 4 + 1;
-constexpr uint64_t kMinTensorEntry = 8 + 4 + 8 + 4 + 8;
+constexpr uint64_t kGgufMinTensorEntry = 8 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 
 constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8",    "uint16",  "int16",  "uint32",
@@ -185,8 +185,7 @@ class GgufParser {
   template <class T>
   Result<T> number(std::string_view what) {
     if (left() < sizeof(T))
-      return invalid("{}: the file ends inside {} (byte {}, {} needed, {} left)", name_, what, at_, sizeof(T),
-                     left());
+      return invalid("{}: the file ends inside {} (byte {}, {} needed, {} left)", name_, what, at_, sizeof(T), left());
     const T value = load<T>(bytes_.data() + at_);
     at_ += sizeof(T);
     return value;
@@ -209,15 +208,14 @@ class GgufParser {
     at_ = 4;
     LLADA_TRY(file_.version_, number<uint32_t>("the version"));
     if ((file_.version_ & 0xffffu) == 0 && file_.version_ != 0)
-      return invalid("{}: big-endian GGUF (version field {:#010x}), little-endian needed", name_,
-                     file_.version_);
+      return invalid("{}: big-endian GGUF (version field {:#010x}), little-endian needed", name_, file_.version_);
     if (file_.version_ != 2 && file_.version_ != 3)
       return invalid("{}: GGUF version {}, 2 or 3 needed", name_, file_.version_);
     LLADA_TRY(tensor_count, number<uint64_t>("the tensor count"));
     LLADA_TRY(key_count, number<uint64_t>("the metadata count"));
-    if (tensor_count > kMaxTensors || tensor_count > left() / kMinTensorEntry)
+    if (tensor_count > kGgufMaxTensors || tensor_count > left() / kGgufMinTensorEntry)
       return invalid("{}: tensor count {}, at most {} fit", name_, tensor_count,
-                     std::min(kMaxTensors, left() / kMinTensorEntry));
+                     std::min(kGgufMaxTensors, left() / kGgufMinTensorEntry));
     if (key_count > kMaxKeys || key_count > left() / kMinKeyEntry)
       return invalid("{}: metadata count {}, at most {} fit", name_, key_count,
                      std::min(kMaxKeys, left() / kMinKeyEntry));
@@ -270,9 +268,8 @@ class GgufParser {
     uint64_t length = 0;
     if (left() >= 8) length = load<uint64_t>(bytes_.data() + at_);
     if (left() < 8 || length > left() - 8)
-      return invalid(
-          "{}: metadata value of {}: string {} of {} at byte {} does not fit in the file ({} bytes left)",
-          name_, printable(value.key), index, value.count, at_, left());
+      return invalid("{}: metadata value of {}: string {} of {} at byte {} does not fit in the file ({} bytes left)",
+                     name_, printable(value.key), index, value.count, at_, left());
     at_ += 8 + length;
     return {};
   }
@@ -283,18 +280,17 @@ class GgufParser {
     const auto number_given = value->as_integer();
     if (!number_given || *number_given < 8 || static_cast<uint64_t>(*number_given) > kMaxAlignment ||
         !std::has_single_bit(static_cast<uint64_t>(*number_given)))
-      return invalid(
-          "{}: general.alignment is {}, a power of two from 8 to {} needed", name_,
-          number_given ? fmt::to_string(*number_given) : fmt::format("a {}", gguf_type_name(value->type)),
-          kMaxAlignment);
+      return invalid("{}: general.alignment is {}, a power of two from 8 to {} needed", name_,
+                     number_given ? fmt::to_string(*number_given) : fmt::format("a {}", gguf_type_name(value->type)),
+                     kMaxAlignment);
     file_.alignment_ = static_cast<uint64_t>(*number_given);
     return {};
   }
 
   Status tensors(uint64_t count) {
-    if (count > left() / kMinTensorEntry)
+    if (count > left() / kGgufMinTensorEntry)
       return invalid("{}: tensor count {}, at most {} fit in the {} bytes left", name_, count,
-                     left() / kMinTensorEntry, left());
+                     left() / kGgufMinTensorEntry, left());
     file_.tensors_.reserve(count);
     for (uint64_t i = 0; i < count; ++i) LLADA_TRY_STATUS(tensor_info(i));
     // at_ and alignment_ are both far below 2^63, so rounding up cannot overflow.
@@ -310,9 +306,8 @@ class GgufParser {
                        printable(tensor.name), tensor.offset, end);
       const uint64_t room = bytes_.size() > data ? bytes_.size() - data : 0;
       if (tensor.offset > room || size > room - tensor.offset)
-        return invalid(
-            "{}: tensor {}: {} bytes at offset {} of the data, which has {} bytes: the file is cut", name_,
-            printable(tensor.name), size, tensor.offset, room);
+        return invalid("{}: tensor {}: {} bytes at offset {} of the data, which has {} bytes: the file is cut", name_,
+                       printable(tensor.name), size, tensor.offset, room);
       end = tensor.offset + size;
       tensor.offset += data;
       tensor.view.data = bytes_.data() + tensor.offset;
@@ -322,7 +317,7 @@ class GgufParser {
 
   Status tensor_info(uint64_t index) {
     GgufTensor tensor;
-    LLADA_TRY(tensor.name, string(fmt::format("name of tensor {}", index), kMaxNameBytes));
+    LLADA_TRY(tensor.name, string(fmt::format("name of tensor {}", index), kGgufMaxNameBytes));
     if (tensor.name.empty()) return invalid("{}: tensor {} has no name", name_, index);
     LLADA_TRY(const auto rank, number<uint32_t>("a tensor's rank"));
     if (rank < 1 || rank > 4)
@@ -333,8 +328,8 @@ class GgufParser {
       LLADA_TRY(const auto dim, number<uint64_t>("a tensor's shape"));
       // Every stored element takes at least 4 bits, so twice the file's size bounds each product.
       if (dim == 0 || dim > 2 * bytes_.size() / elements)
-        return invalid("{}: tensor {}: dimension {} is {}, 1 to {} needed", name_, printable(tensor.name), i,
-                       dim, 2 * bytes_.size() / elements);
+        return invalid("{}: tensor {}: dimension {} is {}, 1 to {} needed", name_, printable(tensor.name), i, dim,
+                       2 * bytes_.size() / elements);
       elements *= dim;
       tensor.view.shape.dims[i] = static_cast<int64_t>(dim);
     }
@@ -346,8 +341,7 @@ class GgufParser {
     tensor.view.type = *dtype;
     if (tensor.view.shape.columns() % traits(*dtype).elements != 0)
       return invalid("{}: tensor {}: rows of {} values in type {}, a multiple of {} needed", name_,
-                     printable(tensor.name), tensor.view.shape.columns(), traits(*dtype).name,
-                     traits(*dtype).elements);
+                     printable(tensor.name), tensor.view.shape.columns(), traits(*dtype).name, traits(*dtype).elements);
     LLADA_TRY(tensor.offset, number<uint64_t>("a tensor's offset"));
     file_.tensors_.push_back(tensor);
     return {};

@@ -31,8 +31,7 @@ struct GgufValue {
   GgufType type = GgufType::u8;
   GgufType element = GgufType::u8;  // arrays: type of the elements
   uint64_t count = 1;               // arrays: number of elements
-  std::span<const std::byte>
-      data;  // the value's bytes; for strings and arrays without the leading type and length
+  std::span<const std::byte> data;  // the value's bytes; for strings and arrays without the leading type and length
 
   std::optional<int64_t> as_integer() const;  // any integer type; u64 above the range of int64 gives nothing
   std::optional<double> as_number() const;    // f32, f64 or any integer type

@@ -70,16 +70,15 @@ class ModelReader {
     LLADA_TRY(c.heads, fields_.integer(key("attention.head_count")));
     LLADA_TRY(c.kv_heads, fields_.integer(key("attention.head_count_kv"), c.heads));
     LLADA_TRY(c.context, fields_.integer(key("context_length"), 4096));
-    if (c.heads < 1)
-      return invalid("{}: {} is {}, at least 1 needed", name_, key("attention.head_count"), c.heads);
+    if (c.heads < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("attention.head_count"), c.heads);
     LLADA_TRY(c.head_dim, fields_.integer(key("attention.key_length"), c.width / c.heads));
     if (!has("attention.key_length") && c.width % c.heads != 0)
-      return invalid("{}: {} is {}, a multiple of the {} heads needed", name_, key("embedding_length"),
-                     c.width, c.heads);
+      return invalid("{}: {} is {}, a multiple of the {} heads needed", name_, key("embedding_length"), c.width,
+                     c.heads);
     LLADA_TRY(const auto value_length, fields_.integer(key("attention.value_length"), c.head_dim));
     if (value_length != c.head_dim)
-      return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"),
-                     value_length, c.head_dim);
+      return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"), value_length,
+                     c.head_dim);
     LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
     if (c.architecture == Architecture::llada2) {
       LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
@@ -89,8 +88,7 @@ class ModelReader {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);
-    const int64_t tokens =
-        record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : table_rows;
+    const int64_t tokens = record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : table_rows;
     LLADA_TRY(c.vocab, fields_.integer(key("vocab_size"), tokens));
     return {};
   }
@@ -122,8 +120,7 @@ class ModelReader {
   Status experts() {
     ModelConfig& c = record_.config;
     LLADA_TRY(c.experts, fields_.integer(key("expert_count")));
-    if (c.experts < 1)
-      return invalid("{}: {} is {}, at least 1 needed", name_, key("expert_count"), c.experts);
+    if (c.experts < 1) return invalid("{}: {} is {}, at least 1 needed", name_, key("expert_count"), c.experts);
     LLADA_TRY(c.experts_used, fields_.integer(key("expert_used_count")));
     LLADA_TRY(c.expert_ffn_width,
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
@@ -134,8 +131,7 @@ class ModelReader {
     LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
     LLADA_TRY_STATUS(only("expert_group_count", {0, 1}, "0 or 1"));
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
-    if (scale != 0 && scale != 1)
-      return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
+    if (scale != 0 && scale != 1) return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
     return {};
   }
 
@@ -151,8 +147,7 @@ class ModelReader {
     }
     LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), false));
     LLADA_TRY(c.norm_topk, fields_.boolean(std::string(kKeyRenormalise), false));
-    if (said && !c.norm_topk)
-      c.notes.push_back(note_on_llada_moe_gates(key("expert_weights_norm"), kKeyRenormalise));
+    if (said && !c.norm_topk) c.notes.push_back(note_on_llada_moe_gates(key("expert_weights_norm"), kKeyRenormalise));
     return {};
   }
 
@@ -222,8 +217,7 @@ class ModelReader {
     LLADA_TRY_STATUS(check_memory(memory, file_bytes_, name_, "the tensor table"));
     record_.tensors.reserve(file_.tensors().size());
     for (const GgufTensor& tensor : file_.tensors())
-      record_.tensors.push_back(
-          {std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
+      record_.tensors.push_back({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
     return index_and_check_tensors(record_, name_);
   }
 

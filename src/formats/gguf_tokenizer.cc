@@ -56,15 +56,13 @@ class TokenizerReader {
       spec.kinds.assign(spec.tokens.size(), TokenKind::normal);
       return {};
     }
-    if (value->type != GgufType::array || value->element != GgufType::i32 ||
-        value->count != spec.tokens.size())
+    if (value->type != GgufType::array || value->element != GgufType::i32 || value->count != spec.tokens.size())
       return invalid("{}: {} is {} x {}, {} x int32 needed, one for each token", name_, key, value->count,
                      gguf_type_name(value->element), spec.tokens.size());
     for (size_t i = 0; i < spec.tokens.size(); ++i) {
       int32_t kind = 0;
       std::copy_n(value->data.data() + 4 * i, 4, reinterpret_cast<std::byte*>(&kind));
-      if (kind < 1 || kind > 6)
-        return invalid("{}: {}: token {} has type {}, 1 to 6 needed", name_, key, i, kind);
+      if (kind < 1 || kind > 6) return invalid("{}: {}: token {} has type {}, 1 to 6 needed", name_, key, i, kind);
       spec.kinds.push_back(static_cast<TokenKind>(kind));
     }
     return {};
@@ -78,8 +76,7 @@ class TokenizerReader {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));
       for (const auto& regex : spec.regexes)
         if (regex.size() > kMaxRegexBytes)
-          return invalid("{}: {}: {} bytes, at most {} needed", name_, kKeyRegexes, regex.size(),
-                         kMaxRegexBytes);
+          return invalid("{}: {}: {} bytes, at most {} needed", name_, kKeyRegexes, regex.size(), kMaxRegexBytes);
     }
     // Qwen2 normalises, which tokenizer.ggml.* has no key for.
     LLADA_TRY(spec.nfc, fields_.boolean(std::string(kKeyNfc), spec.pre == "qwen2"));
@@ -93,24 +90,16 @@ class TokenizerReader {
     LLADA_TRY(spec.pad, id("tokenizer.ggml.padding_token_id", spec));
     LLADA_TRY(spec.mask, id("tokenizer.ggml.mask_token_id", spec));
     LLADA_TRY(spec.eot, id("tokenizer.ggml.eot_token_id", spec));
-    if (spec.mask < 0) spec.mask = control_token(spec, "<|mdm_mask|>");
-    for (const std::string_view end : {"<|eot_id|>", "<|im_end|>", "<|role_end|>"})
-      if (spec.eot < 0) spec.eot = control_token(spec, end);
+    if (spec.mask < 0) spec.mask = find_control_token(spec, kMaskTexts);
+    if (spec.eot < 0) spec.eot = find_control_token(spec, kEndOfTurnTexts);
     return {};
   }
 
   Result<int32_t> id(const std::string& key, const TokenizerSpec& spec) {
     LLADA_TRY(const auto token, fields_.token(key));
     if (token >= 0 && static_cast<size_t>(token) >= spec.tokens.size())
-      return invalid("{}: {} is {}, below the number of tokens {} needed", name_, key, token,
-                     spec.tokens.size());
+      return invalid("{}: {} is {}, below the number of tokens {} needed", name_, key, token, spec.tokens.size());
     return token;
-  }
-
-  static int32_t control_token(const TokenizerSpec& spec, std::string_view text) {
-    for (size_t i = 0; i < spec.tokens.size(); ++i)
-      if (spec.kinds[i] == TokenKind::control && spec.tokens[i] == text) return static_cast<int32_t>(i);
-    return -1;
   }
 
   const GgufFile& file_;

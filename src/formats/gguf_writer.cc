@@ -5,9 +5,7 @@
 namespace llada {
 namespace {
 
-void put(std::string& out, const void* data, size_t size) {
-  out.append(static_cast<const char*>(data), size);
-}
+void put(std::string& out, const void* data, size_t size) { out.append(static_cast<const char*>(data), size); }
 void put_u32(std::string& out, uint32_t value) { put(out, &value, sizeof value); }
 void put_u64(std::string& out, uint64_t value) { put(out, &value, sizeof value); }
 void put_string(std::string& out, std::string_view text) {
@@ -71,8 +69,7 @@ std::string GgufWriter::header() const {
   return out;
 }
 
-Status GgufWriter::write(const std::string& path,
-                         const std::function<Status(size_t, AtomicFile&)>& fill) const {
+Status GgufWriter::write(const std::string& path, const std::function<Status(size_t, AtomicFile&)>& fill) const {
   LLADA_TRY(auto file, AtomicFile::create(path));
   const std::string head = header();
   const std::string zeros(alignment_, '\0');

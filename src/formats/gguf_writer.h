@@ -35,8 +35,7 @@ class GgufWriter {
   std::string header() const;  // everything before the data, padded
 
   // Writes the whole file and commits it. fill writes exactly the bytes of tensor `index`.
-  Status write(const std::string& path,
-               const std::function<Status(size_t index, AtomicFile& out)>& fill) const;
+  Status write(const std::string& path, const std::function<Status(size_t index, AtomicFile& out)>& fill) const;
 
  private:
   struct Info {

@@ -17,8 +17,7 @@ using nlohmann::json;
 using Names = std::initializer_list<std::string_view>;
 
 constexpr int64_t kLladaMoeVocab = 157184;
-constexpr int32_t kLladaMoeMask =
-    156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
+constexpr int32_t kLladaMoeMask = 156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
 // What the published configuration classes take for a key that is missing, where it is not what most take.
 constexpr int64_t kDreamKvHeads = 32;
 constexpr int32_t kDreamMask = 151666;
@@ -30,8 +29,7 @@ std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
   if (value.is_number_integer())
-    return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>())
-                                      : fmt::to_string(value.get<int64_t>());
+    return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>()) : fmt::to_string(value.get<int64_t>());
   if (value.is_number_float()) return fmt::to_string(value.get<double>());
   return fmt::format("of type {}", value.type_name());
 }
@@ -87,12 +85,10 @@ class ConfigReader {
     // Exact doubles are integers too: some writers print 4096.0.
     if (value->is_number_float()) {
       const double number = value->get<double>();
-      if (number != std::floor(number) || std::fabs(number) > 1e15)
-        return wrong(spelling(names), *value, "an integer");
+      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
       return static_cast<int64_t>(number);
     }
-    if (!value->is_number_integer() ||
-        (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
+    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
       return wrong(spelling(names), *value, "an integer");
     return value->get<int64_t>();
   }
@@ -168,8 +164,7 @@ class ConfigReader {
     if (llada2) LLADA_TRY_STATUS(partial_rotation());
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
-    LLADA_TRY(c.context,
-              integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
+    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
     if (c.architecture == Architecture::llada_moe) return {};
     if (llada2) {
       LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
@@ -177,9 +172,8 @@ class ConfigReader {
     }
     LLADA_TRY(const auto ratio, integer({"mlp_ratio"}, 0));
     const bool product_fits = ratio >= 0 && ratio < 1024 && c.width >= 0 && c.width < (int64_t{1} << 32);
-    LLADA_TRY(c.ffn_width,
-              integer({"intermediate_size", "mlp_hidden_size"},
-                      ratio > 0 && product_fits ? std::optional(ratio * c.width) : std::nullopt));
+    LLADA_TRY(c.ffn_width, integer({"intermediate_size", "mlp_hidden_size"},
+                                   ratio > 0 && product_fits ? std::optional(ratio * c.width) : std::nullopt));
     return {};
   }
 
@@ -201,8 +195,7 @@ class ConfigReader {
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
     const json* parameters = find({"rope_parameters"});
-    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object())
-      return number({name}, absent);
+    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
     const json nothing = json::object();
     return ConfigReader(*parameters, nothing, file_).number({name}, absent);
   }
@@ -244,8 +237,8 @@ class ConfigReader {
   Status refusals() {
     if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
     for (const auto name :
-         {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits",
-          "input_emb_norm", "multi_query_attention", "use_sliding_window", "use_bias", "use_qkv_bias"})
+         {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits", "input_emb_norm",
+          "multi_query_attention", "use_sliding_window", "use_bias", "use_qkv_bias"})
       LLADA_TRY_STATUS(only(name, {false}));
     if (is_olmo()) {
       LLADA_TRY_STATUS(needed("rope", true));
@@ -260,8 +253,7 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("layer_norm_type", {"rms"}));
     LLADA_TRY_STATUS(only("activation_type", {"silu"}));
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
-    if (config_.architecture != Architecture::llada2)
-      LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
+    if (config_.architecture != Architecture::llada2) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
       const json* scaling = find({name});
       if (scaling == nullptr) continue;
@@ -292,14 +284,14 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
     const json* every = find({"moe_layer_freq"});
     if (every == nullptr) return {};
-    const bool all = every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; })
-                                       : *every == 1;
+    const bool all =
+        every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
-  // norm_topk_prob as the published code reads it, which is not at all: LLaDA2's gates are renormalised where
-  // more than one expert is used, LLaDA-MoE's never. A key of our own asks for it in LLaDA-MoE's shape; so
-  // does norm_topk_prob where model_type is llada_moe, which only tools/train has written.
+  // The published code does not read norm_topk_prob: LLaDA2's gates are renormalised where more than one expert is
+  // used, LLaDA-MoE's never. A key of this project asks for renormalised gates in LLaDA-MoE's shape. So does
+  // norm_topk_prob where model_type is llada_moe, which only tools/train has written.
   Status gates() {
     ModelConfig& c = config_;
     if (c.architecture == Architecture::llada2) {
@@ -310,10 +302,8 @@ class ConfigReader {
     }
     LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, false));
     const json* kind = find({"model_type"});
-    LLADA_TRY(c.norm_topk,
-              boolean({"llada_renormalise_gates"}, said && kind != nullptr && *kind == "llada_moe"));
-    if (said && !c.norm_topk)
-      c.notes.push_back(note_on_llada_moe_gates("norm_topk_prob", "llada_renormalise_gates"));
+    LLADA_TRY(c.norm_topk, boolean({"llada_renormalise_gates"}, said && kind != nullptr && *kind == "llada_moe"));
+    if (said && !c.norm_topk) c.notes.push_back(note_on_llada_moe_gates("norm_topk_prob", "llada_renormalise_gates"));
     return {};
   }
 
@@ -327,12 +317,10 @@ class ConfigReader {
     LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, kLlada2GroupsUsed));
     LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, kLlada2ExpertScale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
-    if (shared < 0 || shared > 64)
-      return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
+    if (shared < 0 || shared > 64) return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
     LLADA_TRY(const auto shared_width, integer({"moe_shared_expert_intermediate_size"}, c.expert_ffn_width));
     if (shared_width < 0 || shared_width > (int64_t{1} << 24))
-      return invalid("{}: moe_shared_expert_intermediate_size is {}, at most 16777216 needed", file_,
-                     shared_width);
+      return invalid("{}: moe_shared_expert_intermediate_size is {}, at most 16777216 needed", file_, shared_width);
     c.shared_expert_ffn_width = shared * shared_width;
     return {};
   }
@@ -350,8 +338,7 @@ Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_vie
   LLADA_TRY(const json root, parse_json_object(config_json, file));
   json generation = json::object();
   if (!generation_json.empty()) {
-    LLADA_TRY(generation,
-              parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
+    LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
   }
   return ConfigReader(root, generation, file).read();
 }

@@ -18,12 +18,11 @@ Status split_qkv(ModelRecord& record, const std::string& name, const Safetensors
   const int64_t rows[3] = {c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim};
   const Shape needed{{c.width, rows[0] + rows[1] + rows[2], 1, 1}, 2};
   if (tensor.view.shape != needed)
-    return invalid("{}: tensor {} is {}x{}, {}x{} needed", folder, printable(tensor.name),
-                   tensor.view.shape.dims[0], tensor.view.shape.rows(), needed.dims[0], needed.dims[1]);
+    return invalid("{}: tensor {} is {}x{}, {}x{} needed", folder, printable(tensor.name), tensor.view.shape.dims[0],
+                   tensor.view.shape.rows(), needed.dims[0], needed.dims[1]);
   int64_t first = 0;
   for (int part = 0; part < 3; ++part) {
-    ModelTensor piece{fmt::format("{}attn_{}.weight", stem, "qkv"[part]), tensor.name, tensor.view,
-                      tensor.offset};
+    ModelTensor piece{fmt::format("{}attn_{}.weight", stem, "qkv"[part]), tensor.name, tensor.view, tensor.offset};
     piece.view.data = tensor.view.row(first);
     piece.view.shape.dims[1] = rows[part];
     piece.offset += static_cast<uint64_t>(first * tensor.view.row_stride());
@@ -51,8 +50,7 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
     for (SafetensorsTensor& tensor : tensors) {
       if (is_known_buffer(tensor.name)) continue;
       auto name = canonical_name(tensor.name);
-      if (!name)
-        return invalid("{}: tensor {} is not part of this architecture", shard.name, printable(tensor.name));
+      if (!name) return invalid("{}: tensor {} is not part of this architecture", shard.name, printable(tensor.name));
       if (name->ends_with(".attn_qkv.weight")) {
         LLADA_TRY_STATUS(split_qkv(record, *name, tensor, folder));
         continue;

@@ -9,40 +9,7 @@
 
 namespace llada {
 
-Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits) {
-  size_t depth = 0, values = 1, run = 0;  // run: where the present string, number or white space began
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (i - run > limits.run_bytes)
-      return invalid("{}: JSON text at byte {} runs on for more than {} bytes", file, run, limits.run_bytes);
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c != '"') continue;
-      in_string = false;
-      run = i;
-    } else if (c == '"') {
-      in_string = true;
-      run = i;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limits.depth)
-        return invalid("{}: JSON nested more than {} deep at byte {}", file, limits.depth, i);
-      ++values;
-      run = i;
-    } else if (c == '}' || c == ']') {
-      if (depth > 0) --depth;
-      run = i;
-    } else if (c == ',' || c == ':') {
-      if (c == ',') ++values;
-      run = i;
-    }
-    if (values > limits.values) return invalid("{}: JSON with more than {} values", file, limits.values);
-  }
-  return {};
-}
-
-Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file,
-                                         const JsonLimits& limits) {
+Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file, const JsonLimits& limits) {
   using nlohmann::json;
   LLADA_TRY_STATUS(check_json_limits(text, file, limits));
   std::vector<std::set<std::string>> open;  // fields of the objects that are being parsed
@@ -52,8 +19,7 @@ Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view
     if (event == json::parse_event_t::object_end && !open.empty()) open.pop_back();
     if (event == json::parse_event_t::key && !open.empty()) {
       const auto& field = value.get_ref<const std::string&>();
-      if (!open.back().insert(field).second && duplicate.empty())
-        duplicate = fmt::format("\"{}\"", printable(field));
+      if (!open.back().insert(field).second && duplicate.empty()) duplicate = fmt::format("\"{}\"", printable(field));
     }
     return true;
   };

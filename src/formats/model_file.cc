@@ -62,8 +62,7 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   ModelFile model;
   model.path_ = path;
   model.folder_ = folder;
-  const std::string config_path = folder + "/config.json",
-                    generation_path = folder + "/generation_config.json";
+  const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
   LLADA_TRY(const auto config_text, read_file(config_path, kMaxConfigBytes));
   std::string generation_text;
   if (exists(generation_path)) {
@@ -109,11 +108,10 @@ Result<TensorView> ModelFile::get(std::string_view name, std::initializer_list<i
     return fmt::format("{}", fmt::join(shape.dims.begin(), shape.dims.begin() + shape.rank, "x"));
   };
   const ModelTensor* tensor = record_.find(name);
-  if (tensor == nullptr)
-    return invalid("{}: tensor {} is missing, {} needed", path_, printable(name), text(needed));
+  if (tensor == nullptr) return invalid("{}: tensor {} is missing, {} needed", path_, printable(name), text(needed));
   if (tensor->view.shape != needed)
-    return invalid("{}: tensor {} is {}, {} needed", path_, printable(tensor->file_name),
-                   text(tensor->view.shape), text(needed));
+    return invalid("{}: tensor {} is {}, {} needed", path_, printable(tensor->file_name), text(tensor->view.shape),
+                   text(needed));
   return tensor->view;
 }
 
@@ -137,8 +135,7 @@ void ModelFile::drop_pages(const TensorView& view) const {
   for (const MappedFile& file : files_) {
     const auto bytes = file.bytes();
     // std::less orders pointers into different mappings too.
-    if (std::less<>()(view.data, bytes.data()) || !std::less<>()(view.data, bytes.data() + bytes.size()))
-      continue;
+    if (std::less<>()(view.data, bytes.data()) || !std::less<>()(view.data, bytes.data() + bytes.size())) continue;
     file.drop(static_cast<size_t>(view.data - bytes.data()), static_cast<size_t>(view.bytes()));
   }
 }

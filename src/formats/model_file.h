@@ -40,16 +40,13 @@ class ModelFile {
   Result<TensorView> get(std::string_view name, std::initializer_list<int64_t> dims) const;
   // Matrix `expert` of a stack of `count` equal matrices {in, out}: "blk.0.ffn_up_exps.weight", stored whole
   // or as one tensor per expert ("blk.0.ffn_up_exps.5.weight").
-  Result<TensorView> get_expert(std::string_view stack, int64_t in, int64_t out, int64_t expert,
-                                int64_t count) const;
+  Result<TensorView> get_expert(std::string_view stack, int64_t in, int64_t out, int64_t expert, int64_t count) const;
   const std::vector<Entry>& tensors() const { return record_.tensors; }  // in file order
 
   // From GGUF metadata; nullopt for folders and for files without one.
   const std::optional<TokenizerSpec>& tokenizer() const { return record_.tokenizer; }
-  const std::string& folder() const {
-    return folder_;
-  }                             // Hugging Face: where tokenizer.json lies; empty for GGUF
-  uint64_t file_bytes() const;  // all weight files together
+  const std::string& folder() const { return folder_; }  // Hugging Face: where tokenizer.json lies; empty for GGUF
+  uint64_t file_bytes() const;                           // all weight files together
   const std::vector<MappedFile>& files() const { return files_; }
 
   // Tells the system that a tensor of this file is not needed soon.

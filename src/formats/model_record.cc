@@ -51,11 +51,10 @@ std::string note_on_llada2_gates(std::string_view key, bool said) {
       key, said);
 }
 
-Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file,
-                    std::string_view what) {
+Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what) {
   if (needed_bytes <= 2 * file_bytes + kFreeMemory) return {};
-  return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what,
-                 needed_bytes, file_bytes);
+  return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what, needed_bytes,
+                 file_bytes);
 }
 
 Status check_config(const ModelConfig& c, std::string_view file) {
@@ -82,10 +81,8 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     LLADA_TRY_STATUS(in_range(file, "number of experts", c.experts, 1, 4096));
     LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1, c.experts));
     LLADA_TRY_STATUS(in_range(file, "expert feed-forward width", c.expert_ffn_width, 1, kMaxWidth));
-    LLADA_TRY_STATUS(
-        in_range(file, "shared expert feed-forward width", c.shared_expert_ffn_width, 0, 4 * kMaxWidth));
-    LLADA_TRY_STATUS(
-        in_range(file, "number of expert groups", c.expert_groups, 0, std::min<int64_t>(c.experts, 255)));
+    LLADA_TRY_STATUS(in_range(file, "shared expert feed-forward width", c.shared_expert_ffn_width, 0, 4 * kMaxWidth));
+    LLADA_TRY_STATUS(in_range(file, "number of expert groups", c.expert_groups, 0, std::min<int64_t>(c.experts, 255)));
     if (c.expert_groups > 1) {
       LLADA_TRY_STATUS(in_range(file, "expert groups used", c.expert_groups_used, 1, c.expert_groups));
       if (c.experts % c.expert_groups != 0)
@@ -94,8 +91,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
                                 c.experts / c.expert_groups * c.expert_groups_used));
     }
     if (!(std::isfinite(c.expert_scale) && c.expert_scale > 0))
-      return invalid("{}: the scale of the experts is {}, a finite positive number needed", file,
-                     c.expert_scale);
+      return invalid("{}: the scale of the experts is {}, a finite positive number needed", file, c.expert_scale);
   }
   LLADA_TRY_STATUS(in_range(file, "attention block", c.attention_block, 0, int64_t{1} << 20));
   if (!(std::isfinite(c.rms_eps) && c.rms_eps > 0 && c.rms_eps < 1))
@@ -115,8 +111,7 @@ Status index_tensors(ModelRecord& record, std::string_view file) {
   record.by_name.resize(tensors.size());
   std::iota(record.by_name.begin(), record.by_name.end(), 0u);
   std::ranges::sort(record.by_name, {}, name_of);
-  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of);
-      twice != record.by_name.end())
+  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of); twice != record.by_name.end())
     return invalid("{}: tensors {} and {} are both {}", file, printable(tensors[*twice].file_name),
                    printable(tensors[*std::next(twice)].file_name), printable(name_of(*twice)));
   return {};
@@ -132,8 +127,7 @@ Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
     const ModelTensor* tensor = record.find(expected.name);
     if (tensor == nullptr) {
       if (expected.required)
-        status =
-            invalid("{}: tensor {} is missing, {} needed", file, expected.name, dims_text(expected.shape));
+        status = invalid("{}: tensor {} is missing, {} needed", file, expected.name, dims_text(expected.shape));
       return status.has_value();
     }
     known[static_cast<size_t>(tensor - tensors.data())] = true;

@@ -1,8 +1,7 @@
-// What a reader of one file format hands over: the configuration, the tensors by canonical name, the
-// tokenizer if the file carries one. The views point into bytes that somebody else keeps mapped. Canonical
-// names are llama.cpp's GGUF names: token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that
-// the file stores one by one are blk.N.ffn_{gate,up,down}_exps.E.weight, each {in, out}; stacked ones have no
-// E and a third dim.
+// What the reader of a file format hands over: the configuration, the tensors by canonical name, and the tokenizer if
+// the file has one. The views point into bytes that somebody else keeps mapped. Canonical names are llama.cpp's GGUF
+// names: token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that the file stores one by one are
+// blk.N.ffn_{gate,up,down}_exps.E.weight, each {in, out}; stacked ones have no E and a third dimension.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +41,8 @@ struct NamedBytes {
   std::string name;
 };
 
-// ModelConfig::notes on what a file's `key` says of the gates. LLaDA-MoE: it says true; `own` would be heard.
+// Sentences for ModelConfig::notes, where `key` of a file asks for gates that the published code does not compute.
+// LLaDA-MoE: the key is true, and the key `own` of this project would be followed instead. LLaDA2: the key says `said`.
 std::string note_on_llada_moe_gates(std::string_view key, std::string_view own);
 std::string note_on_llada2_gates(std::string_view key, bool said);
 

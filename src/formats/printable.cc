@@ -20,9 +20,7 @@ size_t printable_sequence(std::string_view text) {
     if ((byte(i) & 0xc0u) != 0x80u) return 0;
     code = (code << 6) | (byte(i) & 0x3fu);
   }
-  const uint32_t smallest = length == 2   ? 0xa0u
-                            : length == 3 ? 0x800u
-                                          : 0x10000u;  // below U+00A0: C1 controls
+  const uint32_t smallest = length == 2 ? 0xa0u : length == 3 ? 0x800u : 0x10000u;  // below U+00A0: C1 controls
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
   const bool separator = code == 0x2028 || code == 0x2029;
   return code < smallest || code > 0x10ffff || surrogate || separator ? 0 : length;

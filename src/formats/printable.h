@@ -5,8 +5,7 @@
 
 namespace llada {
 
-// Well-formed UTF-8 stays; control characters, line separators and stray bytes become \xNN; the result is cut
-// (with
+// Well-formed UTF-8 stays; control characters, line separators and stray bytes become \xNN; the result is cut (with
 // "...") after `limit` bytes of input.
 std::string printable(std::string_view text, size_t limit = 100);
 

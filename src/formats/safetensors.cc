@@ -140,12 +140,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
     const auto element_bytes = static_cast<uint64_t>(traits(tensor.view.type).bytes);
     if (end - begin != elements * element_bytes)
-      return fail(
-          fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
+      return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
     tensor.offset = data_begin_ + begin;
     if (tensor.offset % element_bytes != 0)
-      return fail(
-          fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
+      return fail(fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
     tensor.view.data = bytes_.data() + tensor.offset;
     if (tensors.size() == kMaxTensors) return fail(fmt::format("more than {} tensors", kMaxTensors));
     tensors.push_back(std::move(tensor));
@@ -195,8 +193,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
     if (!in_map_) return true;
     if (value.empty() || value.size() > 255 || value.find('/') != std::string::npos ||
         value.find('\0') != std::string::npos || !value.ends_with(".safetensors"))
-      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed",
-                          printable(value));
+      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed", printable(value));
     else if (files.insert(value).second && files.size() > kMaxFiles)
       error = fmt::format("more than {} files", kMaxFiles);
     return error.empty();
@@ -226,8 +223,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes,
-                                                         std::string_view name) {
+Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.size() < 8) return invalid("{}: {} bytes, too short for a safetensors file", name, bytes.size());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
@@ -246,8 +242,7 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   std::ranges::sort(tensors, {}, &SafetensorsTensor::offset);
   for (size_t i = 1; i < tensors.size(); ++i)
     if (tensors[i].offset < tensors[i - 1].offset + static_cast<uint64_t>(tensors[i - 1].view.bytes()))
-      return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name),
-                     printable(tensors[i].name));
+      return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name), printable(tensors[i].name));
   std::vector<uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };

@@ -23,8 +23,7 @@ struct SafetensorsTensor {
 };
 
 // In the order of their data.
-Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes,
-                                                         std::string_view name);
+Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name);
 
 // The file names in a model.safetensors.index.json, each once, sorted. Names with a path in them are refused.
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name);

@@ -82,7 +82,6 @@ ValueId Builder::attention(int layer, ValueId q, const HeadGeometry& g) {
   op.heads = static_cast<int16_t>(g.heads);
   op.kv_heads = static_cast<int16_t>(g.kv_heads);
   op.head_dim = static_cast<int16_t>(g.head_dim);
-  op.block = g.block;
   op.parameter = 1.0f / std::sqrt(static_cast<float>(g.head_dim));
   return out;
 }
@@ -125,8 +124,7 @@ ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r
   return out;
 }
 
-ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down,
-                         const Routing& r) {
+ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& r) {
   const ValueId out = value(columns(x), rows(x));
   Op& op = append(OpKind::experts, rows(x));
   op.in[0] = x;
@@ -140,15 +138,15 @@ ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>
 }
 
 ValueId Builder::guide(ValueId x) {
-  const ValueId out = value(columns(x), RowSet::guided);
-  Op& op = append(OpKind::guide, RowSet::guided);
+  const ValueId out = value(columns(x), RowSet::predicted);
+  Op& op = append(OpKind::guide, RowSet::predicted);
   op.in[0] = x;
   op.out[0] = out;
   return out;
 }
 
 void Builder::head(ValueId x, WeightId w) {
-  Op& op = append(OpKind::head, RowSet::guided);
+  Op& op = append(OpKind::head, RowSet::predicted);
   op.in[0] = x;
   op.weight[0] = w;
 }

@@ -9,7 +9,6 @@ struct HeadGeometry {
   int heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
   bool rope_adjacent = false;
   float rope_theta = 0;
-  int block = 0;  // block-causal attention; 0 = full
 };
 
 // How a mixture of experts chooses; the fields of Op (program.h).
@@ -22,9 +21,7 @@ struct Routing {
 
 class Builder {
  public:
-  Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) {
-    program_.shape = shape;
-  }
+  Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) { program_.shape = shape; }
 
   ValueId embed(WeightId table);
   ValueId select_rows(ValueId x);
@@ -40,8 +37,7 @@ class Builder {
   void add(ValueId x, ValueId y);
   void add_bias(ValueId x, WeightId bias);
   ValueId route(ValueId scores, WeightId selection_bias, const Routing& routing);
-  ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down,
-                  const Routing& routing);
+  ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& routing);
   ValueId guide(ValueId x);
   void head(ValueId x, WeightId weight);
 

@@ -15,8 +15,7 @@ void note_uses(const Program& program, std::span<WeightInfo> weights) {
   for (WeightInfo& w : weights) w.picked_from = w.multiplied = false;
   for (const Op& op : program.ops) {
     const bool picks = op.kind == OpKind::embed;
-    const bool multiplies =
-        op.kind == OpKind::matmul || op.kind == OpKind::experts || op.kind == OpKind::head;
+    const bool multiplies = op.kind == OpKind::matmul || op.kind == OpKind::experts || op.kind == OpKind::head;
     for_each_weight(op, [&](WeightId id) {
       WeightInfo& w = weights[static_cast<size_t>(id)];
       w.picked_from |= picks;

@@ -1,10 +1,12 @@
-// A program: the list of tensor operations of one forward pass for one shape. Models append to it
-// (builder.h), verify() checks it once, every device runs it: the cpu calls kernels, a simulator prices it,
-// an NPU gets the same structs through shared memory. Ops are plain data without pointers; what changes from
-// step to step stands in StepInputs.
+// A program: the list of tensor operations of one forward pass for one shape. Models append to it (builder.h), verify()
+// checks it once, and every device runs it: the cpu calls kernels, a simulator prices it, an NPU gets the same structs
+// through shared memory. Ops are plain data without pointers; what changes from step to step stands in StepInputs
+// (step.h).
 //
-// Words: value = an activation matrix (rows x columns of F32); weight = an index into the model's weight
-// list; row set = which rows of the step a value has.
+// Words:
+//   value    an activation matrix (rows x columns of F32)
+//   weight   an index into the model's weight list
+//   row set  which rows of the step a value has
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/step.h"
 
 namespace llada {
 
@@ -22,28 +25,28 @@ enum class OpKind : uint8_t {
   select_rows,  // out[0] (wanted rows) = those rows of in[0] (all rows)
   rms_norm,     // out[0] = in[0] normalised per row, times weight[0]
   head_norm,    // in[0] in place: rms_norm of each head's vector, times weight[0] (head_dim values)
-  matmul,     // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
-              // all
-  rope,       // in[0] in place: rotary positions
-  store_kv,   // K/V store of `layer`, at each row's position: K = in[0], V = in[1]
-  attention,  // out[0] = attention of in[0] over the K/V store of `layer`
-  swiglu,     // out[0] = silu(in[0]) * in[1]
-  add,        // in[0] += in[1]
-  add_bias,   // in[0] += weight[0] in every row
-  route,      // out[0] = gates (rows x experts) from in[0] = router scores: 0 where an expert is not chosen;
-              // weight[0]: optional bias that takes part in the choice only
-  experts,  // out[0] = sum over experts e of gate[e] * down_e(silu(gate_e(x)) * up_e(x)), x = in[0], gates =
-            // in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
-  guide,    // out[0] (guided rows) = u + (s + 1)(c - u) of in[0]'s conditional and unconditional halves
-  head,     // predictions (and logits on request) from in[0] x weight[0]^T
+  matmul,       // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
+                // all
+  rope,         // in[0] in place: rotary positions
+  store_kv,     // K/V store of `layer`, at each row's position: K = in[0], V = in[1]
+  attention,    // out[0] = attention of in[0] over the K/V store of `layer`, each row over its own range of keys
+  swiglu,       // out[0] = silu(in[0]) * in[1]
+  add,          // in[0] += in[1]
+  add_bias,     // in[0] += weight[0] in every row
+  route,        // out[0] = gates (rows x experts) from in[0] = router scores: 0 where an expert is not chosen;
+                // weight[0]: optional bias that takes part in the choice only
+  experts,      // out[0] = sum over experts e of gate[e] * down_e(silu(gate_e(x)) * up_e(x)), x = in[0], gates =
+                // in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
+  guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
+  head,         // predictions (and logits on request) from in[0] x weight[0]^T
 };
 inline constexpr int kOpKindCount = 15;
 std::string_view name(OpKind kind);
 
 enum class RowSet : uint8_t {
-  all,     // every computed row
-  wanted,  // rows whose logits are wanted, of both streams under guidance
-  guided,  // one row per prediction: equals wanted without guidance, half of it with
+  all,        // every computed row
+  wanted,     // rows that predictions need: two for a guided one
+  predicted,  // one row per prediction
 };
 
 using ValueId = int16_t;
@@ -63,10 +66,7 @@ struct Op {
   std::array<ValueId, 3> in = {kNoValue, kNoValue, kNoValue};
   std::array<ValueId, 3> out = {kNoValue, kNoValue, kNoValue};
   std::array<WeightId, 3> weight = {kNoWeight, kNoWeight, kNoWeight};
-  // rope, attention, store_kv, head_norm: head geometry. block > 0 makes attention block-causal over blocks
-  // of that many positions counted from 0; 0 means that every row sees every key.
-  int16_t heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
-  int32_t block = 0;
+  int16_t heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;  // rope, attention, store_kv, head_norm
   uint8_t rope_adjacent = 0;
   // route: how gates come from scores. groups > 1 (a divisor of the experts): only the best groups_used
   // groups compete, a group being worth the sum of its two best.
@@ -102,15 +102,17 @@ inline bool is_vector(const WeightInfo& w) { return w.dims[1] == 1 && (w.picked_
 
 struct StepShape {
   int32_t rows = 0;    // all rows
-  int32_t wanted = 0;  // rows with logits, both streams under guidance
-  bool guided = false;
+  int32_t wanted = 0;  // rows that predictions need
+  int32_t predictions = 0;
 
   int32_t count(RowSet set) const {
     if (set == RowSet::all) return rows;
-    return set == RowSet::guided && guided ? wanted / 2 : wanted;
+    return set == RowSet::predicted ? predictions : wanted;
   }
   bool operator==(const StepShape&) const = default;
 };
+// Of a step without guidance.
+inline StepShape plain_shape(int32_t rows, int32_t wanted) { return {rows, wanted, wanted}; }
 
 struct Program {
   StepShape shape;
@@ -122,10 +124,10 @@ struct Program {
 // which form to keep each. The program must use every weight as any other program over the list does.
 void note_uses(const Program& program, std::span<WeightInfo> weights);
 
-// Every op's operands exist, are written before they are read, have the shapes that the weights demand, and none is another
-// that the op writes. A layer's attention follows that layer's store_kv with no other's between. What passes runs on any
-// device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the shape that name
-// rows of the tables and positions of the store.
+// Every op's operands exist, are written before they are read, have the shapes that the weights demand, and none is
+// another that the op writes. A layer's attention follows that layer's store_kv with no other's between. What passes
+// runs on any device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the
+// shape that name rows of the tables, positions of the store and rows of the step.
 Status verify(const Program& program, std::span<const WeightInfo> weights);
 
 // What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none.
@@ -134,47 +136,5 @@ struct KvGeometry {
   bool operator==(const KvGeometry&) const = default;
 };
 KvGeometry kv_geometry(const Program& program);
-
-// ---- What changes from step to step
-// -----------------------------------------------------------------------------------
-
-// Rows [begin, begin + count) belong to one K/V sequence and attend to its positions [0, keys). A trial's rows
-// store nothing: each attends to the sequence as it is after the step's other rows were stored, with the
-// trial's own keys and values in place of those at its positions, and no other span sees them.
-struct RowSpan {
-  int32_t begin = 0, count = 0;
-  int32_t sequence = 0;
-  int32_t keys = 0;
-  bool trial = false;
-};
-
-struct SamplingRule {
-  double temperature = 0;
-  uint64_t seed = 0;
-  int64_t forward_number = 0;
-  std::vector<int32_t> never_sampled;
-  std::vector<int32_t> out_of_softmax;
-};
-
-struct StepInputs {
-  std::vector<int32_t> tokens;     // one per row
-  std::vector<int32_t> positions;  // one per row
-  std::vector<RowSpan> spans;      // cover all rows, in order
-  std::vector<int32_t> wanted;     // row indices, ascending within a stream
-  double guidance = 0;             // the s of u + (s + 1)(c - u)
-  SamplingRule sampling;
-  bool keep_logits = false;
-};
-
-struct RowPrediction {
-  int32_t token = -1, runner_up = -1;
-  float logit = 0;
-  double probability = 0, entropy = 0, margin = 0;
-};
-
-struct StepOutputs {
-  std::vector<RowPrediction> predictions;  // one per guided row
-  std::vector<float> logits;               // guided rows x vocabulary, only with keep_logits
-};
 
 }  // namespace llada

@@ -1,6 +1,6 @@
-// verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its weights
-// and the K/V store by what stands here, so a field that a kind does not use must be empty, and one that it does use must
-// be in range.
+// verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its
+// weights and the K/V store by what stands here, so a field that a kind does not use must be empty, and one that it
+// does use must be in range.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -22,21 +22,36 @@ struct Operands {
 };
 constexpr Operands operands_of(OpKind kind) {
   switch (kind) {
-    case OpKind::embed: return {0, 1, false, 1, 1};
-    case OpKind::select_rows: return {1, 1, false, 0, 0};
-    case OpKind::rms_norm: return {1, 1, false, 1, 1};
-    case OpKind::head_norm: return {1, 1, true, 1, 1};
-    case OpKind::matmul: return {1, 3, false, 1, 3};  // as many outputs as weights
-    case OpKind::rope: return {1, 1, true, 0, 0};
-    case OpKind::store_kv: return {2, 0, false, 0, 0};
-    case OpKind::attention: return {1, 1, false, 0, 0};
-    case OpKind::swiglu: return {2, 1, false, 0, 0};
-    case OpKind::add: return {2, 1, true, 0, 0};
-    case OpKind::add_bias: return {1, 1, true, 1, 1};
-    case OpKind::route: return {1, 1, false, 0, 1};
-    case OpKind::experts: return {2, 1, false, 3, 3};
-    case OpKind::guide: return {1, 1, false, 0, 0};
-    case OpKind::head: return {1, 0, false, 1, 1};
+    case OpKind::embed:
+      return {0, 1, false, 1, 1};
+    case OpKind::select_rows:
+      return {1, 1, false, 0, 0};
+    case OpKind::rms_norm:
+      return {1, 1, false, 1, 1};
+    case OpKind::head_norm:
+      return {1, 1, true, 1, 1};
+    case OpKind::matmul:
+      return {1, 3, false, 1, 3};  // as many outputs as weights
+    case OpKind::rope:
+      return {1, 1, true, 0, 0};
+    case OpKind::store_kv:
+      return {2, 0, false, 0, 0};
+    case OpKind::attention:
+      return {1, 1, false, 0, 0};
+    case OpKind::swiglu:
+      return {2, 1, false, 0, 0};
+    case OpKind::add:
+      return {2, 1, true, 0, 0};
+    case OpKind::add_bias:
+      return {1, 1, true, 1, 1};
+    case OpKind::route:
+      return {1, 1, false, 0, 1};
+    case OpKind::experts:
+      return {2, 1, false, 3, 3};
+    case OpKind::guide:
+      return {1, 1, false, 0, 0};
+    case OpKind::head:
+      return {1, 0, false, 1, 1};
   }
   return {0, 0, false, 0, 0};
 }
@@ -77,12 +92,12 @@ class Verifier {
 
   Status shape() const {
     const StepShape& s = program_.shape;
-    if (s.rows < 1 || s.wanted < 0 || s.wanted > s.rows || (s.guided && s.wanted % 2 != 0))
-      return invalid("program: impossible shape: {} rows, {} wanted", s.rows, s.wanted);
+    if (s.rows < 1 || s.wanted < 0 || s.wanted > s.rows || s.predictions < 0 || s.predictions > s.wanted)
+      return invalid("program: impossible shape: {} rows, {} wanted, {} predictions", s.rows, s.wanted, s.predictions);
     double bytes = 0;
     for (size_t i = 0; i < program_.values.size(); ++i) {
       const Value& v = program_.values[i];
-      if (v.columns < 1 || v.rows > RowSet::guided)
+      if (v.columns < 1 || v.rows > RowSet::predicted)
         return invalid("program: value {} has {} columns of row set {}", i, v.columns, static_cast<int>(v.rows));
       bytes += 4.0 * s.count(v.rows) * v.columns;
     }
@@ -94,12 +109,12 @@ class Verifier {
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& info(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
 
-  // Which operands there are, that they exist, and that none of them is another where the kind does not say so. Fields of
-  // `op` are in range afterwards.
+  // Which operands there are, that they exist, and that none of them is another where the kind does not say so. Fields
+  // of `op` are in range afterwards.
   Status operands(const Op& op) const {
     if (static_cast<size_t>(op.kind) >= kOpKindCount)
       return invalid("program: op {} is of the unknown kind {}", index_, static_cast<int>(op.kind));
-    if (op.rows > RowSet::guided) return wrong("row set {} does not exist", static_cast<int>(op.rows));
+    if (op.rows > RowSet::predicted) return wrong("row set {} does not exist", static_cast<int>(op.rows));
     if (op.layer < -1 || op.layer >= layers_) return wrong("layer {} of {} does not exist", op.layer, layers_);
     const Operands needed = operands_of(op.kind);
     int weights = 0, outputs = needed.out;
@@ -169,8 +184,7 @@ class Verifier {
       return wrong("{} of {} experts", op.experts_used, op.experts);
     if (op.groups > 1 && (op.experts % op.groups != 0 || op.groups_used < 1 || op.groups_used > op.groups ||
                           op.experts_used > op.experts / op.groups * op.groups_used))
-      return wrong("{} of {} experts in {} of {} groups", op.experts_used, op.experts, op.groups_used,
-                   op.groups);
+      return wrong("{} of {} experts in {} of {} groups", op.experts_used, op.experts, op.groups_used, op.groups);
     return {};
   }
   // A row goes to as many experts as it has gates that are not 0: buffers have room for those of a router.
@@ -191,8 +205,8 @@ class Verifier {
         const WeightInfo& w = info(op.weight[slot] + e);
         const int64_t in = slot < 2 ? width : inner, out = slot < 2 ? inner : width;
         if (w.expert != e || w.dims[0] != in || w.dims[1] != out || out < 2 || out > INT32_MAX)
-          return wrong("weight {} is expert {} of {} x {}, expert {} of {} x {} needed", w.name, w.expert,
-                       w.dims[0], w.dims[1], e, in, out);
+          return wrong("weight {} is expert {} of {} x {}, expert {} of {} x {} needed", w.name, w.expert, w.dims[0],
+                       w.dims[1], e, in, out);
       }
     return {};
   }
@@ -250,13 +264,14 @@ class Verifier {
         LLADA_TRY_STATUS(value(op.in[0], int64_t{op.kv_heads} * op.head_dim, RowSet::all));
         return value(op.in[1], int64_t{op.kv_heads} * op.head_dim, RowSet::all);
       case OpKind::attention:
-        if (op.rows == RowSet::guided) return wrong("has the wrong row set");
+        if (op.rows == RowSet::predicted) return wrong("has the wrong row set");
         LLADA_TRY_STATUS(kv_geometry(op));
         // Rows of a trial stand beside the store until their attention, and devices keep those of one layer.
-        if (stored_ != op.layer) return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
+        if (stored_ != op.layer)
+          return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
         LLADA_TRY_STATUS(number(op.parameter, "scale"));
-        if (op.heads < 1 || op.heads % op.kv_heads != 0) return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
-        if (op.block < 0) return wrong("blocks of {} positions", op.block);
+        if (op.heads < 1 || op.heads % op.kv_heads != 0)
+          return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
         LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
         return value(op.out[0], int64_t{op.heads} * op.head_dim, op.rows);
       case OpKind::swiglu:
@@ -285,13 +300,13 @@ class Verifier {
         LLADA_TRY_STATUS(expert_weights(op, c));
         return value(op.out[0], c, op.rows);
       case OpKind::guide:
-        LLADA_TRY_STATUS(row_set(op, RowSet::guided));
+        LLADA_TRY_STATUS(row_set(op, RowSet::predicted));
         LLADA_TRY_STATUS(value(op.in[0], c, RowSet::wanted));
-        return value(op.out[0], c, RowSet::guided);
+        return value(op.out[0], c, RowSet::predicted);
       case OpKind::head:
         if (std::exchange(head_, true)) return wrong("a second head");
-        LLADA_TRY_STATUS(row_set(op, RowSet::guided));
-        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::guided));
+        LLADA_TRY_STATUS(row_set(op, RowSet::predicted));
+        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::predicted));
         return matrix(op, 0, c, -1);
     }
     return wrong("unknown kind");
@@ -299,19 +314,17 @@ class Verifier {
 
   const Program& program_;
   std::span<const WeightInfo> weights_;
-  int layers_ = 0;                     // that the weights are of
+  int layers_ = 0;  // that the weights are of
   std::vector<bool> written_;
-  std::vector<int16_t> chosen_;        // by value: experts that a row has gates of; 0: no router's result
+  std::vector<int16_t> chosen_;               // by value: experts that a row has gates of; 0: no router's result
   std::optional<std::array<int16_t, 2>> kv_;  // heads and their elements
-  int stored_ = -1;                    // layer of the last store_kv
+  int stored_ = -1;                           // layer of the last store_kv
   bool head_ = false;
   size_t index_ = 0;
 };
 
 }  // namespace
 
-Status verify(const Program& program, std::span<const WeightInfo> weights) {
-  return Verifier(program, weights).run();
-}
+Status verify(const Program& program, std::span<const WeightInfo> weights) { return Verifier(program, weights).run(); }
 
 }  // namespace llada

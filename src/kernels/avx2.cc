@@ -7,23 +7,21 @@
 namespace llada::kernels {
 namespace {
 
-int64_t column_tile(DType) { return avx2::kColumnTile; }
+int64_t avx2_column_tile(DType) { return avx2::kColumnTile; }
 
-int64_t packed_bytes(DType type, int64_t n, int64_t k) {
+int64_t avx2_packed_bytes(DType type, int64_t n, int64_t k) {
   return (traits(type).quantized ? avx2::packed_bytes : avx2::float_packed_bytes)(type, n, k);
 }
 
-void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+void avx2_pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   (traits(weight.type).quantized ? avx2::pack : avx2::float_pack)(weight, n0, n1, packed);
 }
-void pack_vnni(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+void avxvnni_pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   (traits(weight.type).quantized ? avxvnni::pack : avx2::float_pack)(weight, n0, n1, packed);
 }
 
-void matmul(const MatmulArgs& args) {
-  (traits(args.type).quantized ? avx2::matmul : avx2::float_matmul)(args);
-}
-void matmul_vnni(const MatmulArgs& args) {
+void avx2_matmul(const MatmulArgs& args) { (traits(args.type).quantized ? avx2::matmul : avx2::float_matmul)(args); }
+void avxvnni_matmul(const MatmulArgs& args) {
   (traits(args.type).quantized ? avxvnni::matmul : avx2::float_matmul)(args);
 }
 
@@ -39,13 +37,13 @@ const KernelTable* avx2_table() {
     t.attention = attention_by_keys<avx2::digest_attention, avx2::float_attention>;
     t.digest_bytes = avx2::digest_bytes;
     t.digest = avx2::digest;
-    t.column_tile = column_tile;
-    t.packed_bytes = packed_bytes;
-    t.pack = pack;
+    t.column_tile = avx2_column_tile;
+    t.packed_bytes = avx2_packed_bytes;
+    t.pack = avx2_pack;
     t.activation_bytes = avx2::activation_bytes;
     t.quantize_rows = avx2::quantize_rows;
     t.pick_rows = avx2::pick_rows;
-    t.matmul = matmul;
+    t.matmul = avx2_matmul;
     return t;
   }();
   return &table;
@@ -59,8 +57,8 @@ const KernelTable* avxvnni_table() {
     t.attention = attention_by_keys<avxvnni::digest_attention, avx2::float_attention>;
     t.digest_bytes = avxvnni::digest_bytes;
     t.digest = avxvnni::digest;
-    t.pack = pack_vnni;
-    t.matmul = matmul_vnni;
+    t.pack = avxvnni_pack;
+    t.matmul = avxvnni_matmul;
     return t;
   }();
   return &table;

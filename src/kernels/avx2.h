@@ -17,7 +17,8 @@ void float_matmul(const MatmulArgs& args);
 int64_t packed_bytes(DType type, int64_t n, int64_t k);
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
 int64_t activation_bytes(int64_t rows, int64_t k);
-void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers, std::byte* activations);
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers,
+                   std::byte* activations);
 void pick_rows(const PickArgs& args);
 void matmul(const MatmulArgs& args);
 

@@ -1,5 +1,5 @@
-// Digests on vectors of 8 floats: the words of digest-inl.h that AVX2 and AVX-VNNI share, around `step`,
-// which the including file defines first, with the constants beside it.
+// Attention over digests with vectors of 8 floats: the names that digest-inl.h asks for, as AVX2 and AVX-VNNI share
+// them. The including file first defines `step`, and the constants beside it.
 #pragma once
 #include "kernels/avx2_vector-inl.h"
 #include "kernels/kernels.h"
@@ -42,8 +42,8 @@ inline void store_weights(int32_t* at, int t, Ints w0, Ints w1) {
 
 // Four columns of 16 rows: eight sums.
 template <bool kMix, class Put>
-inline __attribute__((always_inline)) void products(const int32_t* rows, const int32_t* columns,
-                                                    int64_t count, int words, const Put& put) {
+inline __attribute__((always_inline)) void products(const int32_t* rows, const int32_t* columns, int64_t count,
+                                                    int words, const Put& put) {
   for (int64_t c = 0; c < count; c += 4) {
     Ints x[4], y[4];
 #pragma GCC unroll 4

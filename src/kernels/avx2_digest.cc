@@ -1,9 +1,12 @@
-// Attention over digests with AVX2's vpmaddubsw, whose sums of two products must fit 16 bits: keys meet queries with the
-// query's sign (2 * 127 * 127), weights have seven bits.
+// Attention over digests with AVX2's vpmaddubsw. Its sums of two products must fit 16 bits, so keys are multiplied with
+// the query's sign moved to them (2 * 127 * 127), and weights have seven bits.
 //
-// Measured, one thread of the machine of docs/benchmarks.md, a head of 128 over 4,096 keys, milliseconds: 32 rows 0.36 (floats
-// 0.92), 8 rows 0.19 (0.23), 1 row 0.18 (0.15: a tile has 16 rows). AVX-VNNI: 0.21, 0.10, 0.10; AVX-512 VNNI: 0.095, 0.054,
-// 0.054 (floats 0.41, 0.17, 0.16).
+// Measured: one thread of the machine of docs/benchmarks.md, a head of 128 over 4,096 keys, milliseconds (in brackets
+// attention in floats). One row takes as long as 16, the rows of a tile.
+//                32 rows       8 rows        1 row
+//   AVX2         0.36 (0.92)   0.19 (0.23)   0.18 (0.15)
+//   AVX-VNNI     0.21          0.10          0.10
+//   AVX-512      0.095 (0.41)  0.054 (0.17)  0.054 (0.16)
 #include "kernels/avx2.h"
 
 #define LLADA_VECTOR_NAMESPACE avx2::digests

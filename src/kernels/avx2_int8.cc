@@ -1,12 +1,11 @@
-// Integer products with AVX2's vpmaddubsw. It adds pairs of products with saturation to 16 bits, so each type
-// is handled such that neither a pair nor a sum of pairs can leave them:
-//   quants of 4 to 6 bits: a pair is at most 63 * 127 * 2 = 16002; pairs are added modulo 2^16 to a start of
-//     -center * sum(a), and what counts, the sum of (q - center) * a, is at most 16 * 16 * 127 = 32512 over a
-//     group of 5-bit quants or 8 * 32 * 127 = 32512 over half a group of 6-bit quants. Unsigned sums (no
-//     center) are at most 16 * 15 * 127 = 30480 over a group of 4-bit and 8 * 31 * 127 = 31496 over half a
-//     group of 5-bit quants.
-//   Q8_0: |w| times a with w's sign: a pair is at most 2 * 128 * 127 = 32512; added as 32 bits.
-// Activations are within +-127.
+// Integer products with AVX2's vpmaddubsw. It adds pairs of products with saturation to 16 bits, so each type is
+// handled such that neither a pair nor a sum of pairs leaves these bits. Activations are within +-127.
+//
+//   4 to 6 bits  A pair is at most 63 * 127 * 2 = 16002. Pairs are added modulo 2^16 to a start of -center * sum(a).
+//                The result is the sum of (q - center) * a, at most 16 * 16 * 127 = 32512 over a group of 5-bit quants
+//                or 8 * 32 * 127 = 32512 over half a group of 6-bit quants. Unsigned sums (no center) are at most 16 *
+//                15 * 127 = 30480 over a group of 4-bit and 8 * 31 * 127 = 31496 over half a group of 5-bit quants.
+//   Q8_0         |w| times a with w's sign: a pair is at most 2 * 128 * 127 = 32512; added as 32 bits.
 #include <immintrin.h>
 
 #include "kernels/avx2.h"
@@ -26,9 +25,7 @@ inline Sum in_order(Sum sum) {
   asm("" : "+x"(sum));
   return sum;
 }
-inline Sum step(Sum sum, __m256i w, __m256i a) {
-  return in_order(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a)));
-}
+inline Sum step(Sum sum, __m256i w, __m256i a) { return in_order(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a))); }
 inline __m256i finish(Sum sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 inline Sum wide_step(Sum sum, __m256i w, __m256i a) {
   const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));

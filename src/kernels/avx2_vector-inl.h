@@ -45,7 +45,7 @@ inline Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline Vec fma_negative(Vec a, Vec b, Vec c) { return _mm256_fnmadd_ps(a, b, c); }     // c - a b
 inline Vec fma_alternate(Vec a, Vec b, Vec c) { return _mm256_fmaddsub_ps(a, b, c); }  // even lanes a b - c
-inline Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }  // b where either is NaN
+inline Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }                           // b where either is NaN
 inline Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 inline Vec round(Vec x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline Vec power(Ints n) {  // 2^n of normal numbers
@@ -61,6 +61,7 @@ inline Vec load_twice(const float* p) {  // p[0] p[0] p[1] p[1] ...
   return _mm256_permutevar8x32_ps(half, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
 }
 inline Mask greater(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+inline Mask both(Mask a, Mask b) { return _mm256_and_ps(a, b); }
 inline Vec choose(Mask m, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, m); }
 inline Ints choose(Mask m, Ints yes, Ints no) { return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(m)); }
 

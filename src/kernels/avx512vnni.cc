@@ -10,19 +10,19 @@ namespace llada::kernels {
 namespace {
 
 // Quantized types multiply integers, the others floats; each path has its own packed layout.
-int64_t column_tile(DType type) {
+int64_t avx512_column_tile(DType type) {
   return traits(type).quantized ? avx512vnni::column_tile(type) : avx512vnni::float_column_tile();
 }
 
-int64_t packed_bytes(DType type, int64_t n, int64_t k) {
+int64_t avx512_packed_bytes(DType type, int64_t n, int64_t k) {
   return traits(type).quantized ? avx512vnni::packed_bytes(type, n, k) : avx512vnni::float_packed_bytes(type, n, k);
 }
 
-void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+void avx512_pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   (traits(weight.type).quantized ? avx512vnni::pack : avx512vnni::float_pack)(weight, n0, n1, packed);
 }
 
-void matmul(const MatmulArgs& args) {
+void avx512_matmul(const MatmulArgs& args) {
   (traits(args.type).quantized ? avx512vnni::matmul : avx512vnni::float_matmul)(args);
 }
 
@@ -31,8 +31,7 @@ void matmul(const MatmulArgs& args) {
 const KernelTable* avx512vnni_table() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
-      !__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c"))
+      !__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
     return nullptr;
   static const KernelTable table = [] {
     KernelTable t = *scalar_table();
@@ -41,13 +40,13 @@ const KernelTable* avx512vnni_table() {
     t.attention = attention_by_keys<avx512vnni::digest_attention, avx512vnni::float_attention>;
     t.digest_bytes = avx512vnni::digest_bytes;
     t.digest = avx512vnni::digest;
-    t.column_tile = column_tile;
-    t.packed_bytes = packed_bytes;
-    t.pack = pack;
+    t.column_tile = avx512_column_tile;
+    t.packed_bytes = avx512_packed_bytes;
+    t.pack = avx512_pack;
     t.activation_bytes = avx512vnni::activation_bytes;
     t.quantize_rows = avx512vnni::quantize_rows;
     t.pick_rows = avx512vnni::pick_rows;
-    t.matmul = matmul;
+    t.matmul = avx512_matmul;
     return t;
   }();
   return &table;

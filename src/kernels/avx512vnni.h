@@ -1,23 +1,26 @@
-// The AVX-512 VNNI kernels and the layouts that they share. Only plain constants and declarations: this
-// header is also read by files that are compiled for any processor.
+// The AVX-512 VNNI kernels and the layouts that they share. Only plain constants and declarations: this header is also
+// read by files that are compiled for any processor.
 //
-// Words: column tile = 16 output columns; chunk = 64 consecutive k, that is two groups of 32 called A and B;
-// block = 256 consecutive k (4 chunks, the last block may be shorter); row tile = 8 activation rows (the last
-// one may be smaller).
+// Words (k counts the inputs of a product):
+//   column tile  16 output columns
+//   row tile     8 activation rows; the last one may be smaller
+//   chunk        64 consecutive k, that is two groups of 32 called A and B
+//   block        256 consecutive k, 4 chunks; the last one may be shorter
 //
-// Weights, per column tile and chunk: eight steps q = 0..7, each two 64-byte vectors X and Y of unsigned
-// quants. A vector holds eight columns x (A, B) x 4 k (k = 4q .. 4q+3 of the group): lane 2i of X is group A
-// and lane 2i+1 group B of column kXColumn[i], so that packing two accumulators to 16 bits puts the pair (A,
-// B) of all columns in natural order.
+// Weights, per column tile and chunk: eight steps q = 0..7, each two 64-byte vectors X and Y of unsigned quants. A
+// vector holds eight columns x (A, B) x 4 k (k = 4q .. 4q + 3 of the group): lane 2i of X is group A and lane 2i + 1 is
+// group B of column kXColumn[i]. Packing two accumulators to 16 bits then puts the pair (A, B) of all columns in
+// natural order.
 //
-// Activations are rounded in groups of 32, each with its own scale max|x| / 127. Per row tile and chunk: the same eight steps,
-// each rows x (4 k of A, 4 k of B), so that one 64-bit broadcast meets a whole weight vector; then rows x (A, B) of
-// -8 * sum(q) as int32, what unsigned 4-bit quants need to act as q - 8.
-// A product adds eight groups of weights as integers before it touches a float. So beside the block's float scale, that of its
-// largest group, each group has a ratio: minus its share of it in 15 bits, -32768 for the largest. One vpmulhrsw per row and
-// chunk multiplies the chunk's integer weight scales with the ratios of A and B; a share of one keeps them exactly, since
-// -32768 is one in that instruction and +32767 is not. The block's scale is negative to match. What the rounded products lose
-// is at most half of 2^-12 or 2^-13 of the largest one of the block.
+// Activations are rounded in groups of 32, each with its own scale max|x| / 127. Per row tile and chunk: the same eight
+// steps, each rows x (4 k of A, 4 k of B), so that one 64-bit broadcast meets a whole weight vector; then rows x (A, B)
+// of -8 * sum(q) as int32, which unsigned 4-bit quants need to act as q - 8.
+//
+// A product adds eight groups of weights as integers before it touches a float. For that a block has one float scale,
+// that of its largest group, and each group a ratio: minus its share of the block's scale in 15 bits, -32768 for the
+// largest. One vpmulhrsw per row and chunk multiplies the chunk's integer weight scales with the ratios of A and B. A
+// share of one keeps them exactly, because -32768 is one in that instruction and +32767 is not; the block's scale is
+// negative to match. The rounded products lose at most half of 2^-12 or 2^-13 of the largest one of the block.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -32,14 +35,16 @@ constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
 // Quantized activations: areas, each [row tile][chunk or block][...][row of the tile][...].
 struct ActivationLayout {
-  static constexpr int64_t kMain = 72;    // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
-  static constexpr int64_t kRatios = 4;   // int16 ratio of A, of B
-  static constexpr int64_t kScales = 8;   // float scale of A, of B, for weights whose scales stay floats
-  static constexpr int64_t kHalves = 16;  // 2 x int32 -32 * sum of 16 consecutive k of A, of B, + half a unit of 6-bit sums
-  static constexpr int64_t kWide = 8;     // int32 -128 * sum over A, over B, + half a unit of 8-bit sums
-  static constexpr int64_t kPairs = 4;    // int16 8 * ratio * sum over A, over B, the ratio as a fraction
+  static constexpr int64_t kMain = 72;   // per row and chunk: 64 quants, then int32 -8 * sum over A, over B
+  static constexpr int64_t kRatios = 4;  // int16 ratio of A, of B
+  static constexpr int64_t kScales = 8;  // float scale of A, of B, for weights whose scales stay floats
+  static constexpr int64_t kHalves =
+      16;  // 2 x int32 -32 * sum of 16 consecutive k of A, of B, + half a unit of 6-bit sums
+  static constexpr int64_t kWide = 8;         // int32 -128 * sum over A, over B, + half a unit of 8-bit sums
+  static constexpr int64_t kPairs = 4;        // int16 8 * ratio * sum over A, over B, the ratio as a fraction
   static constexpr int64_t kBlockValues = 2;  // per row and block: float -scale of the largest group; int32 steep
-  int64_t block_values, ratios, scales, halves, wide, pairs, bytes;  // where the areas begin (the main one at 0); the end
+  int64_t block_values, ratios, scales, halves, wide, pairs,
+      bytes;  // where the areas begin (the main one at 0); the end
 
   constexpr ActivationLayout(int64_t rows, int64_t k)
       : block_values(aligned(rows * chunks_of(k) * kMain)),
@@ -52,12 +57,12 @@ struct ActivationLayout {
   static constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
 };
 
-// A row is steep in a block where the quants of one sign in a group sum up to more than this: 15 times it fits 16 bits, what sums
-// with 4-bit weights that are not centred need.
+// A row is steep in a block where the quants of one sign in a group sum up to more than this. Sums with 4-bit weights
+// that are not centred are 15 times as large and must fit 16 bits.
 inline constexpr int kSteep = 2184;
 
-// Sums with 8-bit and 6-bit weights are brought to 16 bits by these shifts: |sum| <= 32 * 128 * 127 = 32512 * 2^4 of a group
-// and 16 * 32 * 127 = 32512 * 2^1 of half of one.
+// These shifts bring sums with 8-bit and 6-bit weights to 16 bits: |sum| <= 32 * 128 * 127 = 32512 * 2^4 for a group
+// and 16 * 32 * 127 = 32512 * 2^1 for half of one.
 inline constexpr int kWideShift = 4, kHalfShift = 1;
 
 // Packed bytes of one column tile.
@@ -73,7 +78,8 @@ int64_t column_tile(DType type);
 int64_t packed_bytes(DType type, int64_t n, int64_t k);
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
 int64_t activation_bytes(int64_t rows, int64_t k);
-void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers, std::byte* activations);
+void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers,
+                   std::byte* activations);
 void pick_rows(const PickArgs& args);
 void matmul(const MatmulArgs& args);
 

@@ -1,20 +1,22 @@
 // Attention over digests (kernels.h): 8-bit queries, keys, weights and values, for rows that see many keys.
 //
-// Queries, keys and values are turned by a Hadamard matrix, which leaves q . k as it is (values are turned back in the end)
-// and spreads what stands out in one channel over all, so that a row's 8 bits fit whatever the model's channels look like
-// (QuaRot, arXiv 2404.00456). Each key and value has a scale of its own. Weights become bytes relative to the
-// largest weight * value scale of the row and block of 64 keys; so a key that takes nearly everything costs only its own
-// block's precision, and a value far below the others nothing. The sum of the weights and what blocks add up to are floats.
+// Queries, keys and values are multiplied by a Hadamard matrix (QuaRot, arXiv 2404.00456). That leaves q . k as it is,
+// and spreads a value that stands out in one channel over all, so that a row's 8 bits are enough whatever the model's
+// channels look like; values are turned back in the end. Each key and value has a scale of its own. Weights become
+// bytes relative to the largest product of weight and value scale of the row in a block of 64 keys. So a key that takes
+// nearly all weight costs only its own block's precision, and a value far below the others costs nothing. The sum of
+// the weights and the sums over blocks are floats.
 //
-// One lane is one row; two tiles of 16 rows share each broadcast of a key or value. All that a row's result depends on is
-// the row and the keys that it sees: scales are of one position, blocks begin at multiples of 64.
+// One lane is one row; two tiles of 16 rows share each broadcast of a key or value. A row's result depends on the row
+// and the keys that it sees alone: scales belong to one position, blocks begin at multiples of 64.
 //
-// Error: of a score 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each); of the
-// mix 0.7 % of the root mean square of a result. Together, for normal keys and values, 0.6 % (flat weights), 1.2 % (scores
-// that deviate by 1), 2.1 % (by 4). Tried
-// and lost: scores of 16 bits from F16 keys (0.8 % in all, 1.8 times the time: vpdpwssd has half the rate, and converting keys
-// and values in every call costs as much as the scores). Reckoned, not run: both products in 16 bits (about 3e-4, twice the
-// time) and BF16 (the rate of 16-bit integers, less exact).
+// Error: of a score 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each); of
+// the mix 0.7 % of the root mean square of a result. Together, for normal keys and values: 0.6 % with flat weights, 1.2
+// % with scores that deviate by 1, 2.1 % with scores that deviate by 4.
+//
+// Tried: scores of 16 bits from F16 keys (0.8 % in all, 1.8 times the time: vpdpwssd has half the rate, and converting
+// keys and values in every call costs as much as the scores). Estimated, not run: both products in 16 bits (about 3e-4,
+// twice the time), and BF16 (the rate of 16-bit integers, less exact).
 #include "kernels/avx512vnni_attention.h"
 
 #include <immintrin.h>
@@ -145,8 +147,9 @@ void make_digest(const DigestArgs& a) {
       to.key_scale[p + j] = finite(key) ? most / 127 : __builtin_nanf("");
       const __m512 even = fill(most > 0 ? 127 / most : 0), odd = _mm512_mul_ps(even, fill(256));
       for (int g = 0; g < Vectors / 4; ++g)
-        _mm512_store_si512(to.keys + (p + j) * 16 * Vectors + 64 * g,
-                           Bytes(128).of(key[4 * g], even, key[4 * g + 1], odd, key[4 * g + 2], even, key[4 * g + 3], odd));
+        _mm512_store_si512(
+            to.keys + (p + j) * 16 * Vectors + 64 * g,
+            Bytes(128).of(key[4 * g], even, key[4 * g + 1], odd, key[4 * g + 2], even, key[4 * g + 3], odd));
       // The scale's logarithm by a parabola over the mantissa, 0.6 to 2.2 % above the exact one; the scale is what
       // belongs to it.
       load_row(a.v, p + j, values[j]);
@@ -176,11 +179,11 @@ struct Work {
   alignas(64) float logs[kTiles][kKeys][kLanes];                     // log2 of weight * scale of the value
   alignas(64) float sums[kTiles][kMostDimensions][kLanes];
   __m512i start[kTiles];  // what 128 added to keys makes too much
-  __m512 query_scale[kTiles], limit[kTiles], top[kTiles], weight_sum[kTiles];
+  __m512 query_scale[kTiles], begin[kTiles], end[kTiles], top[kTiles], weight_sum[kTiles];
 };
 
-// Log weights of keys [p, p + 8) (two tiles) or 16 (one). x and y: the first and second tile, or the first and last 8 keys
-// of the only one.
+// Log weights of keys [p, p + 8) (two tiles) or 16 (one). x and y: the first and second tile, or the first and last 8
+// keys of the only one.
 template <int Vectors, int Tiles>
 __attribute__((noinline)) void score_keys(Work& w, const Digest& from, int64_t p, const std::byte* next) {
   __m512i x[8], y[8];
@@ -215,14 +218,15 @@ __attribute__((noinline)) void score_keys(Work& w, const Digest& from, int64_t p
   }
 }
 
-// The block's log weights into bytes; the sum of its weights joins those before. `before` and `after`: what the sums so far
-// and the block's are to be multiplied with. A key that a row does not see weighs nothing, and nothing is multiplied with its
-// scale, which may be any bytes.
+// The block's log weights into bytes; the sum of its weights joins those before. `before` and `after`: what the sums so
+// far and the block's are to be multiplied with. A key that a row does not see weighs nothing, and nothing is
+// multiplied with its scale, which may be any bytes.
 template <bool kAllSeen>
 __attribute__((noinline)) void weigh(Work& w, const Digest& from, int t, int64_t p0, __m512& before, __m512& after) {
   float(*logs)[kLanes] = w.logs[t];
   const auto seen = [&](int64_t p) {
-    return _mm512_cmp_ps_mask(w.limit[t], fill(static_cast<float>(p0 + p)), _CMP_GT_OQ);
+    const __m512 at = fill(static_cast<float>(p0 + p));
+    return _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(w.end[t], at, _CMP_GT_OQ), w.begin[t], at, _CMP_LE_OQ);
   };
   if constexpr (!kAllSeen)
     for (int64_t p = 0; p < kKeys; ++p)
@@ -285,7 +289,8 @@ __attribute__((noinline)) void mix(Work& w, const std::byte* block, const __m512
     }
     const auto put = [&](int t, int64_t at, __m512i sum) {
       float* to = w.sums[t][at];
-      _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), after[t], _mm512_mul_ps(_mm512_load_ps(to), before[t])));
+      _mm512_store_ps(to,
+                      _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), after[t], _mm512_mul_ps(_mm512_load_ps(to), before[t])));
     };
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
@@ -295,13 +300,16 @@ __attribute__((noinline)) void mix(Work& w, const std::byte* block, const __m512
   }
 }
 
-int64_t seen_by(const AttentionArgs& a, int64_t row) { return a.row_keys != nullptr ? a.row_keys[row] : a.keys; }
+inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
+  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
+  return {a.ranges[row].first, a.ranges[row].last};
+}
 
 // Rows [r0, r0 + rows) into the lanes of their tiles.
 template <int Vectors>
 __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, int64_t rows, Work& w) {
   for (int64_t t = 0; t < kTiles; ++t) {
-    alignas(64) float scales[kLanes] = {}, limits[kLanes] = {};
+    alignas(64) float scales[kLanes] = {}, begins[kLanes] = {}, ends[kLanes] = {};
     alignas(64) int32_t start[kLanes] = {};
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       if (t * kLanes + lane >= rows) {
@@ -314,8 +322,10 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
       turn(q);
       const float most = largest(q);
       // log2(e) because weights are powers of two; head_dim because both sides are sqrt(head_dim) too long.
-      scales[lane] = finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(16 * Vectors) : __builtin_nanf("");
-      limits[lane] = static_cast<float>(seen_by(a, r));
+      scales[lane] =
+          finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(16 * Vectors) : __builtin_nanf("");
+      begins[lane] = static_cast<float>(range_of(a, r).first);
+      ends[lane] = static_cast<float>(range_of(a, r).last);
       const __m512 even = fill(most > 0x1p-120f ? 127 / most : 0), odd = _mm512_mul_ps(even, fill(256));
       __m512i sum = _mm512_setzero_si512();
       for (int g = 0; g < Vectors / 4; ++g) {
@@ -329,7 +339,8 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
     }
     w.start[t] = load(start);
     w.query_scale[t] = _mm512_load_ps(scales);
-    w.limit[t] = _mm512_load_ps(limits);
+    w.begin[t] = _mm512_load_ps(begins);
+    w.end[t] = _mm512_load_ps(ends);
     w.top[t] = fill(kHidden);
     w.weight_sum[t] = _mm512_setzero_ps();
     for (int d = 0; d < 16 * Vectors; ++d) _mm512_store_ps(w.sums[t][d], _mm512_setzero_ps());
@@ -348,31 +359,34 @@ __attribute__((noinline)) void write_rows(const AttentionArgs& a, int64_t r0, in
     for (int v = 0; v < Vectors; ++v) x[v] = _mm512_i32gather_ps(lanes, w.sums[t][16 * v] + lane, 4);
     turn(x);
     const __m512 scale = fill(1.0f / (sums[lane] * static_cast<float>(16 * Vectors)));
-    for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(a.out + (r0 + i) * a.out_stride + 16 * v, _mm512_mul_ps(x[v], scale));
+    for (int v = 0; v < Vectors; ++v)
+      _mm512_storeu_ps(a.out + (r0 + i) * a.out_stride + 16 * v, _mm512_mul_ps(x[v], scale));
   }
 }
 
 template <int Vectors, int Tiles>
 void attend(const AttentionArgs& a, const Digest& from, int64_t r0, int64_t rows, Work& w) {
   take_queries<Vectors>(a, r0, rows, w);
-  int64_t most = 0, least[kTiles] = {INT64_MAX, INT64_MAX};
+  KeyRange all = range_of(a, r0), common[kTiles] = {{0, INT32_MAX}, {0, INT32_MAX}};  // of a tile's rows
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t seen = seen_by(a, r0 + i);
-    most = seen > most ? seen : most;
-    least[i / kLanes] = seen < least[i / kLanes] ? seen : least[i / kLanes];
+    const KeyRange one = range_of(a, r0 + i);
+    KeyRange& tile = common[i / kLanes];
+    all = {one.first < all.first ? one.first : all.first, one.last > all.last ? one.last : all.last};
+    tile = {one.first > tile.first ? one.first : tile.first, one.last < tile.last ? one.last : tile.last};
   }
   constexpr int64_t kBlockBytes = kKeys * 16 * Vectors, kStep = 16 / Tiles;
-  for (int64_t p0 = 0; p0 < most; p0 += kKeys) {
+  for (int64_t p0 = all.first / kKeys * kKeys; p0 < all.last; p0 += kKeys) {
     const std::byte* values = from.values + p0 * 16 * Vectors;
-    // What follows is fetched evenly meanwhile: the next block's keys by the first half of the scores, its values by the
-    // second.
+    // What follows is fetched evenly meanwhile: the next block's keys by the first half of the scores, its values by
+    // the second.
     for (int64_t p = 0; p < kKeys; p += kStep) {
       const std::byte* next = p < kKeys / 2 ? from.keys + (p0 + kKeys) * 16 * Vectors : values + kBlockBytes;
       score_keys<Vectors, Tiles>(w, from, p0 + p, next + p % (kKeys / 2) * 32 * Vectors);
     }
     __m512 before[kTiles], after[kTiles];
     for (int t = 0; t < Tiles; ++t)
-      (p0 + kKeys <= least[t] ? weigh<true> : weigh<false>)(w, from, t, p0, before[t], after[t]);
+      (common[t].first <= p0 && p0 + kKeys <= common[t].last ? weigh<true> : weigh<false>)(w, from, t, p0, before[t],
+                                                                                           after[t]);
     mix<Vectors, Tiles>(w, values, before, after);
   }
   write_rows<Vectors>(a, r0, rows, w);

@@ -41,7 +41,7 @@ inline Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec fma_negative(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }     // c - a b
 inline Vec fma_alternate(Vec a, Vec b, Vec c) { return _mm512_fmaddsub_ps(a, b, c); }  // even lanes a b - c
-inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }                           // b where either is NaN
 inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline Vec round(Vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline Vec scale_by_power(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }  // x 2^n, n whole
@@ -66,7 +66,8 @@ inline void transpose(Vec (&x)[kLanes]) {
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const Vec a = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0x44), b = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0xee),
+    const Vec a = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0x44),
+              b = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0xee),
               c = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0x44),
               d = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0xee);
     x[i] = _mm512_shuffle_f32x4(a, c, 0x88);
@@ -76,6 +77,7 @@ inline void transpose(Vec (&x)[kLanes]) {
   }
 }
 inline Mask greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+inline Mask both(Mask a, Mask b) { return a & b; }
 inline Vec choose(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
 inline Ints choose(Mask m, Ints yes, Ints no) { return _mm512_mask_blend_epi32(m, no, yes); }
 inline Ints fill_int(int x) { return _mm512_set1_epi32(x); }

@@ -1,18 +1,23 @@
-// Products whose group sums fit 16 bits, as with 4-bit weights: |sum (q - 8) a| <= 32 * 8 * 127 = 32512. Two
-// groups of all 16 columns are packed into one vector (vpackssdw, no saturation possible), multiplied with their integer
-// scales and added by one vpdpwssd; one vpmulhrsw before has brought a row's own scales of both groups into the weights'. So a
-// group costs half a multiply-add, half a multiplication and half a pack instead of a conversion and a float multiply-add, and
-// everything within a block of 256 is integer arithmetic; one float per row, column and block.
-// On Zen 5 multiplications of bytes, words and floats share two ports, everything else has others (measured): of a block of 8
-// rows 512, 32 + 32 and 16, so 86.5 % of the int8 peak is the bound of Q4_0 (91.4 % with one activation scale per block, which
-// made the error 1.3 times as large, 3 times with outliers). Tried there: vpmaddwd and vpaddd for vpdpwssd (1.5 % less), all
-// packs before all vpdpwssd, other orders of loads and unpacking (within 0.5 %).
-//   Q4_K: the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers. Sums of q
-//   fit without the - 8 where neither the positive nor the negative quants of a group sum up to more than 2184,
-//   15 * 2184 <= 32767; a group that does not, of nearly constant values of one sign, makes its row steep.
-//   |total| <= 8 * 4032 * 15 * 32 * 127 < 2^31.
-//   Q4_0: 14-bit scales relative to a float of the column and block. A block where that would cost more than
-//   2^-11 of any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
+// Products whose group sums fit 16 bits, as with 4-bit weights: |sum (q - 8) a| <= 32 * 8 * 127 = 32512.
+//
+// Two groups of all 16 columns are packed into one vector (vpackssdw, no saturation possible), multiplied with their
+// integer scales and added by one vpdpwssd. Before that one vpmulhrsw has multiplied the weights' scales with a row's
+// own scales of both groups. So a group costs half a multiply-add, half a multiplication and half a pack instead of a
+// conversion and a float multiply-add. Everything within a block of 256 is integer arithmetic; there is one float per
+// row, column and block.
+//
+// The bound (measured): on Zen 5 multiplications of bytes, words and floats share two ports, and everything else has
+// others. A block of 8 rows has 512, 32 + 32 and 16 of them, so Q4_0 reaches at most 86.5 % of the int8 peak. (With one
+// activation scale per block it was 91.4 %, and the error 1.3 times as large, 3 times with outliers.) Tried there:
+// vpmaddwd and vpaddd for vpdpwssd (1.5 % less); all packs before all vpdpwssd, other orders of loads and unpacking
+// (within 0.5 %).
+//
+//   Q4_K  the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers.
+//         Sums of q fit without the - 8 where neither the positive nor the negative quants of a group sum up to more
+//         than 2184, since 15 * 2184 <= 32767. A group that does, of nearly constant values of one sign, makes its row
+//         steep. |total| <= 8 * 4032 * 15 * 32 * 127 < 2^31.
+//   Q4_0  14-bit scales relative to a float of the column and block. A block where that would cost more than 2^-11 of
+//         any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -21,11 +26,12 @@ namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and scales of a chunk
 
-// sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A row's
-// sums are taken beside the last steps of the next row: all of them at the end filled the ports that multiply in bursts (0.7 %
-// at best, 3 % with another thread on the core).
+// sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A
+// row's sums are taken beside the last steps of the next row: all of them at the end filled the ports that multiply in
+// bursts (0.7 % at best, 3 % with another thread on the core).
 template <int R, bool Centred = true, int From = 0, int To = 8, class Take>
-inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next, Take take) {
+inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next,
+                                                      Take take) {
   __m512i x[R], y[R];
   const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 8
@@ -56,8 +62,8 @@ void q4_0(const Tile& t) {
   const int16_t* ratios = t.ratios;
   const float* scales = t.scales;
   const float* values = t.block_values;
-  for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, scales += 2 * kBlockChunks * R, next += t.skip) {
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
+               scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
     prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
@@ -82,18 +88,19 @@ void q4_0(const Tile& t) {
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int64_t c = 0; c < chunks;
          ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
-      chunk_sums<R>(w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
-        add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + 512), ratios + 2 * r));
-      });
+      chunk_sums<R>(
+          w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
+            add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + 512), ratios + 2 * r));
+          });
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, values[r]);
   }
 }
 
-// One block of w = d sc q - dmin mn: sum w a = d * sum_g sc sum q a - dmin * sum_g mn sum a, both sums of the groups with their
-// ratios and in integers. Steep: sums of half a group, of which each fits 16 bits. The prefetched place moves on by `step` per
-// chunk.
+// One block of w = d sc q - dmin mn: sum w a = d * sum_g sc sum q a - dmin * sum_g mn sum a, both sums of the groups
+// with their ratios and in integers. Steep: sums of half a group, of which each fits 16 bits. The prefetched place
+// moves on by `step` per chunk.
 template <int R, bool Steep>
 inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
                                                       const int16_t* pairs, const float* scales, const uint8_t* next,
@@ -104,7 +111,8 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
   __m512i total[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
-  for (int c = 0; c < kBlockChunks; ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
+  for (int c = 0; c < kBlockChunks;
+       ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
     const __m512i scale = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(w + 512)), 6);
     const auto add = [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
       add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(scale, ratios + 2 * r));
@@ -129,8 +137,7 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
   for (int r = 0; r < R; ++r) {
     __m512 sum = _mm512_mul_ps(_mm512_cvtepi32_ps(total[r]), d);
     sum = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(offset[r]), dmin, sum);
-    _mm512_storeu_ps(sums + 16 * r,
-                     _mm512_fmadd_ps(sum, _mm512_set1_ps(scales[r]), _mm512_loadu_ps(sums + 16 * r)));
+    _mm512_storeu_ps(sums + 16 * r, _mm512_fmadd_ps(sum, _mm512_set1_ps(scales[r]), _mm512_loadu_ps(sums + 16 * r)));
   }
 }
 

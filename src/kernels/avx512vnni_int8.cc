@@ -1,10 +1,12 @@
 // Products with 8-bit weights, whose group sums need more than 16 bits.
-//   Q8_0: |sum| <= 128 * 32 * 127, 20 bits. Sums are rounded to 16 of them (kWideShift) and go on as in
-//   avx512vnni_int16.cc. That loses half a unit of 2^-15 of the largest possible sum at most, where rounding the activations
-//   has cost some twenty times as much, so one shift for all does (one fitted to each row and block would mostly be 3). Each sum
-//   converted and multiplied with a float scale, the partial sums in memory, ran at 60 % of the peak instead of 72 %.
-//   A block that 14-bit scales would not serve (see Q4_0) keeps F16 scales, in float and without shift.
-//   expanded: any other type, expanded block by block; float scale and offset per group of 32.
+//
+//   Q8_0      |sum| <= 128 * 32 * 127, 20 bits. Sums are rounded to 16 of them (kWideShift) and treated as in
+//             avx512vnni_int16.cc. That loses at most half a unit of 2^-15 of the largest possible sum; rounding the
+//             activations has cost some twenty times as much, so one shift for all is enough (one fitted to each row
+//             and block would mostly be 3). A block whose scales do not fit 14 bits (see Q4_0) keeps F16 scales, in
+//             float and without shift. Tried: each sum converted and multiplied with a float scale, the partial sums in
+//             memory, which ran at 60 % of the peak instead of 72 %.
+//   expanded  any other type, expanded block by block; float scale and offset per group of 32.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -39,8 +41,8 @@ void q8_0(const Tile& t) {
   const int16_t* ratios = t.ratios;
   const float* scales = t.scales;
   const float* values = t.block_values;
-  for (int64_t left = t.chunks; left > 0;
-       left -= kBlockChunks, values += ActivationLayout::kBlockValues * R, scales += 2 * kBlockChunks * R, next += t.skip) {
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
+               scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
     prefetch<R>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
@@ -78,7 +80,8 @@ void q8_0(const Tile& t) {
       const __m512i scale = _mm512_load_si512(w + 1024);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const __m512i sums = _mm512_packs_epi32(_mm512_srai_epi32(x[r], kWideShift), _mm512_srai_epi32(y[r], kWideShift));
+        const __m512i sums =
+            _mm512_packs_epi32(_mm512_srai_epi32(x[r], kWideShift), _mm512_srai_epi32(y[r], kWideShift));
         add_pairs(total[r], sums, scaled_by(scale, ratios + 2 * r));
       }
     }

@@ -1,11 +1,13 @@
-// The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in equal blocks of at most 128; within
-// one, two column tiles at a time, 1024 k at a time for all row tiles, so that a piece of weights (2 x 9.3 KiB at 4 bits,
-// 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2 (half of that or a quarter:
-// up to 2 and 5 % less at 32 rows). The next piece is prefetched meanwhile (without that compute and memory time add up:
-// 54 % of the int8 peak at 32 rows instead of 81 %). Long rows of many activations go in spans of k such that the span's
-// activations fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans are.
-// Tried: unpacking a piece of 4-bit quants into bytes once for all row tiles: nothing gained at 64 and 128 rows, 5 % lost
-// at 32 (what limits the tile kernel instead: avx512vnni_int16.cc).
+// The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in equal blocks of at most 128;
+// within a block, two column tiles at a time, and 1024 k at a time for all row tiles. So a piece of weights (2 x 9.3
+// KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. (Half of
+// that or a quarter: up to 2 and 5 % less at 32 rows.) The next piece is prefetched meanwhile; without that the times
+// of computing and of memory add up (54 % of the int8 peak at 32 rows instead of 81 %). Long rows of many activations
+// go in spans of k such that the span's activations fit L2. A result is one running float sum over blocks of 256 k in
+// ascending order, whatever the spans are.
+//
+// Tried: unpacking a piece of 4-bit quants into bytes once for all row tiles. Nothing gained at 64 and 128 rows, 5 %
+// lost at 32 (what limits the tile kernel instead: avx512vnni_int16.cc).
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"
@@ -55,12 +57,11 @@ struct Span {
 
 void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
   const auto* base = reinterpret_cast<const uint8_t*>(s.args.activations);
-  const int64_t chunks = chunks_of(s.args.k), blocks = blocks_of(s.args.k),
-                height = lesser(kRowTile, s.args.rows - r);
+  const int64_t chunks = chunks_of(s.args.k), blocks = blocks_of(s.args.k), height = lesser(kRowTile, s.args.rows - r);
   tile.main = base + (r * chunks + from * height) * ActivationLayout::kMain;
   const int64_t chunk = r * chunks + from * height, block = r * blocks + from / kBlockChunks * height;
-  tile.block_values = reinterpret_cast<const float*>(base + s.layout.block_values) +
-                      block * ActivationLayout::kBlockValues;
+  tile.block_values =
+      reinterpret_cast<const float*>(base + s.layout.block_values) + block * ActivationLayout::kBlockValues;
   tile.ratios = reinterpret_cast<const int16_t*>(base + s.layout.ratios) + chunk * 2;
   tile.scales = reinterpret_cast<const float*>(base + s.layout.scales) + chunk * 2;
   tile.halves = reinterpret_cast<const int32_t*>(base + s.layout.halves) + chunk * 4;
@@ -68,14 +69,15 @@ void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
   tile.pairs = reinterpret_cast<const int16_t*>(base + s.layout.pairs) + chunk * 2;
 }
 
-// Rows [r, r + height) of `columns` column tiles from c on: sums from y, or y from sums. Done row tile by row tile between the
-// products, because y's lines, a row apart, meet in few cache sets: all rows at once waited for every second one of them.
+// Rows [r, r + height) of `columns` column tiles from c on: sums from y, or y from sums. Done row tile by row tile
+// between the products, because y's lines, a row apart, meet in few cache sets: all rows at once waited for every
+// second one of them.
 void begin_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
   for (int64_t i = 0; i < columns; ++i)
     for (int64_t row = r; row < r + height; ++row) {
       const float* y = s.args.y + row * s.args.y_stride + c + i * kColumnTile;
-      const __m512 start = s.from == 0 ? _mm512_setzero_ps()
-                                       : _mm512_maskz_loadu_ps(column_mask(s.args, c + i * kColumnTile), y);
+      const __m512 start =
+          s.from == 0 ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(column_mask(s.args, c + i * kColumnTile), y);
       _mm512_store_ps(s.sums + (i * (s.r1 - s.r0) + row - s.r0) * kColumnTile, start);
     }
 }
@@ -96,8 +98,8 @@ void prefetch_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int
     }
 }
 
-// The sums that the row tile at r begins with, or, behind the last one, the first row tile of the next column tiles: without
-// this every row tile of a later span waited for them (k = 12,288 took 3 % longer on one thread).
+// The sums that the row tile at r begins with, or, behind the last one, the first row tile of the next column tiles:
+// without this every row tile of a later span waited for them (k = 12,288 took 3 % longer on one thread).
 void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
   if (r >= s.r1) {
     r = s.r0;
@@ -107,15 +109,14 @@ void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
   prefetch_row_tile(s, c, columns, r, lesser(kRowTile, s.r1 - r));
 }
 
-// Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`; next:
-// where the first tile's following piece begins. The following weights are prefetched evenly over all row
-// tiles (in a burst they would wait for memory) by the calls for the first column tile; the calls for the
-// second prefetch the next row tile.
+// Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`;
+// next: where the first tile's following piece begins. The following weights are prefetched evenly over all row tiles
+// (in a burst they would wait for memory) by the calls for the first column tile; the calls for the second prefetch the
+// next row tile.
 void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
                     const uint8_t* next) {
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
-  const int64_t bytes =
-      packs(s.args.type) ? packed_offset(s.args.type, to) - packed_offset(s.args.type, from) : 0;
+  const int64_t bytes = packs(s.args.type) ? packed_offset(s.args.type, to) - packed_offset(s.args.type, from) : 0;
   const int64_t share = columns * bytes / row_tiles;  // of the following pieces, for each row tile to prefetch
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;

@@ -1,8 +1,9 @@
-// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time, and the expansion of
-// blocks of the types that stay as stored. Columns beyond n are packed as zero. Packing is to go at the speed of memory: the
-// next column tile is fetched in order while this one is read along sixteen rows, and what is written goes past the caches.
+// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time, and the expansion of blocks of the
+// types that stay as stored. Columns beyond n are packed as zero. Packing is to go at the speed of memory: the next
+// column tile is fetched in order while this one is read along sixteen rows, and what is written goes past the caches.
 #include <immintrin.h>
 
+#include "kernels/avx512vnni_stored-inl.h"
 #include "kernels/avx512vnni_tile.h"
 
 namespace llada::kernels::avx512vnni {
@@ -11,124 +12,7 @@ namespace {
 constexpr float kScaleRange = 8192;  // 8 groups x 32512 x 8192 < 2^31
 constexpr float kScaleLeast = 1024;  // half a unit of this is 2^-11
 
-struct Source {
-  DType type;
-  const std::byte* data;
-  int64_t stride, k, first, columns;  // columns of this tile that exist
-};
-
 void prefetch(const std::byte* p) { asm volatile("prefetcht1 %0" : : "m"(*p)); }
-__m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-__m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-uint16_t load16(const void* p) {
-  uint16_t v;
-  __builtin_memcpy(&v, p, 2);
-  return v;
-}
-__m512i join(__m256i low, __m256i high) { return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1); }
-__m256i join(__m128i low, __m128i high) {
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-}
-
-__m256i nibbles(const void* p) {  // 16 bytes: low nibbles, then high nibbles
-  const __m128i bytes = load128(p), mask = _mm_set1_epi8(15);
-  return join(_mm_and_si128(bytes, mask), _mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
-}
-
-__m256i fifth_bits(const void* p) {  // 32 bits to 32 bytes of 0 or 16
-  int bits;
-  __builtin_memcpy(&bits, p, 4);
-  return _mm256_maskz_set1_epi8(static_cast<__mmask32>(bits), 16);
-}
-
-// One group of 32 as unsigned quants.
-__m256i group_quants(DType type, const std::byte* g) {
-  switch (type) {
-    case DType::Q8_0:
-      return _mm256_xor_si256(load256(g + 2), _mm256_set1_epi8(static_cast<char>(0x80)));
-    case DType::Q4_0:
-      return nibbles(g + 2);
-    case DType::Q4_1:
-      return nibbles(g + 4);
-    case DType::Q5_0:
-      return _mm256_or_si256(nibbles(g + 6), fifth_bits(g + 2));
-    default:
-      return _mm256_or_si256(nibbles(g + 8), fifth_bits(g + 4));  // Q5_1
-  }
-}
-
-// Chunk c of a 256-element group as unsigned quants.
-__m512i super_quants(DType type, const std::byte* g, int64_t c) {
-  const __m512i nibble = _mm512_set1_epi8(15);
-  if (type == DType::Q6_K) {
-    const __m512i low = _mm512_loadu_si512(g + 64 * (c / 2));
-    const __m256i high = load256(g + 128 + 32 * (c / 2));
-    const __m512i four = _mm512_and_si512(c % 2 == 0 ? low : _mm512_srli_epi16(low, 4), nibble);
-    const __m512i two = c % 2 == 0 ? join(high, _mm256_srli_epi16(high, 2))
-                                   : join(_mm256_srli_epi16(high, 4), _mm256_srli_epi16(high, 6));
-    return _mm512_or_si512(four, _mm512_slli_epi16(_mm512_and_si512(two, _mm512_set1_epi8(3)), 4));
-  }
-  const std::byte* q = g + (type == DType::Q4_K ? 16 : 48) + 32 * c;
-  const __m512i four = _mm512_and_si512(join(load256(q), _mm256_srli_epi16(load256(q), 4)), nibble);
-  if (type == DType::Q4_K) return four;
-  const __m256i high = load256(g + 16);
-  const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(2 * c)),
-                shift1 = _mm_cvtsi32_si128(static_cast<int>(2 * c + 1));
-  const __m512i fifth = join(_mm256_srl_epi16(high, shift), _mm256_srl_epi16(high, shift1));
-  return _mm512_or_si512(four, _mm512_slli_epi16(_mm512_and_si512(fifth, _mm512_set1_epi8(1)), 4));
-}
-
-// The 6-bit scale and min of sub-group j of Q4_K and Q5_K.
-void scale_and_min(const uint8_t* s, int64_t j, uint8_t& scale, uint8_t& min) {
-  if (j < 4) {
-    scale = s[j] & 63;
-    min = s[j + 4] & 63;
-  } else {
-    scale = static_cast<uint8_t>((s[j + 4] & 15) | (s[j - 4] >> 6 << 4));
-    min = static_cast<uint8_t>(s[j + 4] >> 4 | s[j] >> 6 << 4);
-  }
-}
-
-int64_t group_bytes(DType type) {
-  switch (type) {
-    case DType::Q8_0:
-      return sizeof(GroupQ8_0);
-    case DType::Q4_0:
-      return sizeof(GroupQ4_0);
-    case DType::Q4_1:
-      return sizeof(GroupQ4_1);
-    case DType::Q5_0:
-      return sizeof(GroupQ5_0);
-    case DType::Q5_1:
-      return sizeof(GroupQ5_1);
-    case DType::Q4_K:
-      return sizeof(GroupQ4_K);
-    case DType::Q5_K:
-      return sizeof(GroupQ5_K);
-    default:
-      return sizeof(GroupQ6_K);
-  }
-}
-
-bool super_type(DType type) { return type == DType::Q4_K || type == DType::Q5_K || type == DType::Q6_K; }
-
-int64_t stored_row(DType type, int64_t k) { return k / (super_type(type) ? 256 : 32) * group_bytes(type); }
-
-// Group g of column c of the tile (a group of 32, or of 256), or null beyond the matrix.
-const std::byte* group_at(const Source& s, int64_t column, int64_t group) {
-  const int64_t elements = super_type(s.type) ? 256 : 32;
-  if (column >= s.columns || group * elements >= s.k) return nullptr;
-  return s.data + (s.first + column) * s.stride + group * group_bytes(s.type);
-}
-
-// Four bytes at `offset` of that group of the 16 columns; 0 where there is none.
-__m512i words_of(const Source& s, int64_t group, int64_t offset) {
-  const __mmask16 there = group_at(s, 0, group) == nullptr ? __mmask16{0} : static_cast<__mmask16>((1u << s.columns) - 1);
-  const __m512i column = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i at = _mm512_mullo_epi32(column, _mm512_set1_epi32(static_cast<int>(s.stride)));
-  const std::byte* first = s.data + s.first * s.stride + group * group_bytes(s.type) + offset;
-  return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, first, 1);
-}
 
 // Writes what nobody reads soon; pack() ends with a fence.
 void store_past(uint8_t* out, __m512i v) { _mm512_stream_si512(reinterpret_cast<__m512i*>(out), v); }
@@ -139,7 +23,8 @@ struct ChunkVectors {
 };
 
 // 128-bit part p of out[j] is part j of in[p].
-inline void transpose_parts(__m512i a, __m512i b, __m512i c, __m512i d, __m512i& w, __m512i& x, __m512i& y, __m512i& z) {
+inline void transpose_parts(__m512i a, __m512i b, __m512i c, __m512i d, __m512i& w, __m512i& x, __m512i& y,
+                            __m512i& z) {
   const __m512i ab = _mm512_shuffle_i64x2(a, b, 0x44), cd = _mm512_shuffle_i64x2(c, d, 0x44);
   const __m512i ab2 = _mm512_shuffle_i64x2(a, b, 0xee), cd2 = _mm512_shuffle_i64x2(c, d, 0xee);
   w = _mm512_shuffle_i64x2(ab, cd, 0x88);
@@ -175,8 +60,8 @@ void load_chunk(const Source& s, int64_t chunk, ChunkVectors& v) {
   }
 }
 
-// Whole tiles and blocks, the rule. 16 bytes of each of two sources per column (its groups A and B) in the lane order of X
-// and of Y: word q of x[q] and y[q].
+// Whole tiles and blocks, the rule. 16 bytes of each of two sources per column (its groups A and B) in the lane order
+// of X and of Y: word q of x[q] and y[q].
 struct FourVectors {
   __m512i x[4], y[4];
 };
@@ -242,8 +127,9 @@ void pack_chunk_q4_k(const std::byte* a, int64_t stride, uint8_t* out) {
   }
 }
 
-// Chunks 2 * pair and 2 * pair + 1 of a group of 256: their low bits are the nibbles of the same 64 bytes (group A of the
-// first 32), their upper two bits lie in the same 32 bytes, of A and B and of the second chunk's A and B from below.
+// Chunks 2 * pair and 2 * pair + 1 of a group of 256: their low bits are the nibbles of the same 64 bytes (group A of
+// the first 32), their upper two bits lie in the same 32 bytes, of A and B and of the second chunk's A and B from
+// below.
 void load_chunks_q6_k(const std::byte* group, int64_t pair, int64_t stride, ChunkVectors (&v)[2]) {
   const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(0x30);
   const __m512i left = _mm512_set1_epi64(2ll << 32 | 4), right = _mm512_set1_epi64(2ll << 32);
@@ -277,7 +163,8 @@ void load_block_scales(const std::byte* first, int64_t stride, uint16_t (&half)[
     const __m512i low = _mm512_permutex2var_epi16(_mm512_loadu_si512(first), step, _mm512_loadu_si512(first + 64));
     __m128i words = _mm512_castsi512_si128(low);
     if constexpr (Words > 9) {  // the other four lie in the next 128 bytes
-      const __m512i high = _mm512_permutex2var_epi16(_mm512_loadu_si512(first + 128), step, _mm512_loadu_si512(first + 192));
+      const __m512i high =
+          _mm512_permutex2var_epi16(_mm512_loadu_si512(first + 128), step, _mm512_loadu_si512(first + 192));
       words = _mm_mask_blend_epi16(0xf0, words, _mm512_castsi512_si128(high));
     }
     _mm_store_si128(reinterpret_cast<__m128i*>(columns[c]), words);
@@ -290,7 +177,8 @@ void load_block_scales(const std::byte* first, int64_t stride, uint16_t (&half)[
   for (int i = 0; i < 4; ++i) v[i] = _mm512_load_si512(columns[4 * i]);
   for (int h = 0; h < 2; ++h) {
     const __m512i groups = h == 0 ? low_groups : high_groups;
-    const __m512i left = _mm512_permutex2var_epi16(v[0], groups, v[1]), right = _mm512_permutex2var_epi16(v[2], groups, v[3]);
+    const __m512i left = _mm512_permutex2var_epi16(v[0], groups, v[1]),
+                  right = _mm512_permutex2var_epi16(v[2], groups, v[3]);
     const __m512i first_two = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
     const __m512i last_two = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     _mm512_store_si512(half[4 * h], _mm512_permutex2var_epi64(left, first_two, right));
@@ -324,8 +212,8 @@ struct BlockScales {
 
 void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b) {
   if (whole(s, chunk, chunks)) {
-    (s.type == DType::Q4_0 ? load_block_scales<sizeof(GroupQ4_0) / 2> : load_block_scales<sizeof(GroupQ8_0) / 2>)(
-        group_at(s, 0, 2 * chunk), s.stride, b.half);
+    (s.type == DType::Q4_0 ? load_block_scales<sizeof(GroupQ4_0) / 2>
+                           : load_block_scales<sizeof(GroupQ8_0) / 2>)(group_at(s, 0, 2 * chunk), s.stride, b.half);
   } else {
     for (int64_t g = 0; g < 2 * chunks; ++g)
       _mm256_store_si256(reinterpret_cast<__m256i*>(b.half[g]), _mm512_cvtepi32_epi16(words_of(s, 2 * chunk + g, 0)));
@@ -341,8 +229,7 @@ void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b)
     const __m512 scale = _mm512_cvtph_ps(load256(b.half[g]));
     const __m512 scaled = _mm512_mul_ps(scale, inverse);
     const __mmask16 present = _mm512_cmp_ps_mask(scale, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    if (_mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(kScaleLeast), _CMP_NGE_UQ) !=
-        0)
+    if (_mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(kScaleLeast), _CMP_NGE_UQ) != 0)
       b.exact = true;
     b.integer[g] = _mm512_cvtps_epi32(scaled);
   }
@@ -447,38 +334,18 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
       const __m512i three[3] = {v.x[2 * p], v.y[2 * p], v.x[2 * p + 1]};
       for (unsigned i = 0; i < 3; ++i) {  // bits 2i, 2i + 1 of the fourth to the top
         const __m512i upper = _mm512_slli_epi16(_mm512_srli_epi16(v.y[2 * p + 1], 2 * i), 6);
-        store_past(out + 192 * p + 64 * i,
-                   _mm512_or_si512(three[i], _mm512_and_si512(upper, _mm512_set1_epi8(-64))));
+        store_past(out + 192 * p + 64 * i, _mm512_or_si512(three[i], _mm512_and_si512(upper, _mm512_set1_epi8(-64))));
       }
     }
     // Scales of A's halves, then of B's: bytes 0 and 2 for the first halves, 1 and 3 for the second.
     const __m512i four = words_of(s, group, kScales + 4 * c);
     const auto pair = [](__m512i x) {
-      return _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32(_mm512_set1_epi32(0xff), x, _mm512_srli_epi32(x, 8), 0xca));
+      return _mm512_cvtepi32_epi16(
+          _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xff), x, _mm512_srli_epi32(x, 8), 0xca));
     };
     store_past(out + 768, join(pair(four), pair(_mm512_srli_epi32(four, 8))));
   }
   return out;
-}
-
-float half_to_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
-
-// w = scale * q + offset of group `group` (of 32) of a column.
-void constants_of(const Source& s, int64_t column, int64_t group, float& scale, float& offset) {
-  scale = offset = 0;
-  if (super_type(s.type)) {
-    const std::byte* g = group_at(s, column, group / 8);
-    if (g == nullptr) return;
-    uint8_t sc, mn;
-    scale_and_min(reinterpret_cast<const uint8_t*>(g) + 4, group % 8, sc, mn);
-    scale = half_to_float(load16(g)) * static_cast<float>(sc);
-    offset = -half_to_float(load16(g + 2)) * static_cast<float>(mn);
-    return;
-  }
-  const std::byte* g = group_at(s, column, group);
-  if (g == nullptr) return;
-  scale = half_to_float(load16(g));
-  offset = s.type == DType::Q5_0 ? -16 * scale : half_to_float(load16(g + 2));
 }
 
 }  // namespace
@@ -506,12 +373,11 @@ int64_t packed_bytes(DType type, int64_t n, int64_t k) {
 }
 
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
-  const int64_t k = weight.shape.dims[0],
-                n = weight.shape.dims[1] * weight.shape.dims[2] * weight.shape.dims[3];
+  const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1] * weight.shape.dims[2] * weight.shape.dims[3];
   if (!packs(weight.type)) return;
   for (int64_t first = n0; first < n1; first += kColumnTile) {
     const int64_t columns = n - first < kColumnTile ? n - first : kColumnTile;
-    const Source source{weight.type, weight.data, stored_row(weight.type, k), k, first, columns};
+    const Source source{weight.type, weight.data, stored_row_bytes(weight.type, k), k, first, columns};
     auto* out = reinterpret_cast<uint8_t*>(packed) + first / kColumnTile * packed_tile_bytes(weight.type, k);
     const std::byte* next = source.data + (first + kColumnTile) * source.stride;
     const int64_t share = kColumnTile * source.stride / blocks_of(k);
@@ -538,7 +404,7 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
 
 void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b,
                   uint8_t* out) {
-  const Source source{type, stored, stored_row(type, k), k, c0, columns};
+  const Source source{type, stored, stored_row_bytes(type, k), k, c0, columns};
   const int64_t left = chunks_of(k) - b * kBlockChunks, chunks = left < kBlockChunks ? left : kBlockChunks;
   for (int64_t c = 0; c < chunks; ++c, out += kExpandedChunk) {
     const int64_t chunk = b * kBlockChunks + c;

@@ -1,9 +1,12 @@
-// Q6_K. The quants are q + 32, 6 bits, so a sub-group of 16 sums up to at most 16 * 32 * 127, one bit more than 16 hold
-// (activations whose groups have a scale each use their eight bits everywhere, so sums come near that). They are rounded to the
-// upper 16 (kHalfShift) and take the way of the 4-bit types (avx512vnni_int16.cc) with sub-groups of 16; that rounding is a
-// thirtieth of what rounding the activations costs. The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit
-// integers: |total| <= 16 * 4096 * 32512 < 2^31. Tried: sums times scales first, in 16 bits, so that both halves of a group share
-// the multiplication with the row's ratios (one instruction less in 20; no faster, and it lost more).
+// Q6_K. The quants are q + 32 in 6 bits, so a sub-group of 16 sums up to at most 16 * 32 * 127, which takes one bit
+// more than 16. (Activations use their eight bits everywhere, since each group has a scale, so sums come near that.)
+// Sums are rounded to their upper 16 bits (kHalfShift) and then treated like those of the 4-bit types
+// (avx512vnni_int16.cc), with sub-groups of 16. That rounding is a thirtieth of what rounding the activations costs.
+// The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit integers: |total| <= 16 * 4096 * 32512 <
+// 2^31.
+//
+// Tried: sums times scales first, in 16 bits, so that both halves of a group share the multiplication with the row's
+// ratios. One instruction in 20 less, no faster, and less exact.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -14,7 +17,8 @@ constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 1
 constexpr int kScaleBits = 5;
 constexpr float kScaleFactor = 1 << kScaleBits;
 
-// add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 makes this loop up to 3 % faster from the intrinsics.
+// add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 makes this loop up to 3 % faster from the
+// intrinsics.
 inline __attribute__((always_inline)) void add_products(__m512i& sum, __m512i a, __m512i b) {
 #ifdef __clang__
   add_fours(sum, a, b);
@@ -30,8 +34,8 @@ inline __attribute__((always_inline)) void add_scaled_pair(__m512i& sum, __m512i
 #endif
 }
 
-// Two steps of a chunk from their 192 bytes. follow(row) is called one row behind, so that what follows the products is spread
-// over them (1.5 % of the whole loop).
+// Two steps of a chunk from their 192 bytes. follow(row) is called one row behind, so that what follows the products is
+// spread over them (1.5 % of the whole loop).
 template <int R, class Follow>
 inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uint8_t* a, __m512i (&x)[R],
                                                      __m512i (&y)[R], Follow follow) {
@@ -65,7 +69,8 @@ void q6_k(const Tile& t) {
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R) {
     prefetch<R>(next + kBlockChunks * kChunkBytes);
-    const __m512 d = _mm512_mul_ps(_mm512_load_ps(w), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
+    const __m512 d =
+        _mm512_mul_ps(_mm512_load_ps(w), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
     w += kHeader;
     __m512i total[R];
 #pragma GCC unroll 8
@@ -80,14 +85,15 @@ void q6_k(const Tile& t) {
 #pragma GCC unroll 4
         for (int line = 0; line < 4; ++line) prefetch<R>(next + 64 * (4 * half + line));
         step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y, [](int) {});
-        step_pair<R>(w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x, y,
-                     [&](int r) __attribute__((always_inline)) {
-                       const __m512i bytes = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * half));
-                       const __m512i scale = _mm512_slli_epi16(bytes, kScaleBits);
-                       const __m512i sums = _mm512_packs_epi32(_mm512_srai_epi32(x[r], kHalfShift),
-                                                               _mm512_srai_epi32(y[r], kHalfShift));
-                       add_scaled_pair(total[r], sums, scaled_by(scale, ratios + 2 * r));
-                     });
+        step_pair<R>(
+            w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x,
+            y, [&](int r) __attribute__((always_inline)) {
+              const __m512i bytes = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * half));
+              const __m512i scale = _mm512_slli_epi16(bytes, kScaleBits);
+              const __m512i sums =
+                  _mm512_packs_epi32(_mm512_srai_epi32(x[r], kHalfShift), _mm512_srai_epi32(y[r], kHalfShift));
+              add_scaled_pair(total[r], sums, scaled_by(scale, ratios + 2 * r));
+            });
       }
       prefetch<R>(next + 512);
       if (t.step > kPrefetched) {

@@ -1,6 +1,8 @@
-// Activations to int8: one scale per group of 32 (max|x| / 127, round to nearest even), the quants and scales of every other
-// table, in the layout of avx512vnni.h. One scale per 256, as here once, is a multiplication less per product of eight rows and a
-// chunk of weights, but one value many times the rest, as large models have them, then rounds 255 others with its step.
+// Activations to int8 in the layout of avx512vnni.h: one scale per group of 32 (max|x| / 127, round to nearest even),
+// the same quants and scales as in every other table.
+//
+// One scale per 256 would save a multiplication per product of eight rows and a chunk of weights. But one value many
+// times the rest, as large models have them, then makes the step of the rounding coarse for 255 others.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni.h"
@@ -11,8 +13,8 @@ namespace {
 void store64(void* p, __m128i v) { _mm_storel_epi64(static_cast<__m128i*>(p), v); }
 void store_high64(void* p, __m128i v) { _mm_storeh_pd(static_cast<double*>(p), _mm_castsi128_pd(v)); }
 
-// Sums of eight consecutive quants of a chunk as A B A B A B A B, from those of four: in each 128 bits A B of step q and A B
-// of step q + 4.
+// Sums of eight consecutive quants of a chunk as A B A B A B A B, from those of four: in each 128 bits A B of step q
+// and A B of step q + 4.
 __m256i eights(__m512i fours) {
   const __m512i pairs = _mm512_add_epi32(fours, _mm512_shuffle_i64x2(fours, fours, 0xb1));
   return _mm512_castsi512_si256(_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 0, 4, 1, 5), pairs));
@@ -28,7 +30,8 @@ __m128i whole(__m512i fours) {
   return _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
 }
 
-// The larger one of each pair of elements: of a in the even 32-bit (64-bit) lanes, of b in the odd ones, within 128 bits.
+// The larger one of each pair of elements: of a in the even 32-bit (64-bit) lanes, of b in the odd ones, within 128
+// bits.
 __m512i larger_of_words(__m512i a, __m512i b) {
   return _mm512_max_epu32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
 }
@@ -36,8 +39,8 @@ __m512i larger_of_doubles(__m512i a, __m512i b) {
   return _mm512_max_epu32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-// The largest magnitude of each group, as the bits of a float. As integers they are ordered as the floats are, with infinity and
-// then NaN above all others, which a maximum of floats would drop.
+// The largest magnitude of each group, as the bits of a float. As integers they are ordered as the floats are, with
+// infinity and then NaN above all others, which a maximum of floats would drop.
 __m256i largest_of_groups(const float* v) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i m[8];
@@ -98,7 +101,8 @@ struct RowPlace {
   int64_t height, in_tile;
 };
 
-// What the weights that will read the activations need beside the quants, their sums, the ratios and the block's values.
+// What the weights that will read the activations need beside the quants, their sums, the ratios and the block's
+// values.
 struct Parts {
   bool scales, halves, wide, pairs;
   explicit Parts(TypeSet readers)
@@ -107,11 +111,13 @@ struct Parts {
         wide((readers & kWide) != 0),
         pairs((readers & kPairs) != 0) {}
   // As constants, so that no code of type_bit() is made here (see avx512vnni_vector-inl.h).
-  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kWide = type_bit(DType::Q8_0), kPairs = type_bit(DType::Q4_K);
+  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kWide = type_bit(DType::Q8_0),
+                           kPairs = type_bit(DType::Q4_K);
   static constexpr TypeSet kIntegerScales = kHalves | kPairs;  // the types of which no block keeps float scales
 };
 
-// The chunk's sums, of four quants each, as the weights that `parts` stands for want them; ratio: of A, B and once more.
+// The chunk's sums, of four quants each, as the weights that `parts` stands for want them; ratio: of A, B and once
+// more.
 void store_parts(__m512i fours, __m128i sum, __m128i ratio, int64_t index, const RowPlace& p, const Parts& parts) {
   const int64_t at = index * p.height + p.in_tile;
   if (parts.halves) {
@@ -121,8 +127,7 @@ void store_parts(__m512i fours, __m128i sum, __m128i ratio, int64_t index, const
     store64(halves, _mm256_castsi256_si128(rounded));
     store64(halves + 2 * p.height, _mm256_extracti128_si256(rounded, 1));
   }
-  if (parts.wide)
-    store64(p.wide + at * 2, _mm_sub_epi32(_mm_set1_epi32(1 << kWideShift >> 1), _mm_slli_epi32(sum, 7)));
+  if (parts.wide) store64(p.wide + at * 2, _mm_sub_epi32(_mm_set1_epi32(1 << kWideShift >> 1), _mm_slli_epi32(sum, 7)));
   if (parts.pairs) {  // 8 * sum * ratio / 2^15, |.| <= 8 * 4064
     const __m128i product = _mm_add_epi32(_mm_mullo_epi32(sum, ratio), _mm_set1_epi32(1 << 11));
     const __m128i scaled = _mm_srai_epi32(product, 12);

@@ -11,8 +11,9 @@ inline constexpr int64_t kPrefetched = 576;
 
 struct Tile {
   const uint8_t* weights;  // packed
-  // What to prefetch meanwhile, from `next`, which moves on by `step` bytes per chunk and `skip` bytes per block: 9 lines
-  // per chunk, all lines of a chunk of weights where step > kPrefetched, and one line per block behind its chunks.
+  // What to prefetch meanwhile, from `next`, which moves on by `step` bytes per chunk and `skip` bytes per block: 9
+  // lines per chunk, all lines of a chunk of weights where step > kPrefetched, and one line per block behind its
+  // chunks.
   const uint8_t* next;
   int64_t step, skip;
   const uint8_t* main;  // areas of the activations
@@ -39,7 +40,6 @@ TileKernel q6_k_kernel(int64_t rows);
 inline constexpr int64_t kExpandedChunk = 1024 + 256;
 TileKernel expanded_kernel(int64_t rows);
 // Columns [c0, c0 + columns), block b of the stored matrix; missing columns become zero.
-void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b,
-                  uint8_t* out);
+void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b, uint8_t* out);
 
 }  // namespace llada::kernels::avx512vnni

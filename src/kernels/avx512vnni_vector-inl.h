@@ -1,5 +1,5 @@
-// Small words shared by the AVX-512 VNNI product kernels. Everything is local to the including file, so that no code for
-// newer processors can replace a shared function when the program is linked.
+// Small words shared by the AVX-512 VNNI product kernels. Everything is local to the including file, so that no code
+// for newer processors can replace a shared function when the program is linked.
 #pragma once
 #include <immintrin.h>
 
@@ -20,9 +20,9 @@ inline __m512i broadcast32(const void* p) {
   __builtin_memcpy(&v, p, 4);
   return _mm512_set1_epi32(v);
 }
-// Multiply-adds of bytes (a unsigned, b signed) in fours and of 16-bit words in pairs. As assembly, because as intrinsics GCC 12
-// copies sums (2 to 4 % of Q4_0 and Q8_0 where another thread shares the core, up to half of attention) and clang 19 and 22 put
-// them on the stack (Q8_0 and Q6_K at 0.4 of the speed).
+// Multiply-adds of bytes (a unsigned, b signed) in fours and of 16-bit words in pairs. As assembly, because as
+// intrinsics GCC 12 copies sums (2 to 4 % of Q4_0 and Q8_0 where another thread shares the core, up to half of
+// attention) and clang 19 and 22 put them on the stack (Q8_0 and Q6_K at 0.4 of the speed).
 inline __attribute__((always_inline)) void add_fours(__m512i& sum, __m512i a, __m512i b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
@@ -30,10 +30,10 @@ inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, __
   asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
 
-// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal with few
-// rows: such weights pass once and should not drive out what is read again soon (activations, the rows of experts; in turns
-// with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and 42.7). Full row tiles read a
-// piece of weights several times: there it lost 1 to 2 %.
+// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal
+// with few rows: such weights pass once and should not drive out what is read again soon (activations, the rows of
+// experts; in turns with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and
+// 42.7). Full row tiles read a piece of weights several times: there it lost 1 to 2 %.
 template <int R>
 inline void prefetch(const uint8_t* p) {
   if constexpr (R < kRowTile)
@@ -76,8 +76,8 @@ inline void add_lanes(float* sums, __m512 x, __m512 y) {
   _mm512_storeu_ps(sums, _mm512_add_ps(sum, _mm512_loadu_ps(sums)));
 }
 
-// A block with one F16 scale per group, the last 64 of a chunk's `Bytes`: 32 B for X and 32 B for Y. chunk_sums(w, a, x, y)
-// sets x and y to the group sums of a chunk; scales: the rows' floats.
+// A block with one F16 scale per group, the last 64 of a chunk's `Bytes`: 32 B for X and 32 B for Y. chunk_sums(w, a,
+// x, y) sets x and y to the group sums of a chunk; scales: the rows' floats.
 template <int R, int64_t Bytes, class ChunkSums>
 __attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales, int64_t chunks,
                                            float* sums, ChunkSums chunk_sums) {

@@ -1,31 +1,45 @@
-// Attention over digests (kernels.h) for vectors of 4 and 8 floats: 8-bit queries, keys, weights and values,
-// for rows that see many keys. Included once by each file that defines the words below for its instructions;
-// LLADA_VECTOR_NAMESPACE names its namespace. Everything is in an anonymous namespace, as in x86_rows-inl.h.
-// avx512vnni_attention.cc has the same computation for vectors of 16 and tells the error and what was tried;
-// the error here is the same (tests/kernels/ digest_test.cc holds all tables to one bound).
+// Attention over digests (kernels.h), for vectors of 4 and 8 floats. A digest holds the keys and values of a head in 8
+// bits; rows that see many keys read it instead of the floats. avx512vnni_attention.cc has the same computation for
+// vectors of 16, states its error, and says what was tried (tests/kernels/digest_test.cc holds all tables to one
+// bound).
 //
-// In short: queries, keys and values are turned by a Hadamard matrix, which spreads what stands out in one
-// channel over all; each gets a scale; weights become bytes relative to the largest weight * value scale of
-// the row and block of 64 keys. One lane is one row. A tile is two vectors of rows; a block of keys meets all
-// tiles of a call before the next block, so that it comes from memory once. What a row's result depends on is
-// the row and the keys that it sees: scales are of one position, blocks begin at multiples of 64.
+// Each file that has the instructions includes this once, after it has defined the names listed below.
+// LLADA_VECTOR_NAMESPACE names its namespace; everything is in an anonymous namespace, as in x86_rows-inl.h.
 //
-// Words of four bytes are the unit of the products: four dimensions of a key (d, d + L, d + 2L, d + 3L of 4L
-// neighbours, L = lanes), or four neighbouring positions of a value. A head's keys are [position][word], its
-// values [block of 64 positions] [dimension][word], so that both products are one function: rows x words
-// times columns x words. Where the instruction multiplies two by two (kPairs), words lie in pairs: rows as
-// [word / 2][row][word % 2], columns as [column / 2][word / 2] [column % 2][word % 2].
+// The computation:
+//   - Queries, keys and values are multiplied by a Hadamard matrix, which spreads a value that stands out in one
+//     channel over all channels. Each then gets one scale and becomes bytes.
+//   - Softmax weights become bytes relative to the largest product of weight and value scale of the row in a block of
+//     64 keys.
+//   - A vector lane is one row, a tile is two vectors of rows. A block of keys is multiplied with all tiles of a call
+//     before the next block, so that it comes from memory once.
+//   - A row's result depends on the row and the keys that it sees alone: scales belong to one position, and blocks
+//     begin at multiples of 64.
+//
+// Layout. A word is four bytes, and products are made of words: four dimensions of a key (d, d + L, d + 2 L, d + 3 L
+// among 4 L neighbours, where L is the number of lanes), or four neighbouring positions of a value. Keys of a head lie
+// as [position][word], values as [block of 64 positions][dimension][word]. So both products are one function: rows x
+// words times columns x words. Where the instruction multiplies two rows by two columns (kPairs), words lie in pairs:
+// rows as [word / 2][row][word % 2], columns as [column / 2][word / 2][column % 2][word % 2].
 //
 // The including file defines:
-//   Vec, Ints, Mask, kLanes; zero, fill, load, store, add, sub, mul, fma, max (which keeps a NaN in its
-//   second operand), greater, choose; load_f16 swap_lanes<h>(Vec)       lane i gets lane i xor h power(Vec x)
-//   2^(the low 8 bits of each lane's pattern - 127), 0 where they are 0 bytes(x0 .. x3, s0 .. s3)  round(x_i
-//   * s_i) of each lane as the bytes of a word to_float(Ints) kPairs, store_weights(at, t, w0, w1)  two
-//   vectors' words of the rows of half t, in the order above products<kMix>(rows, columns, count, words, put)
-//   put(column, t, sums of the rows of half t); kMix: rows are weights kKeyFlip, kValueFlip     0x80808080
-//   where the bytes of keys or values are unsigned, 128 more than they mean; else 0 add_bytes(Ints sum, Ints
-//   word)  the sum of each word's unsigned bytes on top; read where kValueFlip is not 0 kMostWeight what the
-//   largest weight becomes: 255 or 127
+//   Vec, Ints, Mask, kLanes        a vector of floats, of 32-bit integers, of lanes that hold; lanes of a vector
+//   zero, fill, load, store        of a Vec
+//   add, sub, mul, fma             of Vecs
+//   max, greater, both, choose     max keeps a NaN in its second operand; both: lanes that hold in two masks
+//   load_f16                       F16 numbers as a Vec
+//   swap_lanes<h>(Vec)             lane i gets lane i xor h
+//   power(Vec x)                   2^(the low 8 bits of each lane's pattern - 127); 0 where they are 0
+//   bytes(x0 .. x3, s0 .. s3)      round(x_i * s_i) of each lane as the bytes of a word
+//   to_float(Ints)                 each lane as a float
+//   kPairs                         whether words lie in pairs, see above
+//   store_weights(at, t, w0, w1)   stores two vectors of words for the rows of half t of a tile, in the order above
+//   products<kMix>(rows, columns, count, words, put)
+//                                  calls put(column, t, sums of the rows of half t); with kMix the rows are weights
+//   kKeyFlip, kValueFlip           0x80808080 where the bytes of keys or values are unsigned, that is 128 more than
+//                                  they mean; 0 otherwise
+//   add_bytes(Ints sum, Ints word) the sum of each word's unsigned bytes added to `sum`; used where kValueFlip is not 0
+//   kMostWeight                    what the largest weight becomes: 255 or 127
 #pragma once
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -35,15 +49,13 @@ inline constexpr int64_t kTileRows = 2 * kLanes, kTiles = 32 / kTileRows, kKeys 
 inline constexpr int kKeyWords = static_cast<int>(kKeys / 4);
 inline constexpr float kHidden =
     -1e30f;  // log weight of a key that a row does not see: finite, its exponential is zero
-inline constexpr float kPowers =
-    12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
+inline constexpr float kPowers = 12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
 
 inline constexpr int64_t row_word(int64_t word, int64_t row) {
   return kPairs ? (word / 2 * kTileRows + row) * 2 + word % 2 : word * kTileRows + row;
 }
 inline constexpr int64_t column_word(int64_t column, int64_t word, int64_t words) {
-  return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2
-                : column * words + word;
+  return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2 : column * words + word;
 }
 
 // 2^x of x up to 127 within 3.5e-6 relative; 0 below -126.5.
@@ -181,8 +193,8 @@ void make_digest(const DigestArgs& a) {
     int32_t* block = to.values + p / kKeys * kKeyWords * a.head_dim;
     for (int v = 0; v < Vectors; ++v) {
       int32_t words[kLanes];
-      store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]),
-                         fill(scales[1]), fill(scales[2]), fill(scales[3])));
+      store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]), fill(scales[1]),
+                         fill(scales[2]), fill(scales[3])));
       for (int i = 0; i < kLanes; ++i) {
         int32_t& to_word = block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)];
         to_word = (to_word & ~mine) | ((words[i] ^ kValueFlip) & mine);
@@ -194,9 +206,10 @@ void make_digest(const DigestArgs& a) {
 struct Tile {
   alignas(64) int32_t queries[kMostDimensions / 4 * kTileRows];
   alignas(64) float sums[kMostDimensions][kTileRows];
-  Ints start[2];  // what 128 added to keys makes too much
-  Vec query_scale[2], limit[2], top[2], weight_sum[2];
-  int64_t rows, least;  // keys that each of its rows sees at least
+  Ints start[2];                                                 // what 128 added to keys makes too much
+  Vec query_scale[2], before[2], end[2], top[2], weight_sum[2];  // before: half a key less than the first seen
+  int64_t rows;
+  KeyRange common;  // what each of its rows sees
 };
 
 struct Work {
@@ -205,31 +218,35 @@ struct Work {
   alignas(64) float logs[kKeys][kTileRows];  // log2 of weight * scale of the value
 };
 
-inline int64_t seen_by(const AttentionArgs& a, int64_t row) {
-  return a.row_keys != nullptr ? a.row_keys[row] : a.keys;
+inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
+  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
+  return {a.ranges[row].first, a.ranges[row].last};
 }
 
 // Rows [r0, r0 + rows) into the lanes of a tile.
 template <int Vectors>
 __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, int64_t rows, Tile& tile) {
   constexpr int kWords = kLanes * Vectors / 4;
-  float scales[kTileRows] = {}, limits[kTileRows] = {};
+  float scales[kTileRows] = {}, befores[kTileRows] = {}, ends[kTileRows] = {};
   int start[kTileRows] = {};
   tile.rows = rows;
-  tile.least = INT64_MAX;
+  tile.common = {0, INT32_MAX};
   for (int64_t lane = 0; lane < kTileRows; ++lane) {
     int32_t words[kWords] = {};
     if (lane < rows) {
-      const int64_t r = r0 + lane, seen = seen_by(a, r);
+      const int64_t r = r0 + lane;
+      const KeyRange seen = range_of(a, r);
       Vec q[Vectors];
       for (int v = 0; v < Vectors; ++v) q[v] = load(a.q + r * a.q_stride + kLanes * v);
       turn(q);
       const float most = largest(q);
       // log2(e) because weights are powers of two; head_dim because both sides are sqrt(head_dim) too long.
-      scales[lane] = finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(kLanes * Vectors)
-                               : __builtin_nanf("");
-      limits[lane] = static_cast<float>(seen);
-      tile.least = seen < tile.least ? seen : tile.least;
+      scales[lane] =
+          finite(q) ? most / 127 * a.scale * 1.44269504f / static_cast<float>(kLanes * Vectors) : __builtin_nanf("");
+      befores[lane] = static_cast<float>(seen.first) - 0.5f;
+      ends[lane] = static_cast<float>(seen.last);
+      tile.common.first = seen.first > tile.common.first ? seen.first : tile.common.first;
+      tile.common.last = seen.last < tile.common.last ? seen.last : tile.common.last;
       words_of(q, most > 0x1p-120f ? 127 / most : 0, words);
       if (kKeyFlip != 0)
         for (const int32_t word : words)
@@ -240,7 +257,8 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
   for (int t = 0; t < 2; ++t) {
     tile.start[t] = load(start + t * kLanes);
     tile.query_scale[t] = load(scales + t * kLanes);
-    tile.limit[t] = load(limits + t * kLanes);
+    tile.before[t] = load(befores + t * kLanes);
+    tile.end[t] = load(ends + t * kLanes);
     tile.top[t] = fill(kHidden);
     tile.weight_sum[t] = zero();
   }
@@ -248,11 +266,10 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
     for (int t = 0; t < 2; ++t) store(tile.sums[d] + t * kLanes, zero());
 }
 
-// Log weights of a block's keys, p0 its first. `next`: the following block's keys, fetched evenly meanwhile,
-// or null.
+// Log weights of the keys of a block that begins at position p0. `next`: the following block's keys, which are fetched
+// meanwhile, or null.
 template <int Vectors>
-__attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Digest& from, int64_t p0,
-                                          const char* next) {
+__attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Digest& from, int64_t p0, const char* next) {
   constexpr int kWords = kLanes * Vectors / 4;
   const Vec scale[2] = {tile.query_scale[0], tile.query_scale[1]};
   const Ints start[2] = {tile.start[0], tile.start[1]};
@@ -268,18 +285,23 @@ __attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Diges
       });
 }
 
-// What a block's bytes become: sums so far times `before`, its own (`start` added) times `after`.
+// How a block joins the sums of the blocks before it: sums so far times `before`, plus the block's own (with `start`
+// added) times `after`.
 struct Joint {
   Vec before, after;
   Ints start;
 };
 
-// The block's log weights into bytes, for the rows of half t; the sum of its weights joins those before. A key that a row
-// does not see weighs nothing, and nothing is multiplied with its scale, which may be any bytes.
+// Turns the block's log weights into bytes, for the rows of half t of the tile, and adds their sum to that of the
+// blocks before. A key that a row does not see weighs nothing, and nothing is multiplied with its scale, which may be
+// any bytes.
 template <bool kAllSeen>
 __attribute__((noinline)) void weigh(Work& w, Tile& tile, const Digest& from, int t, int64_t p0, Joint& joint) {
   float* logs = w.logs[0] + t * kLanes;
-  const auto seen = [&](int64_t p) { return greater(tile.limit[t], fill(static_cast<float>(p0 + p))); };
+  const auto seen = [&](int64_t p) {
+    const Vec at = fill(static_cast<float>(p0 + p));
+    return both(greater(tile.end[t], at), greater(at, tile.before[t]));
+  };
   if constexpr (!kAllSeen)
     for (int64_t p = 0; p < kKeys; ++p) {
       float* at = logs + p * kTileRows;
@@ -334,11 +356,9 @@ __attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* blo
   const Vec before[2] = {joint[0].before, joint[1].before}, after[2] = {joint[0].after, joint[1].after};
   const Ints start[2] = {joint[0].start, joint[1].start};
   products<true>(
-      w.weights, block, kLanes * Vectors,
-      kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
+      w.weights, block, kLanes * Vectors, kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
         float* to = tile.sums[d] + t * kLanes;
-        store(to,
-              fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
+        store(to, fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
         if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
       });
 }
@@ -354,8 +374,7 @@ __attribute__((noinline)) void write_rows(const AttentionArgs& a, int64_t r0, co
     for (int v = 0; v < Vectors; ++v) x[v] = load(mixed + kLanes * v);
     turn(x);
     const Vec scale = fill(1.0f / (weight_sums[lane] * static_cast<float>(kLanes * Vectors)));
-    for (int v = 0; v < Vectors; ++v)
-      store(a.out + (r0 + lane) * a.out_stride + kLanes * v, mul(x[v], scale));
+    for (int v = 0; v < Vectors; ++v) store(a.out + (r0 + lane) * a.out_stride + kLanes * v, mul(x[v], scale));
   }
 }
 
@@ -366,13 +385,16 @@ void attend(const AttentionArgs& a) {
   constexpr int64_t kRows = kTiles * kTileRows;
   for (int64_t r = a.r0; r < a.r1; r += kRows) {
     const int64_t rows = a.r1 - r < kRows ? a.r1 - r : kRows, tiles = (rows + kTileRows - 1) / kTileRows;
-    int64_t most = 0;
-    for (int64_t i = 0; i < rows; ++i) most = seen_by(a, r + i) > most ? seen_by(a, r + i) : most;
+    KeyRange all = range_of(a, r);
+    for (int64_t i = 1; i < rows; ++i) {
+      const KeyRange one = range_of(a, r + i);
+      all = {one.first < all.first ? one.first : all.first, one.last > all.last ? one.last : all.last};
+    }
     for (int64_t i = 0; i < tiles; ++i)
-      take_queries<Vectors>(a, r + i * kTileRows,
-                            rows - i * kTileRows < kTileRows ? rows - i * kTileRows : kTileRows, w.tiles[i]);
-    for (int64_t p0 = 0; p0 < most; p0 += kKeys) {
-      const bool last = p0 + kKeys >= most;
+      take_queries<Vectors>(a, r + i * kTileRows, rows - i * kTileRows < kTileRows ? rows - i * kTileRows : kTileRows,
+                            w.tiles[i]);
+    for (int64_t p0 = all.first / kKeys * kKeys; p0 < all.last; p0 += kKeys) {
+      const bool last = p0 + kKeys >= all.last;
       const int32_t *values = from.values + p0 / 4 * a.head_dim, *keys = from.keys + p0 / 4 * a.head_dim;
       for (int64_t i = 0; i < tiles; ++i) {
         Tile& tile = w.tiles[i];
@@ -382,7 +404,8 @@ void attend(const AttentionArgs& a) {
         };
         score_keys<Vectors>(w, tile, from, p0, next(keys));
         Joint joint[2];
-        const auto weigh_half = p0 + kKeys <= tile.least ? weigh<true> : weigh<false>;
+        const bool all_seen = tile.common.first <= p0 && p0 + kKeys <= tile.common.last;
+        const auto weigh_half = all_seen ? weigh<true> : weigh<false>;
         for (int t = 0; t < 2; ++t) weigh_half(w, tile, from, t, p0, joint[t]);
         mix<Vectors>(w, tile, values, joint, next(values));
       }
@@ -396,13 +419,9 @@ int64_t digest_size(DType kv_type, int64_t positions, int64_t head_dim) {
   return Digest::padded(positions) * (2 * head_dim + 12);
 }
 
-void renew_digest(const DigestArgs& a) {
-  (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a);
-}
+void renew_digest(const DigestArgs& a) { (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a); }
 
-void attend_by_digest(const AttentionArgs& a) {
-  (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a);
-}
+void attend_by_digest(const AttentionArgs& a) { (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a); }
 
 }  // namespace
 }  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE

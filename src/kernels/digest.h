@@ -9,7 +9,8 @@ namespace llada::kernels {
 template <void (*by_digest)(const AttentionArgs&), void (*by_floats)(const AttentionArgs&)>
 void attention_by_keys(const AttentionArgs& args) {
   const auto narrow = [&](int64_t r) {
-    return args.digest != nullptr && (args.row_keys != nullptr ? args.row_keys[r] : args.keys) >= kDigestKeys;
+    const int64_t seen = args.ranges != nullptr ? args.ranges[r].last - args.ranges[r].first : args.keys;
+    return args.digest != nullptr && seen >= kDigestKeys;
   };
   AttentionArgs part = args;
   for (part.r0 = args.r0; part.r0 < args.r1; part.r0 = part.r1) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/key_range.h"
 #include "tensor/view.h"
 
 namespace llada::kernels {
@@ -38,25 +39,25 @@ struct AttentionArgs {
   int64_t keys, head_dim;
   float scale;
   int64_t r0, r1;
-  const int64_t* row_keys;  // keys visible to row r (a prefix), or null: all
-  float* scratch;           // attention_scratch(keys) floats, private to the call
-  float* out;               // row r at out + r * out_stride
+  const KeyRange* ranges;  // what row r sees, none of it behind `keys` and never nothing; null: all
+  float* scratch;          // attention_scratch(keys) floats, private to the call
+  float* out;              // row r at out + r * out_stride
   int64_t out_stride;
-  // The keys' digest, or null. Rows that see at least kDigestKeys keys are computed from it, with its error (the table's
-  // file states it); whether one is given is for the caller to keep equal for all rows of a run.
+  // The keys' digest, or null. Rows that see at least kDigestKeys keys are computed from it, with its error (the
+  // table's file states it); whether one is given is for the caller to keep equal for all rows of a run.
   const std::byte* digest = nullptr;
   int64_t digest_positions = 0;  // as it was made for
 };
 // Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
 int64_t attention_scratch(int64_t keys);
 
-// A digest: keys and values of a head in a narrower form of the table's own, with which long attention is several times as
-// fast. Below kDigestKeys keys attention is a small share of a forward and stays as exact as floats are.
+// A digest: keys and values of a head in a narrower form of the table's own, with which long attention is several times
+// as fast. Below kDigestKeys keys attention is a small share of a forward and stays as exact as floats are.
 inline constexpr int64_t kDigestKeys = 1024;
 
-// Brings positions [p0, p1) of a head's digest up to date and leaves the others as they are. Calls for parts that begin and
-// end at multiples of 4 (or at `positions`) may run in parallel. Positions that a row does not see have no influence on its
-// result, whatever bytes are there.
+// Brings positions [p0, p1) of a head's digest up to date and leaves the others as they are. Calls for parts that begin
+// and end at multiples of 4 (or at `positions`) may run in parallel. Positions that a row does not see have no
+// influence on its result, whatever bytes are there.
 struct DigestArgs {
   const void* k;  // positions x head_dim, contiguous, kv_type
   const void* v;
@@ -81,7 +82,8 @@ struct MatmulArgs {
   int64_t y_stride;
 };
 
-// Over one stretch of a logits row. Both sums are NaN where a value is not finite; one that is to take no part is kNoLogit.
+// Over one stretch of a logits row. Both sums are NaN where a value is not finite; one that is to take no part is
+// kNoLogit.
 struct SoftmaxStats {
   float max;        // of the values that are numbers; -inf where there are none
   double sum;       // of exp(l - max)
@@ -98,7 +100,8 @@ using TypeSet = uint32_t;
 inline constexpr TypeSet kAllTypes = ~TypeSet{0};
 constexpr TypeSet type_bit(DType type) { return TypeSet{1} << static_cast<int>(type); }
 
-// Some rows of quantized activations as activations of their own, as far as weights of the types `readers` read them.
+// Picks some rows of quantized activations, so that they can be multiplied alone. Only the parts are picked that
+// weights of the types `readers` read.
 struct PickArgs {
   const float* x;                // rows x k
   const std::byte* activations;  // the same from quantize_rows
@@ -121,11 +124,11 @@ struct PickArgs {
 // - packed_bytes: size of the packed copy of an n x k matrix; 0: the stored bytes are used in place
 // - pack: columns [n0, n1) (multiples of column_tile, or n) of the matrix into its packed copy
 // - activation_bytes: size of the quantized activations of `rows` rows of k values (k a multiple of 32)
-// - quantize_rows: rows [r0, r1): groups of 32 get scale = max|x|/127 and q = round-to-nearest-even(x/scale);
-//   groups below 2^-120 count as zero; a group with a value that is not finite gets NaN as its scale, so that the row's results
-//   are NaN; calls on disjoint row ranges may run in parallel. `readers`: the types of the weights that will read them; what
-//   only others need may stay undefined
-// - pick_rows: what quantize_rows would give for the picked rows alone, without quantizing a row once per pick
+// - quantize_rows: quantizes rows [r0, r1); calls on disjoint row ranges may run in parallel. Groups of 32 get scale =
+//   max|x| / 127 and q = round-to-nearest-even(x / scale). Groups below 2^-120 count as zero. A group with a value that
+//   is not finite gets NaN as its scale, so that the row's results are NaN. `readers` are the types of the weights that
+//   will read the activations; parts that only other types read may stay undefined
+// - pick_rows: the same activations as quantize_rows of the picked rows alone, without quantizing a row once per pick
 //
 // Packed weights and activations start on 64-byte boundaries.
 struct KernelTable {

@@ -52,8 +52,7 @@ struct Isa {
         }
       }
       if constexpr (kSmall) {
-        dot[r] = vpadalq_s16(dot[r],
-                             vpaddq_s16(vpaddq_s16(narrow[0], narrow[1]), vpaddq_s16(narrow[2], narrow[3])));
+        dot[r] = vpadalq_s16(dot[r], vpaddq_s16(vpaddq_s16(narrow[0], narrow[1]), vpaddq_s16(narrow[2], narrow[3])));
       } else {
         dot[r] = vaddq_s32(dot[r], vpaddq_s32(vpaddq_s32(wide[0], wide[1]), vpaddq_s32(wide[2], wide[3])));
       }

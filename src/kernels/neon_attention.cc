@@ -12,10 +12,9 @@ namespace llada::kernels::neon {
 namespace {
 
 constexpr int kRows = 4;
-constexpr int kKeys = 4;     // keys scored together
-constexpr int kVectors = 4;  // vectors of head elements mixed together
-constexpr int64_t kValueBlock =
-    64;  // keys whose values are mixed before the next head elements: 16 KiB of F16
+constexpr int kKeys = 4;             // keys scored together
+constexpr int kVectors = 4;          // vectors of head elements mixed together
+constexpr int64_t kValueBlock = 64;  // keys whose values are mixed before the next head elements: 16 KiB of F16
 
 // scratch[key * kRows + row] = scale * q[row] . k[key]; returns the largest score of each row, NaN where one is NaN or
 // -infinity (whose weight would be zero and hide what is wrong with the key).
@@ -61,7 +60,8 @@ float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
       least = vminq_f32(least, sum);
     }
   }
-  return vbslq_f32(vcgtq_f32(least, vdupq_n_f32(-kInfinity)), best, vdupq_n_f32(std::numeric_limits<float>::quiet_NaN()));
+  return vbslq_f32(vcgtq_f32(least, vdupq_n_f32(-kInfinity)), best,
+                   vdupq_n_f32(std::numeric_limits<float>::quiet_NaN()));
 }
 
 // Replaces scores by e^(score - best); returns one over their sum.
@@ -128,12 +128,25 @@ void rows_together(const AttentionArgs& a, int64_t r, int64_t keys) {
   }
 }
 
+inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
+  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
+  return {a.ranges[row].first, a.ranges[row].last};
+}
+
 template <class T>
-void all_rows(const AttentionArgs& a) {
-  const auto keys_of = [&](int64_t r) { return a.row_keys != nullptr ? a.row_keys[r] : a.keys; };
-  for (int64_t r = a.r0, count; r < a.r1; r += count) {
-    const int64_t keys = keys_of(r);
-    for (count = 1; count < kRows && r + count < a.r1 && keys_of(r + count) == keys;) ++count;
+void all_rows(const AttentionArgs& args) {
+  for (int64_t r = args.r0, count; r < args.r1; r += count) {
+    const KeyRange range = range_of(args, r);
+    const auto same = [&](int64_t row) {
+      const KeyRange other = range_of(args, row);
+      return other.first == range.first && other.last == range.last;
+    };
+    for (count = 1; count < kRows && r + count < args.r1 && same(r + count);) ++count;
+    const int64_t keys = range.last - range.first;
+    // Nothing below depends on where the first key stands.
+    AttentionArgs a = args;
+    a.k = static_cast<const T*>(args.k) + range.first * args.head_dim;
+    a.v = static_cast<const T*>(args.v) + range.first * args.head_dim;
     switch (count) {
       case 1:
         rows_together<1, T>(a, r, keys);

@@ -1,5 +1,6 @@
-// Digests for processors with dot products: the words of digest-inl.h that neon_dotprod.cc and neon_i8mm.cc
-// share. Each includes this, then defines kPairs, products and store_weights, then includes digest-inl.h.
+// Attention over digests for processors with dot products: the names that digest-inl.h asks for, as neon_dotprod.cc and
+// neon_i8mm.cc share them. Each includes this, then defines kPairs, products and store_weights, then includes
+// digest-inl.h.
 #pragma once
 #include "kernels/digest.h"
 #include "kernels/neon_vector.h"
@@ -30,6 +31,7 @@ LLADA_INLINE Vec mul(Vec a, Vec b) { return vmulq_f32(a, b); }
 LLADA_INLINE Vec fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
 LLADA_INLINE Vec max(Vec a, Vec b) { return vmaxq_f32(a, b); }
 LLADA_INLINE Mask greater(Vec a, Vec b) { return vcgtq_f32(a, b); }
+LLADA_INLINE Mask both(Mask a, Mask b) { return vandq_u32(a, b); }
 LLADA_INLINE Vec choose(Mask m, Vec yes, Vec no) { return vbslq_f32(m, yes, no); }
 LLADA_INLINE Vec to_float(Ints x) { return vcvtq_f32_s32(x); }
 LLADA_INLINE Ints times_minus_128(Ints x) { return vnegq_s32(vshlq_n_s32(x, 7)); }
@@ -51,8 +53,7 @@ LLADA_INLINE Ints bytes(Vec a, Vec b, Vec c, Vec d, Vec sa, Vec sb, Vec sc, Vec 
 }
 
 LLADA_INLINE Ints add_bytes(Ints sum, Ints word) {
-  return vreinterpretq_s32_u32(
-      vdotq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(word), vdupq_n_u8(1)));
+  return vreinterpretq_s32_u32(vdotq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(word), vdupq_n_u8(1)));
 }
 
 }  // namespace

@@ -21,10 +21,8 @@ struct Isa {
   static LLADA_INLINE void transpose(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d, int8x16_t out[4]) {
     const int32x4_t a4 = vreinterpretq_s32_s8(a), b4 = vreinterpretq_s32_s8(b), c4 = vreinterpretq_s32_s8(c),
                     d4 = vreinterpretq_s32_s8(d);
-    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(a4, b4)),
-                    ab1 = vreinterpretq_s64_s32(vzip2q_s32(a4, b4));
-    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(c4, d4)),
-                    cd1 = vreinterpretq_s64_s32(vzip2q_s32(c4, d4));
+    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(a4, b4)), ab1 = vreinterpretq_s64_s32(vzip2q_s32(a4, b4));
+    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(c4, d4)), cd1 = vreinterpretq_s64_s32(vzip2q_s32(c4, d4));
     out[0] = vreinterpretq_s8_s64(vzip1q_s64(ab0, cd0));
     out[1] = vreinterpretq_s8_s64(vzip2q_s64(ab0, cd0));
     out[2] = vreinterpretq_s8_s64(vzip1q_s64(ab1, cd1));
@@ -44,9 +42,8 @@ struct Isa {
     for (int chunk = 4 * kFrom; chunk < 4 * kTo; ++chunk) {
       if (chunk % 2 == 0) loads_stay_behind();
       const int8x16_t x[2] = {vld1q_s8(x0 + 16 * chunk), vld1q_s8(x1 + 16 * chunk)};
-      unroll<R>([&](auto r) __attribute__((always_inline)) {
-        dot[r] = vdotq_laneq_s32(dot[r], w[chunk], x[r / 4], r % 4);
-      });
+      unroll<R>([&](auto r)
+                    __attribute__((always_inline)) { dot[r] = vdotq_laneq_s32(dot[r], w[chunk], x[r / 4], r % 4); });
     }
   }
 
@@ -75,8 +72,8 @@ template <bool kMix, class Put>
 LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, const Put& put) {
   const auto dot = [](int32x4_t sum, int32x4_t row, int32x4_t column, auto lane) __attribute__((always_inline)) {
     if constexpr (kMix)
-      return vreinterpretq_s32_u32(vdotq_laneq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(row),
-                                                   vreinterpretq_u8_s32(column), lane));
+      return vreinterpretq_s32_u32(
+          vdotq_laneq_u32(vreinterpretq_u32_s32(sum), vreinterpretq_u8_s32(row), vreinterpretq_u8_s32(column), lane));
     else
       return vdotq_laneq_s32(sum, vreinterpretq_s8_s32(row), vreinterpretq_s8_s32(column), lane);
   };
@@ -116,9 +113,9 @@ LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) 
 namespace llada::kernels {
 
 const KernelTable* neon_dotprod_table() {
-  static constexpr KernelTable table =
-      neon::with_digests(neon::make_table("neon_dotprod"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
-                         neon::digests::digest_size, neon::digests::renew_digest);
+  static constexpr KernelTable table = neon::with_digests(
+      neon::make_table("neon_dotprod"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
+      neon::digests::digest_size, neon::digests::renew_digest);
   return neon::has_dotprod() ? &table : nullptr;
 }
 

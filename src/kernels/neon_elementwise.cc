@@ -25,8 +25,7 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
   const float mean = sum / static_cast<float>(n);
   const float scale = std::isinf(mean) ? std::numeric_limits<float>::quiet_NaN() : 1.0f / std::sqrt(mean + eps);
   for (i = 0; i < n; i += 4)
-    store_some(y + i, n - i,
-               vmulq_f32(vmulq_n_f32(load_some(x + i, n - i), scale), load_some(weight + i, n - i)));
+    store_some(y + i, n - i, vmulq_f32(vmulq_n_f32(load_some(x + i, n - i), scale), load_some(weight + i, n - i)));
 }
 
 void add(const float* x, int64_t n, float* y) {

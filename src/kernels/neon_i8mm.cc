@@ -129,9 +129,9 @@ LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) 
 namespace llada::kernels {
 
 const KernelTable* neon_i8mm_table() {
-  static constexpr KernelTable table =
-      neon::with_digests(neon::make_table("neon_i8mm"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
-                         neon::digests::digest_size, neon::digests::renew_digest);
+  static constexpr KernelTable table = neon::with_digests(
+      neon::make_table("neon_i8mm"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
+      neon::digests::digest_size, neon::digests::renew_digest);
   return neon::has_i8mm() ? &table : nullptr;
 }
 

@@ -1,18 +1,19 @@
-// The int8 matrix product, written once and compiled once per instruction set (neon.cc, neon_dotprod.cc,
-// neon_i8mm.cc). The including file first defines `Isa`, the part that differs:
-//   arrange, store_row   how the 4 x 32 bytes of a tile (four columns of weights, or four rows of activations) are
-//                ordered. Always: bytes 0..63 are values 0..15 of the four, bytes 64..127 values 16..31.
-//   kNibbleBits  4: nibbles may stay in the upper half of a byte, their products are 16 times too large (and six
-//                bits in the upper ones, 4 times); 0: they may not
-//   dots         integer dot products of R rows and four columns
-//   spread, scaled, exchange   which lanes of an accumulator belong to which row and column
+// The int8 matrix product, written once and compiled once per instruction set (neon.cc, neon_dotprod.cc, neon_i8mm.cc).
+// The including file first defines `Isa`, the part that differs:
+//   arrange, store_row          how the 4 x 32 bytes of a tile (four columns of weights, or four rows of activations)
+//                               are ordered. Always: bytes 0..63 are values 0..15 of the four, bytes 64..127 values
+//                               16..31.
+//   kNibbleBits                 4: nibbles may stay in the upper half of a byte, which makes their products 16 times
+//                               too large (and six bits in the upper ones, 4 times); 0: they may not
+//   dots                        integer dot products of R rows and four columns
+//   spread, scaled, exchange    which lanes of an accumulator belong to which row and column
 //
-// Layouts. Packed weights: neon_packed-inl.h; other types are unpacked to int8 a chunk of k at a time, once for all rows.
-// Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are zero.
+// Layouts. Packed weights: neon_packed-inl.h; other types are unpacked to int8 a chunk of k at a time, once for all
+// rows. Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are zero.
 //
-// Every element is sum over groups g, ascending, of fma(row scale, float(dot) * column scale, sum), for types
-// with an offset followed by fma(row scale * row sum, offset, sum): the same bits for any tile, and on all
-// three sets.
+// Every element is the sum over groups, ascending, of fma(row scale, float(dot) * column scale, sum). For types with an
+// offset it is followed by fma(row scale * row sum, offset, sum). The bits are the same for any tile and on all three
+// sets.
 #pragma once
 #include <limits>
 
@@ -40,8 +41,7 @@ struct UnpackedGroup {
 
 template <DType type>
 struct UnpackedSource {
-  static constexpr bool kSmall = Unpack<type>::kSmall, kHalves = Unpack<type>::kHalves,
-                        kOffset = Unpack<type>::kOffset;
+  static constexpr bool kSmall = Unpack<type>::kSmall, kHalves = Unpack<type>::kHalves, kOffset = Unpack<type>::kOffset;
   static constexpr int kShift = 0;
   const UnpackedGroup* groups;
   LLADA_INLINE void load(int64_t g, int8x16_t w[kRegisters]) const { load_tile(groups[g].q, w); }
@@ -113,8 +113,7 @@ __attribute__((noinline)) void multiply_tile(const Source& from, int64_t groups,
       scales(0);
       row_scales();
       unroll<kSums>([&](auto i) __attribute__((always_inline)) {
-        sum[i] = Isa::template scaled<i>(sum[i], vmulq_f32(to_float<Source::kShift>(dot[i]), columns[i & 1]),
-                                         rows);
+        sum[i] = Isa::template scaled<i>(sum[i], vmulq_f32(to_float<Source::kShift>(dot[i]), columns[i & 1]), rows);
       });
     }
     if constexpr (Source::kOffset) {
@@ -134,8 +133,7 @@ __attribute__((noinline)) void multiply_tile(const Source& from, int64_t groups,
 
 // All rows against one tile of columns.
 template <class Source>
-void multiply_rows(const MatmulArgs& a, const Source& source, int64_t g0, int64_t groups, int64_t c,
-                   int64_t columns) {
+void multiply_rows(const MatmulArgs& a, const Source& source, int64_t g0, int64_t groups, int64_t c, int64_t columns) {
   const int64_t block_groups = a.k / kGroup;
   const auto* x = reinterpret_cast<const ActivationGroup*>(a.activations) + g0;
   for (int64_t r = 0, step; r < a.rows; r += step) {
@@ -279,8 +277,8 @@ void matmul(const MatmulArgs& a) {
   }
 }
 
-// Without dot products there are no digests: attention over many keys stays in floats. Digests' own products would be the
-// widening ones of neon.cc, no faster than float ones.
+// Without dot products there are no digests: attention over many keys stays in floats. Digests' own products would be
+// the widening ones of neon.cc, no faster than float ones.
 int64_t digest_bytes(DType, int64_t, int64_t) { return 0; }
 void digest(const DigestArgs&) {}
 
@@ -294,7 +292,8 @@ constexpr KernelTable make_table(std::string_view isa) {
 }
 
 [[maybe_unused]] constexpr KernelTable with_digests(KernelTable table, void (*attend)(const AttentionArgs&),
-                                   int64_t (*bytes)(DType, int64_t, int64_t), void (*renew)(const DigestArgs&)) {
+                                                    int64_t (*bytes)(DType, int64_t, int64_t),
+                                                    void (*renew)(const DigestArgs&)) {
   table.attention = attend;
   table.digest_bytes = bytes;
   table.digest = renew;

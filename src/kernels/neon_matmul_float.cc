@@ -28,8 +28,7 @@ template <class W, int R>
 void tile(const MatmulArgs& a, int64_t c, int64_t columns, int64_t r) {
   const typename W::Stored* w[kTile];
   for (int64_t j = 0; j < kTile; ++j)  // columns that do not exist repeat the last one and are not stored
-    w[j] =
-        reinterpret_cast<const typename W::Stored*>(a.weights) + (c + (j < columns ? j : columns - 1)) * a.k;
+    w[j] = reinterpret_cast<const typename W::Stored*>(a.weights) + (c + (j < columns ? j : columns - 1)) * a.k;
   const float* x[R];
   for (int i = 0; i < R; ++i) x[i] = a.x + (r + i) * a.k;
   float32x4_t sum[R][kTile];
@@ -52,8 +51,7 @@ void tile(const MatmulArgs& a, int64_t c, int64_t columns, int64_t r) {
   for (int i = 0; i < R; ++i) {
     float32x4_t y = vpaddq_f32(vpaddq_f32(sum[i][0], sum[i][1]), vpaddq_f32(sum[i][2], sum[i][3]));
     for (int64_t t = k; t < a.k; ++t) {
-      const float weight[kTile] = {W::value(w[0][t]), W::value(w[1][t]), W::value(w[2][t]),
-                                   W::value(w[3][t])};
+      const float weight[kTile] = {W::value(w[0][t]), W::value(w[1][t]), W::value(w[2][t]), W::value(w[3][t])};
       y = vfmaq_n_f32(y, vld1q_f32(weight), x[i][t]);
     }
     store_some(a.y + (r + i) * a.y_stride + c, columns, y);

@@ -1,15 +1,19 @@
-// The packed copies of weights that the int8 products of neon_integer-inl.h read, which includes this after
+// The packed copies of weights that the int8 products of neon_integer-inl.h read. That file includes this one after
 // `Isa`.
 //
-// Packed weights, per tile of four columns three areas: the quants of every group, its scales, and of
-// Q4_K and Q6_K what eight groups share.
-//   Q8_0  128 values; four F16 scales
-//   Q4_0  64 bytes, value bytes j and j + 64 in the low and high nibble of byte j, two's complement; four F16
-//   scales Q4_K  the same, unsigned; four scales and four mins of a byte; four F16 d and four F16 -dmin Q6_K
-//   48 bytes for each half of the values, two's complement: bytes j, j + 16 and j + 32 of the half in the low
-//   six
-//         bits of three vectors, byte j + 48 in their upper two, lowest bits first; two times four scales of
-//         a byte; four F16 d
+// Per tile of four columns there are three areas: the quants of every group, its scales, and for Q4_K and Q6_K what
+// eight groups share.
+//   Q8_0  quants: 128 values
+//         scales: four F16
+//   Q4_0  quants: 64 bytes, value bytes j and j + 64 in the low and high nibble of byte j, two's complement
+//         scales: four F16
+//   Q4_K  quants: as Q4_0, unsigned
+//         scales: four scales and four mins of a byte
+//         shared: four F16 d and four F16 -dmin
+//   Q6_K  quants: 48 bytes for each half of the values, two's complement: bytes j, j + 16 and j + 32 of the half in the
+//         low six bits of three vectors, byte j + 48 in their upper two bits, lowest bits first
+//         scales: two times four scales of a byte
+//         shared: four F16 d
 #pragma once
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
@@ -28,8 +32,8 @@ LLADA_INLINE void load_tile(const int8_t* q, int8x16_t w[kRegisters]) {
 
 // Group g of the tile that starts at column c; columns that do not exist repeat the last one.
 template <DType type>
-LLADA_INLINE void unpack_tile(const std::byte* weights, int64_t row_stride, int64_t c, int64_t columns,
-                              int64_t g, ColumnGroup out[kTile], int8x16_t tile[kRegisters]) {
+LLADA_INLINE void unpack_tile(const std::byte* weights, int64_t row_stride, int64_t c, int64_t columns, int64_t g,
+                              ColumnGroup out[kTile], int8x16_t tile[kRegisters]) {
   Values values[kTile];
   for (int64_t i = 0; i < kTile; ++i) {
     Unpack<type>::group(weights + (c + (i < columns ? i : columns - 1)) * row_stride, g, out[i]);
@@ -71,8 +75,8 @@ struct PackedSource<DType::Q8_0> : HalfScales {
 
 LLADA_INLINE void store_nibbles(const int8x16_t tile[kRegisters], uint8_t* q) {
   for (int i = 0; i < kRegisters / 2; ++i)
-    vst1q_u8(q + 16 * i, vsliq_n_u8(vreinterpretq_u8_s8(vandq_s8(tile[i], vdupq_n_s8(15))),
-                                    vreinterpretq_u8_s8(tile[i + 4]), 4));
+    vst1q_u8(q + 16 * i,
+             vsliq_n_u8(vreinterpretq_u8_s8(vandq_s8(tile[i], vdupq_n_s8(15))), vreinterpretq_u8_s8(tile[i + 4]), 4));
 }
 
 template <>
@@ -231,8 +235,8 @@ void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, std::byte* pac
       unpack_tile<type>(weight.data, weight.row_stride(), c, columns, g, column, tile);
       Source::store(tile, reinterpret_cast<uint8_t*>(q + g * Source::kBytes));
       for (int64_t i = 0; i < kTile; ++i)
-        pack_scales<type>(weight.data + (c + (i < columns ? i : columns - 1)) * weight.row_stride(),
-                          column[i], g, i, scales, heads);
+        pack_scales<type>(weight.data + (c + (i < columns ? i : columns - 1)) * weight.row_stride(), column[i], g, i,
+                          scales, heads);
     }
   }
 }

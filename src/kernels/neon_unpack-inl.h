@@ -1,7 +1,7 @@
-// Stored quantization groups -> int8, on the fly: four weight rows (a tile's columns) of one 32-value group
-// at a time, as w = scale * q + offset. Included by neon_integer-inl.h inside its anonymous namespace's
-// files, one per instruction set; `Isa` there says how the bytes of a tile are ordered. Layouts and the
-// meaning of fields: tensor/dtype.h.
+// Stored quantization groups to int8 on the fly: four weight rows (a tile's columns) of one group of 32 values at a
+// time, as w = scale * q + offset. neon_integer-inl.h includes this inside its anonymous namespace, once per
+// instruction set; `Isa` there says how the bytes of a tile are ordered. Layouts and the meaning of fields:
+// tensor/dtype.h.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -42,8 +42,7 @@ LLADA_INLINE Values fifth_bits(Values v, const uint8_t* high) {
   constexpr uint8_t kBits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   uint32_t word;
   std::memcpy(&word, high, sizeof word);
-  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word)), spread = vld1q_u8(kSpread),
-                   bits = vld1q_u8(kBits);
+  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word)), spread = vld1q_u8(kSpread), bits = vld1q_u8(kBits);
   const auto sixteen = [&](uint8x16_t index) __attribute__((always_inline)) {
     return vreinterpretq_s8_u8(vandq_u8(vtstq_u8(vqtbl1q_u8(all, index), bits), vdupq_n_u8(16)));
   };
@@ -170,8 +169,7 @@ struct Unpack<DType::Q6_K> {
     const int64_t half = g % 8 / 4, s = g % 4;
     const uint8_t* low = stored.low + half * 64 + s % 2 * 32;
     const uint8_t* high = stored.high + half * 32;
-    const int8x16_t low_shift = vdupq_n_s8(s < 2 ? 0 : -4),
-                    high_shift = vdupq_n_s8(static_cast<int8_t>(-2 * s));
+    const int8x16_t low_shift = vdupq_n_s8(s < 2 ? 0 : -4), high_shift = vdupq_n_s8(static_cast<int8_t>(-2 * s));
     const auto value = [&](int64_t at) __attribute__((always_inline)) {
       const uint8x16_t nibble = vandq_u8(vshlq_u8(vld1q_u8(low + at), low_shift), vdupq_n_u8(15));
       const uint8x16_t pair = vandq_u8(vshlq_u8(vld1q_u8(high + at), high_shift), vdupq_n_u8(3));

@@ -13,8 +13,8 @@ namespace llada::kernels::neon {
 
 #define LLADA_INLINE inline __attribute__((always_inline))
 
-// Loads below are not moved above: without it the compiler fetches what is needed last long before, and has no registers
-// left for sums.
+// Loads below are not moved above: without it the compiler fetches what is needed last long before, and has no
+// registers left for sums.
 LLADA_INLINE void loads_stay_behind() { asm volatile("" ::: "memory"); }
 
 // Zero made on the spot: the compiler keeps one in a register to copy from, which the sums need.

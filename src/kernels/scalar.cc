@@ -60,10 +60,10 @@ void attention(const AttentionArgs& a) {
   for (int64_t r = a.r0; r < a.r1; ++r) {
     const float* q = a.q + r * a.q_stride;
     float* out = a.out + r * a.out_stride;
-    const int64_t keys = a.row_keys != nullptr ? a.row_keys[r] : a.keys;
+    const KeyRange seen = a.ranges != nullptr ? a.ranges[r] : KeyRange{0, static_cast<int32_t>(a.keys)};
     float* score = a.scratch;
     float max = -std::numeric_limits<float>::infinity();
-    for (int64_t p = 0; p < keys; ++p) {
+    for (int64_t p = seen.first; p < seen.last; ++p) {
       double dot = 0;
       for (int64_t i = 0; i < a.head_dim; ++i)
         dot += static_cast<double>(q[i]) * load(a.k, a.kv_type, p * a.head_dim + i);
@@ -74,7 +74,7 @@ void attention(const AttentionArgs& a) {
     }
     double sum = 0;
     std::vector<double> mix(static_cast<size_t>(a.head_dim), 0.0);
-    for (int64_t p = 0; p < keys; ++p) {
+    for (int64_t p = seen.first; p < seen.last; ++p) {
       const double weight = std::exp(static_cast<double>(score[p]) - max);
       sum += weight;
       for (int64_t i = 0; i < a.head_dim; ++i)
@@ -124,7 +124,8 @@ void pick_rows(const PickArgs& a) {
   const int64_t groups = a.k / kGroup, from = scale_offset(a.rows, a.k), to = scale_offset(a.count, a.k);
   for (int64_t i = 0; i < a.count; ++i) {
     std::memcpy(a.out + i * a.k, a.activations + a.picked[i] * a.k, static_cast<size_t>(a.k));
-    std::memcpy(a.out + to + i * groups * 4, a.activations + from + a.picked[i] * groups * 4, static_cast<size_t>(groups) * 4);
+    std::memcpy(a.out + to + i * groups * 4, a.activations + from + a.picked[i] * groups * 4,
+                static_cast<size_t>(groups) * 4);
   }
 }
 
@@ -132,7 +133,8 @@ void matmul(const MatmulArgs& a) {
   std::vector<float> w(static_cast<size_t>(a.k));
   const auto* q = reinterpret_cast<const int8_t*>(a.activations);
   // Float types have no activations.
-  const auto* scales = integer_path(a.type) ? reinterpret_cast<const float*>(a.activations + scale_offset(a.rows, a.k)) : nullptr;
+  const auto* scales =
+      integer_path(a.type) ? reinterpret_cast<const float*>(a.activations + scale_offset(a.rows, a.k)) : nullptr;
   for (int64_t c = a.n0; c < a.n1; ++c) {
     dequantize_row(a.type, a.weights + c * row_bytes(a.type, a.k), w.data(), a.k);
     for (int64_t r = 0; r < a.rows; ++r) {
@@ -145,8 +147,7 @@ void matmul(const MatmulArgs& a) {
           sum += dot * scales[r * (a.k / kGroup) + g];
         }
       } else {
-        for (int64_t i = 0; i < a.k; ++i)
-          sum += static_cast<double>(w[static_cast<size_t>(i)]) * a.x[r * a.k + i];
+        for (int64_t i = 0; i < a.k; ++i) sum += static_cast<double>(w[static_cast<size_t>(i)]) * a.x[r * a.k + i];
       }
       a.y[r * a.y_stride + c] = static_cast<float>(sum);
     }

@@ -1,14 +1,14 @@
 // Attention over a vector type (see x86_rows-inl.h for how it is included).
 //
-// One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key
-// element is broadcast against it, or against two tiles. So scores, maximum, exponentials and their sum are vertical
-// operations and a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
-// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights
-// at the end. All rows and dimensions of a tile meet kValueKeys keys before the next ones, so that values come
-// from memory once (before, they came from beyond L2 eight times at 4,096 keys: half the speed). A row's keys
-// beyond its own prefix are never multiplied, so not even a NaN there reaches it.
-// Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length
-// that these models have.
+// One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key element is
+// broadcast against it, or against two tiles. So scores, maximum, exponentials and their sum are vertical operations
+// and a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
+// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights at the
+// end. All rows and dimensions of a tile meet kValueKeys keys before the next ones, so that values come from memory
+// once (before, they came from beyond L2 eight times at 4,096 keys: half the speed). A row's keys outside of its own
+// range are never multiplied, so not even a NaN there reaches it.
+// Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length that these
+// models have.
 #pragma once
 #include "kernels/x86_rows-inl.h"
 
@@ -16,14 +16,15 @@ namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 
 inline constexpr int64_t kDimensions = 256;  // of a head that are transposed at once
-inline constexpr int64_t kValueKeys = 128;   // keys whose values (32 KiB of F16 at 128 dimensions) and weights stay in L1
+inline constexpr int64_t kValueKeys =
+    128;  // keys whose values (32 KiB of F16 at 128 dimensions) and weights stay in L1
 
 struct AttentionTile {
-  int64_t rows, keys;  // keys: the most that any of the rows sees
-  int64_t row_keys[kLanes];
-  Vec limit;       // row_keys as floats (exact: fewer than 2^24), 0 for lanes without a row
-  float* queries;  // [dimension][kLanes]
-  float* scores;   // [key][kLanes]
+  int64_t rows, keys;       // keys: none of the rows sees any from there on
+  KeyRange ranges[kLanes];  // empty for lanes without a row
+  Vec before, end;          // the ranges as floats (exact: below 2^23); before: half a key less than the first
+  float* queries;           // [dimension][kLanes]
+  float* scores;            // [key][kLanes]
   const AttentionArgs* args;
   int64_t first_row;
 };
@@ -65,9 +66,9 @@ inline void take_queries(const AttentionTile& t, int64_t d0, int64_t n) {
   }
 }
 
-// scores[key] of each tile += the dimensions' products with kAttentionKeys / Tiles keys; k: rows kDimensions apart (a constant
-// distance: with a variable one the loop's addresses do not fit the registers). Two tiles share what is broadcast: with
-// one, loading a key's element for every multiplication is the limit.
+// scores[key] of each tile += the dimensions' products with kAttentionKeys / Tiles keys; k: rows kDimensions apart (a
+// constant distance: with a variable one the loop's addresses do not fit the registers). Two tiles share what is
+// broadcast: with one, loading a key's element for every multiplication is the limit.
 template <int Tiles>
 inline void add_scores(const AttentionTile* tiles, const float* k, int64_t p, int64_t dimensions, bool first) {
   constexpr int kKeys = kAttentionKeys / Tiles;
@@ -97,8 +98,8 @@ inline void prefetch_bytes(const std::byte* from, int64_t bytes) {
   for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
 
-// Scores of all keys, those behind the last one up to a whole group (never looked at) with zeros. Fetches the first values
-// meanwhile: the first weights would wait for them.
+// Scores of all keys, those behind the last one up to a whole group (never looked at) with zeros. Fetches the first
+// values meanwhile: the first weights would wait for them.
 template <int Tiles>
 inline void score_keys(const AttentionTile* tiles) {
   constexpr int64_t kKeys = kAttentionKeys / Tiles;
@@ -119,30 +120,34 @@ inline void score_keys(const AttentionTile* tiles) {
         const std::byte* key = stored_row(a.k, a.kv_type, (p + j) * a.head_dim + d0);
         widen(key, a.kv_type, n, buffer + j * kDimensions);
         if (p + j + 2 * kAttentionKeys < keys) prefetch_bytes(key + 2 * kAttentionKeys * row, n * row / a.head_dim);
-        if (d0 == 0 && p + j < kValueKeys)
-          prefetch_bytes(static_cast<const std::byte*>(a.v) + (p + j) * row, row);
+        if (d0 == 0 && p + j < kValueKeys) prefetch_bytes(static_cast<const std::byte*>(a.v) + (p + j) * row, row);
       }
       add_scores<Tiles>(tiles, buffer, p, n, d0 == 0);
     }
   }
 }
 
-// The largest score that each row sees; NaN where one of them is -infinity, since that key's weight would be zero and hide it.
-// (The exponentials of NaN and of infinity less itself are NaN without help.)
+inline Mask seen(const AttentionTile& t, int64_t key) {
+  const Vec at = fill(static_cast<float>(key));
+  return both(greater(t.end, at), greater(at, t.before));
+}
+
+// The largest score that each row sees; NaN where one of them is -infinity, since that key's weight would be zero and
+// hide it. (The exponentials of NaN and of infinity less itself are NaN without help.)
 inline Vec largest_scores(const AttentionTile& t) {
   const Vec none = fill(-kInfinity), all = fill(kInfinity);
   Vec top = none, least = all;
   for (int64_t p = 0; p < t.keys; ++p) {
     const Vec s = load(t.scores + p * kLanes);
-    const Mask seen = greater(t.limit, fill(static_cast<float>(p)));
-    top = max(top, choose(seen, s, none));
-    least = min(choose(seen, s, all), least);
+    const Mask counts = seen(t, p);
+    top = max(top, choose(counts, s, none));
+    least = min(choose(counts, s, all), least);
   }
   return choose(greater(least, none), top, fill(__builtin_nanf("")));
 }
 
-// Scores of keys [p0, p1) into weights exp(score - top), zero beyond a row's prefix; added to sums[key % 4]. Fetches the
-// values of the following keys meanwhile.
+// Scores of keys [p0, p1) into weights exp(score - top), zero outside of a row's range; added to sums[key % 4]. Fetches
+// the values of the following keys meanwhile.
 inline void weigh(const AttentionTile& t, Vec top, int64_t p0, int64_t p1, Vec (&sums)[4]) {
   const AttentionArgs& a = *t.args;
   const int64_t row = a.head_dim * (a.kv_type == DType::F16 ? 2 : 4), ahead = p1 - p0;
@@ -150,8 +155,7 @@ inline void weigh(const AttentionTile& t, Vec top, int64_t p0, int64_t p1, Vec (
   for (int64_t p = p0; p < p1; ++p) {
     for (int64_t line = 0; line < row && p + ahead < t.keys; line += 64)
       __builtin_prefetch(values + (p + ahead) * row + line);
-    const Mask seen = greater(t.limit, fill(static_cast<float>(p)));
-    const Vec w = choose(seen, exp(sub(load(t.scores + p * kLanes), top)), zero());
+    const Vec w = choose(seen(t, p), exp(sub(load(t.scores + p * kLanes), top)), zero());
     store(t.scores + p * kLanes, w);
     sums[p % 4] = add(sums[p % 4], w);
   }
@@ -172,8 +176,7 @@ inline void mix(const AttentionTile& t, int64_t r0, int64_t d0, int64_t p0, int6
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j)
-      sums[r][j] = p0 == 0 ? zero() : load(out + r * a.out_stride + j * kLanes);
+    for (int j = 0; j < Vectors; ++j) sums[r][j] = load(out + r * a.out_stride + j * kLanes);
   const float* weights = t.scores + r0;
   for (int64_t p = p0; p < p1; ++p) {
     Vec v[Vectors];
@@ -197,7 +200,7 @@ inline void mix_rest(const AttentionTile& t, int64_t r, int64_t d0, int64_t p0, 
   const AttentionArgs& a = *t.args;
   float* out = a.out + (t.first_row + r) * a.out_stride + d0;
   const int64_t n = a.head_dim - d0;
-  Vec sum = p0 == 0 ? zero() : load_first(out, n, 0);
+  Vec sum = load_first(out, n, 0);
   for (int64_t p = p0; p < p1; ++p) {
     float wide[kLanes];
     widen(stored_row(a.v, a.kv_type, p * a.head_dim + d0), a.kv_type, n, wide);
@@ -219,16 +222,26 @@ inline void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1)
     for (int r = 0; r < Rows; ++r) mix_rest(t, r0 + r, d, p0, p1);
 }
 
-// Rows [r, r + Rows) over keys [p0, p1) as far as each sees them.
+// Rows [r, r + Rows) over keys [p0, p1) as far as each sees them: together what all see, else each alone.
 template <DType Type, int Rows>
 inline void mix_group(const AttentionTile& t, int64_t r, int64_t p0, int64_t p1) {
-  const auto end = [&](int j) { return t.row_keys[r + j] < p1 ? t.row_keys[r + j] : p1; };
-  int64_t common = p1;
-  for (int j = 0; j < Rows; ++j) common = end(j) < common ? end(j) : common;
-  if (common > p0 || p0 == 0) mix_rows<Type, Rows>(t, r, p0, common > p0 ? common : p0);
-  const int64_t rest = common > p0 ? common : p0;
+  const auto begin = [&](int j) { return t.ranges[r + j].first > p0 ? t.ranges[r + j].first : p0; };
+  const auto end = [&](int j) { return t.ranges[r + j].last < p1 ? t.ranges[r + j].last : p1; };
+  int64_t first = p0, last = p1;
+  for (int j = 0; j < Rows; ++j) {
+    first = begin(j) > first ? begin(j) : first;
+    last = end(j) < last ? end(j) : last;
+  }
+  if (first >= last) {  // nothing that all see
+    for (int j = 0; j < Rows; ++j)
+      if (begin(j) < end(j)) mix_rows<Type, 1>(t, r + j, begin(j), end(j));
+    return;
+  }
   for (int j = 0; j < Rows; ++j)
-    if (end(j) > rest) mix_rows<Type, 1>(t, r + j, rest, end(j));
+    if (begin(j) < first) mix_rows<Type, 1>(t, r + j, begin(j), first);
+  mix_rows<Type, Rows>(t, r, first, last);
+  for (int j = 0; j < Rows; ++j)
+    if (end(j) > last) mix_rows<Type, 1>(t, r + j, last, end(j));
 }
 
 template <DType Type>
@@ -243,6 +256,7 @@ inline void mix_tile(const AttentionTile& t, int64_t p0, int64_t p1) {
 // What follows the scores: weights, values and the result of a tile.
 inline void finish_tile(const AttentionTile& t) {
   const AttentionArgs& a = *t.args;
+  for (int64_t r = 0; r < t.rows; ++r) __builtin_memset(a.out + (t.first_row + r) * a.out_stride, 0, a.head_dim * 4);
   const Vec top = largest_scores(t);
   Vec weight_sums[4] = {zero(), zero(), zero(), zero()};
   for (int64_t p0 = 0; p0 < t.keys; p0 += kValueKeys) {
@@ -261,33 +275,51 @@ inline void finish_tile(const AttentionTile& t) {
   }
 }
 
-inline void attention(const AttentionArgs& a) {
+inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
+  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
+  return {a.ranges[row].first, a.ranges[row].last};
+}
+
+// Two tiles from row r0 on. Keys that no row sees are left out in front, a multiple of 4, since sums of weights go by
+// the key's number modulo 4.
+inline void attend_tiles(const AttentionArgs& args, int64_t r0) {
   constexpr int kTiles = 2;
-  for (int64_t r0 = a.r0; r0 < a.r1; r0 += kTiles * kLanes) {
-    AttentionTile tiles[kTiles] = {};
-    int used = 0;
-    for (int64_t first = r0; used < kTiles && first < a.r1; first += kLanes) {
-      AttentionTile& t = tiles[used];
-      t.args = &a;
-      t.queries = a.scratch + used * kDimensions * kLanes;
-      t.first_row = first;
-      t.rows = a.r1 - first < kLanes ? a.r1 - first : kLanes;
-      float limits[kLanes];
-      for (int64_t r = 0; r < kLanes; ++r) {
-        if (r < t.rows) t.row_keys[r] = a.row_keys != nullptr ? a.row_keys[first + r] : a.keys;
-        t.keys = t.row_keys[r] > t.keys ? t.row_keys[r] : t.keys;
-        limits[r] = static_cast<float>(t.row_keys[r]);
-      }
-      t.limit = load(limits);
-      ++used;
+  const int64_t end = args.r1 - r0 < kTiles * kLanes ? args.r1 : r0 + kTiles * kLanes;
+  int32_t skipped = INT32_MAX;
+  for (int64_t r = r0; r < end; ++r) skipped = range_of(args, r).first < skipped ? range_of(args, r).first : skipped;
+  skipped = skipped / 4 * 4;
+  AttentionArgs a = args;
+  a.k = stored_row(args.k, args.kv_type, skipped * args.head_dim);
+  a.v = stored_row(args.v, args.kv_type, skipped * args.head_dim);
+  AttentionTile tiles[kTiles] = {};
+  int used = 0;
+  for (int64_t first = r0; first < end; first += kLanes, ++used) {
+    AttentionTile& t = tiles[used];
+    t.args = &a;
+    t.queries = a.scratch + used * kDimensions * kLanes;
+    t.first_row = first;
+    t.rows = end - first < kLanes ? end - first : kLanes;
+    float befores[kLanes] = {}, ends[kLanes] = {};
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const KeyRange range = range_of(args, first + r);
+      t.ranges[r] = {range.first - skipped, range.last - skipped};
+      t.keys = t.ranges[r].last > t.keys ? t.ranges[r].last : t.keys;
+      befores[r] = static_cast<float>(t.ranges[r].first) - 0.5f;
+      ends[r] = static_cast<float>(t.ranges[r].last);
     }
-    float* scores = a.scratch + kTiles * kDimensions * kLanes;
-    const int64_t most = tiles[0].keys > tiles[1].keys ? tiles[0].keys : tiles[1].keys;
-    tiles[0].scores = scores;
-    tiles[1].scores = scores + (most + kAttentionKeys) * kLanes;
-    used == 2 ? score_keys<2>(tiles) : score_keys<1>(tiles);
-    for (int t = 0; t < used; ++t) finish_tile(tiles[t]);
+    t.before = load(befores);
+    t.end = load(ends);
   }
+  float* scores = a.scratch + kTiles * kDimensions * kLanes;
+  const int64_t most = tiles[0].keys > tiles[1].keys ? tiles[0].keys : tiles[1].keys;
+  tiles[0].scores = scores;
+  tiles[1].scores = scores + (most + kAttentionKeys) * kLanes;
+  used == 2 ? score_keys<2>(tiles) : score_keys<1>(tiles);
+  for (int t = 0; t < used; ++t) finish_tile(tiles[t]);
+}
+
+inline void attention(const AttentionArgs& a) {
+  for (int64_t r0 = a.r0; r0 < a.r1; r0 += 2 * kLanes) attend_tiles(a, r0);
 }
 
 inline void set_row_kernels(KernelTable& table) {

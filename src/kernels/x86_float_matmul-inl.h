@@ -51,11 +51,11 @@ inline Vec load_weight(const std::byte* p) {
   return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
 
-// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j]. Meanwhile what begins at
-// `next` is prefetched, `step` bytes per k.
+// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j]. Meanwhile what begins
+// at `next` is prefetched, `step` bytes per k.
 template <DType Type, int Rows, int Vectors>
-inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x,
-                                                      int64_t k, int64_t depth, const std::byte* next, int64_t step,
+inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x, int64_t k,
+                                                      int64_t depth, const std::byte* next, int64_t step,
                                                       Vec (&sums)[Rows][Vectors]) {
   constexpr int64_t kStep = kFloatTile * (Type == DType::F32 ? 4 : 2);
 #pragma GCC unroll 12
@@ -95,7 +95,8 @@ inline void multiply_rows(const FloatBlock& b, int64_t r0, int64_t tile) {
   // While row tile j is computed, vector j's next block comes: of these columns or of those after them.
   const bool more = tile < Vectors;
   const std::byte* next = w[more ? tile : 0];
-  next += b.k0 + b.depth < a.k ? b.depth * kFloatTile * kElement : ((Vectors * kLanes) * a.k - b.k0 * kFloatTile) * kElement;
+  next += b.k0 + b.depth < a.k ? b.depth * kFloatTile * kElement
+                               : ((Vectors * kLanes) * a.k - b.k0 * kFloatTile) * kElement;
   float_tile<Type, Rows, Vectors>(w, a.x + r0 * a.k + b.k0, a.k, b.depth, next, more ? kFloatTile * kElement : 0, sums);
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)

@@ -1,34 +1,40 @@
-// Layouts and loops of the 256-bit integer products, shared by AVX2 and AVX-VNNI: included once by a file
-// that defines the words below for its instructions; LLADA_VECTOR_NAMESPACE names its namespace. Everything
-// is in an anonymous namespace and nothing inline from other headers is called (see x86_rows-inl.h).
+// Layouts and loops of the 256-bit integer products, shared by AVX2 and AVX-VNNI. A file includes this once, after it
+// has defined the names listed below for its instructions; LLADA_VECTOR_NAMESPACE names its namespace. Everything is in
+// an anonymous namespace and nothing inline from other headers is called (see x86_rows-inl.h).
 //
-// Words: column tile = 16 output columns, in two vectors X (columns 0..7) and Y (8..15); step = 4 consecutive
-// k, so that a vector holds 8 columns x 4 k and meets one 32-bit broadcast of activations; group = 32 k = 8
-// steps; block = 8 groups.
+// Words (k counts the inputs of a product):
+//   column tile  16 output columns, in two vectors X (columns 0..7) and Y (8..15)
+//   step         4 consecutive k, so that a vector holds 8 columns x 4 k and meets one 32-bit broadcast of activations
+//   group        32 k, that is 8 steps
+//   block        8 groups
 //
 // Weights per column tile and group:
-//   Q4_0  packed: 8 x 32 B (low nibbles X, high nibbles Y), 16 F16 scales
-//   Q8_0  packed: 8 x (X, Y), 16 F16 scales
-//   Q4_K  packed: nibbles as Q4_0, 16 scales, 16 mins, a byte each; before a block 16 F16 d and 16 F16 dmin
-//   Q6_K  packed: low nibbles as Q4_0, then 4 x 32 B with the upper two bits of X, Y, X, Y of two steps, lowest bits
-//         first, 2 x 16 scales of a byte; before a block 16 F16 d
-//   other types are used as stored: a block is expanded on the stack for all rows: 8 x (X, Y) of unsigned
-//   quants, then floats: 16 scales (Q5_1, Q5_K, Q6_K: two times 16, one for each half of the group) and 16
-//   offsets where the type has them. (Q4_K and Q6_K too, before: 1 to 8 rows spent most of their time on it.)
-// Activations: q and scales exactly as the oracle's (rows x k int8, then rows x groups floats), then for rows
-// x groups: scale * sum(q) as float, and sums of q over k % 4 < 2 and k % 4 >= 2 as pairs of int16: of the
-// first half, of the second half, of the group.
+//   Q4_0         packed: 8 x 32 B (low nibbles X, high nibbles Y), 16 F16 scales
+//   Q8_0         packed: 8 x (X, Y), 16 F16 scales
+//   Q4_K         packed: nibbles as Q4_0, 16 scales, 16 mins, a byte each; before a block 16 F16 d and 16 F16 dmin
+//   Q6_K         packed: low nibbles as Q4_0, then 4 x 32 B with the upper two bits of X, Y, X, Y of two steps, lowest
+//                bits first, 2 x 16 scales of a byte; before a block 16 F16 d
+//   other types  used as stored: a block is expanded on the stack for all rows: 8 x (X, Y) of unsigned quants, then
+//                floats: 16 scales (Q5_1, Q5_K, Q6_K: two times 16, one for each half of the group) and 16 offsets
+//                where the type has them. (Q4_K and Q6_K were expanded too: 1 to 8 rows spent most of their time on
+//                it.)
 //
-// A group's integer sum is exact; it is converted and added as sum * (weight scale * activation scale).
-// Results are float sums over the groups in ascending order.
+// Activations: q and scales exactly as the oracle's (rows x k int8, then rows x groups floats). Then for rows x groups:
+// scale * sum(q) as float, and sums of q over k % 4 < 2 and k % 4 >= 2 as pairs of int16: of the first half, of the
+// second half, of the group.
+//
+// A group's integer sum is exact. It is converted and added as sum * (weight scale * activation scale). Results are
+// float sums over the groups in ascending order.
 //
 // The including file defines:
-//   Sum start_zero(), Sum start(__m256i pairs, int center): zero, or -center * the pair sums, so that a sum
-//     over quants becomes one over (quant - center)
-//   Sum step(Sum, __m256i quants, __m256i activations): unsigned times signed, exact for what a form adds up
-//   __m256i finish(Sum): as 8 x int32
-//   wide_step, wide_finish, kWideCenter: the same for Q8_0, whose quants are packed xor kWideFlip
-//   kIntRows: rows of a tile
+//   Sum start_zero()                      zero
+//   Sum start(__m256i pairs, int center)  -center * the pair sums, so that a sum over quants becomes one over
+//                                         (quant - center)
+//   Sum step(Sum, __m256i quants, __m256i activations)
+//                                         unsigned times signed, exact for what a form adds up
+//   __m256i finish(Sum)                   as 8 x int32
+//   wide_step, wide_finish, kWideCenter   the same for Q8_0, whose quants are packed xor kWideFlip
+//   kIntRows                              rows of a tile
 #pragma once
 #include "kernels/x86_int8_layout-inl.h"
 
@@ -176,16 +182,14 @@ __attribute__((noinline)) void multiply_tile(const IntTile& t) {
           }
         }
       }
-      const __m256 scale[2] = {weight_scale<Form>(header, w, half, 0),
-                               weight_scale<Form>(header, w, half, 1)};
+      const __m256 scale[2] = {weight_scale<Form>(header, w, half, 0), weight_scale<Form>(header, w, half, 1)};
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) {
         const __m256 activation = _mm256_broadcast_ss(t.scales + r * row_groups + g);
 #pragma GCC unroll 2
         for (int j = 0; j < 2; ++j) {
           const __m256i whole = Form::kWide ? wide_finish(acc[r][j]) : finish(acc[r][j]);
-          sums[r][j] =
-              _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), _mm256_mul_ps(scale[j], activation), sums[r][j]);
+          sums[r][j] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), _mm256_mul_ps(scale[j], activation), sums[r][j]);
         }
       }
     }
@@ -195,8 +199,7 @@ __attribute__((noinline)) void multiply_tile(const IntTile& t) {
       for (int r = 0; r < Rows; ++r) {
         const __m256 weighted = _mm256_broadcast_ss(t.weighted + r * row_groups + g);
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j)
-          sums[r][j] = _mm256_fmadd_ps(offsets[j], weighted, sums[r][j]);
+        for (int j = 0; j < 2; ++j) sums[r][j] = _mm256_fmadd_ps(offsets[j], weighted, sums[r][j]);
       }
     }
   }
@@ -213,8 +216,8 @@ inline void multiply_some(const IntTile& t, int64_t rows) {
 
 // Groups [g0, g0 + groups) of one column tile for rows [r0, r0 + rows); weights: of group g0.
 template <class Form>
-inline void multiply_groups(const MatmulArgs& a, const ActivationLayout& layout, int64_t r0, int64_t rows,
-                            int64_t g0, int64_t groups, const uint8_t* weights, float* sums) {
+inline void multiply_groups(const MatmulArgs& a, const ActivationLayout& layout, int64_t r0, int64_t rows, int64_t g0,
+                            int64_t groups, const uint8_t* weights, float* sums) {
   const int64_t row_groups = a.k / kGroup, tiles = (rows + kIntRows - 1) / kIntRows;
   for (int64_t i = 0; i < tiles; ++i) {  // of nearly equal height
     const int64_t first = rows * i / tiles, last = rows * (i + 1) / tiles;
@@ -247,8 +250,8 @@ inline void multiply_form(const MatmulArgs& a) {
         const int64_t count = groups - g < kBlock ? groups - g : kBlock;
         const uint8_t* weights = expanded;
         if constexpr (Form::kPacked) {
-          weights = reinterpret_cast<const uint8_t*>(a.weights) +
-                    c / kTile * packed_tile_bytes(Form::kType, groups) + packed_tile_bytes(Form::kType, g);
+          weights = reinterpret_cast<const uint8_t*>(a.weights) + c / kTile * packed_tile_bytes(Form::kType, groups) +
+                    packed_tile_bytes(Form::kType, g);
         } else {
           const Source source{a.weights, stride, c, a.n - c < kTile ? a.n - c : kTile};
           uint8_t* out = expanded;

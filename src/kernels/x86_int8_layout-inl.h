@@ -1,5 +1,6 @@
 // Stored groups, activations and packed copies in the layouts of x86_int8-inl.h, which includes this.
 #pragma once
+#include "kernels/stored_groups.h"
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
@@ -25,9 +26,7 @@ inline __m256i broadcast_32(const void* p) {
   __builtin_memcpy(&v, p, 4);
   return _mm256_set1_epi32(v);
 }
-inline __m256i join(__m128i low, __m128i high) {
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-}
+inline __m256i join(__m128i low, __m128i high) { return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1); }
 inline __m256i bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
 inline uint16_t load_16(const void* p) {
   uint16_t v;
@@ -35,33 +34,6 @@ inline uint16_t load_16(const void* p) {
   return v;
 }
 inline float half_at(const void* p) { return _cvtsh_ss(load_16(p)); }
-
-constexpr bool super_type(DType type) {
-  return type == DType::Q4_K || type == DType::Q5_K || type == DType::Q6_K;
-}
-constexpr int64_t stored_group_bytes(DType type) {
-  switch (type) {
-    case DType::Q8_0:
-      return sizeof(GroupQ8_0);
-    case DType::Q4_0:
-      return sizeof(GroupQ4_0);
-    case DType::Q4_1:
-      return sizeof(GroupQ4_1);
-    case DType::Q5_0:
-      return sizeof(GroupQ5_0);
-    case DType::Q5_1:
-      return sizeof(GroupQ5_1);
-    case DType::Q4_K:
-      return sizeof(GroupQ4_K);
-    case DType::Q5_K:
-      return sizeof(GroupQ5_K);
-    default:
-      return sizeof(GroupQ6_K);
-  }
-}
-inline int64_t stored_row_bytes(DType type, int64_t k) {
-  return k / (super_type(type) ? 256 : 32) * stored_group_bytes(type);
-}
 
 inline __m256i nibbles(const void* p) {  // 16 bytes: the low nibbles, then the high ones
   const __m128i bytes = load_128(p);
@@ -195,12 +167,8 @@ inline bool packs(DType type) {
   return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q4_K || type == DType::Q6_K;
 }
 // Bytes of a group, and what stands before eight of them.
-constexpr int64_t packed_group_bytes(DType type) {
-  return type == DType::Q8_0 ? 544 : type == DType::Q6_K ? 416 : 288;
-}
-constexpr int64_t packed_header_bytes(DType type) {
-  return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0;
-}
+constexpr int64_t packed_group_bytes(DType type) { return type == DType::Q8_0 ? 544 : type == DType::Q6_K ? 416 : 288; }
+constexpr int64_t packed_header_bytes(DType type) { return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0; }
 // Of the first `groups` of a column tile; a multiple of eight where the type has headers.
 constexpr int64_t packed_tile_bytes(DType type, int64_t groups) {
   return groups * packed_group_bytes(type) + groups / kBlockGroups * packed_header_bytes(type);
@@ -213,8 +181,8 @@ inline int64_t packed_size(DType type, int64_t n, int64_t k) {
 // Two bits of each of four vectors of 6-bit quants into one.
 inline __m256i upper_bits(__m256i a, __m256i b, __m256i c, __m256i d) {
   const __m256i two = bytes_of(0x30);
-  const __m256i low = _mm256_or_si256(_mm256_srli_epi16(_mm256_and_si256(a, two), 4),
-                                      _mm256_srli_epi16(_mm256_and_si256(b, two), 2));
+  const __m256i low =
+      _mm256_or_si256(_mm256_srli_epi16(_mm256_and_si256(a, two), 4), _mm256_srli_epi16(_mm256_and_si256(b, two), 2));
   const __m256i high = _mm256_or_si256(_mm256_and_si256(c, two), _mm256_slli_epi16(_mm256_and_si256(d, two), 2));
   return _mm256_or_si256(low, high);
 }
@@ -270,7 +238,8 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
         for (int which = 0; which < 2; ++which)
           for (int64_t c = 0; c < kTile; ++c) {
             const std::byte* group = stored(c, g);
-            const ScaleAndMin both = group != nullptr ? scale_and_min(group, static_cast<int>(g % 8)) : ScaleAndMin{0, 0};
+            const ScaleAndMin both =
+                group != nullptr ? scale_and_min(group, static_cast<int>(g % 8)) : ScaleAndMin{0, 0};
             *out++ = static_cast<uint8_t>(which == 0 ? both.scale : both.min);
           }
       } else {
@@ -287,8 +256,8 @@ inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int fli
   if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, packed);
 }
 
-// Magnitudes are compared as integers, whose order is that of floats, and NaN is greater than all: the float maximum would
-// lose it.
+// Magnitudes are compared as integers, whose order is that of floats, and NaN is greater than all: the float maximum
+// would lose it.
 inline float largest_magnitude(const float* v) {
   const __m256i sign_off = _mm256_set1_epi32(0x7fffffff);
   __m256i m = _mm256_setzero_si256();
@@ -305,8 +274,7 @@ inline __m256i rounded(const float* v, __m256 inverse) {
   return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(v), inverse));
 }
 
-inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1,
-                           std::byte* activations) {
+inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   const ActivationLayout layout(rows, k);
   auto* scales = reinterpret_cast<float*>(activations + layout.scales);
   auto* weighted = reinterpret_cast<float*>(activations + layout.weighted);

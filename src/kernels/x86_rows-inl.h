@@ -1,11 +1,11 @@
-// Row-wise kernels over a vector type: included once by each file that defines Vec and its words for one
-// instruction set, after them; LLADA_VECTOR_NAMESPACE names its namespace. Everything is in an anonymous
-// namespace and nothing inline from other headers is called, so no code for newer processors can replace a
-// shared function when the program is linked.
+// Row-wise kernels over a vector type. A file includes this once, after it has defined Vec and its words for one
+// instruction set; LLADA_VECTOR_NAMESPACE names its namespace. Everything is in an anonymous namespace and nothing
+// inline from other headers is called, so no code for newer processors can replace a shared function when the program
+// is linked.
 //
-// exp: 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's polynomial of degree 7 (short by
-// 5e-9 at most); within 1.1 ulp of e^x where that is a normal number, 0 below
-// -104, infinity above 88.73. e^0 is exactly 1, e^NaN is NaN: min and max keep their second operand's.
+// exp: 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's polynomial of degree 7 (its error is 5e-9 at
+// most). The result is within 1.1 ulp of e^x where that is a normal number, 0 below -104, infinity above 88.73. e^0 is
+// exactly 1 and e^NaN is NaN: min and max keep their second operand's.
 #pragma once
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -52,8 +52,7 @@ inline void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
   // Squares beyond the range of floats: the row is lost, and zeros would hide it.
   const Vec scale = fill(mean < kInfinity ? 1.0f / __builtin_sqrtf(mean + eps) : __builtin_nanf(""));
   for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, mul(mul(load(x + i), scale), load(weight + i)));
-  if (i < n)
-    store_first(y + i, n - i, mul(mul(load_first(x + i, n - i, 0), scale), load_first(weight + i, n - i, 0)));
+  if (i < n) store_first(y + i, n - i, mul(mul(load_first(x + i, n - i, 0), scale), load_first(weight + i, n - i, 0)));
 }
 
 inline void add_rows(const float* x, int64_t n, float* y) {
@@ -95,8 +94,7 @@ inline void rotate_pairs(float* x, const float* cos, const float* sin, int64_t h
       s[i] = sin[j + i];
     }
     const Vec v = load(pairs);
-    store_first(x + 2 * j, 2 * (half - j),
-                fma_alternate(v, load_twice(c), mul(swap_pairs(v), load_twice(s))));
+    store_first(x + 2 * j, 2 * (half - j), fma_alternate(v, load_twice(c), mul(swap_pairs(v), load_twice(s))));
   }
 }
 
@@ -115,9 +113,9 @@ inline void store_half(const float* x, int64_t n, uint16_t* y) {
   }
 }
 
-// Terms are floats (2 ulp), sums are doubles: where one value dominates, its term is exactly 1 and the others
-// keep their full float precision beside it. Nothing is masked: a NaN stays one, infinity less itself is one, and so is -infinity
-// times its exponential.
+// Terms are floats (2 ulp), sums are doubles: where one value dominates, its term is exactly 1 and the others keep
+// their full float precision beside it. Nothing is masked: a NaN stays one, infinity less itself is one, and so is
+// -infinity times its exponential.
 inline SoftmaxStats softmax_stats(const float* logits, int64_t n) {
   Vec top = fill(-kInfinity);
   for (int64_t i = 0; i < n; i += kLanes)

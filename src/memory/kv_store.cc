@@ -15,8 +15,8 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   };
   // No machine maps more than 2^47 bytes; below that nothing here overflows.
   constexpr double kMostBytes = 0x1p47;
-  if (2.0 * static_cast<double>(shape.positions) * shape.head_dim * static_cast<double>(element) *
-          shape.kv_heads * shape.sequences * shape.layers >
+  if (2.0 * static_cast<double>(shape.positions) * shape.head_dim * static_cast<double>(element) * shape.kv_heads *
+          shape.sequences * shape.layers >
       kMostBytes)
     return missing();
   // Whole cache lines per head: two threads that write neighbouring heads never share a line.
@@ -31,7 +31,7 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
 
 KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
   Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
-  const int64_t row = int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4);
+  const int64_t row = row_bytes();
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
   saved.data.reserve(static_cast<size_t>(2 * heads * row) * positions.size());
   for (const int64_t half : {int64_t{0}, half_bytes_}) {
@@ -48,7 +48,7 @@ KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
 }
 
 void KvStore::put_back(const Saved& saved) {
-  const int64_t row = int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4);
+  const int64_t row = row_bytes();
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
   const std::byte* from = saved.data.data();
   for (const int64_t half : {int64_t{0}, half_bytes_}) {
@@ -67,6 +67,30 @@ void KvStore::put_back(const Saved& saved) {
     }
 }
 
+int64_t KvStore::sequence_bytes(int64_t count) const {
+  return 2 * shape_.layers * shape_.kv_heads * count * row_bytes();
+}
+
+void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) const {
+  for (const int64_t half : {int64_t{0}, half_bytes_})
+    for (int layer = 0; layer < shape_.layers; ++layer)
+      for (int head = 0; head < shape_.kv_heads; ++head)
+        to = std::copy_n(data_.get() + half + offset(layer, sequence, head) + begin * row_bytes(), count * row_bytes(),
+                         to);
+}
+
+void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte* from) {
+  const int64_t bytes = count * row_bytes();
+  for (const int64_t half : {int64_t{0}, half_bytes_})
+    for (int layer = 0; layer < shape_.layers; ++layer)
+      for (int head = 0; head < shape_.kv_heads; ++head, from += bytes)
+        std::copy_n(from, bytes, data_.get() + half + offset(layer, sequence, head) + begin * row_bytes());
+  for (int64_t p = begin; p < begin + count; ++p) {
+    set_version(sequence, p, 0);
+    for (int layer = 0; layer < shape_.layers; ++layer) changed(layer, sequence, p);
+  }
+}
+
 Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
@@ -78,8 +102,8 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   if (digests_ == nullptr)
     return failed("K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
                   heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
-  // Long attention reads blocks of positions whole. What was never digested has no influence, but must not be undefined. (The
-  // pages are written soon anyway.)
+  // Long attention reads blocks of positions whole. What was never digested has no influence, but must not be
+  // undefined. (The pages are written soon anyway.)
   std::memset(digests_.get(), 0, static_cast<size_t>(heads * head_bytes));
   digest_maker_ = maker;
   digest_head_bytes_ = head_bytes;

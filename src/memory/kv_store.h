@@ -39,13 +39,11 @@ class KvStore {
   static constexpr int64_t kAbsent = -1;
   // The forward from which a position's K/V was last computed, or kAbsent.
   int64_t version(int sequence, int64_t position) const { return versions_[index(sequence, position)]; }
-  void set_version(int sequence, int64_t position, int64_t forward) {
-    versions_[index(sequence, position)] = forward;
-  }
+  void set_version(int sequence, int64_t position, int64_t forward) { versions_[index(sequence, position)] = forward; }
   void clear();  // everything absent again
 
-  // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks. `maker`
-  // stands for the form: another one's are lost. Fails when the memory is not there.
+  // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks.
+  // `maker` stands for the form: another one's are lost. Fails when the memory is not there.
   Status reserve_digests(const void* maker, int64_t head_bytes);
   std::byte* digest(int layer, int sequence, int head) {
     return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
@@ -71,14 +69,19 @@ class KvStore {
   Saved save(std::span<const int32_t> positions) const;
   void put_back(const Saved& saved);
 
+  // Keys and values of positions [begin, begin + count) of one sequence in every layer, as a copy of sequence_bytes():
+  // keys, then values, each [layer][kv head][position][head_dim]. What is written counts as computed by forward 0.
+  int64_t sequence_bytes(int64_t count) const;
+  void read(int sequence, int64_t begin, int64_t count, std::byte* to) const;
+  void write(int sequence, int64_t begin, int64_t count, const std::byte* from);
+
  private:
   KvStore() = default;
+  int64_t row_bytes() const { return int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4); }
   int64_t head_index(int layer, int sequence, int head) const {
     return (int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head;
   }
-  int64_t offset(int layer, int sequence, int head) const {
-    return head_index(layer, sequence, head) * head_bytes_;
-  }
+  int64_t offset(int layer, int sequence, int head) const { return head_index(layer, sequence, head) * head_bytes_; }
   size_t layer_index(int layer, int sequence, int64_t position) const {
     return static_cast<size_t>((int64_t{layer} * shape_.sequences + sequence) * shape_.positions + position);
   }

@@ -21,8 +21,7 @@ std::string_view name(PagingRule rule) {
 Result<Pager> Pager::create(PagingRule rule, std::vector<int64_t> slab_bytes, int64_t window_bytes) {
   for (const int64_t bytes : slab_bytes)
     if (window_bytes >= 0 && bytes > window_bytes)
-      return invalid("window: found {} bytes for weights, needed {} for the largest slab", window_bytes,
-                     bytes);
+      return invalid("window: found {} bytes for weights, needed {} for the largest slab", window_bytes, bytes);
   return Pager(rule, std::move(slab_bytes), window_bytes);
 }
 
@@ -62,8 +61,7 @@ Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> sla
   double bytes = 0, maps = 0;
   for (int pass = -kWarm; pass < passes; ++pass)
     for (size_t i = 0; i < slab_bytes.size(); ++i)
-      if (pager.touch(static_cast<int32_t>(i)).map && pass >= 0)
-        bytes += static_cast<double>(slab_bytes[i]), maps += 1;
+      if (pager.touch(static_cast<int32_t>(i)).map && pass >= 0) bytes += static_cast<double>(slab_bytes[i]), maps += 1;
   return PagingCost{bytes / passes, maps / passes};
 }
 

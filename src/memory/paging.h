@@ -1,6 +1,5 @@
-// What the plan of residency.h is measured against: slabs mapped when they are needed, and a rule for what
-// has to go. Belady's rule (what is used farthest in the future goes) is the best that any demand paging can
-// do.
+// The rivals of the plan in residency.h: slabs are mapped when they are needed, and a rule says which one has to go.
+// Belady's rule, by which the slab goes that is used farthest in the future, is the best that any demand paging can do.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -7,10 +7,10 @@
 namespace llada {
 namespace {
 
-// k of m at equal distances, the first and the last included: what follows the last slab of a pass (a head on
-// another unit, the host's turn) then maps the first two of the next pass, and between those two ends every
-// mapping has a whole distance to hide behind. Equal distances around the cycle instead leave the map lane
-// idle during that tail: tried, 2 % slower on the sm8750-paper profile.
+// Chooses k of m at equal distances, the first and the last included. What follows the last slab of a pass (a head on
+// another unit, the host's turn) then maps the first two of the next pass, and between those two ends every mapping has
+// a whole distance to hide behind. Tried: equal distances around the cycle, which leave the map lane idle during that
+// tail (2 % slower on the sm8750-paper profile).
 std::vector<bool> spread(size_t m, size_t k) {
   std::vector<bool> chosen(m, false);
   if (k == 1) chosen[m / 2] = true;

@@ -19,10 +19,9 @@ std::vector<Slab> group_slabs(std::span<const WeightUse> uses, SlabGrain grain, 
   std::vector<int64_t> exact;  // bytes before they are rounded to pages
   WeightUse previous;
   for (const WeightUse& use : uses) {
-    const bool joins =
-        !slabs.empty() && slabs.back().layer == use.layer &&
-        (grain == SlabGrain::layer || (grain == SlabGrain::half_layer && previous.half == use.half) ||
-         previous.op == use.op);
+    const bool joins = !slabs.empty() && slabs.back().layer == use.layer &&
+                       (grain == SlabGrain::layer || (grain == SlabGrain::half_layer && previous.half == use.half) ||
+                        previous.op == use.op);
     if (!joins) {
       slabs.push_back({.weights = {}, .bytes = 0, .layer = use.layer});
       exact.push_back(0);

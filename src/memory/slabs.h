@@ -26,9 +26,8 @@ struct WeightUse {
 };
 
 struct Slab {
-  std::vector<int32_t>
-      weights;        // in first-use order; a cut slab shares the weight at the cut with its other part
-  int64_t bytes = 0;  // whole pages
+  std::vector<int32_t> weights;  // in first-use order; a cut slab shares the weight at the cut with its other part
+  int64_t bytes = 0;             // whole pages
   int32_t layer = -1;
 };
 

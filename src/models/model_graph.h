@@ -17,6 +17,7 @@ struct ModelGraph {
   int layers = 0, kv_heads = 0, head_dim = 0;
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
+  KeyRule keys;         // what a row reads
 };
 
 // Invalid: an architecture whose decoding rules are not built in.

@@ -182,8 +182,7 @@ Result<PresetSpec> parse_preset(std::string_view spec) {
   const size_t colon = spec.find(':');
   LLADA_TRY(auto preset, find_preset(spec.substr(0, colon)));
   const auto type = colon == std::string_view::npos ? DType::Q4_0 : dtype_from_name(spec.substr(colon + 1));
-  if (!type)
-    return invalid("preset: found the type '{}', needed one such as q4_0 or f16", spec.substr(colon + 1));
+  if (!type) return invalid("preset: found the type '{}', needed one such as q4_0 or f16", spec.substr(colon + 1));
   return PresetSpec{std::move(preset), *type};
 }
 
@@ -198,8 +197,7 @@ std::vector<PresetTensor> tensors_of(const Preset& preset) {
   for_each_expected(preset.config, false, [&](const ExpectedTensor& expected) {
     if (!expected.required) return true;  // the head of a model that takes the embedding for it
     const bool in_layer = expected.name.starts_with("blk.");
-    list.push_back(
-        {std::string(expected.name), expected.shape, in_layer ? std::atoi(expected.name.data() + 4) : -1});
+    list.push_back({std::string(expected.name), expected.shape, in_layer ? std::atoi(expected.name.data() + 4) : -1});
     return true;
   });
   return list;

@@ -1,9 +1,8 @@
-// The geometries of published models, so that weights can be synthesised and speed measured or simulated
-// where no checkpoint is at hand. One table: a preset is what the model's own configuration says, with the
-// special tokens at their published ids, and the list of its tensors under llama.cpp's GGUF names. "tiny" is
-// no published model; it is small enough for tests. Sources: the models' config.json files. LLaDA2's GGUF
-// form is not in llama.cpp yet: its names are those of Bailing-MoE 2 there, with q, k and v in matrices of
-// their own.
+// The geometries of published models, so that weights can be made and speed measured or simulated where no checkpoint
+// is at hand. A preset is what the model's own configuration says, with the special tokens at their published ids, and
+// the list of its tensors under llama.cpp's GGUF names. "tiny" is no published model; it is small enough for tests.
+// Sources: the models' config.json files. llama.cpp has no GGUF form of LLaDA2 yet: the names are those of Bailing-MoE
+// 2 there, with q, k and v in matrices of their own.
 #pragma once
 #include <string>
 #include <string_view>

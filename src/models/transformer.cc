@@ -1,12 +1,12 @@
-// The transformer that all these models share, with what each adds. Row i predicts position i (Dream: i + 1,
-// which is the caller's business). x: rows x width. q, k, v: rows x heads*head_dim. All activations F32.
+// The transformer that all these models share, and what each adds to it. Row i predicts position i; with Dream it
+// predicts position i + 1, which the caller takes care of. x is rows x width; q, k and v are rows x (heads * head_dim).
+// All activations are F32.
 //
-//   LLaDA      (arXiv 2502.09992): Llama's layers without a causal mask
-//   Dream      (arXiv 2508.15487): Qwen2's: grouped K/V heads, biases on q, k and v
-//   LLaDA-MoE  (arXiv 2509.24389): q and k normalised per head before RoPE; experts instead of the
-//   feed-forward LLaDA2     (arXiv 2512.15745): block-causal attention, sigmoid router with a selection bias
-//   and groups, a
-//              shared expert, leading dense layers, RoPE on part of a head
+//   LLaDA      (arXiv 2502.09992)  Llama's layers without a causal mask
+//   Dream      (arXiv 2508.15487)  Qwen2's layers: grouped K/V heads, biases on q, k and v
+//   LLaDA-MoE  (arXiv 2509.24389)  q and k normalised per head before RoPE; experts instead of the feed-forward
+//   LLaDA2     (arXiv 2512.15745)  block-causal attention; sigmoid router with a selection bias and groups; a shared
+//                                  expert; leading dense layers; RoPE on part of a head
 #include "graph/builder.h"
 #include "models/model_graph.h"
 
@@ -48,8 +48,7 @@ class WeightList {
 
  private:
   WeightId add(std::string name, int64_t inputs, int64_t outputs, int64_t expert = -1) {
-    list_.push_back(
-        {std::move(name), {inputs, outputs}, static_cast<int16_t>(layer_), static_cast<int16_t>(expert)});
+    list_.push_back({std::move(name), {inputs, outputs}, static_cast<int16_t>(layer_), static_cast<int16_t>(expert)});
     return static_cast<WeightId>(list_.size() - 1);
   }
   WeightId in_layer(std::string_view leaf, int64_t inputs, int64_t outputs = 1, int64_t expert = -1) {
@@ -104,8 +103,7 @@ class WeightList {
 
 class Forward {
  public:
-  Forward(const ModelConfig& config, const Weights& weights, std::span<const WeightInfo> list,
-          StepShape shape)
+  Forward(const ModelConfig& config, const Weights& weights, std::span<const WeightInfo> list, StepShape shape)
       : c_(config), w_(weights), shape_(shape), b_(shape, list) {}
 
   Program build() {
@@ -183,8 +181,7 @@ class Forward {
                            .head_dim = static_cast<int>(c_.head_dim),
                            .rotary = static_cast<int>(c_.rotary_dims),
                            .rope_adjacent = c_.rope_pairing == RopePairing::adjacent,
-                           .rope_theta = c_.rope_theta,
-                           .block = static_cast<int>(c_.attention_block)};
+                           .rope_theta = c_.rope_theta};
   const Routing routing_ = {.experts = static_cast<int>(c_.experts),
                             .used = static_cast<int>(c_.experts_used),
                             .sigmoid = c_.sigmoid_router,
@@ -200,14 +197,14 @@ ModelGraph build_transformer(const ModelConfig& config) {
   ModelGraph model;
   const Weights weights = WeightList(config, model.weights).all();
   // One wanted row: every weight is used.
-  note_uses(Forward(config, weights, model.weights, {.rows = 1, .wanted = 1, .guided = false}).build(),
-            model.weights);
+  note_uses(Forward(config, weights, model.weights, plain_shape(1, 1)).build(), model.weights);
   model.layers = static_cast<int>(config.layers);
   model.kv_heads = static_cast<int>(config.kv_heads);
   model.head_dim = static_cast<int>(config.head_dim);
   model.width = config.width;
   model.vocab = config.vocab;
   model.context = config.context;
+  model.keys.block = static_cast<int32_t>(config.attention_block);
   model.forward = [config, weights, list = model.weights](StepShape shape) {
     return Forward(config, weights, list, shape).build();
   };

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <utility>
+
+#include "sched/check_step.h"
 
 namespace llada {
 namespace {
@@ -46,29 +47,28 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
   return out;
 }
 
-// Devices index the store by what stands in the program.
-Status check_store(const KvGeometry& needed, const KvShape& store) {
-  const bool same = needed.kv_heads == store.kv_heads && needed.head_dim == store.head_dim;
-  if (needed.layers == 0 || (same && needed.layers <= store.layers)) return {};
-  return failed("K/V store: found {} layers of {} heads of {} elements, needed {} of {} of {}", store.layers, store.kv_heads,
-                store.head_dim, needed.layers, needed.kv_heads, needed.head_dim);
+// What a device fills; memory of the step before stays for it.
+void empty(const StepInputs& inputs, StepOutputs& outputs) {
+  outputs.predictions.clear();
+  outputs.logits.resize(inputs.streams.size());
+  for (auto& logits : outputs.logits) logits.clear();
 }
 
 }  // namespace
 
 void Executor::join_beside() {
-  if (device_->runs_beside()) static_cast<void>(finish_beside());
+  if (runs_beside()) static_cast<void>(finish_beside());
 }
 
 Status Executor::prepare() {
   if (prepared_) return {};
-  if (device_->window().weight_bytes != kUnlimitedWindow) {
+  if (can_.window != nullptr && can_.window->window().weight_bytes != kUnlimitedWindow) {
     // One wanted row, so that every weight is there.
-    LLADA_TRY(const auto built, build_({.rows = 1, .wanted = 1, .guided = false}));
+    LLADA_TRY(const auto built, build_(plain_shape(1, 1)));
     LLADA_TRY(memory_, MemoryRuntime::create(*device_, *built, options_.memory));
   }
   if (options_.experts && !split_) {
-    device_->drop_experts();
+    if (can_.experts != nullptr) can_.experts->drop_experts();
     split_.emplace(*options_.experts);
   }
   prepared_ = true;
@@ -90,67 +90,74 @@ Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepS
   return recent_.front();
 }
 
-Status Executor::run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
+Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const Prepared& prepared, program(shape));
-  if (device_->computes()) LLADA_TRY_STATUS(check_store(prepared.kv, kv.shape()));
-  outputs.predictions.clear();
-  outputs.logits.clear();
+  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared.kv));
+  empty(inputs, outputs);
   Ticket ticket = 0;
   if (split_) split_->begin_step(inputs);
   for (const MemoryRuntime::Stretch& stretch : prepared.stretches) {
     if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
-    Run run{prepared.program, stretch.first, stretch.last, &inputs, &kv, &outputs, stretch.unit};
+    Run run{prepared.program, stretch.first, stretch.last, &inputs, &outputs, stretch.unit};
     if (const Op& op = prepared.program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
       LLADA_TRY_STATUS(device_->wait(ticket));  // the plan needs what the router decided
       LLADA_TRY(run.experts, split_->plan(*device_, *prepared.program, op, inputs));
     }
     LLADA_TRY(ticket, device_->submit(run));
-    if (memory_) LLADA_TRY_STATUS(memory_->after(*device_, stretch));
+    if (memory_) LLADA_TRY_STATUS(memory_->after(stretch));
   }
   LLADA_TRY_STATUS(device_->wait(ticket));
-  LLADA_TRY_STATUS(check_results(inputs, outputs, shape));
+  LLADA_TRY_STATUS(finish_results(inputs, outputs, shape));
   return finish_beside();
 }
 
-Status Executor::check_results(const StepInputs& inputs, const StepOutputs& outputs, StepShape shape) const {
-  if (!device_->computes()) return {};
-  const auto rows = static_cast<size_t>(shape.count(RowSet::guided));
+Status Executor::finish_results(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) const {
+  if (dry()) return {};
+  const auto rows = static_cast<size_t>(shape.count(RowSet::predicted));
   if (outputs.predictions.size() != rows)
-    return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(), rows);
-  const size_t vocabulary = rows > 0 ? outputs.logits.size() / rows : 0;
+    return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(),
+                  rows);
+  const auto finite = [](float x) { return std::isfinite(x); };
   for (size_t r = 0; r < rows; ++r) {
-    const RowPrediction& p = outputs.predictions[r];
-    const auto row = std::span(outputs.logits).subspan(r * vocabulary, vocabulary);
+    Prediction& p = outputs.predictions[r];
+    const auto wanted = static_cast<size_t>(inputs.predictions[r].conditional);
+    p.position = inputs.positions[static_cast<size_t>(inputs.wanted[wanted])];
     if (p.token >= 0 && std::isfinite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
-        std::isfinite(p.margin) && std::ranges::all_of(row, [](float x) { return std::isfinite(x); }))
+        std::isfinite(p.margin))
       continue;
     return failed("{}: the logits of position {} are not finite; the weights or the activations are damaged",
-                  device_->info().name, inputs.positions[static_cast<size_t>(inputs.wanted[r])]);
+                  device_->info().name, p.position);
   }
+  for (const auto& logits : outputs.logits)
+    if (!std::ranges::all_of(logits, finite))
+      return failed("{}: logits are not finite; the weights or the activations are damaged", device_->info().name);
   return {};
 }
 
 Status Executor::finish_beside() {
   const Ticket now = std::exchange(beside_, 0);
-  const Ticket due = device_->runs_beside() ? now : std::exchange(beside_before_, now);
+  const Ticket due = runs_beside() ? now : std::exchange(beside_before_, now);
   const auto results = std::exchange(beside_results_, {});
   if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
   return results ? results() : Status{};
 }
 
-Status Executor::submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape) {
+Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const Prepared& prepared, program(shape));
-  if (device_->computes()) LLADA_TRY_STATUS(check_store(prepared.kv, kv.shape()));
-  outputs.predictions.clear();
-  outputs.logits.clear();
-  Run run{prepared.program, 0, prepared.program->ops.size(), &inputs, &kv, &outputs};
+  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared.kv));
+  empty(inputs, outputs);
+  Run run{prepared.program, 0, prepared.program->ops.size(), &inputs, &outputs};
   run.unit = Unit::host;
-  run.beside = true;
-  LLADA_TRY(beside_, device_->submit(run));
-  if (!device_->runs_beside()) return check_results(inputs, outputs, shape);
-  beside_results_ = [this, &inputs, &outputs, shape] { return check_results(inputs, outputs, shape); };
+  if (can_.beside != nullptr) {
+    LLADA_TRY(beside_, can_.beside->submit_beside(run));
+  } else {
+    LLADA_TRY(const Ticket ticket, device_->submit(run));
+    LLADA_TRY_STATUS(device_->wait(ticket));
+  }
+  if (!runs_beside()) return finish_results(inputs, outputs, shape);
+  beside_results_ = [this, &inputs, &outputs, shape] { return finish_results(inputs, outputs, shape); };
   return {};
 }
 
@@ -163,8 +170,9 @@ Status Executor::guarded(const std::function<Status()>& work) {
                               options_.fallback->info().name));
   fell_back_ = true;
   // What the host does beside is not the failed unit's, and its numbers are wanted.
-  if (device_->runs_beside()) LLADA_TRY_STATUS(finish_beside());
+  if (runs_beside()) LLADA_TRY_STATUS(finish_beside());
   device_ = options_.fallback;
+  can_ = device_->capabilities();
   memory_.reset();
   // The fallback computes all experts; a listener goes on listening.
   if (options_.experts) {
@@ -180,26 +188,29 @@ Status Executor::guarded(const std::function<Status()>& work) {
 namespace {
 
 StepShape shape_of(const StepInputs& inputs) {
-  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()), inputs.guidance > 0};
+  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
+          static_cast<int32_t>(inputs.predictions.size())};
 }
 
-void mark_computed(const StepInputs& inputs, KvStore& kv) {
-  for (const RowSpan& span : inputs.spans)  // a trial's rows are not stored
-    for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
-      kv.set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], inputs.sampling.forward_number);
+void mark_computed(const StepInputs& inputs) {
+  for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
+    const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
+    for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
+      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
+  }
 }
 
 }  // namespace
 
-Status Executor::run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
-  LLADA_TRY_STATUS(guarded([&] { return run_once(inputs, kv, outputs, shape_of(inputs)); }));
-  mark_computed(inputs, kv);
+Status Executor::run(const StepInputs& inputs, StepOutputs& outputs) {
+  LLADA_TRY_STATUS(guarded([&] { return run_once(inputs, outputs, shape_of(inputs)); }));
+  mark_computed(inputs);
   return {};
 }
 
-Status Executor::run_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs) {
-  LLADA_TRY_STATUS(guarded([&] { return submit_beside(inputs, kv, outputs, shape_of(inputs)); }));
-  mark_computed(inputs, kv);
+Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs) {
+  LLADA_TRY_STATUS(guarded([&] { return submit_beside(inputs, outputs, shape_of(inputs)); }));
+  mark_computed(inputs);
   return {};
 }
 

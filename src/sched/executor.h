@@ -1,7 +1,7 @@
-// From a step shape to results: builds (or finds) the program, cuts it into runs by placement and by the slabs
-// that have to be mapped, submits them in order. When the device fails and there is a fallback, the step is
-// run again from its beginning on that one: a step's K/V is written before it is read, so what the failed
-// device left behind does not show.
+// From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
+// the slabs that have to be mapped, and submits them in order. When the device fails and there is a fallback, the step
+// is run again from its beginning on the fallback. A step's K/V is written before it is read, so what the failed device
+// left behind does not show.
 #pragma once
 #include <functional>
 #include <list>
@@ -18,9 +18,9 @@
 namespace llada {
 
 struct ExecutorOptions {
-  MemoryOptions memory = {};                     // for a device with a window
-  std::optional<ExpertSplitOptions> experts = {};  // experts shared out between units, or routing listened to
-  Device* fallback = nullptr;                    // over the same weights; used from the first failure on
+  MemoryOptions memory = {};                          // for a device with a window
+  std::optional<ExpertSplitOptions> experts = {};     // experts shared out between units, or routing listened to
+  Device* fallback = nullptr;                         // over the same weights; used from the first failure on
   std::function<void(const std::string&)> warn = {};  // one line, once, when the fallback takes over; may be empty
 };
 
@@ -30,18 +30,18 @@ class Executor {
 
   Executor(Device& device, Build build) : Executor(device, std::move(build), ExecutorOptions{}) {}
   Executor(Device& device, Build build, ExecutorOptions options)
-      : device_(&device), build_(std::move(build)), options_(std::move(options)) {}
+      : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
-  // One forward over `kv`. inputs.wanted may be empty: then only K/V is refreshed.
-  Status run(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
+  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed.
+  Status run(const StepInputs& inputs, StepOutputs& outputs);
 
   // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at
-  // a time (runs_beside()) its numbers are there when that run() returns, `kv` must be another store than the run's,
-  // and inputs and outputs must live until then. Elsewhere they are there on return: on a device with one unit it
-  // simply runs first, and a simulated one lets it take until the end of the run after the following one.
-  Status run_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs);
+  // a time (runs_beside()) its numbers are there when that run() returns, the stores must be others than the run's, and
+  // inputs and outputs must live until then. Elsewhere they are there on return: on a device with one unit it simply
+  // runs first, and a simulated one lets it take until the end of the run after the following one.
+  Status run_beside(const StepInputs& inputs, StepOutputs& outputs);
 
-  bool runs_beside() const { return device_->runs_beside(); }
+  bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
   // After a failed run() something may still run beside: waits for it, whatever comes of it.
   void join_beside();
 
@@ -61,20 +61,22 @@ class Executor {
     KvGeometry kv;
   };
   Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
-  Status run_once(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+  Status run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape);
   Status finish_beside();
-  // What comes back is numbers, one prediction for each that the step asked for.
-  Status check_results(const StepInputs& inputs, const StepOutputs& outputs, StepShape shape) const;
-  Status submit_beside(const StepInputs& inputs, KvStore& kv, StepOutputs& outputs, StepShape shape);
+  // What comes back is numbers, one prediction for each that the step asked for; each is given its position.
+  Status finish_results(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) const;
+  Status submit_beside(const StepInputs& inputs, StepOutputs& outputs, StepShape shape);
   Status guarded(const std::function<Status()>& work);
+  bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
 
   Device* device_;
+  Capabilities can_;  // of device_
   Build build_;
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
   std::function<Status()> beside_results_;  // of a pass under way, where one really runs beside
-  Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
+  Ticket beside_ = 0, beside_before_ = 0;   // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   std::list<Prepared> recent_;  // most recent first
 };

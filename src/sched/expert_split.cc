@@ -1,6 +1,7 @@
 #include "sched/expert_split.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
@@ -16,7 +17,8 @@ LayerRouting summed(std::span<const float> gates, int32_t experts) {
   for (size_t i = 0; i < gates.size(); ++i) {
     const size_t e = i % static_cast<size_t>(experts);
     routing.rows[e] += gates[i] != 0;
-    if (std::isfinite(gates[i])) routing.score[e] += gates[i];  // damaged rows end in an error; what is planned must not
+    if (std::isfinite(gates[i]))
+      routing.score[e] += gates[i];  // damaged rows end in an error; what is planned must not
   }
   return routing;
 }
@@ -29,9 +31,12 @@ ExpertSplit::ExpertSplit(ExpertSplitOptions options) : options_(std::move(option
 }
 
 void ExpertSplit::begin_step(const StepInputs& inputs) {
-  // Other rows than before: another block, or all of the canvas.
-  const bool block = inputs.positions != positions_;
-  positions_ = inputs.positions;
+  // Other rows than before: another block, more or fewer rows of it, other requests.
+  std::vector<Work> work;
+  for (const Stream& stream : inputs.streams) work.push_back({.block = stream.block});
+  for (const RowSpan& span : inputs.spans) work[static_cast<size_t>(span.stream)].rows += span.count;
+  const bool block = work != work_;
+  work_ = std::move(work);
   if (runtime_) runtime_->begin_step(block);
 }
 
@@ -40,9 +45,10 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   LLADA_CHECK(op.kind == OpKind::experts && op.experts == options_.experts);
   const int32_t layer = op.layer - options_.first_layer;
   LLADA_CHECK(layer >= 0 && layer < options_.layers);
-  const std::span<const float> gates = device.peek(program, op.in[1]);
+  ExpertHost* const host = device.capabilities().experts;
+  const std::span<const float> gates = host != nullptr ? host->peek(program, op.in[1]) : std::span<const float>();
   const int64_t rows = program.shape.count(op.rows);
-  if (static_cast<int64_t>(gates.size()) != rows * op.experts)
+  if (host == nullptr || static_cast<int64_t>(gates.size()) != rows * op.experts)
     return failed("{}: what the router decided cannot be read", device.info().name);
   if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
     return failed("{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
@@ -56,18 +62,22 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     LLADA_TRY_STATUS(options_.listen({layer, positions, gates, op.experts}));
   }
   if (!runtime_) return nullptr;
+  const auto seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const double begin = seconds();
   std::vector<LayerRouting> ahead;
-  if (options_.guess && options_.moe.prefetch) {
-    const std::span<const float> x = device.peek(program, op.in[0]);
-    for (int32_t d = 1; d <= kAheadLayers && layer + d < options_.layers; ++d)
-      ahead.push_back(options_.guess(layer, d, x, rows));
+  if (options_.guess && runtime_->wants_guesses()) {
+    ahead = options_.guess(layer, kAheadLayers, host->peek(program, op.in[0]), rows);
   }
   LayerRouting routing = summed(gates, op.experts);
   if (const int32_t slices = options_.costs->slices; slices > 1) {
     routing = sliced(routing, slices);
     for (LayerRouting& guess : ahead) guess = sliced(guess, slices);
   }
-  plan_ = runtime_->layer(layer, routing, ahead, {.link = device.expert_link()});
+  const double guessed = seconds();
+  plan_ = runtime_->layer(layer, routing, ahead, {.link = host->expert_link()});
+  runtime_->add_seconds(guessed - begin, seconds() - guessed);
   return &plan_;
 }
 

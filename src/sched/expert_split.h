@@ -26,9 +26,9 @@ struct ExpertSplitOptions {
   int32_t layers = 0, experts = 0;
   std::optional<ExpertCosts> costs;  // none: nothing is planned, the routing is only listened to
   MoeOptions moe;                    // of slices where the costs are
-  // What the router of layer + ahead (both of those with experts) would say of the rows that layer's router
-  // was given (rows x width); absent: nothing is guessed.
-  std::function<LayerRouting(int32_t layer, int32_t ahead, std::span<const float> x, int64_t rows)> guess;
+  // What the routers of the layers after `layer` (of those with experts), nearest first, at most `most` of them, would
+  // say of the rows that its own was given (rows x width); absent: nothing is guessed.
+  std::function<std::vector<LayerRouting>(int32_t layer, int32_t most, std::span<const float> x, int64_t rows)> guess;
   std::function<Status(const RoutedLayer&)> listen;
 };
 
@@ -46,7 +46,12 @@ class ExpertSplit {
  private:
   ExpertSplitOptions options_;
   std::optional<MoeRuntime> runtime_;
-  std::vector<int32_t> positions_;  // of the step before
+  struct Work {
+    int32_t block = 0;
+    int64_t rows = 0;
+    bool operator==(const Work&) const = default;
+  };
+  std::vector<Work> work_;  // of the streams of the step before
   ExpertsPlan plan_;
 };
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.h"
 #include "memory/arena_plan.h"
 
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames = {"plan",     "copy",   "lru",     "fifo",
-                                                    "drop-all", "belady", "sessions"};
+constexpr std::array<std::string_view, 7> kPolicyNames = {"plan",     "copy",   "lru",     "fifo",
+                                                          "drop-all", "belady", "sessions"};
 
 std::optional<PagingRule> paging_rule(MemoryPolicy policy) {
   switch (policy) {
@@ -42,17 +43,19 @@ Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, const Device
 
 }  // namespace
 
-std::string_view name(MemoryPolicy policy) { return kNames[static_cast<size_t>(policy)]; }
+std::string_view name(MemoryPolicy policy) { return kPolicyNames[static_cast<size_t>(policy)]; }
 
 Result<MemoryPolicy> memory_policy_from_name(std::string_view text) {
   for (const MemoryPolicy policy : kMemoryPolicies)
     if (name(policy) == text) return policy;
-  return invalid("memory policy: found '{}', needed one of {}", text, fmt::join(kNames, ", "));
+  return invalid("memory policy: found '{}', needed one of {}", text, fmt::join(kPolicyNames, ", "));
 }
 
-std::vector<WeightUse> weight_uses(const Program& program, const Device& device) {
+std::vector<WeightUse> weight_uses(const Program& program, Device& device) {
   std::vector<WeightUse> uses;
-  const std::vector<int64_t> bytes = device.weight_sizes();
+  const Window* const window = device.capabilities().window;
+  LLADA_CHECK(window != nullptr);
+  const std::vector<int64_t> bytes = window->weight_sizes();
   std::vector<bool> seen(bytes.size(), false);
   int layer = -2, half = 0;
   for (const Op& op : program.ops) {
@@ -93,13 +96,14 @@ int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t key
   return plan_arena(values).bytes + kv;
 }
 
-Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program,
-                                            const MemoryOptions& options) {
+Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program, const MemoryOptions& options) {
   MemoryRuntime runtime;
   runtime.options_ = options;
-  const DeviceWindow window = device.window();
+  runtime.window_ = device.capabilities().window;
+  LLADA_CHECK(runtime.window_ != nullptr);
+  const DeviceWindow window = runtime.window_->window();
   const auto uses = weight_uses(program, device);
-  runtime.of_weight_.resize(device.weight_sizes().size());
+  runtime.of_weight_.resize(runtime.window_->weight_sizes().size());
   const auto rule = paging_rule(options.policy);
   std::vector<int32_t> session;
   if (rule || options.policy == MemoryPolicy::sessions) {
@@ -128,13 +132,13 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
     for (const int32_t w : plan.slabs[i].weights)
       runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
   }
-  LLADA_TRY_STATUS(device.define_slabs(std::move(slabs)));
+  LLADA_TRY_STATUS(runtime.window_->define_slabs(std::move(slabs)));
   for (size_t i = 0; i < plan.slabs.size(); ++i)
-    if (plan.pinned[i]) LLADA_TRY_STATUS(device.map(static_cast<int>(i), MapMode::remap));
+    if (plan.pinned[i]) LLADA_TRY_STATUS(runtime.window_->map(static_cast<int>(i), MapMode::remap));
   if (!runtime.pager_) {
     runtime.slot_.assign(static_cast<size_t>(plan.slots), -1);
     for (size_t i = 0; i < runtime.slot_.size() && i < plan.streamed.size(); ++i)
-      LLADA_TRY_STATUS(runtime.stream(device, plan.streamed[i], false));
+      LLADA_TRY_STATUS(runtime.stream(plan.streamed[i], false));
   }
   return runtime;
 }
@@ -158,8 +162,8 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
   bool close = true;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Unit unit = device.place(program.ops[i]);
-    if (!close && (out.back().unit != unit ||
-                   (!needs[i].empty() && !std::ranges::includes(out.back().slabs, needs[i]))))
+    if (!close &&
+        (out.back().unit != unit || (!needs[i].empty() && !std::ranges::includes(out.back().slabs, needs[i]))))
       close = true;
     if (close) out.push_back({i, i, unit, needs[i], {}});
     out.back().last = i + 1;
@@ -172,16 +176,16 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
 
 // Puts a streamed slab into a free slot; when it is demanded and none is free, the slot of the slab that the
 // cycle needs last gives way.
-Status MemoryRuntime::stream(Device& device, int slab, bool demanded) {
+Status MemoryRuntime::stream(int slab, bool demanded) {
   auto slot = std::ranges::find(slot_, -1);
   if (slot == slot_.end()) {
     if (!demanded) return {};
     const auto n = static_cast<int>(plan_.slabs.size());
     slot = std::ranges::max_element(slot_, {}, [&](int held) { return (held - slab + n) % n; });
-    LLADA_TRY_STATUS(device.unmap(*slot));
+    LLADA_TRY_STATUS(window_->unmap(*slot));
   }
   *slot = slab;
-  return device.map(slab, options_.policy == MemoryPolicy::copy ? MapMode::copy : MapMode::remap);
+  return window_->map(slab, options_.policy == MemoryPolicy::copy ? MapMode::copy : MapMode::remap);
 }
 
 Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket previous) {
@@ -194,16 +198,16 @@ Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket prev
       if (!touch.map) continue;
       // Nobody looked ahead: the host learns of the need when the work before is done.
       if (previous > 0) LLADA_TRY_STATUS(device.wait(previous));
-      for (const int32_t out : touch.evict) LLADA_TRY_STATUS(device.unmap(out));
-      LLADA_TRY_STATUS(device.map(slab, MapMode::remap));
+      for (const int32_t out : touch.evict) LLADA_TRY_STATUS(window_->unmap(out));
+      LLADA_TRY_STATUS(window_->map(slab, MapMode::remap));
     } else if (std::ranges::count(slot_, slab) == 0) {
-      LLADA_TRY_STATUS(stream(device, slab, true));
+      LLADA_TRY_STATUS(stream(slab, true));
     }
   }
   return {};
 }
 
-Status MemoryRuntime::after(Device& device, const Stretch& stretch) {
+Status MemoryRuntime::after(const Stretch& stretch) {
   if (pager_) return {};
   for (const int slab : stretch.releases) {
     const auto slot = std::ranges::find(slot_, slab);
@@ -215,9 +219,9 @@ Status MemoryRuntime::after(Device& device, const Stretch& stretch) {
     for (size_t step = 1; step < plan_.streamed.size(); ++step) {
       const int next = plan_.streamed[(at + step) % plan_.streamed.size()];
       if (std::ranges::count(slot_, next) > 0) continue;
-      LLADA_TRY_STATUS(device.unmap(slab));
+      LLADA_TRY_STATUS(window_->unmap(slab));
       *slot = -1;
-      LLADA_TRY_STATUS(stream(device, next, false));
+      LLADA_TRY_STATUS(stream(next, false));
       break;
     }
   }

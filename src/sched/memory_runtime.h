@@ -23,9 +23,9 @@ enum class MemoryPolicy {
   belady,
   sessions,  // no plan: as many windows as the device has
 };
-inline constexpr MemoryPolicy kMemoryPolicies[] = {
-    MemoryPolicy::plan,     MemoryPolicy::copy,   MemoryPolicy::lru,     MemoryPolicy::fifo,
-    MemoryPolicy::drop_all, MemoryPolicy::belady, MemoryPolicy::sessions};
+inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan,    MemoryPolicy::copy,     MemoryPolicy::lru,
+                                                   MemoryPolicy::fifo,    MemoryPolicy::drop_all, MemoryPolicy::belady,
+                                                   MemoryPolicy::sessions};
 std::string_view name(MemoryPolicy policy);
 Result<MemoryPolicy> memory_policy_from_name(std::string_view text);
 
@@ -35,8 +35,8 @@ struct MemoryOptions {
   std::optional<SlabGrain> grain = {};
 };
 
-// The weights that the device's accelerator reads, in first-use order, with their layer and half.
-std::vector<WeightUse> weight_uses(const Program& program, const Device& device);
+// The weights that the accelerator of a device with a window reads, in first-use order, with their layer and half.
+std::vector<WeightUse> weight_uses(const Program& program, Device& device);
 
 // What must stay mapped beside the weights for a step of this program: activations in one arena, placed
 // greedily by size (memory/arena_plan.h), and K/V of `keys` positions in F16.
@@ -44,8 +44,8 @@ int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t key
 
 class MemoryRuntime {
  public:
-  // Defines the device's slabs and maps what stays. The program must read every weight that later ones read
-  // (a step with wanted rows does).
+  // Defines the slabs of a device with a window and maps what stays. The program must read every weight that later ones
+  // read (a step with wanted rows does).
   static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
 
   // A stretch of a program that can be submitted once `slabs` are mapped.
@@ -59,14 +59,15 @@ class MemoryRuntime {
 
   // Before a stretch is submitted; `previous` is the ticket of the work before it, or 0. After it was.
   Status before(Device& device, const Stretch& stretch, Ticket previous);
-  Status after(Device& device, const Stretch& stretch);
+  Status after(const Stretch& stretch);
 
   const ResidencyPlan& plan() const { return plan_; }
 
  private:
   MemoryRuntime() = default;
-  Status stream(Device& device, int slab, bool demanded);
+  Status stream(int slab, bool demanded);
 
+  Window* window_ = nullptr;
   MemoryOptions options_;
   ResidencyPlan plan_;  // of a paging rule: only slabs and sizes
   std::vector<std::vector<int>> of_weight_;

@@ -9,18 +9,18 @@
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"mrs", "lru", "lfu", "classlru", "belady"};
+constexpr std::array<std::string_view, 5> kCacheNames = {"mrs", "lru", "lfu", "classlru", "belady"};
 constexpr int kClasses = 8;  // of ClassLRU
 
 }  // namespace
 
-std::string_view name(CacheRule rule) { return kNames[static_cast<size_t>(rule)]; }
+std::string_view name(CacheRule rule) { return kCacheNames[static_cast<size_t>(rule)]; }
 
 Result<CacheRule> cache_rule_from_name(std::string_view text) {
   for (const CacheRule rule : kCacheRules)
     if (name(rule) == text) return rule;
   return invalid("moe cache: found '{}', needed one of {}", text,
-                 fmt::join(std::span(kNames).first(std::size(kCacheRules)), ", "));
+                 fmt::join(std::span(kCacheNames).first(std::size(kCacheRules)), ", "));
 }
 
 LayerRouting sliced(const LayerRouting& routing, int32_t count) {

@@ -1,14 +1,14 @@
-// Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room.
-// Pure: routing in, victims out; what is moved when is decided elsewhere (moe_run.h).
+// Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room. Pure:
+// routing in, victims out. What is moved and when is decided in moe_run.h. Rules:
+//   MRS       HybriMoE's (arXiv 2504.05897). An expert's score follows the router's scores of each step, of which only
+//             the highest count: S <- alpha TopP(s) + (1 - alpha) S. A step of a diffusion model routes many rows at
+//             once; its s is the sum over the rows.
+//   ClassLRU  llama.cpp's, as its description has it: use counts with a half-life, in eight classes by their logarithm.
+//             The head of the class with the greatest age / 2^class goes.
+//   Belady's  needs the future; for comparison.
 //
-// MRS is HybriMoE's (arXiv 2504.05897): an expert's score follows the router's scores of each step, of which
-// only the highest count, S <- alpha TopP(s) + (1 - alpha) S. A step of a diffusion model routes many rows at
-// once; its s is the sum over the rows. ClassLRU is the rule of llama.cpp's expert cache, as its description
-// has it: use counts with a half-life in eight classes by their logarithm, and the head of the class with
-// the greatest age / 2^class goes. Belady's rule needs the future and is for comparison.
-//
-// The victim is never an expert that the present pass uses: two earlier implementations evicted those and
-// computed with the wrong weights.
+// The victim is never an expert that the present pass uses. Two earlier implementations evicted those and computed with
+// the wrong weights.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,11 +35,11 @@ struct LayerRouting {
 
 struct CacheOptions {
   CacheRule rule = CacheRule::mrs;
-  int32_t slots = 0;          // of one layer; with `shared` the layers' slots are one pool
+  int32_t slots = 0;  // of one layer; with `shared` the layers' slots are one pool
   bool shared = false;
-  double alpha = 0.5;         // weight of the present step in MRS
-  int32_t top_p = 0;          // scores that count in MRS; 0: all
-  double half_life = 128;     // steps, ClassLRU
+  double alpha = 0.5;      // weight of the present step in MRS
+  int32_t top_p = 0;       // scores that count in MRS; 0: all
+  double half_life = 128;  // steps, ClassLRU
   // Belady: the step, counted from the present one, in which the layer will want the expert next; a large
   // number for never.
   std::function<int64_t(ExpertId id)> next_use = {};
@@ -82,11 +82,11 @@ class ExpertCache {
  private:
   struct Entry {
     bool resident = false;
-    double score = 0;          // MRS
-    double uses = 0;           // LFU: all; ClassLRU: decayed
-    int64_t used_at = -1;      // pass of the last use; -1: never
-    int64_t used_in = -1;      // pass in which it is safe
-    int64_t decayed_at = 0;    // ClassLRU: pass up to which `uses` has decayed
+    double score = 0;        // MRS
+    double uses = 0;         // LFU: all; ClassLRU: decayed
+    int64_t used_at = -1;    // pass of the last use; -1: never
+    int64_t used_in = -1;    // pass in which it is safe
+    int64_t decayed_at = 0;  // ClassLRU: pass up to which `uses` has decayed
   };
   Entry& entry(ExpertId id) { return entries_[static_cast<size_t>(id.layer * experts_ + id.expert)]; }
   const Entry& entry(ExpertId id) const { return entries_[static_cast<size_t>(id.layer * experts_ + id.expert)]; }

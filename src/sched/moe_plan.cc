@@ -12,7 +12,7 @@
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"hybrid", "static", "all-cpu", "on-demand"};
+constexpr std::array<std::string_view, 4> kRuleNames = {"hybrid", "static", "all-cpu", "on-demand"};
 constexpr size_t kMostExact = 7;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
@@ -68,9 +68,7 @@ class Evaluator {
   }
 
  private:
-  double host_wake() const {
-    return host_at_ < host_queue_.size() && now_ < start_.host_s ? start_.host_s : kForever;
-  }
+  double host_wake() const { return host_at_ < host_queue_.size() && now_ < start_.host_s ? start_.host_s : kForever; }
   // When the accelerator can go on, if that is a time and not a move.
   double device_wake() const {
     if (device_at_ >= device_queue_.size()) return kForever;
@@ -100,7 +98,8 @@ class Evaluator {
     // An expert that is there is one task; a moved one's products follow its pieces.
     const double share = e.moved ? c_.piece_bytes[static_cast<size_t>(device_piece_)] / c_.expert_bytes() : 1;
     Work& w = work_[device];
-    w = {true, goes_on() ? c_.device_member_s : c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0, 0};
+    w = {true, goes_on() ? c_.device_member_s : c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0,
+         0};
     const double bytes = c_.expert_bytes() * share;
     if (c_.device_shares_memory)
       w.bytes = bytes, w.wanted_rate = c_.device_bytes_per_s;
@@ -253,8 +252,8 @@ std::pair<double, double> slowed(const ExpertCosts& c) {
 }
 
 // The queues; `end`, where wanted, is when the last of them is estimated to be empty.
-std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const ExpertLoad> sorted,
-                                     const PlanStart& start, bool contended, double* end = nullptr) {
+std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const ExpertLoad> sorted, const PlanStart& start,
+                                     bool contended, double* end = nullptr) {
   std::vector<ExpertLoad> missing, there;  // heaviest first
   struct Arriving {
     ExpertLoad load;
@@ -301,11 +300,10 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
     const bool take_arrived =
         waits && (first >= last || (arriving[next].ready <= device_t && arriving[next].load.rows >= there[first].rows));
     const ExpertLoad* for_device = take_arrived ? &arriving[next].load : first < last ? &there[first] : nullptr;
-    const double device_end =
-        for_device == nullptr
-            ? kForever
-            : std::max(device_t, take_arrived ? arriving[next].ready : 0) +
-                  device_time(*for_device, take_arrived ? nullptr : last_device);
+    const double device_end = for_device == nullptr
+                                  ? kForever
+                                  : std::max(device_t, take_arrived ? arriving[next].ready : 0) +
+                                        device_time(*for_device, take_arrived ? nullptr : last_device);
     const double link_end =
         heavy < light ? std::max(link_t + move, device_t) + c.device_s(missing[heavy].rows) : kForever;
     if (device_end <= host_end && device_end <= link_end) {
@@ -333,16 +331,16 @@ void check(std::span<const ExpertLoad> loads) {
 
 }  // namespace
 
-std::string_view name(MoeRule rule) { return kNames[static_cast<size_t>(rule)]; }
+std::string_view name(MoeRule rule) { return kRuleNames[static_cast<size_t>(rule)]; }
 
 Result<MoeRule> moe_rule_from_name(std::string_view text) {
   for (const MoeRule rule : kMoeRules)
     if (name(rule) == text) return rule;
-  return invalid("moe plan: found '{}', needed one of {}", text, fmt::join(kNames, ", "));
+  return invalid("moe plan: found '{}', needed one of {}", text, fmt::join(kRuleNames, ", "));
 }
 
-MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts,
-                      std::span<const ExpertLoad> loads, const PlanStart& start) {
+MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts, std::span<const ExpertLoad> loads,
+                      const PlanStart& start) {
   MoePlan plan;
   plan.experts = std::move(experts);
   Evaluator(costs, plan.experts, loads, start).run(plan);
@@ -354,8 +352,7 @@ MoePlan greedy_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads,
   return evaluate_plan(costs, two_ended(costs, by_load(loads), start, false), loads, start);
 }
 
-MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, MoeRule rule,
-                   const PlanStart& start) {
+MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, MoeRule rule, const PlanStart& start) {
   check(loads);
   const std::vector<ExpertLoad> sorted = by_load(loads);
   const auto all = [](const ExpertLoad&) { return true; };
@@ -457,7 +454,8 @@ double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> lo
     items.push_back({on_host, on_device, load.resident});
     const double reach = load.resident ? start.device_s + on_device : start.link_s + costs.move_s();
     if (!divisible) low = std::max(low, std::min(start.host_s + costs.host_first_s + on_host, reach));
-    const bool read = load.resident ? costs.device_shares_memory : costs.link_reads_memory || costs.device_shares_memory;
+    const bool read =
+        load.resident ? costs.device_shares_memory : costs.link_reads_memory || costs.device_shares_memory;
     if (read) from_memory += costs.expert_bytes();
   }
   if (costs.memory_bytes_per_s > 0) low = std::max(low, from_memory / costs.memory_bytes_per_s);

@@ -1,15 +1,16 @@
-// Which unit computes which expert of one layer in one step, and which experts are moved to the accelerator for
-// it. Pure: costs and loads in, a timeline out.
+// Which unit computes which expert of one layer in one step, and which experts are moved to the accelerator for it.
+// Pure: costs and loads in, a timeline out.
 //
-// The rule is HybriMoE's (arXiv 2504.05897) over three timelines. The accelerator takes resident experts, the
-// heaviest first; the host takes the others, the lightest first, and where it has none left resident ones
-// from the light end; the link moves the heaviest that is not there, and what has arrived joins the
-// accelerator's queue. Again and again the timeline that would finish its next expert first is given it. What
-// the paper leaves out is the host's memory, which the host's products and the link both read: the timeline is
-// evaluated with both sharing it, and a plan is kept only where it beats its simple rivals in that evaluation.
+// The rule is HybriMoE's (arXiv 2504.05897) over three timelines:
+//   - The accelerator takes resident experts, the heaviest first.
+//   - The host takes the others, the lightest first; where none is left it takes resident ones, the lightest first.
+//   - The link moves the heaviest expert that is not there. What has arrived joins the accelerator's queue.
+// The timeline that would finish its next expert first is given it, until none is left. The publication leaves out that
+// the host's products and the link read one memory. Here the timeline is evaluated with both sharing it, and a plan is
+// kept only where it beats its simple rivals in that evaluation.
 //
-// Experts are taken whole, or in slices (devices/experts.h) where ExpertCosts says so: then one expert can be
-// computed by both units, each its slices, as much on the link as arrives while the host computes the rest.
+// Experts are taken whole, or in slices (devices/experts.h) where ExpertCosts says so. Then both units can compute one
+// expert, each its slices: the host computes some while others arrive over the link.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -27,8 +28,7 @@ enum class MoeRule : uint8_t {
   all_cpu,       // every expert on the host
   on_demand,     // every expert on the accelerator; what is not there is moved
 };
-inline constexpr MoeRule kMoeRules[] = {MoeRule::hybrid, MoeRule::static_split, MoeRule::all_cpu,
-                                        MoeRule::on_demand};
+inline constexpr MoeRule kMoeRules[] = {MoeRule::hybrid, MoeRule::static_split, MoeRule::all_cpu, MoeRule::on_demand};
 std::string_view name(MoeRule rule);
 Result<MoeRule> moe_rule_from_name(std::string_view text);
 
@@ -71,8 +71,8 @@ double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> s
 
 // The timeline of given queues: times and makespan are filled in. Host experts run in the order in which they
 // stand, and so do the accelerator's; moved ones are moved in that order too.
-MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts,
-                      std::span<const ExpertLoad> loads, const PlanStart& start = {});
+MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts, std::span<const ExpertLoad> loads,
+                      const PlanStart& start = {});
 
 // The best of all assignments and orders, by branch and bound; for comparison only. At most 7 loads.
 MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});

@@ -37,8 +37,7 @@ bool BlockResidency::observe(int32_t layer, const LayerRouting& routing) {
   LLADA_CHECK(routing.rows.size() == l.load.size());
   const auto touched = std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; });
   l.scan = static_cast<double>(touched) >= rule_.scan * static_cast<double>(routing.rows.size());
-  for (size_t e = 0; e < l.load.size(); ++e)
-    l.load[e] = l.fresh ? routing.rows[e] : (l.load[e] + routing.rows[e]) / 2;
+  for (size_t e = 0; e < l.load.size(); ++e) l.load[e] = l.fresh ? routing.rows[e] : (l.load[e] + routing.rows[e]) / 2;
   const bool due = l.fresh || ++l.since >= l.interval;
   if (!due) return false;
   if (!l.fresh) {

@@ -1,13 +1,12 @@
-// Which experts a block of a diffusion model should have on the accelerator. A step routes a whole block, and
-// the next step routes it almost alike (TIDE, arXiv 2605.20179, measured a cosine above 0.95 five steps apart),
-// so the set is planned per block from the loads and planned again only every k steps: k doubles while the
-// routing stays as it was when the set was planned and falls back to one when it moves on. Rows that are final
-// and not computed any more do not route, and so do not count.
+// Which experts a block of a diffusion model should have on the accelerator. A step routes a whole block, and the next
+// step routes it almost alike (TIDE, arXiv 2605.20179, measured a cosine above 0.95 five steps apart). So the set is
+// planned per block from the loads, and planned again only every k steps: k doubles while the routing stays as it was
+// when the set was planned, and falls back to one when it changes. Rows that are final and not computed any more do not
+// route and do not count. Pure.
 //
-// Where every step touches nearly every expert, no set is better than another by what it holds, only by load:
-// the set is the heaviest ones, kept, and the rest goes through staging slots. That is the plan of
-// memory/residency.h for a cyclic scan, in which rules that replace on every miss replace just what comes next.
-// Pure.
+// Where every step touches nearly every expert, sets differ by their load alone: the heaviest experts are kept and the
+// rest goes through staging slots. That is the plan of memory/residency.h for a cyclic scan, in which a rule that
+// replaces on every miss replaces just what comes next.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -21,10 +20,10 @@ namespace llada {
 double routing_similarity(std::span<const int32_t> a, std::span<const int32_t> b);
 
 struct ResidencyRule {
-  double alike = 0.9;      // cosine from which the set is kept for twice as long
-  int32_t longest = 16;    // steps between two plans
-  double scan = 0.95;      // share of experts touched per step from which a layer counts as a scan
-  double margin = 1.25;    // a newcomer must carry this many times the rows of what it replaces
+  double alike = 0.9;    // cosine from which the set is kept for twice as long
+  int32_t longest = 16;  // steps between two plans
+  double scan = 0.95;    // share of experts touched per step from which a layer counts as a scan
+  double margin = 1.25;  // a newcomer must carry this many times the rows of what it replaces
 };
 
 class BlockResidency {

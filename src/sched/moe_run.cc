@@ -12,6 +12,11 @@ namespace {
 // layer, few enough that they are not out of date when they begin.
 constexpr size_t kQueue = 2;
 
+// When guesses are left alone: after so many moves on a guess of which less than a quarter were wanted, or so many
+// layers of which less than a sixteenth got anything from them.
+constexpr int64_t kJudgedMoves = 32, kJudgedLayers = 64, kRemembered = 512;
+constexpr int64_t kTryAgain = 16;  // steps
+
 constexpr int32_t kMostSlices = 8;
 constexpr double kStartShare = 0.05;  // of a slice's move
 
@@ -39,7 +44,8 @@ MoeOptions MoeOptions::sliced(int32_t count) const {
 int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group) {
   const double start = 3 * whole.piece_s;
   for (int32_t count = kMostSlices; count > 1; --count)
-    if (hidden % (count * group) == 0 && start <= kStartShare * (start + whole.expert_bytes() / count / whole.link_bytes_per_s))
+    if (hidden % (count * group) == 0 &&
+        start <= kStartShare * (start + whole.expert_bytes() / count / whole.link_bytes_per_s))
       return count;
   return 1;
 }
@@ -72,6 +78,13 @@ void MoeRuntime::begin_step(bool block) {
   ++step_;
   cache_.begin_pass();
   if (block) residency_.begin_block();
+}
+
+bool MoeRuntime::wants_guesses() const {
+  if (!options_.prefetch) return false;
+  const bool wrong = guessed_ >= kJudgedMoves && 4 * right_ < guessed_;
+  const bool idle = asked_ >= kJudgedLayers && 16 * right_ < asked_;
+  return (!wrong && !idle) || step_ % kTryAgain == 0;
 }
 
 // Background moves that this layer needs but that have not begun are given up: the plan decides about those
@@ -146,8 +159,7 @@ std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
   return ExpertCache::Admission{victim};
 }
 
-std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_t layer,
-                                             const ExpertLink& link) const {
+std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const {
   std::vector<ExpertLoad> loads;
   for (int32_t e = 0; e < experts_; ++e) {
     const ExpertId id{layer, e};
@@ -167,6 +179,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
   out.layer = layer;
   out.slices = costs_.slices;
   ++stats_.layers;
+  stats_.traffic = clock.link.traffic;
   settle(routing, out, clock.link);
   cache_.observe(layer, routing);
   if (options_.blocks && residency_.observe(layer, routing)) ++stats_.replans;
@@ -211,7 +224,10 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     scored = guess_of_scores(layer + 1, routing);
     ahead = {&scored, 1};
   }
-  if (options_.prefetch && !ahead.empty()) prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
+  if (options_.prefetch && !ahead.empty()) {
+    if (++asked_ >= kRemembered) asked_ /= 2, guessed_ /= 2, right_ /= 2;
+    prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
+  }
   if (options_.cached && options_.plan != MoeRule::all_cpu)
     promote(routing, plan.makespan_s + clock.between_s - link_end, out);
   return out;
@@ -225,7 +241,7 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
       continue;
     }
     LLADA_CHECK(routing.rows[static_cast<size_t>(it->expert)] > 0);
-    ++stats_.guessed_right;
+    ++stats_.guessed_right, ++right_;
     if (const auto place = admission(*it)) {
       out.kept.push_back({.id = *it, .replaces = place->victim});
       cache_.insert(*it, *place);
@@ -239,7 +255,8 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
                           double link_free_s, double layer_s, ExpertsPlan& out) {
-  const size_t room = static_cast<size_t>(options_.buffer) - std::min(buffer_.size(), static_cast<size_t>(options_.buffer));
+  const size_t room =
+      static_cast<size_t>(options_.buffer) - std::min(buffer_.size(), static_cast<size_t>(options_.buffer));
   const size_t queue = most_queued_ - std::min(queued_, most_queued_);
   PrefetchOptions choosing = options_.prefetching;
   choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
@@ -247,8 +264,8 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   std::vector<LayerAhead> guesses;
   double begins = layer_s + clock.between_s;
   for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
-    LayerAhead guess{.layer = layer + static_cast<int32_t>(d) + 1, .loads = {}, .begins_s = begins,
-                     .device_s = clock.device_busy_s};
+    LayerAhead guess{
+        .layer = layer + static_cast<int32_t>(d) + 1, .loads = {}, .begins_s = begins, .device_s = clock.device_busy_s};
     guess.loads = loads_of(ahead[d], guess.layer, {});
     const std::vector<float>& score = ahead[d].score;
     std::ranges::sort(guess.loads, [&](const ExpertLoad& a, const ExpertLoad& b) {
@@ -262,7 +279,7 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     buffer_.insert(choice.id);
     out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
     ++queued_;
-    ++stats_.guessed;
+    ++stats_.guessed, ++guessed_;
   }
 }
 
@@ -292,7 +309,8 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   };
   const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
   for (const int32_t e : heaviest_first(routing))
-    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e)) missing.push_back(e);
+    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e))
+      missing.push_back(e);
   std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {

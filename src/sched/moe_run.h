@@ -1,13 +1,12 @@
-// The experts of a model over a run: takes each layer's routing, decides what the units and the link do, and
-// keeps the books of what is on the accelerator. Decisions are made here, times pass on the device (real or
-// simulated), and nothing decided here changes a result: experts compute the same numbers on either unit.
+// The experts of a model over a run: takes each layer's routing, decides what the units and the link do, and records
+// what is on the accelerator. Decisions are made here, times pass on the device (real or simulated). Nothing decided
+// here changes a result: experts compute the same numbers on either unit.
 //
-// With sliced costs everything here is of slices: layers x (experts * slices), and options made by sliced().
+// With sliced costs everything here is about slices: layers x (experts * slices), and options made by sliced().
 //
 // Beside the hybrid plan with its cache and its prefetch stand the ways to compare it with: a fixed mapping by
-// frequency, everything on the host, everything moved on demand, and TIDE's refresh (arXiv 2605.20179): every
-// `refresh` steps the experts with the most rows of that step become the resident ones, by copies that
-// everything waits for.
+// frequency, everything on the host, everything moved on demand, and TIDE's refresh (arXiv 2605.20179). The last makes
+// the experts with the most rows of a step resident in every `refresh`-th step, by copies that everything waits for.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,7 +30,7 @@ struct MoeOptions {
   int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
   ResidencyRule residency;
   PrefetchOptions prefetching;
-  int32_t buffer = 4;  // places for experts moved ahead on a guess
+  int32_t buffer = 4;           // places for experts moved ahead on a guess
   bool guess_by_score = false;  // prefetch asks the cache's scores what the next layers want, not their routers
 
   // The same for slices of experts, `count` to each.
@@ -51,13 +50,15 @@ struct LayerClock {
 };
 
 struct MoeStats {
-  int64_t layers = 0;                         // layer passes
-  int64_t used = 0, hits = 0;                 // experts wanted; of them resident when their layer was planned
-  int64_t on_host = 0, moved = 0;             // experts computed by the host; moved for the layer at hand
-  int64_t guessed = 0, guessed_right = 0;     // moved ahead on a guess; of those wanted by their layer
-  int64_t promoted = 0;                       // moved in the background for later steps
-  int64_t cancelled = 0;                      // background moves that never began
-  int64_t replans = 0;                        // of a block's residents
+  int64_t layers = 0;                      // layer passes
+  int64_t used = 0, hits = 0;              // experts wanted; of them resident when their layer was planned
+  int64_t on_host = 0, moved = 0;          // experts computed by the host; moved for the layer at hand
+  int64_t guessed = 0, guessed_right = 0;  // moved ahead on a guess; of those wanted by their layer
+  int64_t promoted = 0;                    // moved in the background for later steps
+  int64_t cancelled = 0;                   // background moves that never began
+  int64_t replans = 0;                     // of a block's residents
+  ExpertTraffic traffic;                   // as the device last said
+  double guess_s = 0, plan_s = 0;          // wall clock of asking the next layers' routers, and of planning
 };
 
 class MoeRuntime {
@@ -71,6 +72,9 @@ class MoeRuntime {
   // A step begins; `block`: the first of a block.
   void begin_step(bool block);
 
+  // Whether guesses are worth their time: not where few of the last came true, but then they are tried now and again.
+  bool wants_guesses() const;
+
   // A layer whose routing has become known. `ahead`: guesses for the layers after it, nearest first; may be
   // empty. The plan must be carried out: the books count on it. Residents without history are the first step's
   // heaviest, moved before anything computes.
@@ -78,6 +82,7 @@ class MoeRuntime {
                     const LayerClock& clock);
 
   const MoeStats& stats() const { return stats_; }
+  void add_seconds(double guessing, double planning) { stats_.guess_s += guessing, stats_.plan_s += planning; }
   // What the last layer was planned from.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
   const PlanStart& start() const { return start_; }
@@ -104,11 +109,12 @@ class MoeRuntime {
   MoeOptions options_;
   ExpertCache cache_;
   BlockResidency residency_;
-  std::vector<bool> placed_;      // per layer
-  std::set<ExpertId> buffer_;     // moved ahead on a guess
-  std::set<ExpertId> arriving_;   // residents that are not there yet
-  size_t queued_ = 0;             // background moves that have not begun
+  std::vector<bool> placed_;     // per layer
+  std::set<ExpertId> buffer_;    // moved ahead on a guess
+  std::set<ExpertId> arriving_;  // residents that are not there yet
+  size_t queued_ = 0;            // background moves that have not begun
   int64_t step_ = -1;
+  int64_t asked_ = 0, guessed_ = 0, right_ = 0;  // lately: layers with guesses, moves on a guess, those that came true
   std::vector<ExpertLoad> loads_;
   PlanStart start_;
   MoeStats stats_;

@@ -27,8 +27,7 @@ const DTypeTraits& traits(DType type) { return kTraits[static_cast<size_t>(type)
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   const auto same = [&](std::string_view known) {
-    return std::ranges::equal(name, known,
-                              [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
+    return std::ranges::equal(name, known, [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
   };
   for (int i = 0; i < kDTypeCount; ++i)
     if (same(kTraits[static_cast<size_t>(i)].name)) return static_cast<DType>(i);

@@ -1,7 +1,6 @@
-// Element types of stored tensors and the byte layout of their quantization groups.
-// A group is the unit of quantization: `elements` consecutive values of a row share scales (the K types hold
-// several sub-groups in one 256-element group). Layouts are those of GGUF (ggml), little-endian, packed
-// without padding.
+// Element types of stored tensors and the byte layout of their quantization groups. A group is the unit of
+// quantization: `elements` consecutive values of a row that share scales (the K types hold several sub-groups in one
+// group of 256 elements). Layouts are those of GGUF (ggml), little-endian, packed without padding.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,9 +22,7 @@ const DTypeTraits& traits(DType type);
 std::optional<DType> dtype_from_name(std::string_view name);  // case-insensitive
 
 // Bytes of a row of `columns` values; columns must be a multiple of the group.
-inline int64_t row_bytes(DType type, int64_t columns) {
-  return columns / traits(type).elements * traits(type).bytes;
-}
+inline int64_t row_bytes(DType type, int64_t columns) { return columns / traits(type).elements * traits(type).bytes; }
 
 #pragma pack(push, 1)
 struct GroupQ8_0 {

@@ -16,9 +16,7 @@ namespace {
 
 // What x86's conversion instruction gives, and so the reference's bytes on it: NaN and out of range become 0
 // in 8 bits.
-int to_int(float value) {
-  return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0;
-}
+int to_int(float value) { return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0; }
 
 float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
 

@@ -43,8 +43,7 @@ std::optional<std::string> from_byte_alphabet(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const Utf8Unit unit = utf8_unit(text);
-    if (!unit.valid || unit.code_point >= kAlphabetEnd || kByteOfChar[unit.code_point] < 0)
-      return std::nullopt;
+    if (!unit.valid || unit.code_point >= kAlphabetEnd || kByteOfChar[unit.code_point] < 0) return std::nullopt;
     out += static_cast<char>(kByteOfChar[unit.code_point]);
     text.remove_prefix(unit.length);
   }

@@ -9,16 +9,14 @@ namespace llada {
 namespace {
 
 constexpr std::string_view kStartHeader = "<|start_header_id|>", kEndHeader = "<|end_header_id|>";
-constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>",
-                           kEndOfText = "<|endoftext|>";
+constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>", kEndOfText = "<|endoftext|>";
 constexpr std::string_view kImStart = "<|im_start|>", kImEnd = "<|im_end|>";
 constexpr std::string_view kRole = "<role>", kRoleClose = "</role>", kRoleEnd = "<|role_end|>";
 
 // Python's str.isspace(), which the template's `trim` means.
 bool is_python_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 std::string_view trim(std::string_view text) {
@@ -90,8 +88,7 @@ Status need_controls(const Tokenizer& tokenizer, std::string_view style,
                      std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names)
     if (!tokenizer.find_control(name))
-      return invalid("the {} chat style needs the control token {}, which the vocabulary does not have",
-                     style, name);
+      return invalid("the {} chat style needs the control token {}, which the vocabulary does not have", style, name);
   return {};
 }
 

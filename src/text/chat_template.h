@@ -1,19 +1,16 @@
-// Conversations as the models were trained on them. Shipped Jinja templates are recognised, not run: three
-// families cover the models, and control tokens come from here only, so that a message can never forge a
-// turn.
+// Conversations in the form that the models were trained on. The Jinja templates that models ship are recognised and
+// not run. Control tokens come from here alone, so a message can never forge a turn. Styles:
 //
-//   llada    BOS, then per message <|start_header_id|>ROLE<|end_header_id|>\n\n TEXT <|eot_id|>; TEXT is
-//   trimmed chatml   per message <|im_start|>ROLE\n TEXT <|im_end|>\n; a default system message where the
-//   model's template has
-//            one (Dream and Qwen2.5 do, Qwen3 does not)
-//   bailing  per message <role>ROLE</role> TEXT <|role_end|> with roles SYSTEM, HUMAN, ASSISTANT, and the
-//   system text
-//            "detailed thinking off" where none is given (LLaDA-MoE, LLaDA2); a vocabulary without
-//            <|role_end|> (the first Ling models) gets neither
+//   llada    BOS, then per message <|start_header_id|>ROLE<|end_header_id|>\n\n TEXT <|eot_id|>; TEXT is trimmed
+//   chatml   per message <|im_start|>ROLE\n TEXT <|im_end|>\n; a default system message where the model's template has
+//            one (Dream and Qwen2.5 have one, Qwen3 has not)
+//   bailing  per message <role>ROLE</role> TEXT <|role_end|> with the roles SYSTEM, HUMAN and ASSISTANT; the system
+//            text is "detailed thinking off" where none is given (LLaDA-MoE, LLaDA2); both are left out for a
+//            vocabulary without <|role_end|> (the first Ling models)
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
-// An answer that comes back as history may carry the text of the end token; it is removed, as the models' own
-// chat programs do. Deliberately absent: tools, images, "thinking" switches.
+// An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
+// programs do. Deliberately absent: tools, images, "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>

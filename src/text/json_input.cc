@@ -1,28 +1,12 @@
 #include "text/json_input.h"
 
+#include <limits>
+
+#include "base/json_limits.h"
 #include "text/utf8.h"
 
 namespace llada {
 namespace {
-
-bool too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
 
 // Accepts everything; keeps where the parser gave up.
 struct ErrorPosition {
@@ -48,7 +32,8 @@ struct ErrorPosition {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const std::string& source) {
-  if (too_deep(text)) return invalid("{}: JSON nested deeper than {} levels", source, kMaxJsonDepth);
+  constexpr size_t kAny = std::numeric_limits<size_t>::max();  // a vocabulary is long
+  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = kMaxJsonDepth, .values = kAny, .run_bytes = kAny}));
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     ErrorPosition position;

@@ -1,5 +1,5 @@
-// JSON from files that nobody vouches for: depth-limited before parsing, no exceptions out, values fetched by
-// name with one error line that names the field. Inside text/ only.
+// JSON from untrusted files: its depth is limited before parsing, no exception leaves, and values are fetched by name
+// with one error line that names the field. Inside text/ only.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,7 +11,7 @@ namespace llada {
 
 using Json = nlohmann::json;
 
-inline constexpr int kMaxJsonDepth = 64;
+inline constexpr size_t kMaxJsonDepth = 64;
 
 // Errors: deeper than kMaxJsonDepth, or not JSON (with the offset of the first byte that is wrong).
 Result<Json> parse_json(std::string_view text, const std::string& source);

@@ -30,8 +30,7 @@ void decompose(char32_t c, std::vector<char32_t>& out) {
   }
   utf8proc_int32_t parts[8];
   int boundary = 0;
-  const auto count =
-      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 8, UTF8PROC_DECOMPOSE, &boundary);
+  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 8, UTF8PROC_DECOMPOSE, &boundary);
   if (count > 0 && count <= 8)
     out.insert(out.end(), parts, parts + count);
   else
@@ -99,8 +98,7 @@ void compose_all(std::vector<char32_t>& text) {
 std::string_view to_nfc(std::string_view text, std::string& buffer) {
   // No character below U+0300 (lead bytes below 0xCC) composes with another one below it or decomposes in
   // form C.
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; }))
-    return text;
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; })) return text;
   std::vector<char32_t> code_points;
   code_points.reserve(text.size());
   while (!text.empty()) {

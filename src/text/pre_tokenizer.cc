@@ -20,20 +20,18 @@ struct Deleter {
 using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code, pcre2_code_free>>;
 using CompileContext =
     std::unique_ptr<pcre2_compile_context, Deleter<pcre2_compile_context, pcre2_compile_context_free>>;
-using MatchContext =
-    std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context, pcre2_match_context_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context, pcre2_match_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data, pcre2_match_data_free>>;
 }  // namespace pcre
 
 namespace {
 
-constexpr size_t kMaxRegex = 16384;   // bytes of pattern text
-constexpr size_t kMaxRegexes = 16;    // patterns in one tokenizer
-constexpr uint32_t kMaxNesting = 40;  // groups inside groups
-constexpr size_t kWindow = 32768;     // bytes that an unknown regex sees at once
-constexpr uint32_t kMatchLimit =
-    100000;  // backtracking steps per match of an unknown regex: three per byte of window
-constexpr uint32_t kHeapLimit = 65536;  // KiB
+constexpr size_t kMaxRegex = 16384;       // bytes of pattern text
+constexpr size_t kMaxRegexes = 16;        // patterns in one tokenizer
+constexpr uint32_t kMaxNesting = 40;      // groups inside groups
+constexpr size_t kWindow = 32768;         // bytes that an unknown regex sees at once
+constexpr uint32_t kMatchLimit = 100000;  // backtracking steps per match of an unknown regex: three per byte of window
+constexpr uint32_t kHeapLimit = 65536;    // KiB
 
 constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 
@@ -82,14 +80,14 @@ Result<PreTokenizer> PreTokenizer::create(std::span<const std::string> regexes) 
   PreTokenizer result;
   for (const std::string& regex : regexes) {
     if (regex.size() > kMaxRegex)
-      return invalid("the pre-tokenizer regex {} has {} bytes, needed at most {}", in_quotes(regex),
-                     regex.size(), kMaxRegex);
+      return invalid("the pre-tokenizer regex {} has {} bytes, needed at most {}", in_quotes(regex), regex.size(),
+                     kMaxRegex);
     LLADA_TRY(const std::string translated, translate_regex(regex));
     int code = 0;
     PCRE2_SIZE offset = 0;
     auto pattern = std::make_shared<Pattern>();
-    pattern->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                      kOptions, &code, &offset, context.get()));
+    pattern->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), kOptions,
+                                      &code, &offset, context.get()));
     if (!pattern->code) {
       PCRE2_UCHAR message[160] = {};
       pcre2_get_error_message(code, message, sizeof message);
@@ -97,8 +95,7 @@ Result<PreTokenizer> PreTokenizer::create(std::span<const std::string> regexes) 
                      reinterpret_cast<const char*>(message));
     }
     pattern->linear = is_linear_regex(regex);
-    if (pattern->linear)
-      pcre2_jit_compile(pattern->code.get(), PCRE2_JIT_COMPLETE);  // without it, interpreted
+    if (pattern->linear) pcre2_jit_compile(pattern->code.get(), PCRE2_JIT_COMPLETE);  // without it, interpreted
     result.patterns_.push_back(std::move(pattern));
   }
   return result;
@@ -110,8 +107,8 @@ namespace {
 // did not end. Calls emit(begin, end) for each piece of `text`, matched or between matches, empty ones
 // included. Returns how far it got: text.size(), or less when !last and what follows needs more text.
 template <class Emit>
-size_t cut(const pcre2_code* code, pcre2_match_data* data, pcre2_match_context* context,
-           std::string_view text, bool last, Emit emit) {
+size_t cut(const pcre2_code* code, pcre2_match_data* data, pcre2_match_context* context, std::string_view text,
+           bool last, Emit emit) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const size_t trusted = last ? text.size() : text.size() - text.size() / 4;
   size_t done = 0, from = 0;
@@ -164,8 +161,7 @@ const std::vector<std::string_view>& PreTokenizer::split(std::string_view text, 
           if (to > from) state.next.push_back(window.substr(from, to - from));
         };
         pcre::MatchContext& context = pattern.linear ? state.unlimited : state.limited;
-        begin +=
-            cut(pattern.code.get(), state.data[i].get(), context.get(), window, end == piece.size(), emit);
+        begin += cut(pattern.code.get(), state.data[i].get(), context.get(), window, end == piece.size(), emit);
       }
     }
     state.pieces.swap(state.next);

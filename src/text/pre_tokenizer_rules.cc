@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 4> kDefault = {
 // Bailing without the possessive marks, and GPT-2's without contractions and with single digits.
 constexpr std::array<std::string_view, 3> kRelatives = {
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
-    R"( ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+    kTinyRegex,
     R"(\p{N})",
 };
 
@@ -61,10 +61,8 @@ Result<PreTokenizerRules> pre_tokenizer_rules(std::string_view name) {
 
 bool is_linear_regex(std::string_view regex) {
   const auto same = [&](std::string_view known) { return known == regex; };
-  return std::any_of(std::begin(kNamed), std::end(kNamed),
-                     [&](const Named& known) { return same(known.regex); }) ||
-         std::any_of(kDefault.begin(), kDefault.end(), same) ||
-         std::any_of(kRelatives.begin(), kRelatives.end(), same);
+  return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const Named& known) { return same(known.regex); }) ||
+         std::any_of(kDefault.begin(), kDefault.end(), same) || std::any_of(kRelatives.begin(), kRelatives.end(), same);
 }
 
 }  // namespace llada

@@ -1,5 +1,5 @@
 // The pre-tokenizers that GGUF files name in tokenizer.ggml.pre, and the regexes that are known to be
-// harmless. Source of the regexes: the tokenizer.json files that the models were published with.
+// harmless.
 #pragma once
 #include <span>
 #include <string>
@@ -7,17 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pretokenizer_regexes.h"
 
 namespace llada {
-
-inline constexpr std::string_view kGpt2Regex =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-inline constexpr std::string_view kLlamaRegex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-inline constexpr std::string_view kQwenRegex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-inline constexpr std::string_view kBailingRegex =
-    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 
 struct PreTokenizerRules {
   std::vector<std::string> regexes;  // applied in order, each splitting further

@@ -25,8 +25,7 @@ class Translator {
 
   Result<std::string> run() {
     while (at_ < in_.size()) {
-      if (Status status = in_class_ ? class_member() : element(); !status)
-        return std::unexpected(status.error());
+      if (Status status = in_class_ ? class_member() : element(); !status) return std::unexpected(status.error());
       if (out_.size() > kMaxTranslated) return refuse("so many listed properties");
     }
     if (in_class_) return refuse("a class without its ]");
@@ -112,8 +111,7 @@ class Translator {
       case 's':
       case 'S':
         if (in_class_ && peek(2) == '-') return refuse("a range from \\s");
-        if (c == 's')
-          return replace(2, in_class_ ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace));
+        if (c == 's') return replace(2, in_class_ ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace));
         return replace(2, in_class_ ? std::string(kNotWhiteSpace) : fmt::format("[{}]", kNotWhiteSpace));
       case 'p':
       case 'P':

@@ -46,8 +46,7 @@ class Encoder {
       const Utf8Unit unit = utf8_unit(text.substr(at));
       if (!unit.valid) {
         valid(text.substr(begin, at - begin));
-        for (int i = 0; i < unit.length; ++i)
-          ids_.push_back(tables_.byte_token[static_cast<uint8_t>(text[at + i])]);
+        for (int i = 0; i < unit.length; ++i) ids_.push_back(tables_.byte_token[static_cast<uint8_t>(text[at + i])]);
         begin = at + unit.length;
       }
       at += unit.length;

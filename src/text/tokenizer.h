@@ -1,20 +1,21 @@
-// Byte-level byte-pair encoding, exact: the same ids as the tokenizer that a model was published with, and
-// every byte string comes back from its ids.
+// Byte-level byte-pair encoding, exact: the same ids as the tokenizer that a model was published with, and every byte
+// string comes back from its ids.
 //
-// Words: control token = one that only templates and flags may place (begin, end, mask, roles); user-defined
-// token = a fixed string that is taken whole wherever it stands in a text; pre-token = what the regexes cut
-// (pre_tokenizer.h). Rules beyond the published ones:
-// - A control token's text typed by a user is plain text. No merge may produce a control token, and a token
-// that the
-//   model uses as begin, end, padding or mask becomes a control token if the file calls it something else.
-// - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are
-// tokenized as
+// Words:
+//   control token       only templates and flags may place it (begin, end, mask, roles)
+//   user-defined token  a fixed string that is taken whole wherever it stands in a text
+//   pre-token           a piece that the regexes cut (pre_tokenizer.h)
+//
+// Rules beyond the published ones:
+// - A control token's text that a user types is plain text. No merge may produce a control token. A token that the
+//   model uses as begin, end, padding or mask becomes a control token even if the file calls it something else.
+// - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are tokenized as
 //   texts of their own.
-// - User-defined tokens match leftmost-longest, before normalisation; those in spec.matched_last only in what
-// the others left. None is found inside the text of a control token.
-// - With spec.nfc a text is normalised, so what comes back is its form C. GGUF has no such key; llama.cpp
-// never does. Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation,
-// post-processors.
+// - User-defined tokens match leftmost-longest, before normalisation. Those in spec.matched_last match only in what the
+//   others left. None is found inside the text of a control token.
+// - With spec.nfc a text is normalised, so its form C comes back. GGUF has no such key, and llama.cpp never does it.
+//
+// Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation, post-processors.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -41,8 +41,8 @@ Status read_normalizer(const Json& value, const std::string& where, TokenizerSpe
 std::string escape_regex(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       static_cast<uint8_t>(c) >= 0x80;
+    const bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<uint8_t>(c) >= 0x80;
     if (plain)
       out += c;
     else
@@ -53,8 +53,7 @@ std::string escape_regex(std::string_view text) {
 
 Status read_split(const Json& value, const std::string& where, TokenizerSpec& spec) {
   LLADA_TRY(const std::string behavior, string_member(value, "behavior", "", where));
-  if (behavior != "Isolated")
-    return invalid("{}.behavior is {}, needed Isolated", where, in_quotes(behavior));
+  if (behavior != "Isolated") return invalid("{}.behavior is {}, needed Isolated", where, in_quotes(behavior));
   // Inverted or not, Isolated cuts at the same places.
   const Json* pattern = find_member(value, "pattern");
   if (pattern == nullptr || !pattern->is_object() || pattern->size() != 1)
@@ -69,8 +68,7 @@ Status read_split(const Json& value, const std::string& where, TokenizerSpec& sp
   return {};
 }
 
-Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level,
-                          TokenizerSpec& spec) {
+Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level, TokenizerSpec& spec) {
   LLADA_TRY(const std::string type, type_of(value, where));
   if (byte_level)
     return invalid("{}.type is {} after ByteLevel, needed ByteLevel to be the last", where, in_quotes(type));
@@ -116,8 +114,7 @@ Status read_merges(const Json& model, const std::string& where, TokenizerSpec& s
     if (merge.is_string()) {
       spec.merges.push_back(merge.get_ref<const std::string&>());
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      spec.merges.push_back(merge[0].get_ref<const std::string&>() + " " +
-                            merge[1].get_ref<const std::string&>());
+      spec.merges.push_back(merge[0].get_ref<const std::string&>() + " " + merge[1].get_ref<const std::string&>());
     } else {
       return invalid("{}.merges[{}] is {}, needed \"a b\" or [\"a\", \"b\"]", where, i, kind_of(merge));
     }
@@ -130,8 +127,7 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
   if (type != "BPE") return invalid("{}.type is {}, needed BPE", where, in_quotes(type));
   LLADA_TRY(const bool byte_fallback, bool_member(model, "byte_fallback", false, where));
   if (byte_fallback) return invalid("{}.byte_fallback is true, needed a byte-level vocabulary", where);
-  if (const Json* dropout = find_member(model, "dropout");
-      dropout != nullptr && !dropout->is_null() && *dropout != 0)
+  if (const Json* dropout = find_member(model, "dropout"); dropout != nullptr && !dropout->is_null() && *dropout != 0)
     return invalid("{}.dropout is not null: ids would be random", where);
   LLADA_TRY_STATUS(refuse_text(model, "continuing_subword_prefix", where));
   LLADA_TRY_STATUS(refuse_text(model, "end_of_word_suffix", where));
@@ -161,8 +157,7 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
 
 Status read_added_token(const Json& token, const std::string& where, TokenizerSpec& spec) {
   if (!token.is_object()) return invalid("{} is {}, needed an object", where, kind_of(token));
-  LLADA_TRY(const int64_t id,
-            index_member(token, "id", static_cast<int64_t>(spec.tokens.size()) + kMaxHoles, where));
+  LLADA_TRY(const int64_t id, index_member(token, "id", static_cast<int64_t>(spec.tokens.size()) + kMaxHoles, where));
   LLADA_TRY(const std::string content, string_member(token, "content", "", where));
   if (content.empty()) return invalid("{}.content is missing or empty", where);
   LLADA_TRY(const bool special, bool_member(token, "special", false, where));
@@ -237,17 +232,9 @@ Status read_config(std::string_view text, const std::string& where, TokenizerSpe
   return read_chat_template(config, where, spec);
 }
 
-int32_t find_control(const TokenizerSpec& spec, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names)
-    for (size_t i = 0; i < spec.tokens.size(); ++i)
-      if (spec.kinds[i] == TokenKind::control && spec.tokens[i] == name) return static_cast<int32_t>(i);
-  return -1;
-}
-
 }  // namespace
 
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
-                                           std::string_view tokenizer_config_json,
+Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
                                            const std::string& source) {
   const std::string where = source + ": tokenizer.json";
   LLADA_TRY(const Json json, parse_json(tokenizer_json, where));
@@ -262,13 +249,11 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
   bool byte_level = false;
   LLADA_TRY_STATUS(read_pre_tokenizer(*pre_tokenizer, where + ".pre_tokenizer", byte_level, spec));
   if (!byte_level) return invalid("{}.pre_tokenizer has no ByteLevel, needed one as the last", where);
-  if (spec.regexes.empty())
-    spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
+  if (spec.regexes.empty()) spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
 
   if (const Json* decoder = find_member(json, "decoder"); decoder != nullptr && !decoder->is_null()) {
     LLADA_TRY(const std::string type, type_of(*decoder, where + ".decoder"));
-    if (type != "ByteLevel")
-      return invalid("{}.decoder.type is {}, needed ByteLevel", where, in_quotes(type));
+    if (type != "ByteLevel") return invalid("{}.decoder.type is {}, needed ByteLevel", where, in_quotes(type));
   }
   const Json* model = find_member(json, "model");
   if (model == nullptr) return invalid("{}.model is missing", where);
@@ -285,8 +270,8 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
 
   if (!tokenizer_config_json.empty())
     LLADA_TRY_STATUS(read_config(tokenizer_config_json, source + ": tokenizer_config.json", spec));
-  spec.eot = find_control(spec, {"<|eot_id|>", "<|im_end|>", "<|role_end|>"});
-  if (spec.mask < 0) spec.mask = find_control(spec, {"<|mdm_mask|>", "<|mask|>"});
+  spec.eot = find_control_token(spec, kEndOfTurnTexts);
+  if (spec.mask < 0) spec.mask = find_control_token(spec, kMaskTexts);
   return spec;
 }
 

@@ -15,7 +15,7 @@ namespace llada {
 
 // `tokenizer_config_json` may be empty. `source` names the folder or file in error lines. Ids that neither
 // the vocabulary nor added_tokens name are unused tokens called [PAD<id>].
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
-                                           std::string_view tokenizer_config_json, const std::string& source);
+Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+                                           const std::string& source);
 
 }  // namespace llada

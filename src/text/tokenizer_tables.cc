@@ -11,8 +11,7 @@ namespace llada {
 namespace {
 
 constexpr size_t kMaxVocabulary = size_t{1} << 26;
-constexpr size_t kMaxUserDefined =
-    1024;  // bytes in one user-defined token: bounds the search at each place of a text
+constexpr size_t kMaxUserDefined = 1024;  // bytes in one user-defined token: bounds the search at each place of a text
 
 bool is_alphabet_kind(TokenKind kind) { return kind == TokenKind::normal; }
 
@@ -31,11 +30,9 @@ std::optional<char> byte_of_name(std::string_view text) {
 Status check_sizes(const TokenizerSpec& spec, const std::string& source) {
   if (spec.tokens.empty()) return invalid("{}: the tokenizer has no tokens", source);
   if (spec.tokens.size() > kMaxVocabulary)
-    return invalid("{}: the tokenizer has {} tokens, needed at most {}", source, spec.tokens.size(),
-                   kMaxVocabulary);
+    return invalid("{}: the tokenizer has {} tokens, needed at most {}", source, spec.tokens.size(), kMaxVocabulary);
   if (spec.kinds.size() != spec.tokens.size())
-    return invalid("{}: the tokenizer has {} token types for {} tokens", source, spec.kinds.size(),
-                   spec.tokens.size());
+    return invalid("{}: the tokenizer has {} token types for {} tokens", source, spec.kinds.size(), spec.tokens.size());
   if (spec.merges.size() > std::numeric_limits<int32_t>::max())
     return invalid("{}: the tokenizer has {} merges", source, spec.merges.size());
   for (size_t id = 0; id < spec.kinds.size(); ++id) {
@@ -97,8 +94,8 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
       if (control) tables.controls.emplace(text, id);
       if (text.size() > kMaxUserDefined) {
         if (control) continue;
-        return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id,
-                       text.size(), kMaxUserDefined);
+        return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id, text.size(),
+                       kMaxUserDefined);
       }
       user_defined = user_defined || !control;
       const bool last = std::ranges::binary_search(spec.matched_last, id);
@@ -114,8 +111,8 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
     append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));
     const auto it = normal.find(text);
     if (it == normal.end())
-      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes",
-                     source, byte, in_quotes(text));
+      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes", source, byte,
+                     in_quotes(text));
     tables.byte_token[byte] = it->second;
   }
   // A user-defined token may be in the merges too; its text is then also its place in the byte alphabet.
@@ -142,16 +139,15 @@ Status read_merges(const std::string& source, const TokenIndex& normal, Tokenize
     for (int i = 0; i < 3; ++i) {
       const auto it = normal.find(parts[i]);
       if (it == normal.end())
-        return invalid("{}: merge {} ({}) needs the token {}, which is not a normal token of the vocabulary",
-                       source, rank, in_quotes(merge), in_quotes(parts[i]));
+        return invalid("{}: merge {} ({}) needs the token {}, which is not a normal token of the vocabulary", source,
+                       rank, in_quotes(merge), in_quotes(parts[i]));
       ids[i] = it->second;
     }
     rules.push_back({ids[0], ids[1], ids[2], static_cast<uint32_t>(rank)});
   }
   tables.merges = MergeTable(std::move(rules), static_cast<int32_t>(spec.tokens.size()));
   if (const MergeRule* twice = tables.merges.first_duplicate())
-    return invalid("{}: merge {} ({}) is there twice", source, twice->rank,
-                   in_quotes(spec.merges[twice->rank]));
+    return invalid("{}: merge {} ({}) is there twice", source, twice->rank, in_quotes(spec.merges[twice->rank]));
   return {};
 }
 
@@ -180,8 +176,7 @@ Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTabl
   LLADA_TRY_STATUS(read_merges(source, normal, tables));
   if (tables.spec.ignore_merges) {
     for (size_t id = 0; id < tables.spec.tokens.size(); ++id)
-      if (tables.spec.kinds[id] == TokenKind::normal)
-        tables.words.emplace(tables.piece(static_cast<int32_t>(id)), id);
+      if (tables.spec.kinds[id] == TokenKind::normal) tables.words.emplace(tables.piece(static_cast<int32_t>(id)), id);
   }
   return {};
 }

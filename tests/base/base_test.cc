@@ -113,8 +113,7 @@ TEST_F(Files, AtomicFileWritesThroughSymbolicLinks) {
     }
     EXPECT_EQ(entries(), 7u) << "links, target and folder";
     fs::remove(path("deep/later"));
-    for (const char* name : {"target", "link", "second", "dangling", "nowhere", "round"})
-      fs::remove(path(name));
+    for (const char* name : {"target", "link", "second", "dangling", "nowhere", "round"}) fs::remove(path(name));
   }
 }
 

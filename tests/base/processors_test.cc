@@ -20,9 +20,9 @@ namespace {
 class ProcessorTree : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ("sys-" + std::to_string(::getpid()) + "-" +
-             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    root_ =
+        std::filesystem::path(::testing::TempDir()) /
+        ("sys-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(root_);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
@@ -74,8 +74,8 @@ TEST_F(ProcessorTree, FastCoresFirstAndSlowOnesNotByDefault) {
   EXPECT_EQ(p.threads, 4);
 }
 
-// Linux on a device tree: one package, cores numbered within their cluster. Core 0 of the big cluster is no second hardware
-// thread of core 0 of the small one.
+// Linux on a device tree: one package, cores numbered within their cluster. Core 0 of the big cluster is no second
+// hardware thread of core 0 of the small one.
 TEST_F(ProcessorTree, ClustersThatNumberTheirCoresFromZero) {
   const int capacities[] = {290, 290, 290, 290, 780, 780, 780, 1024};
   const int clusters[] = {0, 0, 0, 0, 1, 1, 1, 2}, cores[] = {0, 1, 2, 3, 0, 1, 2, 0};

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "bench/ceiling.h"
-#include "engine/synth.h"
+#include "lab/synth.h"
 #include "models/presets.h"
 
 namespace llada::bench {
@@ -75,10 +75,10 @@ TEST(PeakWatch, TimesAgainWhatWasDisturbed) {
     int timings, kept;             // taken; which one counts
     double peak;
   };
-  const Case cases[] = {{{100, 105}, 1, 1, 102.5},                // both near the best so far
-                        {{105, 60, 109, 107}, 2, 2, 108},        // disturbed at its end
+  const Case cases[] = {{{100, 105}, 1, 1, 102.5},                 // both near the best so far
+                        {{105, 60, 109, 107}, 2, 2, 108},          // disturbed at its end
                         {{60, 109, 70, 71, 50, 108}, 3, 2, 70.5},  // never quiet: the least disturbed
-                        {{101.3, 106}, 1, 1, 103.65}};           // 8 % below the best so far is still quiet
+                        {{101.3, 106}, 1, 1, 103.65}};             // 8 % below the best so far is still quiet
   double at = 0;
   std::vector<double> readings;
   PeakWatch watch([&](PeakWatch::Unit) { return readings[static_cast<size_t>(at++)]; });
@@ -150,7 +150,9 @@ TEST(Moe, SyntheticRoutingIsWhatItSays) {
     const auto gates = synthetic_gates(routing, 32, 64, 4, 1);
     ASSERT_EQ(gates.size(), 32u * 64);
     for (size_t r = 0; r < 32; ++r)
-      EXPECT_EQ(std::count(gates.begin() + static_cast<long>(64 * r), gates.begin() + static_cast<long>(64 * (r + 1)), 0.25f), 4);
+      EXPECT_EQ(
+          std::count(gates.begin() + static_cast<long>(64 * r), gates.begin() + static_cast<long>(64 * (r + 1)), 0.25f),
+          4);
     for (size_t e = 0; e < 64; ++e) {
       float sum = 0;
       for (size_t r = 0; r < 32; ++r) sum += gates[64 * r + e];
@@ -197,8 +199,9 @@ TEST(Moe, SharedOutLayersEndWhenBothUnitsHave) {
   config.name = "small", config.layers = 3, config.heads = config.kv_heads = 4, config.head_dim = 64, config.vocab = 64;
   auto test = MoeTest::create(*kernels::available().front(), pool, config, DType::Q8_0);
   ASSERT_TRUE(test) << test.error().message;
-  const auto r = measure_hybrid(*test, config, {.profile = "rtx4060-pcie4", .share = 0.25, .rows = 8, .blocks = 1, .steps = 3,
-                                                .layers = 2, .repeats = 2});
+  const auto r = measure_hybrid(
+      *test, config,
+      {.profile = "rtx4060-pcie4", .share = 0.25, .rows = 8, .blocks = 1, .steps = 3, .layers = 2, .repeats = 2});
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_EQ(r->slots, 3);
   EXPECT_GT(r->costs.host_row_s, 0);
@@ -213,7 +216,8 @@ TEST(Moe, SharedOutLayersEndWhenBothUnitsHave) {
     }
     EXPECT_LE(line.device, 1);
     EXPECT_EQ(line.host_share, line.name == "all-cpu" ? 1 : line.name == "on-demand" ? 0 : line.host_share);
-    EXPECT_EQ(line.moved_bytes > 0, line.name == "on-demand" || (line.name == "hybrid" && line.moved_bytes > 0)) << line.name;
+    EXPECT_EQ(line.moved_bytes > 0, line.name == "on-demand" || (line.name == "hybrid" && line.moved_bytes > 0))
+        << line.name;
   }
   // Nothing of the host's is in the on-demand line, so its emulated clock is the prediction.
   EXPECT_LT(r->lines[2].predicted_off, 1e-6);

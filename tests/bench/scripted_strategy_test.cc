@@ -9,7 +9,7 @@
 #include <set>
 
 #include "decode/canvas.h"
-#include "decode/loop.h"
+#include "decode/denoiser.h"
 
 namespace llada::bench {
 namespace {
@@ -31,7 +31,8 @@ class Script1 final : public decode::StepRunner {
   Result<decode::StepResult> run(const StepPlan& plan, int64_t) override {
     plans.push_back(plan);
     decode::StepResult out;
-    for (const int32_t p : plan.logits) out.predictions.push_back({.position = p, .token = 7, .probability = 0.001 * p});
+    for (const int32_t p : plan.logits)
+      out.predictions.push_back({.position = p, .token = 7, .probability = 0.001 * p});
     return out;
   }
   std::vector<StepPlan> plans;
@@ -78,8 +79,7 @@ TEST(Scripted, OneStepPerBlockWhenNCoversIt) {
 
 TEST(Scripted, TheMostCertainGoFirst) {
   const auto run = play({.block_length = 4, .tokens_per_step = 2}, 2, 8);
-  EXPECT_THAT(run.commits,
-              ElementsAre(ElementsAre(4, 5), ElementsAre(2, 3), ElementsAre(8, 9), ElementsAre(6, 7)));
+  EXPECT_THAT(run.commits, ElementsAre(ElementsAre(4, 5), ElementsAre(2, 3), ElementsAre(8, 9), ElementsAre(6, 7)));
 }
 
 // Prompt [0, 5), blocks [4, 8), [8, 12): the first forward of a block also writes the finished block before it.
@@ -115,8 +115,8 @@ TEST(Scripted, RefreshPerBlockWithMaskedRows) {
 // A row is computed while it is masked and once more after it was committed, the next block's first step
 // included; everything else only in the first forward.
 TEST(Scripted, OneRefreshComputesMaskedAndJustCommittedRows) {
-  const auto run = play(
-      {.block_length = 4, .tokens_per_step = 2, .refresh = Refresh::once, .rows = RowsPolicy::masked}, 2, 8);
+  const auto run =
+      play({.block_length = 4, .tokens_per_step = 2, .refresh = Refresh::once, .rows = RowsPolicy::masked}, 2, 8);
   EXPECT_EQ(run.stats.full_forwards, 1);
   EXPECT_EQ(run.plans[0].rows.size(), 10u);
   EXPECT_THAT(run.plans[1].rows, ElementsAre(2, 3, 4, 5));
@@ -127,8 +127,7 @@ TEST(Scripted, OneRefreshComputesMaskedAndJustCommittedRows) {
 
 TEST(Scripted, EveryCommittedTokenButTheLastOnesIsFedToTheModelOnce) {
   for (const RowsPolicy rows : {RowsPolicy::block, RowsPolicy::masked}) {
-    const auto run =
-        play({.block_length = 6, .tokens_per_step = 4, .refresh = Refresh::once, .rows = rows}, 5, 20);
+    const auto run = play({.block_length = 6, .tokens_per_step = 4, .refresh = Refresh::once, .rows = rows}, 5, 20);
     std::set<int32_t> fed;
     for (const StepPlan& plan : run.plans)
       for (size_t i = 0; i < plan.rows.size(); ++i)

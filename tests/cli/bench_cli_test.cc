@@ -37,10 +37,9 @@ void expect_keys(const json& object, const std::set<std::string>& keys) {
 }
 
 const std::vector<std::string> kSmall = {
-    "bench",    "--preset",        "tiny:q4_0", "--rows",           "1,4", "--types",
-    "q4_0,f16", "--repeats",       "2",         "--attention-keys", "64",  "--attention-rows",
-    "4",        "--gen-length",    "12",        "--block-length",   "4",   "--tokens-per-step",
-    "3",        "--prompt-tokens", "5",         "--threads",        "2",   "--stream-mib",
+    "bench", "--preset",          "tiny:q4_0", "--rows",           "1,4", "--types",      "q4_0,f16", "--repeats",
+    "2",     "--attention-keys",  "64",        "--attention-rows", "4",   "--gen-length", "12",       "--block-length",
+    "4",     "--tokens-per-step", "3",         "--prompt-tokens",  "5",   "--threads",    "2",        "--stream-mib",
     "1"};
 
 std::vector<std::string> small_bench(const std::vector<std::string>& more) {
@@ -55,8 +54,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
   const json report = json::parse(result.out);
   expect_keys(report, {"machine", "gemm", "forward", "attention", "end_to_end", "label", "repeats", "model"});
   EXPECT_EQ(report["label"], "measured");
-  expect_keys(report["machine"],
-              {"cpu", "isa", "threads", "read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"});
+  expect_keys(report["machine"], {"cpu", "isa", "threads", "read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"});
   EXPECT_EQ(report["machine"]["threads"], 2);
   EXPECT_GT(report["machine"]["read_gb_per_s"], 0);
   ASSERT_EQ(report["gemm"].size(), 4u);
@@ -65,13 +63,12 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
                     "relative_error_with_8_bit_activations", "relative_error_with_outliers"});
   ASSERT_EQ(report["forward"].size(), 2u);
   for (const json& f : report["forward"])
-    expect_keys(
-        f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "phases"});
+    expect_keys(f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "phases"});
   EXPECT_GT(report["forward"][1]["phases"]["matmul"], 0);
   ASSERT_EQ(report["end_to_end"].size(), 3u);
   for (const json& e : report["end_to_end"]) {
-    expect_keys(e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh",
-                    "rows_policy", "seconds"});
+    expect_keys(
+        e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh", "rows_policy", "seconds"});
     EXPECT_EQ(e["prompt_tokens"], 5);
     EXPECT_EQ(e["forwards"], 6);
   }
@@ -80,6 +77,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
   EXPECT_EQ(report["end_to_end"][2]["refresh"], "once");
 }
 
+// labels: long
 TEST_F(BenchCli, OnlyTheAskedPartsRun) {
   const auto result = run_llada(small_bench({"--only", "gemm,forward", "--json"}));
   ASSERT_EQ(result.status, 0) << result.err;
@@ -101,8 +99,8 @@ TEST_F(BenchCli, AFileAndItsPresetDoTheSameForwards) {
   expect_keys(summary, {"out", "preset", "type", "model", "parameters", "bytes_out", "runnable"});
   EXPECT_EQ(summary["bytes_out"], fs::file_size(path("m.gguf")));
   EXPECT_EQ(summary["runnable"], true);
-  const auto result = run_llada({"bench", "-m", path("m.gguf"), "--only", "forward", "--rows", "2",
-                                 "--repeats", "1", "--stream-mib", "1", "--json"});
+  const auto result = run_llada({"bench", "-m", path("m.gguf"), "--only", "forward", "--rows", "2", "--repeats", "1",
+                                 "--stream-mib", "1", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const json report = json::parse(result.out);
   EXPECT_EQ(report["model"]["parameters"], summary["parameters"]);
@@ -151,8 +149,8 @@ TEST_F(BenchCli, AKilledSynthLeavesNoModel) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::execl(LLADA_BINARY, "llada", "synth", "--preset", "llada-8b", "--layers", "1", "--type", "q4_0",
-            out.c_str(), nullptr);
+    ::execl(LLADA_BINARY, "llada", "synth", "--preset", "llada-8b", "--layers", "1", "--type", "q4_0", out.c_str(),
+            nullptr);
     ::_exit(127);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(60));  // 700 MB take longer

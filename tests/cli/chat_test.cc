@@ -26,9 +26,7 @@ std::vector<ChatMessage> conversation(bool system, int exchanges) {
   return messages;
 }
 
-Result<int64_t> ten_each(std::span<const ChatMessage> messages) {
-  return static_cast<int64_t>(messages.size()) * 10;
-}
+Result<int64_t> ten_each(std::span<const ChatMessage> messages) { return static_cast<int64_t>(messages.size()) * 10; }
 
 std::string contents(const std::vector<ChatMessage>& messages) {
   std::string out;
@@ -63,8 +61,7 @@ TEST(TrimHistory, AMessageThatNeverFitsForgetsNothing) {
 
 TEST(TrimHistory, PassesErrorsOn) {
   auto messages = conversation(false, 1);
-  const auto result =
-      trim_history(messages, 1, [](auto) -> Result<int64_t> { return invalid("no tokenizer"); });
+  const auto result = trim_history(messages, 1, [](auto) -> Result<int64_t> { return invalid("no tokenizer"); });
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().message, "no tokenizer");
 }
@@ -84,8 +81,7 @@ std::vector<nlohmann::json> answers(const std::string& out) {
 }
 
 TEST(Chat, EveryLineIsAnsweredWithTheHistoryBeforeIt) {
-  const auto result =
-      run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2\n\nSort: 9 7 8\r\n/exit\nnever read\n"});
+  const auto result = run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2\n\nSort: 9 7 8\r\n/exit\nnever read\n"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.err, "");  // no prompt sign on a pipe
   const auto list = answers(result.out);
@@ -95,12 +91,13 @@ TEST(Chat, EveryLineIsAnsweredWithTheHistoryBeforeIt) {
 
 TEST(Chat, TheFirstAnswerIsThatOfASinglePrompt) {
   const auto chat = run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2"});  // no newline at the end
-  const auto single = run_llada(
-      {"run", "-m", tiny_model(), "-p", "Sort: 3 1 2", "--gen-length", "24", "--threshold", "0.9", "--json"});
+  const auto single =
+      run_llada({"run", "-m", tiny_model(), "-p", "Sort: 3 1 2", "--gen-length", "24", "--threshold", "0.9", "--json"});
   ASSERT_EQ(answers(chat.out).size(), 1u);
   EXPECT_EQ(answers(chat.out)[0]["tokens"], answers(single.out)[0]["tokens"]);
 }
 
+// labels: long
 TEST(Chat, OldTurnsAreForgottenWhenTheContextIsFull) {
   std::string lines;
   for (int i = 0; i < 4; ++i) lines += "Sort the numbers from smallest to largest: 38 41 6 51 3 17 20 99 4\n";
@@ -108,10 +105,8 @@ TEST(Chat, OldTurnsAreForgottenWhenTheContextIsFull) {
   arguments[5] = "96";
   const auto result = run_llada(arguments, {.stdin_text = lines});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.err.find("were forgotten to fit the context of 256 tokens"), std::string::npos)
-      << result.err;
-  for (const auto& answer : answers(result.out))
-    EXPECT_LE(answer["stats"]["prompt_tokens"].get<int>(), 256 - 96);
+  EXPECT_NE(result.err.find("were forgotten to fit the context of 256 tokens"), std::string::npos) << result.err;
+  for (const auto& answer : answers(result.out)) EXPECT_LE(answer["stats"]["prompt_tokens"].get<int>(), 256 - 96);
 }
 
 TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {

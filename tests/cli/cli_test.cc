@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/process.h"
 
@@ -49,9 +50,7 @@ Json run_json(const Words& words, const ProcessInput& input = {}) {
   return Json::parse(result.out);
 }
 
-void write_file(const std::string& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+void write_file(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
 
 struct WrongCall {
   Words words;
@@ -84,28 +83,43 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-p", "x"}, "--model is required"},
       {{"run", "-m", m}, "0 of --prompt, --file and --chat"},
       {{"run", "-m", m, "-p", "x", "--chat"}, "2 of --prompt, --file and --chat"},
-      {{"run", "-m", m, "-p"}, "--prompt"},
+      {{"run", "-m", m, "-p"}, "-p: needs a value"},
       {{"run", "-m", m, "-p", "x", "stray"}, "unexpected argument 'stray'"},
-      {{"run", "-m", m, "-p", "x", "--treshold", "1"},
-       "unknown option --treshold; did you mean --threshold?"},
+      {{"run", "-m", m, "-p", "x", "--treshold", "1"}, "unknown option --treshold; did you mean --threshold?"},
+      {{"run", "-m", m, "-p", "x", "-n", "0"}, "llada run: -n: found 0, needed a whole number from 1 to 1048576"},
+      {{"run", "-m", m, "-p", "x", "-nine"}, "-n: found 'ine'"},
+      {{"run", "-m", m, "-p", "x", "--max-tokens=0"}, "--max-tokens: found 0"},
+      {{"run", "-m", m, "-p", "x", "--temp", "-1"}, "--temp: found -1, needed a number from 0"},
+      {{"run", "-m", m, "-p", "x", "-s", "-1"}, "-s: found '-1'"},
+      {{"run", "-m", m, "-p", "x", "-t", "-1"}, "-t: found -1"},
+      {{"run", "-m", m, "-p", "x", "--accept", "schedule", "--wino"}, "--wino: wino and remask mask tokens again"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", "balanced", "--temp", "0.8"},
+       "--credit (of preset balanced): compares best tokens"},
+      {{"run", "-m", m, "-p", "x", "--gen-len", "8"}, "unknown option --gen-len; did you mean --gen-length?"},
+      {{"run", "-m", m, "-p", "x", "--top-k", "40"}, "unknown option --top-k; sampling has --temperature and --seed"},
+      {{"run", "-m", m, "-p", "x", "-ngl", "99"}, "unknown option -ngl; --device says where to compute"},
+      {{"run", "-m", m, "-p", "x", "-c", "4096"}, "unknown option -c; the context is the model's own"},
+      {{"run", "-m", m, "-p", "x", "-x"}, "unknown option -x (see llada run --help)"},
+      {{"inspect", m, "--stream"}, "unknown option --stream (see"},
+      {{"help", "rum"}, "no command 'rum'; did you mean run?"},
       {{"run", "-m", m, "-p", "x", "--zzz"}, "unknown option --zzz (see llada run --help)"},
       {{"run", "-m", folder.file("missing.gguf"), "-p", "x"}, "missing.gguf"},
       {{"run", "-m", "", "-p", "x"}, ""},
       {{"run", "-m", no_model, "-p", "x"}, "README.md"},
       {{"run", "-m", folder.file("empty.gguf"), "-p", "x"}, "empty.gguf"},
       {{"run", "-m", folder.file(""), "-p", "x"}, ""},
-      {run_words({"--gen-length", "5"}), "--gen-length"},
-      {{"run", "-m", m, "-p", "x", "--gen-length", "0"}, "gen_length: found 0"},
-      {{"run", "-m", m, "-p", "x", "--gen-length", "12.5"},
-       "--gen-length: found '12.5', needed a whole number"},
+      {run_words({"--gen-length", "5"}), "--gen-length: given twice"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "0"},
+       "--gen-length: found 0, needed a whole number from 1 to 1048576"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "12.5"}, "--gen-length: found '12.5', needed a whole number"},
       {{"run", "-m", m, "-p", "x", "--gen-length", "4096"}, "the model was trained for 256"},
-      {{"run", "-m", m, "-p", "x", "--block-length", "-3"}, "block_length: found -3"},
+      {{"run", "-m", m, "-p", "x", "--block-length", "-3"}, "--block-length: found -3"},
       {{"run", "-m", m, "-p", "x", "--threshold", "two"}, "--threshold: found 'two', needed a number"},
-      {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "threshold: found 1.5"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "--threshold: found 1.5"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--factor", "1"},
        "--threshold already chose how tokens are accepted"},
-      {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "steps: found 4"},
-      {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "refresh: found 4"},
+      {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "--steps: found 4"},
+      {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "--refresh: found 4"},
       {{"run", "-m", m, "-p", "x", "--remasking", "none"}, "low_confidence, random"},
       {{"run", "-m", m, "-p", "x", "--early-stop", "never"}, "none, block, answer"},
       {{"run", "-m", m, "-p", "x", "--threads", "-1"}, "--threads: found -1"},
@@ -119,7 +133,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-f", folder.file("missing.txt")}, "missing.txt"},
       {{"run", "-m", m, "-p", "x", "--trace", folder.file("none/trace.json")}, "none/trace.json"},
       {{"run", "-m", m, "-p", "x", "--trace", ""}, "--trace: found '', needed the name of a file"},
-      {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "cfg_scale: found 1e+300, needed 0 to"},
+      {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "--cfg-scale: found 1e+300, needed a number from 0 to"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:nope"}, "'nope': needed one of window"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:window"}, "window: found '', needed such as 40%"},
       {{"infill", "-m", m, "--text", "no gap"}, "needed at least one <mask>"},
@@ -127,7 +141,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"infill", "-m", m, "--text", "<mask:300>"}, "the model was trained for 256"},
       {{"infill", "-m", m, "--text", "<mask>", "--gen-length", "8"}, "--gen-length: not for infilling"},
       {{"infill", "-m", m}, "0 of --text and --file"},
-      {{"inspect"}, "MODEL is required"},
+      {{"inspect"}, "--model is required"},
       {{"inspect", no_model}, "README.md"},
       {{"logits", "-m", m, "--ids", no_model, "-o", folder.file("o")}, "a token id needed"},
       {{"logits", "-m", m, "--ids", "/dev/null", "-o", folder.file("o")}, "found no token id"},
@@ -144,8 +158,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"eval", "-m", m, "--tasks", no_model, "--compare", ""}, "--compare '': found no name"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "a: --threshold 0.8", "--compare", "a:"},
        "--compare 'a': two strategies have this name"},
-      {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"},
-       "'--thresold' is no decoding option"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"}, "'--thresold' is no decoding option"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: ", "--threshold", "0.9"}, "--compare: each"},
       {{"eval", "-m", m, "--tasks", no_model, "--reference", "r", "--no-reference"}, "--no-reference"},
       {{"eval", "-m", m, "--tasks", no_model, "--likelihood-groups", "4"}, "--likelihood-groups: nothing"},
@@ -154,7 +167,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
        "'--thresold' is no decoding option"},
       {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json")}, "README.md"},
       {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
-      {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"}, "exact, balanced, fast, llada2, llada2.1, or a preset file"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"},
+       "exact, balanced, fast, llada2, llada2.1, or a preset file"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
@@ -173,8 +187,8 @@ TEST(WrongCalls, AFileNameCannotBreakTheLine) {
 
 TEST(Output, AFullDiskIsAFailureOfTheMachine) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  for (const Words& words : {run_words(), run_words({"--json"}), Words{"inspect", tiny_model()},
-                             Words{"--help"}, Words{"run", "--help"}})
+  for (const Words& words :
+       {run_words(), run_words({"--json"}), Words{"inspect", tiny_model()}, Words{"--help"}, Words{"run", "--help"}})
     expect_refused({words, "stdout: write failed", {.stdout_path = "/dev/full"}}, 1);
 }
 
@@ -186,18 +200,14 @@ TEST(Output, AReaderThatWentAwayIsNoNews) {
 
 TEST(Help, ListsOptionsAndExamples) {
   const std::vector<std::pair<std::string, Words>> expected = {
-      {"run", {"--model",        "--prompt",         "--file",
-               "--chat",         "--system",         "--raw",
-               "--live",         "--json",           "--trace",
-               "--device",       "--threads",        "--gen-length",
-               "--block-length", "--steps",          "--threshold",
-               "--factor",       "--entropy-bound",  "--remasking",
-               "--temperature",  "--seed",           "--cfg-scale",
-               "--early-stop",   "--logits-eos-inf", "--confidence-eos-eot-inf",
-               "--kv",           "--refresh",        "--attention"}},
+      {"run",
+       {"--model",        "--prompt",  "--file",      "--chat",       "--system",         "--raw",
+        "--live",         "--json",    "--trace",     "--device",     "--threads",        "--gen-length",
+        "--block-length", "--steps",   "--threshold", "--factor",     "--entropy-bound",  "--remasking",
+        "--temperature",  "--seed",    "--cfg-scale", "--early-stop", "--logits-eos-inf", "--confidence-eos-eot-inf",
+        "--kv",           "--refresh", "--attention"}},
       {"infill", {"--text", "--file", "--block-length", "--live", "--json", "<mask:4>"}},
-      {"eval",
-       {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv", "--reference", "--record"}},
+      {"eval", {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv", "--reference", "--record"}},
       {"tune", {"--tasks", "--max-loss", "--minimize", "--out", "--reference"}},
       {"inspect", {"MODEL", "--tensors", "--json"}},
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
@@ -208,22 +218,82 @@ TEST(Help, ListsOptionsAndExamples) {
   EXPECT_EQ(general.status, 0);
   for (const auto& [command, words] : expected) {
     EXPECT_NE(general.out.find("\n  " + command + " "), std::string::npos);
-    const auto help = run_llada({command, "--help"});
+    const auto help = run_llada({command, "--help-all"});
     EXPECT_EQ(help.status, 0);
     EXPECT_EQ(help.err, "");
     EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos);
     EXPECT_NE(help.out.find("llada " + command + " "), std::string::npos);
-    for (const std::string& word : words)
-      EXPECT_NE(help.out.find(word), std::string::npos) << command << " " << word;
+    for (const std::string& word : words) EXPECT_NE(help.out.find(word), std::string::npos) << command << " " << word;
   }
-  EXPECT_EQ(run_llada({"infill", "--help"}).out.find("--gen-length"), std::string::npos);
+  EXPECT_EQ(run_llada({"infill", "--help-all"}).out.find("--gen-length"), std::string::npos);
+}
+
+// Two screens of 80 by 24, in which no line is broken by the terminal.
+TEST(Help, FitsTwoScreens) {
+  LLADA_NEEDS_TERMINAL();
+  for (const std::string command :
+       {"run", "infill", "eval", "tune", "inspect", "convert", "logits", "devices", "synth", "bench", "simulate"}) {
+    const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;
+    for (const int columns : {60, 80, 100}) {
+      const auto whole = run_llada_on_terminal({command, "--help-all"}, {.columns = columns, .rows = 24});
+      for (const std::string& text : {whole.out, columns == 80 ? help.out : std::string()}) {
+        std::stringstream lines(text);
+        for (std::string line; std::getline(lines, line);)
+          EXPECT_LE(line.size() - line.ends_with('\r'), static_cast<size_t>(columns)) << command << ": " << line;
+      }
+    }
+    EXPECT_EQ(run_llada({"help", command}).out, run_llada({command, "--help"}).out) << "a pipe is 80 columns wide";
+  }
+}
+
+TEST(Help, TheShortOneShowsTwentyOptionsAndTheWholeOneAll) {
+  const auto options = [](const std::string& text) {
+    std::stringstream lines(text);
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) count += line.starts_with("  -");
+    return count;
+  };
+  const auto brief = run_llada({"run", "--help"}).out, whole = run_llada({"run", "--help-all"}).out;
+  EXPECT_EQ(options(brief), 20) << brief;
+  EXPECT_NE(brief.find(fmt::format("--help-all shows {} more options", options(whole) - 20)), std::string::npos)
+      << brief;
+  for (const char* word : {"-n, --gen-length N", "-t, --threads N", "-s, --seed N", "-p, --prompt TEXT", "-i, --chat",
+                           "-sys", "-v, --verbose", "--threshold T", "--preset-decode"})
+    EXPECT_NE(brief.find(word), std::string::npos) << word;
+}
+
+TEST(Help, OptionsAreListedAsTextAndAsTheDocumentedTable) {
+  EXPECT_NE(run_llada({"help", "options"}).out.find("--mbsd-trigger"), std::string::npos);
+  const auto table = run_llada({"help", "options", "--markdown"}).out;
+  std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(text.find(table), std::string::npos) << table;
 }
 
 TEST(Help, Version) {
-  const auto result = run_llada({"--version"});
-  EXPECT_EQ(result.status, 0);
-  EXPECT_TRUE(result.out.starts_with("llada ")) << result.out;
-  EXPECT_TRUE(std::isdigit(static_cast<unsigned char>(result.out.at(6)))) << result.out;
+  for (const char* word : {"--version", "-v", "version"}) {
+    const auto result = run_llada({word});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_TRUE(result.out.starts_with("llada ")) << result.out;
+    EXPECT_TRUE(std::isdigit(static_cast<unsigned char>(result.out.at(6)))) << result.out;
+    for (const char* part :
+         {" (commit ", "\ncompiler: ", "\ninstruction sets: ", "scalar", "\ndevice cpu: ", "\ndevice cuda: "})
+      EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+  }
+}
+
+TEST(Run, WordsOfOtherProgramsMeanTheSame) {
+  const Json own = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--system", "Be brief.", "--gen-length", "16",
+                             "--temperature", "20", "--seed", "3", "--threads", "1", "--json"});
+  const Json words = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "-sys", "Be brief.", "-n", "16", "--temp",
+                               "20", "-s", "3", "-t", "1", "--json"});
+  EXPECT_EQ(words["tokens"], own["tokens"]);
+  const auto chat = run_llada({"run", "-m", tiny_model(), "-i", "-n16", "--threshold", "0.9"}, {.stdin_text = kPrompt});
+  EXPECT_EQ(chat.status, 0) << chat.err;
+  const auto loud = run_llada(run_words({"-v"}));
+  EXPECT_NE(loud.err.find("options: --gen-length=24 --accept=threshold\n"), std::string::npos) << loud.err;
 }
 
 TEST(Run, TextIsTheAnswerAndStatsAreOneLineOnStderr) {
@@ -232,8 +302,7 @@ TEST(Run, TextIsTheAnswerAndStatsAreOneLineOnStderr) {
   const Json json = run_json(run_words({"--json"}));
   EXPECT_EQ(plain.out, json["text"].get<std::string>() + "\n");
   EXPECT_EQ(std::ranges::count(plain.err, '\n'), 1);
-  EXPECT_NE(plain.err.find(fmt::format("{} tokens", json["stats"]["content_tokens"].get<int>())),
-            std::string::npos)
+  EXPECT_NE(plain.err.find(fmt::format("{} tokens", json["stats"]["content_tokens"].get<int>())), std::string::npos)
       << plain.err;
   EXPECT_NE(plain.err.find(" tokens/s (measured), "), std::string::npos) << plain.err;
 }
@@ -275,6 +344,7 @@ TEST(Run, ThePromptMayComeFromAFileOrStdin) {
   EXPECT_EQ(run_json(words, {.stdin_text = kPrompt})["tokens"], expected);
 }
 
+// labels: long
 TEST(Run, RawLeavesTheTemplateAwayAndSystemAddsToIt) {
   const auto prompt_tokens = [](const Words& more) {
     return run_json(run_words(more))["stats"]["prompt_tokens"].get<int>();
@@ -284,10 +354,10 @@ TEST(Run, RawLeavesTheTemplateAwayAndSystemAddsToIt) {
   EXPECT_GT(prompt_tokens({"--json", "--system", "Be brief."}), chat);
 }
 
+// labels: long
 TEST(Run, SamplingFollowsTheSeed) {
   const auto tokens = [](const char* seed, const char* threads) {
-    return run_json(
-        run_words({"--json", "--temperature", "20", "--seed", seed, "--threads", threads}))["tokens"];
+    return run_json(run_words({"--json", "--temperature", "20", "--seed", seed, "--threads", threads}))["tokens"];
   };
   const Json one = tokens("1", "1");
   EXPECT_EQ(tokens("1", "2"), one);
@@ -318,8 +388,7 @@ TEST(Run, TraceHoldsTheSpans) {
   }
   const auto starts = [](const std::string& name, const char* word) { return name.starts_with(word); };
   for (const char* needed : {"load", "tokenize", "decode", "step 0", "matmul", "attention", "head"})
-    EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) { return starts(name, needed); }))
-        << needed;
+    EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) { return starts(name, needed); })) << needed;
   EXPECT_GT(load_end, 0);
   EXPECT_GE(decode_begin, load_end);
 }
@@ -360,11 +429,11 @@ TEST(Infill, FillsTheGapsAndKeepsTheText) {
   EXPECT_EQ(json["stats"]["committed_tokens"], 3);
   for (const Json& span : json["spans"]) {
     const auto position = span["position"].get<size_t>();
-    for (size_t i = 0; i < span["tokens"].size(); ++i)
-      EXPECT_EQ(span["tokens"][i], json["tokens"][position + i]);
+    for (size_t i = 0; i < span["tokens"].size(); ++i) EXPECT_EQ(span["tokens"][i], json["tokens"][position + i]);
   }
 }
 
+// labels: long
 TEST(Eval, ComparesStrategiesInOneReport) {
   const TemporaryFolder folder;
   write_file(
@@ -373,9 +442,8 @@ TEST(Eval, ComparesStrategiesInOneReport) {
       "\n"
       R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"none","answer":"none"})"
       "\n");
-  const Json json =
-      run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
-                "slow: --gen-length 16", "--compare", "fast: --gen-length 16 --threshold 0.9"});
+  const Json json = run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
+                              "slow: --gen-length 16", "--compare", "fast: --gen-length 16 --threshold 0.9"});
   ASSERT_EQ(json["results"].size(), 2u);
   for (const Json& result : json["results"]) {
     EXPECT_EQ(result["tasks"]["sort"]["n"], 2);
@@ -384,8 +452,8 @@ TEST(Eval, ComparesStrategiesInOneReport) {
   }
   EXPECT_EQ(json["results"][1]["name"], "fast");
   EXPECT_LT(json["results"][1]["nfe_mean"], json["results"][0]["nfe_mean"]);
-  const auto table = run_llada({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--limit",
-                                "1", "--gen-length", "16"});
+  const auto table = run_llada(
+      {"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--limit", "1", "--gen-length", "16"});
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("100.0%"), std::string::npos) << table.out;
 }
@@ -400,11 +468,20 @@ const char* const kHardTask =
     R"({"task":"gsm-mini","prompt":"Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?","response":"","answer":"40"})"
     "\n";
 
+// labels: long
 TEST(Eval, TellsQualityThreeWays) {
   const TemporaryFolder folder;
   write_file(folder.file("tasks.jsonl"), kHardTask);
-  const Words words = {"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--reference",
-                       folder.file("reference.jsonl"), "--compare", "same: --gen-length 40", "--compare",
+  const Words words = {"eval",
+                       "-m",
+                       tiny_model(),
+                       "--tasks",
+                       folder.file("tasks.jsonl"),
+                       "--reference",
+                       folder.file("reference.jsonl"),
+                       "--compare",
+                       "same: --gen-length 40",
+                       "--compare",
                        "hasty: --gen-length 40 --threshold 0.01"};
   Words with_json = words;
   with_json.insert(with_json.end(), {"--json", "--record", folder.file("steps.jsonl")});
@@ -430,12 +507,13 @@ TEST(Eval, TellsQualityThreeWays) {
     EXPECT_NE(table.out.find(column), std::string::npos) << table.out;
 }
 
+// labels: long
 TEST(Tune, WritesAPresetThatRunTakes) {
   const TemporaryFolder folder;
   write_file(folder.file("tasks.jsonl"), kSortTasks);
-  const auto tuned = run_llada({"tune", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "-o",
-                                folder.file("preset.json"), "--options", "--gen-length 16", "--minimize",
-                                "forwards", "--max-loss", "0"});
+  const auto tuned =
+      run_llada({"tune", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "-o", folder.file("preset.json"),
+                 "--options", "--gen-length 16", "--minimize", "forwards", "--max-loss", "0"});
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   EXPECT_NE(tuned.out.find("<- chosen"), std::string::npos) << tuned.out;
   EXPECT_NE(tuned.err.find("reference: one token per forward, 100.0 % right"), std::string::npos) << tuned.err;
@@ -444,8 +522,8 @@ TEST(Tune, WritesAPresetThatRunTakes) {
   EXPECT_EQ(preset["format"], "llada-preset");
   EXPECT_TRUE(preset["options"].get<std::string>().starts_with("--gen-length 16 "));
   EXPECT_LT(preset["tuned"]["nfe_mean"], 4);
-  const Json run = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode",
-                             folder.file("preset.json"), "--json"});
+  const Json run =
+      run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode", folder.file("preset.json"), "--json"});
   EXPECT_EQ(run["text"], "3 6 38 41 51");
   EXPECT_EQ(run["tokens"].size(), 16u);
 }
@@ -455,27 +533,28 @@ TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
   EXPECT_EQ(fast["text"], "3 6 38 41 51");
   EXPECT_LT(fast["stats"]["nfe"], 8);
   // An option beside the preset replaces the preset's own, in either order.
-  for (const Words& more : {Words{"--preset-decode", "balanced", "--tail", "0"},
-                            Words{"--tail", "0", "--preset-decode", "balanced"}}) {
+  for (const Words& more :
+       {Words{"--preset-decode", "balanced", "--tail", "0"}, Words{"--tail", "0", "--preset-decode", "balanced"}}) {
     Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const Json own = run_json(words);
     words[6] == "--tail" ? words[7] = "16" : words[9] = "16";
     EXPECT_LT(own["stats"]["rows"], run_json(words)["stats"]["rows"]);
   }
-  const Json gaps = run_json({"infill", "-m", tiny_model(), "--text", "a <mask> b", "--preset-decode",
-                              "balanced", "--json"});
+  const Json gaps =
+      run_json({"infill", "-m", tiny_model(), "--text", "a <mask> b", "--preset-decode", "balanced", "--json"});
   EXPECT_EQ(gaps["spans"].size(), 1u);
-  expect_refused({{"eval", "-m", tiny_model(), "--tasks", "x", "--compare",
-                   "b: --preset-decode balanced --threshold 2"},
-                  "threshold: found 2"},
-                 2);
+  expect_refused(
+      {{"eval", "-m", tiny_model(), "--tasks", "x", "--compare", "b: --preset-decode balanced --threshold 2"},
+       "threshold: found 2"},
+      2);
 }
 
 TEST(Eval, AnExampleThatDoesNotFitIsNamedBeforeAnyForward) {
   const TemporaryFolder folder;
   const std::string fits = R"({"task":"sort","prompt":"Sort: 2 1","response":"1 2","answer":"1 2"})";
-  const std::string long_one = R"({"task":"long","prompt":")" + std::string(900, '7') + R"(","response":"","answer":""})";
+  const std::string long_one =
+      R"({"task":"long","prompt":")" + std::string(900, '7') + R"(","response":"","answer":""})";
   write_file(folder.file("tasks.jsonl"), fits + "\n" + long_one + "\n");
   expect_refused({{"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--gen-length", "16",
                    "--reference", folder.file("reference.jsonl")},
@@ -545,7 +624,7 @@ TEST(Devices, AGpuThatCannotBeUsedIsOneLine) {
   if (at == std::string::npos) GTEST_SKIP() << "not run: there is a GPU";
   const std::string why = listed.out.substr(at, listed.out.find('\n', at) - at);
   const auto run = run_llada({"run", "-m", tiny_model(), "-p", "hi", "--device", "cuda"});
-  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.status, 2) << "as for any device that is not here";
   EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
   EXPECT_NE(run.err.find(why), std::string::npos) << run.err;
 }

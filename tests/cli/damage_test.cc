@@ -1,4 +1,5 @@
-// A file with a few damaged weights: every command that predicts ends with the one line and status 1, and prints no text.
+// A file with a few damaged weights: every command that predicts ends with the one line and status 1, and prints no
+// text.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ TEST(DamagedWeights, AreAnErrorOfEveryCommandThatPredicts) {
     else
       EXPECT_EQ(result.out, "") << command[0];
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(" are not finite; the weights or the activations are damaged\n"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(" are not finite; the weights or the activations are damaged\n"), std::string::npos)
+        << result.err;
   }
   std::filesystem::remove(path);
 }

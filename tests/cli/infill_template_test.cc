@@ -32,8 +32,8 @@ TEST(InfillTemplate, WhatOnlyLooksLikeAGapIsText) {
 }
 
 TEST(InfillTemplate, RefusesBadGaps) {
-  for (const char* bad : {"<mask:0>", "<mask:513>", "<mask:-1>", "<mask:>", "<mask:4", "<mask:four>",
-                          "<mask: 4>", "<mask:4 >", "ok <mask:2> then <mask:99999999999999999999>"}) {
+  for (const char* bad : {"<mask:0>", "<mask:513>", "<mask:-1>", "<mask:>", "<mask:4", "<mask:four>", "<mask: 4>",
+                          "<mask:4 >", "ok <mask:2> then <mask:99999999999999999999>"}) {
     EXPECT_EQ(shape(bad).rfind("error: the gap \"<mask:", 0), 0u) << bad << " -> " << shape(bad);
   }
 }

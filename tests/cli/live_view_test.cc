@@ -26,9 +26,8 @@ TEST(Repaint, LeavesOnlyTheLastPicture) {
   test::Screen screen;
   screen.feed("$ llada run\r\n");
   std::vector<int> painted;
-  const std::vector<std::vector<FrameLine>> pictures = {{{"aaaa", 4}, {"bb", 2}, {"status", 6}},
-                                                        {{"a", 1}, {"cc", 2}, {"dd", 2}, {"st", 2}},
-                                                        {{"z", 1}, {"s", 1}}};
+  const std::vector<std::vector<FrameLine>> pictures = {
+      {{"aaaa", 4}, {"bb", 2}, {"status", 6}}, {{"a", 1}, {"cc", 2}, {"dd", 2}, {"st", 2}}, {{"z", 1}, {"s", 1}}};
   for (const auto& picture : pictures) {
     screen.feed(repaint(picture, painted, 80));
     painted = widths(picture);
@@ -100,8 +99,7 @@ TEST(Live, EveryPictureFitsASmallTerminal) {
 
 TEST(Live, NoColorKeepsRepainting) {
   LLADA_NEEDS_TERMINAL();
-  const auto live =
-      run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = {"TERM=xterm", "NO_COLOR=1"}});
+  const auto live = run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = {"TERM=xterm", "NO_COLOR=1"}});
   EXPECT_EQ(live.status, 0);
   EXPECT_NE(live.out.find("\x1b[?2026h"), std::string::npos);
   EXPECT_EQ(live.out.find("\x1b[1;"), std::string::npos);
@@ -141,9 +139,8 @@ TEST(Live, ThePauseIsNotCounted) {
 
 TEST(Live, InfillShowsTheTextAroundTheGaps) {
   LLADA_NEEDS_TERMINAL();
-  const auto live =
-      run_llada_on_terminal({"infill", "-m", tiny_model(), "--text", "There are <mask:3> rings", "--live"},
-                            {.environment = kXterm});
+  const auto live = run_llada_on_terminal(
+      {"infill", "-m", tiny_model(), "--text", "There are <mask:3> rings", "--live"}, {.environment = kXterm});
   EXPECT_EQ(live.status, 0);
   const size_t first = live.out.find("\x1b[?2026l");
   ASSERT_NE(first, std::string::npos);
@@ -155,10 +152,9 @@ TEST(Live, InfillShowsTheTextAroundTheGaps) {
 
 TEST(Live, AnInterruptGivesTheCursorBackAndPrintsWhatIsDecided) {
   LLADA_NEEDS_TERMINAL();
-  const auto live =
-      run_llada_on_terminal({"run", "-m", tiny_model(), "-p", "Write as JSON: Eric is 31 years old.",
-                             "--gen-length", "96", "--live", "--live-delay", "50"},
-                            {.environment = kXterm, .interrupt_after = "step 2 "});
+  const auto live = run_llada_on_terminal({"run", "-m", tiny_model(), "-p", "Write as JSON: Eric is 31 years old.",
+                                           "--gen-length", "96", "--live", "--live-delay", "50"},
+                                          {.environment = kXterm, .interrupt_after = "step 2 "});
   EXPECT_EQ(live.status, 130);
   test::Screen screen;
   screen.feed(live.out);

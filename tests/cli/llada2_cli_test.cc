@@ -39,9 +39,9 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
 }
 
 TEST_F(Llada2Cli, ChatAndEvalWork) {
-  const auto chat = run_llada(
-      {"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
-      {.stdin_text = "a\n"});
+  const auto chat =
+      run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
+                {.stdin_text = "a\n"});
   ASSERT_EQ(chat.status, 0) << chat.err;
   EXPECT_EQ(std::ranges::count(chat.out, '\n'), 1);
   write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})"
@@ -61,8 +61,8 @@ TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
   std::string lines;
   for (int i = 0; i < 6; ++i) lines += "ab\n";
   for (const char* length : {"12", "20", "24"}) {
-    const auto chat = run_llada({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length", length,
-                                 "--steps", "4", "--json"},
+    const auto chat = run_llada({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length",
+                                 length, "--steps", "4", "--json"},
                                 {.stdin_text = lines});
     ASSERT_EQ(chat.status, 0) << length << ": " << chat.err;
     EXPECT_EQ(std::ranges::count(chat.out, '\n'), 6) << length;
@@ -73,12 +73,12 @@ TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
 TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
-       "kv: found dual with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "mbsd: a block-causal model"},
+       "--kv: found dual with a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "--mbsd: a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
-       "block_length: found 64, needed 32"},
+       "--block-length: found 64, needed 32"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"},
-       "tail: nothing that"},
+       "--tail (of preset fast): nothing that"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);

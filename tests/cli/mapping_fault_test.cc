@@ -27,7 +27,8 @@ TEST(MappingFaultDeathTest, NamesTheFileThatShrank) {
         std::exit(byte == std::byte{} ? 4 : 5);
       },
       ::testing::ExitedWithCode(1),
-      "^llada: /tmp/llada_shrinking_model_[A-Za-z0-9]+: the file became shorter, or could not be read, while it was in use\n$");
+      "^llada: /tmp/llada_shrinking_model_[A-Za-z0-9]+: the file became shorter, or could not be read, while it was in "
+      "use\n$");
   ::close(fd);
   ::unlink(path);
 }

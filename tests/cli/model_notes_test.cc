@@ -47,17 +47,14 @@ class ModelNotes : public testing::Test {
 
 TEST_F(ModelNotes, GatesThatAFileWantsAndThePublishedCodeDoesNot) {
   const Json foreign = Json::parse(run_llada({"inspect", path("foreign"), "--json"}).out);
-  const Json ours =
-      Json::parse(run_llada({"inspect", LLADA_SOURCE_DIR "/models/tiny-llada-moe", "--json"}).out);
+  const Json ours = Json::parse(run_llada({"inspect", LLADA_SOURCE_DIR "/models/tiny-llada-moe", "--json"}).out);
   EXPECT_EQ(foreign["config"]["gates_renormalised"], false);
   ASSERT_EQ(foreign["notes"].size(), 1u);
   EXPECT_THAT(foreign["notes"][0].get<std::string>(), HasSubstr("norm_topk_prob is true"));
   EXPECT_EQ(ours["config"]["gates_renormalised"], true);
   EXPECT_TRUE(ours["notes"].empty());
-  EXPECT_THAT(run_llada({"inspect", path("foreign")}).out,
-              HasSubstr("\nnote           norm_topk_prob is true"));
-  const std::vector<std::string> run = {"-p", "2+2",         "--gen-length", "8", "--block-length",
-                                        "8",  "--threshold", "0.5"};
+  EXPECT_THAT(run_llada({"inspect", path("foreign")}).out, HasSubstr("\nnote           norm_topk_prob is true"));
+  const std::vector<std::string> run = {"-p", "2+2", "--gen-length", "8", "--block-length", "8", "--threshold", "0.5"};
   const auto answer = [&](const std::string& model) {
     std::vector<std::string> words = {"run", "-m", model};
     words.insert(words.end(), run.begin(), run.end());
@@ -68,8 +65,8 @@ TEST_F(ModelNotes, GatesThatAFileWantsAndThePublishedCodeDoesNot) {
 }
 
 TEST_F(ModelNotes, ConversionsSayWhereLlamaCppDiffers) {
-  const auto converted = run_llada(
-      {"convert", LLADA_SOURCE_DIR "/models/tiny-llada-moe", path("m.gguf"), "--type", "f16", "--json"});
+  const auto converted =
+      run_llada({"convert", LLADA_SOURCE_DIR "/models/tiny-llada-moe", path("m.gguf"), "--type", "f16", "--json"});
   ASSERT_EQ(converted.status, 0) << converted.err;
   const Json notes = Json::parse(converted.out)["notes"];
   ASSERT_EQ(notes.size(), 2u);
@@ -86,8 +83,8 @@ TEST_F(ModelNotes, LogitsAreTheRecordedOnes) {
   const Json& item = golden["items"][0];
   std::string ids;
   for (const Json& id : item["canvas"]) ids += std::to_string(id.get<int>()) + "\n";
-  const auto ran = run_llada({"logits", "-m", tiny_model(), "--ids", "-", "-o", path("rows"), "--json"},
-                             {.stdin_text = ids});
+  const auto ran =
+      run_llada({"logits", "-m", tiny_model(), "--ids", "-", "-o", path("rows"), "--json"}, {.stdin_text = ids});
   ASSERT_EQ(ran.status, 0) << ran.err;
   const Json json = Json::parse(ran.out);
   EXPECT_EQ(json["rows"], item["canvas"].size());
@@ -99,8 +96,7 @@ TEST_F(ModelNotes, LogitsAreTheRecordedOnes) {
   size_t compared = 0;
   for (const Json& row : item["logits"])
     for (size_t t = 0; t < vocab; ++t, ++compared)
-      ASSERT_NEAR(rows[row["pos"].get<size_t>() * vocab + t], row["values"][t].get<float>(), 2e-3f)
-          << row["pos"];
+      ASSERT_NEAR(rows[row["pos"].get<size_t>() * vocab + t], row["values"][t].get<float>(), 2e-3f) << row["pos"];
   EXPECT_GT(compared, 4 * vocab);
 }
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/preset.h"
+#include "cli/tune_axes.h"
+
 namespace llada::cli {
 namespace {
 
@@ -149,7 +152,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--accept best", "found 'best', needed one of schedule"},
       {"--threshold 0.9 --visible-threshold 0.8", "--threshold already set"},
       {"--wino --revise", "--wino already chose wino revision"},
-      {"--wino --steps 4", "steps: found 4"},
+      {"--wino --steps 4", "--steps: found 4"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},
       {"--tail -1", "--tail: found '-1'"},
@@ -159,24 +162,87 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--gen-length 1e3", "--gen-length: found '1e3'"},
       {"--gen-length=", "--gen-length: found ''"},
       {"--gen-length 99999999999999999999", "out of range"},
-      {"--gen-length 0", "gen_length: found 0"},
+      {"--gen-length 0", "--gen-length: found 0"},
       {"--seed -1", "--seed: found '-1'"},
-      {"--threshold nan", "threshold: found nan"},
-      {"--temperature -1", "temperature: found -1"},
+      {"--threshold nan", "--threshold: found nan"},
+      {"--temperature -1", "--temperature: found -1"},
       {"--kv lru", "--kv: found 'lru', needed one of none, prefix, suffix, dual, block, delayed"},
-      {"--logits-eos-inf=1", "--logits-eos-inf: takes no value"},
+      {"--logits-eos-inf=1", "--logits-eos-inf: found '1', needed true or false"},
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},
-      {"--threshold 0.9 --steps 4", "steps: found 4 with acceptance threshold"},
-      {"--refresh 4", "refresh: found 4 with kv none"},
+      {"--threshold 0.9 --steps 4", "--steps: found 4 with acceptance threshold"},
+      {"--refresh 4", "--refresh: found 4 with kv none"},
   };
   for (const auto& c : cases) {
     const auto parsed = parse_decode_options(c.text);
     ASSERT_FALSE(parsed) << c.text;
     EXPECT_EQ(parsed.error().kind, ErrorKind::invalid_input) << c.text;
-    EXPECT_NE(parsed.error().message.find(c.names), std::string::npos)
-        << c.text << " -> " << parsed.error().message;
+    EXPECT_NE(parsed.error().message.find(c.names), std::string::npos) << c.text << " -> " << parsed.error().message;
   }
+}
+
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+// One option as text, as JSON in a preset file, and on the command line: the same options, or the same refusal.
+TEST(Options, EveryFieldIsReachedThreeWays) {
+  for (const decode::Field& field : decode::fields()) {
+    const decode::Field& own = field.target.empty() ? field : *decode::find_field(field.target);
+    // Another value than the default.
+    const std::string text = field.is_switch()    ? "true"
+                             : !own.words.empty() ? std::string(own.words[own.words[0] == own.show(own, {}) ? 1 : 0])
+                             : field.key == "latency_table" ? "8:1,16:1.5"
+                             : field.unit == "N"            ? "3"
+                                                            : "0.625";
+    const std::string flag = decode::flag(field), word = field.is_switch() ? flag : flag + "=" + text;
+    const bool quoted = !own.words.empty() || field.key == "latency_table";
+    const auto preset =
+        parse_preset(fmt::format(R"({{"format":"llada-preset","version":1,"name":"n","options":{{"{}":{}}}}})",
+                                 field.key, field.is_switch() || !quoted ? text : fmt::format("\"{}\"", text)),
+                     "f");
+    ASSERT_TRUE(preset) << field.key << ": " << preset.error().message;
+    const auto from_text = parse_decode_options(word), from_json = parse_decode_options(preset->options);
+
+    CLI::App app;
+    DecodeFlags flags;
+    add_decode_options(app, flags);
+    std::vector<std::string> line = {word};
+    app.parse(line);
+    const Status resolved = flags.resolve();
+
+    ASSERT_EQ(from_text.has_value(), from_json.has_value()) << field.key;
+    ASSERT_EQ(from_text.has_value(), resolved.has_value()) << field.key;
+    if (!from_text) {
+      EXPECT_TRUE(from_text.error().message.starts_with(flag + ": ")) << from_text.error().message;
+      EXPECT_EQ(from_json.error().message, from_text.error().message);
+      EXPECT_EQ(resolved.error().message, from_text.error().message);
+      continue;
+    }
+    EXPECT_EQ(own.show(own, *from_text), field.value.empty() ? text : std::string(field.value)) << field.key;
+    EXPECT_EQ(decode::as_flags(*from_json), decode::as_flags(*from_text));
+    EXPECT_EQ(decode::as_flags(flags.options), decode::as_flags(*from_text));
+    // What as_flags() says reads back.
+    const auto again = parse_decode_options(decode::as_flags(*from_text));
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(decode::as_flags(*again), decode::as_flags(*from_text));
+  }
+}
+
+TEST(Options, TuningKeepsItsTexts) {
+  const auto axes = tune_axes();
+  std::vector<std::string> all;
+  for (const eval::Axis& axis : axes) {
+    EXPECT_LT(axis.start, axis.choices.size()) << axis.name;
+    for (const std::string& choice : axis.choices)
+      EXPECT_TRUE(parse_decode_options(choice + " --kv prefix") || parse_decode_options(choice)) << choice;
+  }
+  const auto choices = [&](const char* name) { return std::ranges::find(axes, name, &eval::Axis::name)->choices; };
+  // Measurements that were taken before are found by these texts.
+  EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
+  EXPECT_EQ(join(choices("credit")), " --credit");
+  EXPECT_EQ(join(choices("rows")), " --kv suffix --kv prefix --kv dual --kv delayed");
+  EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
+  EXPECT_EQ(join(choices("block")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
+  EXPECT_EQ(join(choices("revised rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
 }
 
 TEST(ParseInteger, HoldsItsBounds) {

@@ -23,7 +23,8 @@ TEST(Preset, BuiltInOptionsAreValid) {
 TEST(Preset, UnknownNamesAreRefused) {
   const auto preset = find_preset("brisk");
   ASSERT_FALSE(preset);
-  EXPECT_EQ(preset.error().message, "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, or a preset file");
+  EXPECT_EQ(preset.error().message,
+            "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, or a preset file");
   EXPECT_FALSE(find_preset(""));
 }
 
@@ -33,8 +34,7 @@ TEST(Preset, TextComesBack) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(back->name, "mine");
   EXPECT_EQ(back->options, "--threshold 0.8");
-  const auto bare =
-      parse_preset(R"({"format":"llada-preset","version":1,"name":"n","options":"--kv dual"})", "f");
+  const auto bare = parse_preset(R"({"format":"llada-preset","version":1,"name":"n","options":"--kv dual"})", "f");
   ASSERT_TRUE(bare) << bare.error().message;
   EXPECT_EQ(bare->options, "--kv dual");
 }

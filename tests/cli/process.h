@@ -28,8 +28,7 @@ struct TerminalInput {
 };
 
 // stdin, stdout and stderr are one terminal; `out` is everything that came to it.
-ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments,
-                                    const TerminalInput& input = {});
+ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input = {});
 
 // A sandbox without /dev/pts has no terminals; what needs one says so and is skipped.
 bool has_terminal();

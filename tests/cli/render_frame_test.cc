@@ -11,12 +11,9 @@
 namespace llada::cli {
 namespace {
 
-Cell decided(std::string_view bytes, double confidence = 1) {
-  return {CellState::settled, bytes, confidence};
-}
+Cell decided(std::string_view bytes, double confidence = 1) { return {CellState::settled, bytes, confidence}; }
 
-std::vector<std::string> plain_lines(std::span<const Cell> cells, int columns, int rows = 24,
-                                     size_t focus = 0) {
+std::vector<std::string> plain_lines(std::span<const Cell> cells, int columns, int rows = 24, size_t focus = 0) {
   std::vector<std::string> out;
   for (const FrameLine& line :
        render_frame(cells, {}, {.columns = columns, .rows = rows, .color = false, .focus = focus}))
@@ -51,8 +48,7 @@ TEST(RenderFrame, WideAndCombiningCharactersCountAsTheyShow) {
 
 TEST(RenderFrame, ACharacterMayReachAcrossTokens) {
   const std::string_view euro = "\u20ac";
-  const std::vector<Cell> whole = {decided(euro.substr(0, 1)), decided(euro.substr(1, 1)),
-                                   decided(euro.substr(2))};
+  const std::vector<Cell> whole = {decided(euro.substr(0, 1)), decided(euro.substr(1, 1)), decided(euro.substr(2))};
   EXPECT_EQ(plain_lines(whole, 80), (Lines{"\u20ac"}));
   const std::vector<Cell> torn = {decided(euro.substr(0, 2)), {CellState::masked}, decided(euro.substr(2))};
   EXPECT_EQ(plain_lines(torn, 80), (Lines{"\ufffd\u2592\ufffd"}));
@@ -88,13 +84,10 @@ TEST(RenderFrame, ColorsDoNotLeakIntoTheNextLine) {
 }
 
 TEST(RenderFrame, StatusLine) {
-  const FrameStatus status{
-      .block = 2, .blocks = 4, .step = 17, .committed = 45, .total = 128, .tokens_per_s = 812.4};
-  EXPECT_EQ(render_frame({}, status, {.color = false}).back().text,
-            "block 2/4  step 17  45/128 tokens  812 tokens/s");
+  const FrameStatus status{.block = 2, .blocks = 4, .step = 17, .committed = 45, .total = 128, .tokens_per_s = 812.4};
+  EXPECT_EQ(render_frame({}, status, {.color = false}).back().text, "block 2/4  step 17  45/128 tokens  812 tokens/s");
   EXPECT_EQ(render_frame({}, status, {.columns = 11, .color = false}).back().text, "block 2/4 ");
-  EXPECT_EQ(render_frame({}, {.step = 3, .total = 4}, {.color = false}).back().text,
-            "step 3  0/4 tokens  0 tokens/s");
+  EXPECT_EQ(render_frame({}, {.step = 3, .total = 4}, {.color = false}).back().text, "step 3  0/4 tokens  0 tokens/s");
 }
 
 TEST(RenderFrame, ATallCanvasKeepsTheFocusInView) {
@@ -134,8 +127,7 @@ TEST(RenderFrame, AnyBytesFitAnyTerminal) {
     std::vector<Cell> cells;
     for (std::string& text : texts) {
       for (size_t n = random() % 6; n > 0; --n) text += alphabet[random() % alphabet.size()];
-      cells.push_back(
-          {static_cast<CellState>(random() % 7), text, static_cast<double>(random() % 100) / 100});
+      cells.push_back({static_cast<CellState>(random() % 7), text, static_cast<double>(random() % 100) / 100});
     }
     const FrameOptions options{.columns = static_cast<int>(random() % 30) + 1,
                                .rows = static_cast<int>(random() % 12) + 1,

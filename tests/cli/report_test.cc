@@ -38,14 +38,13 @@ TEST(Report, StatsLine) {
                                     "tokens/s (measured), 5.0 ms per step, peak memory "))
       << stats_line(stats);
   stats.decode.committed = stats.content_tokens = stats.decode.nfe = 1;
-  EXPECT_TRUE(stats_line(stats).starts_with("1 token in 1 forward, 1.0 tokens per forward"))
-      << stats_line(stats);
+  EXPECT_TRUE(stats_line(stats).starts_with("1 token in 1 forward, 1.0 tokens per forward")) << stats_line(stats);
 }
 
 TEST(Report, EmptyRunsDivideByNothing) {
   const std::string line = stats_line(GenerationStats{});
-  EXPECT_TRUE(line.starts_with(
-      "0 tokens in 0 forwards, 0.0 tokens per forward, 0 tokens/s (measured), 0.0 ms per step"))
+  EXPECT_TRUE(
+      line.starts_with("0 tokens in 0 forwards, 0.0 tokens per forward, 0 tokens/s (measured), 0.0 ms per step"))
       << line;
 }
 
@@ -57,9 +56,7 @@ TEST(Report, StatsJsonIsConsistent) {
   EXPECT_GT(json["peak_memory_bytes"].get<int64_t>(), 1'000'000);
 }
 
-TEST(Report, JsonIsValidUtf8OnOneLine) {
-  EXPECT_EQ(json_line({{"text", "a\xff\nb"}}), "{\"text\":\"a\ufffd\\nb\"}\n");
-}
+TEST(Report, JsonIsValidUtf8OnOneLine) { EXPECT_EQ(json_line({{"text", "a\xff\nb"}}), "{\"text\":\"a\ufffd\\nb\"}\n"); }
 
 TEST(Terminal, ModelTextCannotSteerATerminal) {
   EXPECT_EQ(printable_text("a\x1b]0;t\x07\r\n\tb\xc2\x9b", true), "a\ufffd]0;t\ufffd\n\tb\ufffd");

@@ -18,8 +18,7 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 std::string temporary(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("llada_simulate_" + std::to_string(::getpid()) + name))
-      .string();
+  return (std::filesystem::temp_directory_path() / ("llada_simulate_" + std::to_string(::getpid()) + name)).string();
 }
 
 std::string read_and_remove(const std::string& path) {
@@ -30,9 +29,10 @@ std::string read_and_remove(const std::string& path) {
   return text.str();
 }
 
+// labels: long
 TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
-  const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0",
-                                 "--prompt", "78", "--gen", "128", "--ablation", "paper", "--json"});
+  const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0", "--prompt", "78",
+                                 "--gen", "128", "--ablation", "paper", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["profile"], "sm8750-paper");
@@ -40,14 +40,15 @@ TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
   EXPECT_EQ(json["label"], "modelled");
   ASSERT_EQ(json["ladder"].size(), 6u);
   for (const Json& line : json["ladder"])
-    for (const char* key : {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass",
-                            "exposed_map_seconds"})
+    for (const char* key :
+         {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass", "exposed_map_seconds"})
       EXPECT_TRUE(line.contains(key)) << key;
   EXPECT_EQ(json["ladder"][0]["name"], "CPU");
   EXPECT_EQ(json["ladder"][5]["name"], "+ revision");
   EXPECT_EQ(json["sensitivity"].size(), 3u);
 }
 
+// labels: long
 TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
   const auto v81 = run_llada({"simulate", "--profile", "v81-8elite-gen5"});
   ASSERT_EQ(v81.status, 0) << v81.err;
@@ -59,10 +60,11 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
   EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 6u);
 }
 
+// labels: long
 TEST(Simulate, SweepTraceAndPicture) {
   const std::string trace = temporary(".json"), svg = temporary(".svg");
-  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5",
-                                "--json", "--trace", trace, "--svg", svg});
+  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5", "--json",
+                                "--trace", trace, "--svg", svg});
   ASSERT_EQ(sweep.status, 0) << sweep.err;
   const Json rows = Json::parse(sweep.out)["sweep"];
   ASSERT_EQ(rows.size(), 3u);
@@ -73,13 +75,11 @@ TEST(Simulate, SweepTraceAndPicture) {
   const std::string picture = read_and_remove(svg);
   EXPECT_TRUE(picture.starts_with("<svg ")) << picture.substr(0, 40);
   EXPECT_TRUE(picture.ends_with("</svg>\n"));
-  for (const char* lane : {">npu<", ">cpu<", ">map<"})
-    EXPECT_NE(picture.find(lane), std::string::npos) << lane;
+  for (const char* lane : {">npu<", ">cpu<", ">map<"}) EXPECT_NE(picture.find(lane), std::string::npos) << lane;
 }
 
 TEST(Simulate, LatencyHasSteps) {
-  const auto result =
-      run_llada({"simulate", "--profile", "v79-8elite", "--latency", "1,32,33,128", "--json"});
+  const auto result = run_llada({"simulate", "--profile", "v79-8elite", "--latency", "1,32,33,128", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json points = Json::parse(result.out)["latency"];
   ASSERT_EQ(points.size(), 4u);
@@ -114,20 +114,12 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
 }
 
 Words run_on(const std::string& device) {
-  return {"run",
-          "-m",
-          tiny_model(),
-          "-p",
-          "Sort the numbers from smallest to largest: 38 41 6 51 3",
-          "--gen-length",
-          "24",
-          "--block-length",
-          "4",
-          "--json",
-          "--device",
-          device};
+  return {"run",          "-m",  tiny_model(),     "-p", "Sort the numbers from smallest to largest: 38 41 6 51 3",
+          "--gen-length", "24",  "--block-length", "4",  "--json",
+          "--device",     device};
 }
 
+// labels: long
 TEST(RunOnSim, TheAnswerIsTheCpusAndItsTimeIsLabelledModelled) {
   const auto cpu = run_llada(run_on("cpu")), sim = run_llada(run_on("sim:v79-8elite,window=30%"));
   ASSERT_EQ(cpu.status, 0) << cpu.err;
@@ -150,12 +142,12 @@ TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
       << failing.err;
 }
 
+// labels: long
 TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   const Json whole = Json::parse(run_llada(run_on("cpu")).out);
   const auto failing = run_llada(run_on("cpu,fail=gone:1000"));
   EXPECT_EQ(failing.status, 1);
-  EXPECT_NE(failing.err.find("cpu: the device is gone at op 1000 (injected)"), std::string::npos)
-      << failing.err;
+  EXPECT_NE(failing.err.find("cpu: the device is gone at op 1000 (injected)"), std::string::npos) << failing.err;
   const Json part = Json::parse(failing.out);
   EXPECT_EQ(part["finish_reason"], "failed");
   ASSERT_GT(part["tokens"].size(), 0u);
@@ -165,9 +157,9 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
 
 TEST(Devices, AreListedWithWhatWasFound) {
   const auto text = run_llada({"devices"});
-  for (const char* name :
-       {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ", "sim:v79-8elite: ",
-        "sim:v81-8elite-gen5: ", "hexagon: ", "cuda: "})  // the last two say what is missing where nothing was found
+  for (const char* name : {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ",
+                           "sim:v79-8elite: ", "sim:v81-8elite-gen5: ", "hexagon: ",
+                           "cuda: "})  // the last two say what is missing where nothing was found
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
   EXPECT_EQ(std::ranges::count(text.out, '\n'), 9);
   const auto given = run_llada({"devices"}, {.environment = {"LLADA_CDSPRPC=/nonexistent/lib.so"}});

@@ -1,5 +1,7 @@
-// Emulated: the cuda device on geometries that the shipped models do not have, and on numbers that are none. Device memory
-// starts as bytes that are no number (tests/cuda_emulator).
+// Emulated: the cuda device on geometries that the shipped models do not have, and on numbers that are none. Device
+// memory starts as bytes that are no number (tests/cuda_emulator).
+#include "devices/cuda/cuda_device.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 #include <utility>
 
 #include "devices/cpu/cpu_device.h"
-#include "devices/cuda/cuda_device.h"
+#include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "engine/golden.h"
 #include "sched/executor.h"
@@ -37,10 +39,15 @@ class OnCuda {
                                            [this](int64_t bytes) { return device_->allocate(bytes); })));
   }
 
-  Status run(const StepInputs& in) { return executor_->run(in, *kv_, out); }
-  Status run_beside(const StepInputs& in) { return executor_->run_beside(in, *kv_, out); }
+  Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out); }
+  Status run_beside(const OneStream& in) {
+    StepOutputs beside;
+    LLADA_TRY_STATUS(executor_->run_beside(in.over(*kv_), beside));
+    out = OneResult(std::move(beside));
+    return {};
+  }
   KvStore& kv() { return *kv_; }
-  StepOutputs out;
+  OneResult out;
 
  private:
   const SmallModel& m_;
@@ -57,9 +64,9 @@ std::vector<int32_t> some_tokens(int64_t n, int64_t vocab) {
 }
 
 // Rows at `positions`, all of `keys` visible.
-StepInputs step(const std::vector<int32_t>& tokens, const std::vector<int32_t>& positions, const std::vector<int32_t>& wanted,
-                int32_t keys) {
-  StepInputs in;
+OneStream step(const std::vector<int32_t>& tokens, const std::vector<int32_t>& positions,
+               const std::vector<int32_t>& wanted, int32_t keys) {
+  OneStream in;
   for (const int32_t p : positions) in.tokens.push_back(tokens[static_cast<size_t>(p)]);
   in.positions = positions;
   in.spans = {{0, static_cast<int32_t>(positions.size()), 0, keys}};
@@ -67,7 +74,7 @@ StepInputs step(const std::vector<int32_t>& tokens, const std::vector<int32_t>& 
   in.keep_logits = true;
   return in;
 }
-StepInputs whole(const std::vector<int32_t>& tokens) {
+OneStream whole(const std::vector<int32_t>& tokens) {
   std::vector<int32_t> all(tokens.size());
   std::iota(all.begin(), all.end(), 0);
   return step(tokens, all, all, static_cast<int32_t>(tokens.size()));
@@ -119,9 +126,9 @@ TEST(CudaDevice, AForwardBesideIsThereOnReturn) {
   const auto tokens = some_tokens(12, m.config.vocab);
   OnCuda cuda(m);
   ASSERT_TRUE(cuda.run(whole(tokens)));
-  const StepInputs in = step(tokens, {4, 5, 6}, {0, 2}, 12);
+  const OneStream in = step(tokens, {4, 5, 6}, {0, 2}, 12);
   ASSERT_TRUE(cuda.run_beside(in));
-  const StepOutputs beside = std::exchange(cuda.out, {});
+  const OneResult beside = std::exchange(cuda.out, {});
   ASSERT_EQ(beside.predictions.size(), 2u);
   ASSERT_TRUE(cuda.run(in));
   EXPECT_EQ(beside.logits, cuda.out.logits);
@@ -157,7 +164,7 @@ TEST(CudaDevice, OneDamagedWeightIsAlwaysTheError) {
       const float value = w % 3 == 0 ? kNan : w % 3 == 1 ? kInf : -kInf;
       const float before = std::exchange(floats[at], value);
       OnCuda cuda(m);
-      StepInputs in = whole(tokens);
+      OneStream in = whole(tokens);
       in.wanted = {7};
       in.keep_logits = w % 2 == 0;
       expect_not_finite(cuda.run(in), fmt::format("{} {} [{}]", info.name, info.expert, at));
@@ -178,7 +185,7 @@ TEST(CudaDevice, OneDamagedLogitIsTheError) {
     for (const float value : {kNan, kInf, -kInf}) {
       const float before = std::exchange(head[token * 64 + 3], value);
       OnCuda cuda(m);
-      StepInputs in = whole(tokens);
+      OneStream in = whole(tokens);
       in.keep_logits = false;
       expect_not_finite(cuda.run(in), fmt::format("token {}", token));
       in.sampling.never_sampled = {token};
@@ -233,8 +240,9 @@ TEST(CudaDevice, KeysThatARowMayNotSeeHaveNoInfluence) {
     const std::vector<float> before(row, row + config.width);
     if (damage != 0) std::fill_n(row, config.width, damage);
     OnCuda cuda(m, DType::F32, 24);
-    StepInputs in = whole(tokens);
+    OneStream in = whole(tokens);
     in.wanted = {3, 4, 5};
+    in.rule = m.graph.keys;
     const auto status = cuda.run(in);
     EXPECT_TRUE(status) << status.error().message;
     std::copy(before.begin(), before.end(), row);

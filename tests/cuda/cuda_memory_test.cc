@@ -1,5 +1,5 @@
-// Emulated: how many copies of a model's weights are in memory with an accelerator in front. LLADA_TEST_MIB=100 makes the
-// model that large and prints what the process took.
+// Emulated: how many copies of a model's weights are in memory with an accelerator in front. LLADA_TEST_MIB=100 makes
+// the model that large and prints what the process took.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/memory_usage.h"
 #include "engine/golden.h"
-#include "engine/synth.h"
+#include "lab/synth.h"
 
 namespace llada {
 namespace {
@@ -40,8 +40,9 @@ class CudaMemory : public testing::Test {
     return bytes;
   }
   static Result<Generation> answer(const std::shared_ptr<const Model>& model, std::vector<std::string>& warnings) {
-    LLADA_TRY(const auto session,
-              Session::create(model, {.threads = 0, .warn = [&](const std::string& line) { warnings.push_back(line); }}));
+    LLADA_TRY(
+        const auto session,
+        Session::create(model, {.threads = 0, .warn = [&](const std::string& line) { warnings.push_back(line); }}));
     decode::DecodeOptions options;
     options.gen_length = 2, options.block_length = 2;
     options.steps = 2;
@@ -67,8 +68,8 @@ TEST_F(CudaMemory, OneCopyOfTheWeightsAsLongAsTheGpuWorks) {
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ((*model)->fallback()->memory_bytes(), 0) << "nothing has failed";
-  fmt::print("{} bytes stored, {} on the device and the host, peak of the process {} more than before\n", stored(**model),
-             (*model)->device().memory_bytes(), peak_memory_bytes() - before);
+  fmt::print("{} bytes stored, {} on the device and the host, peak of the process {} more than before\n",
+             stored(**model), (*model)->device().memory_bytes(), peak_memory_bytes() - before);
 }
 
 TEST_F(CudaMemory, TheFallbackPacksTheRestWhenItTakesOver) {

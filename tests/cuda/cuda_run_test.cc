@@ -1,6 +1,7 @@
-// Emulated: whole answers of the shipped models on --device cuda, and of the mixture with its experts shared out between
-// the GPU and the host.
+// Emulated: whole answers of the shipped models on --device cuda, and of the mixture with its experts shared out
+// between the GPU and the host.
 #include "engine/golden.h"
+#include "engine/shared_forwards.h"
 
 namespace llada {
 namespace {
@@ -17,7 +18,8 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
   static std::map<std::string, std::vector<GoldenItem>> golden;
   auto& items = golden[model];
   if (items.empty()) items = load_golden(folder(model) + "/golden.json");
-  LLADA_TRY(const auto loaded, Model::load(folder(model), {.device = device, .isa = "", .threads = 2, .experts = experts}));
+  LLADA_TRY(const auto loaded,
+            Model::load(folder(model), {.device = device, .isa = "", .threads = 2, .experts = experts}));
   LLADA_TRY(const auto session, Session::create(loaded, {.threads = 0}));
   decode::DecodeOptions options;
   options.gen_length = 4;
@@ -34,11 +36,14 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
 
 TEST(CudaRun, ShortAnswersAreTheCpusAnswers) {
   for (const char* model : {"tiny-llada", "tiny-llada-moe"}) {
-    const auto expected = answer(model, "cpu"), got = answer(model, "cuda:budget=256MiB,fallback=none");
+    const auto expected = answer(model, "cpu");
     ASSERT_TRUE(expected) << expected.error().message;
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_EQ(got->tokens, expected->tokens) << model;
-    EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash) << model;
+    for (const char* products : {"float", "tensor"}) {
+      const auto got = answer(model, fmt::format("cuda:budget=256MiB,fallback=none,products={}", products));
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->tokens, expected->tokens) << model << " " << products;
+      EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash) << model << " " << products;
+    }
   }
 }
 
@@ -74,7 +79,8 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
   };
   for (size_t i = 0; i < settings.size(); i += quick() ? 2 : 1) {
     const ExpertRequest& s = settings[i];
-    const auto got = answer("tiny-llada-moe", "cuda:fallback=none", s);
+    const auto got =
+        answer("tiny-llada-moe", fmt::format("cuda:fallback=none,products={}", i % 3 == 2 ? "tensor" : "float"), s);
     ASSERT_TRUE(got) << s.plan << ": " << got.error().message;
     EXPECT_EQ(got->tokens, expected->tokens) << s.plan << " " << s.cache;
     ASSERT_TRUE(got->stats.experts) << s.plan;
@@ -99,13 +105,30 @@ TEST(CudaRun, ARevisionOfItsOwnPass) {
     options.threshold = 0.3;         // so that some are wrong
     options.stable_threshold = 1.0;  // and everything is looked at again
   };
-  const auto expected = answer("tiny-llada", "cpu", {}, revise), got = answer("tiny-llada", "cuda:fallback=none", {}, revise);
+  const auto expected = answer("tiny-llada", "cpu", {}, revise),
+             got = answer("tiny-llada", "cuda:fallback=none", {}, revise);
   ASSERT_TRUE(expected) << expected.error().message;
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_GT(expected->stats.decode.sparse_forwards, 0);
   EXPECT_GT(expected->stats.decode.counters.revisions_made, 0);
   EXPECT_EQ(got->tokens, expected->tokens);
   EXPECT_EQ(got->stats.decode.counters.revisions_made, expected->stats.decode.counters.revisions_made);
+}
+
+// labels: long
+TEST(CudaRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
+  for (const char* name : {"tiny-llada", "tiny-llada-moe"}) {
+    const auto model = Model::load(folder(name), {.device = "cuda:fallback=none", .isa = "", .threads = 2});
+    ASSERT_TRUE(model) << model.error().message;
+    auto text = load_golden(folder(name) + "/golden.json").back().canvas;
+    text.resize(8);
+    const auto wanted = eight_requests(text, 4);
+    const auto alone = run_alone(*model, wanted);
+    const Together together = run_together(*model, wanted, {.row_budget = 40});
+    expect_same(wanted, together.ran, alone);
+    EXPECT_LT(together.stats.forwards, together.stats.parts);
+    if (quick()) break;
+  }
 }
 
 TEST(CudaRun, TheCpuTakesOverFromAFailingGpu) {
@@ -119,7 +142,9 @@ TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
       {"cuda:budget=1MiB", 1, "cuda: weights needs"},
       {"cuda:budget=0MiB", 2, "budget: found '0MiB', needed such as 512MiB or 4GiB"},
       {"cuda:budget=4", 2, "budget: found '4'"},
-      {"cuda:window=40%", 2, "'window': needed one of budget, fallback, fail"},
+      {"cuda:window=40%", 2, "'window': needed one of budget, products, fallback, fail"},
+      {"cuda:products=half", 2, "products: found 'half', needed float or tensor"},
+      {"cpu,products=float", 2, "'products': only for cuda"},
       {"cudax", 2, "device 'cudax' is not available here"},
   };
   for (const auto& [device, status, says] : cases) {

@@ -1,4 +1,5 @@
 // Emulated: the peaked models (tied heads, heads of 64 and 128, 100,000 logits) on --device cuda, from files.
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>

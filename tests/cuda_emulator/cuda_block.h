@@ -1,6 +1,6 @@
-// Stands in for src/devices/cuda/nvcc/cuda_block.h: the same kernels as plain C++. A phase is a loop over the threads of a
-// block, in ascending order in one block and descending in the next, so that a kernel whose threads need more order than
-// its barriers give comes out wrong; blocks run in a shuffled order; shared memory starts as no number.
+// Stands in for src/devices/cuda/nvcc/cuda_block.h: the same kernels as plain C++. A phase is a loop over the threads
+// of a block, in ascending order in one block and descending in the next, so that a kernel whose threads need more
+// order than its barriers give comes out wrong; blocks run in a shuffled order; shared memory starts as no number.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "tensor/half.h"
@@ -27,12 +29,53 @@ inline float half_to_float(uint16_t bits) { return f16_to_float(bits); }
 inline uint16_t float_to_half(float value) { return float_to_f16(value); }
 inline float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float mad(float a, float b, float c) { return a * b + c; }
+inline uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
+inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t both = uint64_t{b} << 32 | a;
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) picked |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+  return picked;
+}
+inline uint32_t halves_minus(uint32_t a, uint32_t b) {
+  const auto minus = [&](int shift) {
+    const float difference =
+        f16_to_float(static_cast<uint16_t>(a >> shift)) - f16_to_float(static_cast<uint16_t>(b >> shift));
+    return static_cast<uint32_t>(float_to_f16(difference)) << shift;
+  };
+  return minus(0) | minus(16);
+}
 
 template <class T, int Threads>
 struct PerThread {
   std::array<T, Threads> values;
   T& operator[](int t) { return values[static_cast<size_t>(t)]; }
 };
+
+// A copy happens when its thread waits for it and not before.
+class Copies {
+ public:
+  void copy16(uint8_t* shared, const uint8_t* from) {
+    if (reinterpret_cast<uintptr_t>(shared) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) std::abort();
+    open_.emplace_back(shared, from);
+  }
+  void commit() { groups_.push_back(std::exchange(open_, {})); }
+  template <size_t Newest>
+  void wait() {
+    for (; groups_.size() > Newest; groups_.pop_front())
+      for (const auto& [to, from] : groups_.front()) std::memcpy(to, from, 16);
+  }
+
+ private:
+  std::vector<std::pair<uint8_t*, const uint8_t*>> open_;
+  std::deque<std::vector<std::pair<uint8_t*, const uint8_t*>>> groups_;
+};
+
+struct Mma {
+  float* c;
+  uint32_t a[4], b[2];
+};
+// One warp's, its lanes' parts in order: d = a b + c as PTX's reference lays mma.m16n8k16 out.
+void multiply_warp(const std::array<Mma, 32>& lanes);
 
 struct Block {
   int x, y, z;
@@ -46,6 +89,18 @@ struct Block {
       for (int t = threads - 1; t >= 0; --t) f(t);
     else
       for (int t = 0; t < threads; ++t) f(t);
+  }
+  template <class F>
+  void each_alone(F f) const {
+    each(f);
+  }
+  template <class T, int Threads, class Get>
+  void mma(PerThread<T, Threads>& values, Get get) const {
+    for (int warp = 0; warp < Threads; warp += 32) {
+      std::array<Mma, 32> lanes;
+      for (int lane = 0; lane < 32; ++lane) lanes[static_cast<size_t>(lane)] = get(values[warp + lane]);
+      multiply_warp(lanes);
+    }
   }
   uint8_t* shared() const { return memory; }
   template <class T, int Threads, class Get>

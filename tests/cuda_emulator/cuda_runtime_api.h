@@ -1,6 +1,6 @@
 // The part of NVIDIA's runtime interface that devices/cuda uses, for machines without a GPU and without the toolkit:
-// names and meanings are those of the CUDA Runtime API's reference. Streams are queues that run only when somebody waits
-// for them, and no further than needed, so a missing event shows as a wrong result.
+// names and meanings are those of the CUDA Runtime API's reference. Streams are queues that run only when somebody
+// waits for them, and no further than needed, so a missing event shows as a wrong result.
 #pragma once
 #include <cstddef>
 
@@ -25,7 +25,8 @@ struct cudaPointerAttributes {
   cudaMemoryType type;
 };
 
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1,
+                   cudaHostAllocMapped = 2;
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
@@ -36,8 +37,8 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);

@@ -127,6 +127,37 @@ uint64_t next_launch() { return ++gpu().launches; }
 
 }  // namespace llada::cuda_emulator
 
+namespace llada::cuda {
+
+void multiply_warp(const std::array<Mma, 32>& lanes) {
+  static const std::vector<float> floats = [] {
+    std::vector<float> all(1 << 16);
+    for (uint32_t i = 0; i < all.size(); ++i) all[i] = f16_to_float(static_cast<uint16_t>(i));
+    return all;
+  }();
+  float a[16][16], b[16][8];
+  const auto put = [](uint32_t pair, float& low, float& high) {
+    low = floats[pair & 0xffff];
+    high = floats[pair >> 16];
+  };
+  for (size_t lane = 0; lane < 32; ++lane) {
+    const size_t g = lane / 4, t = lane % 4;
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t row = g + 8 * (i % 2), k = 2 * t + 8 * (i / 2);
+      put(lanes[lane].a[i], a[row][k], a[row][k + 1]);
+    }
+    for (size_t i = 0; i < 2; ++i) put(lanes[lane].b[i], b[2 * t + 8 * i][g], b[2 * t + 8 * i + 1][g]);
+  }
+  float sums[16][8] = {};
+  for (size_t row = 0; row < 16; ++row)
+    for (size_t k = 0; k < 16; ++k)
+      for (size_t column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
+  for (size_t lane = 0; lane < 32; ++lane)
+    for (size_t i = 0; i < 4; ++i) lanes[lane].c[i] += sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+}
+
+}  // namespace llada::cuda
+
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
@@ -134,7 +165,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::snprintf(properties->name, sizeof properties->name, "GPU emulator of the tests (emulated)");
   properties->totalGlobalMem = kGpuBytes;
-  properties->major = properties->minor = 0;
+  properties->major = 8, properties->minor = 0;  // with tensor cores
   properties->multiProcessorCount = 1;
   return cudaSuccess;
 }
@@ -154,7 +185,8 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   const Lock lock(gpu().mutex);
   run_everything();
-  if (const auto it = gpu().device.find(static_cast<std::byte*>(pointer)); it != gpu().device.end()) gpu().used -= it->second;
+  if (const auto it = gpu().device.find(static_cast<std::byte*>(pointer)); it != gpu().device.end())
+    gpu().used -= it->second;
   return release(gpu().device, pointer);
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
@@ -174,8 +206,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   if (width == 0 || height == 0) return cudaSuccess;
   const Lock lock(gpu().mutex);
   const size_t to_bytes = (height - 1) * to_pitch + width, from_bytes = (height - 1) * from_pitch + width;
@@ -185,7 +217,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
     return cudaErrorInvalidValue;
   add(stream, {[=] {
         for (size_t i = 0; i < height; ++i)
-          std::memcpy(static_cast<std::byte*>(to) + i * to_pitch, static_cast<const std::byte*>(from) + i * from_pitch, width);
+          std::memcpy(static_cast<std::byte*>(to) + i * to_pitch, static_cast<const std::byte*>(from) + i * from_pitch,
+                      width);
       }});
   // Memory that is not pinned is copied before the call returns.
   const void* other = to_device ? from : to;
@@ -258,11 +291,16 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t secon
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorInvalidValue: return "invalid argument";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorNoDevice: return "no device";
-    case cudaErrorNotReady: return "not ready";
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorNoDevice:
+      return "no device";
+    case cudaErrorNotReady:
+      return "not ready";
   }
   return "unknown error";
 }

@@ -21,8 +21,7 @@ std::vector<Candidate> scores(std::vector<double> values) {
 
 std::vector<Candidate> entropies(std::vector<double> values) {
   std::vector<Candidate> out;
-  for (const double v : values)
-    out.push_back({.position = static_cast<int32_t>(out.size()), .token = 1, .entropy = v});
+  for (const double v : values) out.push_back({.position = static_cast<int32_t>(out.size()), .token = 1, .entropy = v});
   return out;
 }
 
@@ -46,10 +45,8 @@ TEST(Acceptance, ThresholdIsStrict) {
 
 TEST(Acceptance, FactorTakesThePrefixThatHolds) {
   // Needed with factor 1: any, 1 - 1/3, 1 - 1/4, 1 - 1/5.
-  EXPECT_THAT(accept_factor(scores({0.7, 0.74, 0.1, 0.8}), 1), ElementsAre(1, 3))
-      << "0.8, 0.74 >= 0.667, 0.7 < 0.75";
-  EXPECT_THAT(accept_factor(scores({0.76, 0.74, 0.1, 0.8}), 1), ElementsAre(0, 3))
-      << "0.74 fails as the third";
+  EXPECT_THAT(accept_factor(scores({0.7, 0.74, 0.1, 0.8}), 1), ElementsAre(1, 3)) << "0.8, 0.74 >= 0.667, 0.7 < 0.75";
+  EXPECT_THAT(accept_factor(scores({0.76, 0.74, 0.1, 0.8}), 1), ElementsAre(0, 3)) << "0.74 fails as the third";
   EXPECT_THAT(accept_factor(scores({0.75, 0.75, 0.75, 0.1}), 1), ElementsAre(0, 1, 2)) << "equal is enough";
   EXPECT_THAT(accept_factor(scores({0.1, 0.2}), 1), ElementsAre(1)) << "the best is exempt";
   EXPECT_THAT(accept_factor(scores({0.81, 0.8, 0.8, 0.79}), 1), ElementsAre(0, 1, 2))
@@ -98,8 +95,7 @@ TEST(Acceptance, DreamsTimesteps) {
   EXPECT_EQ(dream_count(5, 4, 2), 2);
   EXPECT_EQ(dream_count(3, 4, 3), 3) << "the last step takes all";
   EXPECT_EQ(dream_count(2, 100, 0), 0) << "floors may be none";
-  EXPECT_EQ(dream_step(2, 100, 0), 99)
-      << "1 - t[99] / t[98] is 0.4756: of two masks none before the last step";
+  EXPECT_EQ(dream_step(2, 100, 0), 99) << "1 - t[99] / t[98] is 0.4756: of two masks none before the last step";
   EXPECT_EQ(dream_step(8, 4, 0), 0);
   EXPECT_EQ(dream_step(3, 4, 3), 3);
 }
@@ -122,11 +118,9 @@ TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
   DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
-  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}),
-              testing::ElementsAre(1))
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}), testing::ElementsAre(1))
       << "strictly";
-  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}),
-              testing::ElementsAre(0, 1))
+  EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1))
       << "the block's length over the steps, however many masks the prompt has left";
 }
 

@@ -9,8 +9,7 @@ namespace llada::decode {
 class BlockCausalModel : public StepRunner {
  public:
   // ends: the chance of an end token, in 16ths.
-  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0)
-      : seed_(seed), block_(block), ends_(ends) {}
+  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0) : seed_(seed), block_(block), ends_(ends) {}
 
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
     if (!plan.sparse.empty() || !plan.probes.empty()) return failed("a sparse plan or probes");
@@ -19,8 +18,7 @@ class BlockCausalModel : public StepRunner {
     for (size_t s = 0; s < streams; ++s) {
       store(stores_[s], plan.rows, s == 0 ? plan.inputs : plan.unconditional, plan.keys);
       for (int32_t p = 0; p < plan.keys; ++p)
-        if (stores_[s].shallow.size() <= static_cast<size_t>(p) ||
-            stores_[s].shallow[static_cast<size_t>(p)] == 0)
+        if (stores_[s].shallow.size() <= static_cast<size_t>(p) || stores_[s].shallow[static_cast<size_t>(p)] == 0)
           return failed("position {} is read but was never computed", p);
     }
     StepResult result;
@@ -48,6 +46,25 @@ class BlockCausalModel : public StepRunner {
     for (size_t i = 0; i < tokens.size(); ++i) all.rows.push_back(static_cast<int32_t>(i));
     store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
     return prediction(mix64(seen(fresh.stores_[0], p, static_cast<int32_t>(tokens.size()))), p);
+  }
+
+  // The keys of the first n positions, to be compared and to be given to another run.
+  using Keys = std::vector<std::pair<uint64_t, uint64_t>>;
+  Keys keys(int64_t n) const {
+    Keys keys;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) keys.emplace_back(stores_[0].shallow[i], stores_[0].deep[i]);
+    return keys;
+  }
+  void give(const Keys& keys) {
+    for (const auto& [shallow, deep] : keys) stores_[0].shallow.push_back(shallow), stores_[0].deep.push_back(deep);
+  }
+  // As full recomputation from all tokens would have them.
+  Keys exact_keys(const std::vector<int32_t>& tokens, int64_t n) const {
+    BlockCausalModel fresh(seed_, block_);
+    StepPlan all;
+    for (size_t i = 0; i < tokens.size(); ++i) all.rows.push_back(static_cast<int32_t>(i));
+    store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
+    return fresh.keys(n);
   }
 
   std::vector<StepPlan> plans;
@@ -84,8 +101,7 @@ class BlockCausalModel : public StepRunner {
   Prediction prediction(uint64_t h, int32_t position) const {
     Prediction p;
     p.position = position;
-    p.token =
-        h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
+    p.token = h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
     p.probability = static_cast<double>((h >> 24) % 20 + 1) / 20;
     p.entropy = static_cast<double>((h >> 40) % 50) / 25;
     p.runner_up = (p.token + 1) % kMask;

@@ -52,8 +52,7 @@ Ran run_blocks(const DecodeOptions& options, const std::vector<int32_t>& prompt,
 
 bool same(const Ran& a, const Ran& b) {
   const auto equal = [](const Edit& x, const Edit& y) {
-    return x.position == y.position && x.token == y.token && x.state == y.state &&
-           x.confidence == y.confidence;
+    return x.position == y.position && x.token == y.token && x.state == y.state && x.confidence == y.confidence;
   };
   return a.canvas.tokens == b.canvas.tokens && a.canvas.states == b.canvas.states &&
          std::ranges::equal(a.edits, b.edits,
@@ -61,15 +60,13 @@ bool same(const Ran& a, const Ran& b) {
 }
 
 std::pair<int32_t, int32_t> span_of(const StepPlan& plan) {
-  EXPECT_EQ(plan.rows.back() - plan.rows.front() + 1, static_cast<int32_t>(plan.rows.size()))
-      << "one stretch";
+  EXPECT_EQ(plan.rows.back() - plan.rows.front() + 1, static_cast<int32_t>(plan.rows.size())) << "one stretch";
   return {plan.rows.front(), plan.rows.back() + 1};
 }
 
 TEST(BlockCausal, TheCanvasIsPaddedToWholeBlocks) {
   for (const auto& [prompt, gen, padding] : {std::tuple{3, 6, 3}, std::tuple{3, 5, 0}, std::tuple{0, 1, 3}}) {
-    const Canvas canvas =
-        lay_generation(std::vector<int32_t>(static_cast<size_t>(prompt), 1), gen, ids_of(4));
+    const Canvas canvas = lay_generation(std::vector<int32_t>(static_cast<size_t>(prompt), 1), gen, ids_of(4));
     EXPECT_EQ(canvas.padding, padding);
     EXPECT_EQ(canvas.size(), prompt + gen + padding);
     EXPECT_EQ(canvas.answer_end(), prompt + gen);
@@ -81,8 +78,7 @@ TEST(BlockCausal, TheCanvasIsPaddedToWholeBlocks) {
 // Prompt [0, 3): its tail shares the block [0, 4) with the first mask. Then [4, 8) and [8, 12), the last
 // three of which are padding. One token per step.
 TEST(BlockCausal, WorkedExampleOfExactBlockKv) {
-  DecodeOptions options = {
-      .gen_length = 6, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::block};
+  DecodeOptions options = {.gen_length = 6, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::block};
   const std::vector<int32_t> prompt = {1, 2, 3};
   const Ran block = run_blocks(options, prompt, 4, 5);
   std::vector<std::pair<int32_t, int32_t>> spans;
@@ -90,8 +86,7 @@ TEST(BlockCausal, WorkedExampleOfExactBlockKv) {
   for (const StepPlan& plan : block.plans) spans.push_back(span_of(plan)), keys.push_back(plan.keys);
   using S = std::pair<int32_t, int32_t>;
   // The first forward of a block also writes the finished block before it; in between only the block itself.
-  EXPECT_THAT(spans, ElementsAre(S{0, 4}, S{0, 8}, S{4, 8}, S{4, 8}, S{4, 8}, S{4, 12}, S{8, 12}, S{8, 12},
-                                 S{8, 12}));
+  EXPECT_THAT(spans, ElementsAre(S{0, 4}, S{0, 8}, S{4, 8}, S{4, 8}, S{4, 8}, S{4, 12}, S{8, 12}, S{8, 12}, S{8, 12}));
   EXPECT_THAT(keys, ElementsAre(4, 8, 8, 8, 8, 12, 12, 12, 12)) << "nothing behind the block is read";
   EXPECT_THAT(block.plans[0].logits, ElementsAre(3));
   EXPECT_THAT(block.plans[1].logits, ElementsAre(4, 5, 6, 7));
@@ -103,25 +98,22 @@ TEST(BlockCausal, WorkedExampleOfExactBlockKv) {
 }
 
 TEST(BlockCausal, TheScriptedModelNoticesStaleKv) {
-  const std::vector<int32_t> before = {1, 2, kMask, kMask, kMask, kMask},
-                             after = {1, 5, kMask, kMask, kMask, kMask};
+  const std::vector<int32_t> before = {1, 2, kMask, kMask, kMask, kMask}, after = {1, 5, kMask, kMask, kMask, kMask};
   BlockCausalModel model(3, 2);
   const auto plan = [](int32_t begin, int32_t end, const std::vector<int32_t>& tokens) {
     StepPlan p{.rows = {}, .inputs = {}, .logits = {end - 1}, .keys = end};
-    for (int32_t i = begin; i < end; ++i)
-      p.rows.push_back(i), p.inputs.push_back(tokens[static_cast<size_t>(i)]);
+    for (int32_t i = begin; i < end; ++i) p.rows.push_back(i), p.inputs.push_back(tokens[static_cast<size_t>(i)]);
     return p;
   };
   const auto probability = [&](const StepPlan& p) { return model.run(p, 0)->predictions[0]; };
   probability(plan(0, 4, before));
   // Only the changed token's row: its neighbour's deep key still knows the old token.
-  const Prediction stale =
-      probability({.rows = {1, 2, 3}, .inputs = {5, kMask, kMask}, .logits = {3}, .keys = 4});
+  const Prediction stale = probability({.rows = {1, 2, 3}, .inputs = {5, kMask, kMask}, .logits = {3}, .keys = 4});
   const Prediction exact = probability(plan(0, 4, after));
   const std::vector<int32_t> seen(after.begin(), after.begin() + 4);
-  EXPECT_EQ(std::tuple(exact.token, exact.probability, exact.entropy),
-            std::tuple(model.predict(seen, 3).token, model.predict(seen, 3).probability,
-                       model.predict(seen, 3).entropy));
+  EXPECT_EQ(
+      std::tuple(exact.token, exact.probability, exact.entropy),
+      std::tuple(model.predict(seen, 3).token, model.predict(seen, 3).probability, model.predict(seen, 3).entropy));
   EXPECT_NE(std::tuple(stale.token, stale.probability, stale.entropy),
             std::tuple(exact.token, exact.probability, exact.entropy));
   // A later block is not seen.
@@ -154,15 +146,14 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * (10 * 3 + 5 * 2))
-      << "ten rules with no revision, dual-path and edit; wino and remask with five";
+  EXPECT_EQ(ran, 4 * (10 * 3 + 5 * 2)) << "ten rules with no revision, dual-path and edit; wino and remask with five";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 
 // LLaDA2's generate() as published (arXiv 2512.15745; 2.1's joint threshold with edits): no store, no plans,
 // the whole window recomputed from its tokens in every step.
-std::vector<int32_t> published(const BlockCausalModel& model, std::vector<int32_t> tokens, int64_t gen,
-                               int64_t block, double threshold, double edit, int64_t* forwards) {
+std::vector<int32_t> published(const BlockCausalModel& model, std::vector<int32_t> tokens, int64_t gen, int64_t block,
+                               double threshold, double edit, int64_t* forwards) {
   const auto prompt = static_cast<int64_t>(tokens.size());
   tokens.resize(static_cast<size_t>((prompt + gen + block - 1) / block * block), kMask);
   *forwards = 0;
@@ -205,17 +196,16 @@ TEST(BlockCausal, EqualsThePublishedLoops) {
     if (edits) o.revision = Revision::edit, o.edit_threshold = 0.9;
     const Ran ran = run_blocks(o, prompt, 4, seed);
     int64_t forwards = 0;
-    EXPECT_EQ(ran.canvas.tokens, published(BlockCausalModel(seed, 4), prompt, o.gen_length, 4, 0.8,
-                                           edits ? 0.9 : -1, &forwards));
+    EXPECT_EQ(ran.canvas.tokens,
+              published(BlockCausalModel(seed, 4), prompt, o.gen_length, 4, 0.8, edits ? 0.9 : -1, &forwards));
     EXPECT_EQ(ran.stats.nfe, forwards) << "writing a finished block's K/V costs no forward";
   }
 }
 
 // LLaDA2.0's generate() with fewer steps than a block has positions: each step of a block is due its share of
 // the block's length, also in the block that the prompt ends in.
-std::vector<int32_t> published_schedule(const BlockCausalModel& model, std::vector<int32_t> tokens,
-                                        int64_t gen, int64_t block, int64_t steps, double threshold,
-                                        int64_t* forwards) {
+std::vector<int32_t> published_schedule(const BlockCausalModel& model, std::vector<int32_t> tokens, int64_t gen,
+                                        int64_t block, int64_t steps, double threshold, int64_t* forwards) {
   const auto prompt = static_cast<int64_t>(tokens.size());
   tokens.resize(static_cast<size_t>((prompt + gen + block - 1) / block * block), kMask);
   *forwards = 0;
@@ -224,8 +214,7 @@ std::vector<int32_t> published_schedule(const BlockCausalModel& model, std::vect
       const std::vector<int32_t> window(tokens.begin(), tokens.begin() + b + block);
       std::vector<Prediction> got;
       for (int64_t p = b; p < b + block; ++p)
-        if (window[static_cast<size_t>(p)] == kMask)
-          got.push_back(model.predict(window, static_cast<int32_t>(p)));
+        if (window[static_cast<size_t>(p)] == kMask) got.push_back(model.predict(window, static_cast<int32_t>(p)));
       if (got.empty()) break;
       ++*forwards;
       std::ranges::stable_sort(got, std::greater<>(), &Prediction::probability);
@@ -246,8 +235,8 @@ TEST(BlockCausal, EqualsThePublishedScheduleWithFewerSteps) {
       for (const int64_t gen : {int64_t{1}, block - 1, block, 2 * block + 3}) {
         for (int64_t steps = 1; steps <= block + 1; ++steps) {
           for (const double threshold : {1.0, 0.7}) {
-            SCOPED_TRACE(fmt::format("block {} prompt {} gen {} steps {} threshold {}", block, prompt, gen,
-                                     steps, threshold));
+            SCOPED_TRACE(
+                fmt::format("block {} prompt {} gen {} steps {} threshold {}", block, prompt, gen, steps, threshold));
             const std::vector<int32_t> ids(static_cast<size_t>(prompt), 1);
             const int64_t blocks = (prompt + gen + block - 1) / block - prompt / block;
             const DecodeOptions o = {.gen_length = gen,
@@ -260,8 +249,8 @@ TEST(BlockCausal, EqualsThePublishedScheduleWithFewerSteps) {
             const auto seed = static_cast<uint64_t>(7 * prompt + steps);
             const Ran ran = run_blocks(o, ids, block, seed);
             int64_t forwards = 0;
-            ASSERT_EQ(ran.canvas.tokens, published_schedule(BlockCausalModel(seed, block), ids, gen, block,
-                                                            steps, threshold, &forwards));
+            ASSERT_EQ(ran.canvas.tokens,
+                      published_schedule(BlockCausalModel(seed, block), ids, gen, block, steps, threshold, &forwards));
             ASSERT_EQ(ran.stats.nfe, forwards);
             shorter += forwards < steps * blocks;
           }
@@ -304,8 +293,7 @@ TEST(BlockCausal, ACleanBlockIsNotComputedAgain) {
 }
 
 TEST(BlockCausal, PaddingIsNoPartOfTheAnswer) {
-  DecodeOptions o = {
-      .gen_length = 5, .block_length = 8, .early_stop = EarlyStop::none, .kv = KvChoice::block};
+  DecodeOptions o = {.gen_length = 5, .block_length = 8, .early_stop = EarlyStop::none, .kv = KvChoice::block};
   const SpecialIds ids = ids_of(8);
   Ran all = run_blocks(o, {1, 2}, 8, 4);
   EXPECT_EQ(content_tokens(all.canvas, ids), 5);
@@ -333,11 +321,63 @@ TEST(BlockCausal, StopsOnceAllButPaddingIsFinal) {
     const Ran early = run_blocks(o, {1, 2}, 4, seed);
     o.early_stop = EarlyStop::none;
     const Ran all = run_blocks(o, {1, 2}, 4, seed);
-    EXPECT_TRUE(
-        std::equal(all.canvas.tokens.begin(), all.canvas.tokens.begin() + 6, early.canvas.tokens.begin()));
+    EXPECT_TRUE(std::equal(all.canvas.tokens.begin(), all.canvas.tokens.begin() + 6, early.canvas.tokens.begin()));
     saved += all.stats.steps - early.stats.steps;
   }
   EXPECT_GT(saved, 0);
+}
+
+// What is called exact is what any run over these tokens would hold, it only grows, and a run that starts with it
+// decides the same with fewer rows.
+TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
+  for (const Revision revision : {Revision::none, Revision::dual_path, Revision::edit, Revision::remask}) {
+    int64_t answered = 0;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      DecodeOptions o = {.gen_length = 22, .block_length = 4, .kv = KvChoice::block};
+      o.acceptance = Acceptance::threshold, o.threshold = 0.6, o.revision = revision;
+      const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4};
+      const auto run = [&](const BlockCausalModel::Keys& given) {
+        Canvas canvas = lay_generation(prompt, o.gen_length, ids_of(4));
+        auto strategy = *make_strategy(o, ids_of(4), canvas);
+        Denoiser denoiser(std::move(canvas), std::move(strategy));
+        BlockCausalModel model(seed, 4, 1);
+        model.give(given);
+        denoiser.stored(static_cast<int64_t>(given.size()));
+        for (int64_t before = 0; !denoiser.done();) {
+          auto result = model.run(denoiser.plan()->get(), denoiser.forward_number());
+          EXPECT_TRUE(result && denoiser.take(std::move(*result)));
+          const int64_t exact = denoiser.exact_prefix();
+          EXPECT_GE(exact, std::max<int64_t>(before, 8)) << "the prompt's whole blocks at least";
+          before = exact;
+          EXPECT_EQ(exact % 4, 0);
+          // What a revision may still change is final only when it says so.
+          EXPECT_EQ(model.keys(exact), model.exact_keys(denoiser.canvas().tokens, exact));
+        }
+        return std::tuple(denoiser.canvas().tokens, denoiser.stats(), model.keys(denoiser.exact_prefix()));
+      };
+      auto [tokens, stats, keys] = run({});
+      answered += static_cast<int64_t>(keys.size()) - 8;
+      keys.resize(8);
+      const auto [again, less, more] = run(keys);
+      EXPECT_EQ(again, tokens);
+      EXPECT_EQ(less.rows, stats.rows - 8);
+      RunStats rest = less;
+      rest.rows = stats.rows, rest.full_forwards = stats.full_forwards;
+      EXPECT_EQ(rest, stats);
+    }
+    EXPECT_GT(answered, 20 * 4) << "of the answer as well";
+  }
+}
+
+TEST(BlockCausal, FullAttentionHasNoExactPrefix) {
+  Canvas canvas = lay_generation(std::vector<int32_t>(8, 1), 8, test_ids());
+  auto strategy = *make_strategy({.gen_length = 8, .block_length = 4, .kv = KvChoice::block}, test_ids(), canvas);
+  Denoiser denoiser(std::move(canvas), std::move(strategy));
+  ScriptRunner runner(random_script(1, 0));
+  while (!denoiser.done()) {
+    ASSERT_TRUE(denoiser.take(*runner.run(*denoiser.plan(), denoiser.forward_number())));
+    EXPECT_EQ(denoiser.exact_prefix(), 0);
+  }
 }
 
 TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
@@ -355,14 +395,12 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   for (const KvChoice kv : {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::delayed})
     EXPECT_THAT(refusal([&](auto& o) { o.kv = kv; }), StartsWith("kv: found " + std::string(name(kv))));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh = 4; }), StartsWith("refresh:"));
-  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_drift = 0.1; }),
-              StartsWith("refresh_drift:"));
+  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_drift = 0.1; }), StartsWith("refresh_drift:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.warmup = 2; }), StartsWith("warmup:"));
   EXPECT_THAT(refusal([](auto& o) { o.tail = 16; }), StartsWith("tail:"));
   EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
-  EXPECT_THAT(
-      refusal([](auto& o) { o.revision = Revision::dual_path, o.revise_path = RevisePath::separate; }),
-      StartsWith("revise_path:"));
+  EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::dual_path, o.revise_path = RevisePath::separate; }),
+              StartsWith("revise_path:"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 64; }), StartsWith("block_length: found 64, needed 32"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 12; }), StartsWith("block_length: found 12"));
   EXPECT_THAT(refusal([](auto&) {}, true), StartsWith("infill:"));

@@ -85,12 +85,11 @@ std::vector<std::vector<int64_t>> spans(const Canvas& canvas, int64_t from, int6
 
 TEST(Blocks, TilesFromTheEndOfThePrompt) {
   const Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 10, test_ids());
-  EXPECT_THAT(spans(canvas, 3, 4),
-              ElementsAre(ElementsAre(3, 7, 4), ElementsAre(7, 11, 4), ElementsAre(11, 13, 2)));
+  EXPECT_THAT(spans(canvas, 3, 4), ElementsAre(ElementsAre(3, 7, 4), ElementsAre(7, 11, 4), ElementsAre(11, 13, 2)));
   EXPECT_THAT(spans(canvas, 3, 100), ElementsAre(ElementsAre(3, 13, 10)));
   // From absolute zero the prompt's tail shares the first block.
-  EXPECT_THAT(spans(canvas, 0, 4), ElementsAre(ElementsAre(0, 4, 1), ElementsAre(4, 8, 4),
-                                               ElementsAre(8, 12, 4), ElementsAre(12, 13, 1)));
+  EXPECT_THAT(spans(canvas, 0, 4),
+              ElementsAre(ElementsAre(0, 4, 1), ElementsAre(4, 8, 4), ElementsAre(8, 12, 4), ElementsAre(12, 13, 1)));
 }
 
 TEST(Blocks, LeavesOutSpansWithoutGaps) {

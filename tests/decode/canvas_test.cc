@@ -91,8 +91,7 @@ TEST(HeadRule, LeavesOutAbsentTokens) {
 }
 
 Canvas answer_canvas(std::vector<int32_t> generated) {
-  Canvas canvas =
-      lay_generation(std::vector<int32_t>{kEos, 1}, static_cast<int64_t>(generated.size()), test_ids());
+  Canvas canvas = lay_generation(std::vector<int32_t>{kEos, 1}, static_cast<int64_t>(generated.size()), test_ids());
   for (size_t i = 0; i < generated.size(); ++i) {
     canvas.tokens[i + 2] = generated[i];
     canvas.states[i + 2] = generated[i] == kMask ? masked : stable;

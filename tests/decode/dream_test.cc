@@ -21,8 +21,7 @@ std::vector<size_t> unpacked(const Published& row) {
   std::istringstream words(row.counts);
   for (std::string word; words >> word;) {
     const size_t x = word.find('x');
-    counts.insert(counts.end(), x == std::string::npos ? 1 : std::stoul(word.substr(x + 1)),
-                  std::stoul(word));
+    counts.insert(counts.end(), x == std::string::npos ? 1 : std::stoul(word.substr(x + 1)), std::stoul(word));
   }
   return counts;
 }
@@ -105,8 +104,7 @@ std::vector<int32_t> published_ids(const Published& row, const Script& script, A
 
 TEST(Dream, TheIdsAreThePublishedOnes) {
   for (const Published& row : kPublished) {
-    for (const Acceptance rule :
-         {Acceptance::dream_entropy, Acceptance::dream_margin, Acceptance::dream_maskgit}) {
+    for (const Acceptance rule : {Acceptance::dream_entropy, Acceptance::dream_margin, Acceptance::dream_maskgit}) {
       const auto seed = static_cast<uint64_t>(row.gen);
       const Outcome got = run_script(options_of(row, rule), kPrompt, random_script(seed, 0));
       EXPECT_EQ(got.canvas.tokens, published_ids(row, random_script(seed, 0), rule))
@@ -117,8 +115,7 @@ TEST(Dream, TheIdsAreThePublishedOnes) {
 
 // The greatest number of steps that an option takes is walked over, not run.
 TEST(Dream, AnyNumberOfSteps) {
-  const Outcome got =
-      run_script(options_of({12, kMaxSteps, ""}, Acceptance::dream_maskgit), kPrompt, random_script(3));
+  const Outcome got = run_script(options_of({12, kMaxSteps, ""}, Acceptance::dream_maskgit), kPrompt, random_script(3));
   EXPECT_LE(got.stats.nfe, 12);
   EXPECT_EQ(count_masked(got.canvas), 0);
 }

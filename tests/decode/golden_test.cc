@@ -65,8 +65,7 @@ void replay(const nlohmann::json& item, const nlohmann::json& run, DecodeOptions
 TEST(Golden, RecordedRunsAreReplayed) {
   const std::string folder = std::string(LLADA_SOURCE_DIR) + "/models/tiny-llada/";
   const auto golden = nlohmann::json::parse(std::ifstream(folder + "golden.json"));
-  const auto mask =
-      nlohmann::json::parse(std::ifstream(folder + "config.json")).at("mask_token_id").get<int32_t>();
+  const auto mask = nlohmann::json::parse(std::ifstream(folder + "config.json")).at("mask_token_id").get<int32_t>();
   ASSERT_GE(golden.at("items").size(), 4u);
   for (const auto& item : golden.at("items")) {
     SCOPED_TRACE(item.at("task").get<std::string>());

@@ -42,8 +42,7 @@ TEST(KvPolicy, WorkedExample) {
   EXPECT_EQ(prefix.stats.rows, 12 + 3 * 8 + 12 + 3 * 4);
 
   const Span kHead = {0, 8};
-  EXPECT_THAT(spans(run_policy(KvChoice::suffix, 0)),
-              ElementsAre(kAll, kHead, kHead, kHead, kAll, kAll, kAll, kAll));
+  EXPECT_THAT(spans(run_policy(KvChoice::suffix, 0)), ElementsAre(kAll, kHead, kHead, kHead, kAll, kAll, kAll, kAll));
 
   const Outcome dual = run_policy(KvChoice::dual, 0);
   EXPECT_THAT(spans(dual), ElementsAre(kAll, kFirst, kFirst, kFirst, kAll, kSecond, kSecond, kSecond));
@@ -77,8 +76,7 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
     options.refresh = 1;
-    for (const KvChoice kv :
-         {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::block, KvChoice::delayed}) {
+    for (const KvChoice kv : {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::block, KvChoice::delayed}) {
       options.kv = kv;
       const Outcome refreshed = run_script(options, prompt, random_script(seed));
       ASSERT_EQ(refreshed.plans.size(), exact.plans.size());
@@ -114,11 +112,8 @@ TEST(KvPolicy, DelayedStoresATokenOneStepAfterItsCommit) {
 
 TEST(KvPolicy, DriftAsksForAFullForward) {
   const auto run = [](double drift) {
-    DecodeOptions options = {.gen_length = 8,
-                             .block_length = 8,
-                             .early_stop = EarlyStop::none,
-                             .kv = KvChoice::block,
-                             .refresh_drift = 0.2};
+    DecodeOptions options = {
+        .gen_length = 8, .block_length = 8, .early_stop = EarlyStop::none, .kv = KvChoice::block, .refresh_drift = 0.2};
     Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 8, test_ids());
     auto strategy = *make_strategy(options, test_ids(), canvas);
     ScriptRunner runner(random_script(5));
@@ -137,8 +132,7 @@ TEST(KvPolicy, DriftAsksForAFullForward) {
 }
 
 TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
-  DecodeOptions options = {
-      .gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::delayed};
+  DecodeOptions options = {.gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::delayed};
   options.tail = 2;
   const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
   EXPECT_EQ(o.plans[0].keys, 8);
@@ -155,10 +149,9 @@ TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
 TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
   const DecodeOptions options = {
       .gen_length = 8, .block_length = 4, .acceptance = Acceptance::threshold, .kv = KvChoice::dual};
-  const Outcome outcome =
-      run_script(options, std::vector<int32_t>{1}, [](const StepPlan&, int64_t, int32_t position) {
-        return Prediction{.position = position, .token = 2, .probability = 0.99};
-      });
+  const Outcome outcome = run_script(options, std::vector<int32_t>{1}, [](const StepPlan&, int64_t, int32_t position) {
+    return Prediction{.position = position, .token = 2, .probability = 0.99};
+  });
   EXPECT_EQ(outcome.stats.nfe, 2);
   EXPECT_EQ(outcome.stats.rows, 18);
 }

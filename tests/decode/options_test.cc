@@ -50,10 +50,8 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"refresh", [](auto& o) { o.refresh = 4; }},
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::threshold; }},
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::entropy; }},
-      {"confidence_eos_eot_inf",
-       [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
-      {"confidence_eos_eot_inf",
-       [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
+      {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
+      {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
       {"refresh_drift: found 0.5 with kv none", [](auto& o) { o.refresh_drift = 0.5; }},
       {"refresh_drift", [](auto& o) { o.refresh_drift = 2.5, o.kv = KvChoice::dual; }},
       {"warmup", [](auto& o) { o.warmup = 0; }},
@@ -93,7 +91,7 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"remask_share", [](auto& o) { o.remask_share = 0; }},
       {"remask_below", [](auto& o) { o.remask_below = kInf; }},
       {"remask_limit", [](auto& o) { o.remask_limit = 0; }},
-      {"acceptance", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
+      {"accept: found a number", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
   };
   for (const Refusal& refusal : cases) {
     DecodeOptions options;
@@ -148,18 +146,31 @@ TEST(Options, StrategyRefusesWhatOnlyTheCanvasShows) {
   EXPECT_FALSE(make_strategy(options, test_ids(), broken));
 }
 
+template <class T>
+void expect_names_both_ways(size_t count) {
+  EXPECT_EQ(all_values<T>().size(), count);
+  for (const T value : all_values<T>()) EXPECT_EQ(from_name<T>(name(value)), value);
+}
+
 TEST(Options, NamesGoBothWays) {
-  for (const auto v : all_acceptances()) EXPECT_EQ(acceptance_from_name(name(v)), v);
-  EXPECT_EQ(all_acceptances().size(), 10u);
-  for (const auto v : all_kv_choices()) EXPECT_EQ(kv_from_name(name(v)), v);
-  for (auto v : {RevisePolicy::oldest, RevisePolicy::least_confident, RevisePolicy::balanced})
-    EXPECT_EQ(revise_policy_from_name(name(v)), v);
-  for (auto v : {RevisePath::fused, RevisePath::separate}) EXPECT_EQ(revise_path_from_name(name(v)), v);
-  for (auto v : {DraftInput::hidden, DraftInput::visible}) EXPECT_EQ(draft_input_from_name(name(v)), v);
-  for (auto v : {EarlyStop::none, EarlyStop::block, EarlyStop::answer})
-    EXPECT_EQ(early_stop_from_name(name(v)), v);
-  for (auto v : {Remasking::low_confidence, Remasking::random}) EXPECT_EQ(remasking_from_name(name(v)), v);
-  EXPECT_EQ(kv_from_name("duel").error().message,
+  expect_names_both_ways<Acceptance>(10);
+  expect_names_both_ways<KvChoice>(6);
+  expect_names_both_ways<Revision>(5);
+  expect_names_both_ways<RevisePolicy>(3);
+  expect_names_both_ways<RevisePath>(2);
+  expect_names_both_ways<DraftInput>(2);
+  expect_names_both_ways<EarlyStop>(3);
+  expect_names_both_ways<Remasking>(2);
+  // The words stand in the order of the enums; these are the ends of each.
+  EXPECT_EQ(name(Acceptance::settled), "settled");
+  EXPECT_EQ(name(KvChoice::delayed), "delayed");
+  EXPECT_EQ(name(Revision::remask), "remask");
+  EXPECT_EQ(name(RevisePolicy::balanced), "balanced");
+  EXPECT_EQ(name(RevisePath::separate), "separate");
+  EXPECT_EQ(name(DraftInput::visible), "visible");
+  EXPECT_EQ(name(EarlyStop::answer), "answer");
+  EXPECT_EQ(name(Remasking::random), "random");
+  EXPECT_EQ(from_name<KvChoice>("duel").error().message,
             "found 'duel', needed one of none, prefix, suffix, dual, block, delayed");
 }
 

@@ -18,8 +18,7 @@ int64_t between(Rng& rng, int64_t low, int64_t high) {
 
 std::vector<int32_t> random_prompt(Rng& rng, int64_t longest) {
   std::vector<int32_t> prompt(static_cast<size_t>(between(rng, 0, longest)));
-  for (int32_t& token : prompt)
-    token = static_cast<int32_t>(between(rng, 0, 9));  // end tokens and mask ids too
+  for (int32_t& token : prompt) token = static_cast<int32_t>(between(rng, 0, 9));  // end tokens and mask ids too
   return prompt;
 }
 
@@ -34,9 +33,8 @@ Canvas random_infill(Rng& rng) {
 }
 
 // The generation loop as its published definition says it, over the whole canvas, with no plan and no states.
-std::vector<std::vector<std::pair<int32_t, int32_t>>> reference(std::vector<int32_t> canvas, int64_t gen,
-                                                                int64_t block, int64_t steps,
-                                                                double threshold, Script script) {
+std::vector<std::vector<std::pair<int32_t, int32_t>>> reference(std::vector<int32_t> canvas, int64_t gen, int64_t block,
+                                                                int64_t steps, double threshold, Script script) {
   const auto prompt = static_cast<int64_t>(canvas.size());
   canvas.resize(canvas.size() + static_cast<size_t>(gen), kMask);
   std::vector<std::vector<std::pair<int32_t, int32_t>>> trace;
@@ -72,23 +70,20 @@ TEST(Property, EqualsTheReferenceWhereItIsDefined) {
   Rng rng(1);
   for (int round = 0; round < 600; ++round) {
     const int64_t block = between(rng, 1, 12), blocks = between(rng, 1, 5);
-    DecodeOptions options = {
-        .gen_length = block * blocks, .block_length = block, .early_stop = EarlyStop::none};
+    DecodeOptions options = {.gen_length = block * blocks, .block_length = block, .early_stop = EarlyStop::none};
     std::vector<int32_t> prompt(static_cast<size_t>(between(rng, 0, 6)), 1);
     double threshold = 0;
     int64_t steps = options.gen_length;
     if (round % 2) {
       options.acceptance = Acceptance::threshold;
-      options.threshold = threshold =
-          static_cast<double>(between(rng, 1, 20)) / 20;  // equal to some probabilities
+      options.threshold = threshold = static_cast<double>(between(rng, 1, 20)) / 20;  // equal to some probabilities
     } else if (rng() % 4) {
       options.steps = steps = blocks * between(rng, 1, block + 2);
     }
     const uint64_t seed = rng();
     ASSERT_EQ(run_script(options, prompt, random_script(seed)).trace,
               reference(prompt, options.gen_length, block, steps, threshold, random_script(seed)))
-        << "gen " << options.gen_length << " block " << block << " steps " << steps << " threshold "
-        << threshold;
+        << "gen " << options.gen_length << " block " << block << " steps " << steps << " threshold " << threshold;
   }
 }
 
@@ -96,7 +91,7 @@ DecodeOptions random_options(Rng& rng) {
   DecodeOptions o;
   o.gen_length = between(rng, 1, 70);
   o.block_length = between(rng, 1, 80);
-  o.acceptance = static_cast<Acceptance>(rng() % all_acceptances().size());
+  o.acceptance = static_cast<Acceptance>(rng() % all_values<Acceptance>().size());
   if (o.acceptance == Acceptance::schedule && rng() % 2) {
     o.steps = between(rng, 1, 80);
     o.remasking = static_cast<Remasking>(rng() % 2);
@@ -109,7 +104,7 @@ DecodeOptions random_options(Rng& rng) {
   o.cfg_scale = rng() % 4 ? 0 : 1;
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
-  o.kv = static_cast<KvChoice>(rng() % all_kv_choices().size());
+  o.kv = static_cast<KvChoice>(rng() % all_values<KvChoice>().size());
   if (o.kv != KvChoice::none) {
     o.refresh = between(rng, 0, 4);
     o.warmup = between(rng, 1, 3);
@@ -129,7 +124,7 @@ DecodeOptions random_options(Rng& rng) {
   if (rng() % 4 == 0) o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
   if (rng() % 2) {
     o.temperature = 0;
-    o.revision = static_cast<Revision>(rng() % all_revisions().size());
+    o.revision = static_cast<Revision>(rng() % all_values<Revision>().size());
   }
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
   o.stable_repeats = between(rng, 2, 3);
@@ -261,10 +256,8 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
       EXPECT_GE(event.committed, committed);
       committed = event.committed;
       for (size_t i = 0; i < last.tokens.size(); ++i) {
-        const bool changed =
-            last.tokens[i] != event.canvas.tokens[i] || last.states[i] != event.canvas.states[i];
-        const bool inside =
-            static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < event.block_end;
+        const bool changed = last.tokens[i] != event.canvas.tokens[i] || last.states[i] != event.canvas.states[i];
+        const bool inside = static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < event.block_end;
         EXPECT_TRUE(!changed || last.states[i] == TokenState::visible ||
                     (last.states[i] == TokenState::masked && inside));
         EXPECT_TRUE(!changed || last.states[i] == TokenState::masked || revises);
@@ -292,8 +285,7 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
     } else if (stats->stopped_early) {
       ASSERT_TRUE(answer_is_final(canvas, test_ids()));
     }
-    if (options.acceptance == Acceptance::schedule && !revises && !options.mbsd &&
-        count_masked(canvas) == 0) {
+    if (options.acceptance == Acceptance::schedule && !revises && !options.mbsd && count_masked(canvas) == 0) {
       ASSERT_EQ(stats->steps, (*strategy)->step_bound()) << "the schedule takes its steps, no fewer";
     }
   }

@@ -53,12 +53,12 @@ std::vector<std::vector<int32_t>> trials(const Outcome& outcome) {
 
 TEST(DualPath, StatesChecksAndSweep) {
   // 2: stable at once (0.95). 3: visible (0.8), a check disagrees firmly. 4: not accepted in the first step.
-  const Outcome o = run_script(
-      dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
-        if (p == 2) return {0, 0.95};
-        if (p == 3) return {trial ? 5 : 1, 0.8};
-        return {2, forward == 0 ? 0.5 : 0.75};
-      }));
+  const Outcome o =
+      run_script(dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+                   if (p == 2) return {0, 0.95};
+                   if (p == 3) return {trial ? 5 : 1, 0.8};
+                   return {2, forward == 0 ? 0.5 : 0.75};
+                 }));
   // Step 2 decides 4 and checks 3, which becomes 5; then a sweep checks 3 (agrees: stable) and 4 (the same).
   EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(3), ElementsAre(3, 4)));
   EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 0), Pair(3, 1)), ElementsAre(Pair(3, 5), Pair(4, 2)),
@@ -96,9 +96,9 @@ TEST(DualPath, TrialsFeedTheMaskAtTheTargetAlone) {
 }
 
 TEST(DualPath, AnUnsureObjectionLeavesTheToken) {
-  const Outcome o = run_script(dual(2), kPrompt, script([](int32_t, int64_t, bool trial) {
-                                 return trial ? std::pair(4, 0.6) : std::pair(3, 0.8);
-                               }));
+  const Outcome o =
+      run_script(dual(2), kPrompt,
+                 script([](int32_t, int64_t, bool trial) { return trial ? std::pair(4, 0.6) : std::pair(3, 0.8); }));
   EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 3));
   EXPECT_EQ(o.stats.counters.revisions_made, 2 * 4) << "revise_limit checks each, then final";
   EXPECT_EQ(o.stats.nfe, 1 + 4);
@@ -130,33 +130,30 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   options.revise_path = RevisePath::separate;
   options.kv = KvChoice::delayed;
   options.revise_rows = 1;
-  const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t, bool trial) {
-                                 return std::pair(trial && p == 2 ? 5 : 3, 0.8);
-                               }));
+  const Outcome o = run_script(
+      options, kPrompt, script([](int32_t p, int64_t, bool trial) { return std::pair(trial && p == 2 ? 5 : 3, 0.8); }));
   // Step 0 decides block one; step 1 decides block two and checks 2, which turns into 5.
   ASSERT_GE(o.plans.size(), 2u);
   EXPECT_TRUE(o.plans[0].sparse.empty());
   EXPECT_THAT(o.plans[1].trials, IsEmpty());
   ASSERT_EQ(o.plans[1].sparse.trials.size(), 1u);
   EXPECT_EQ(o.plans[1].sparse.trials[0].logits, 2);
-  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3, 4))
-      << "just committed, before the block: refreshed there";
+  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3, 4)) << "just committed, before the block: refreshed there";
   EXPECT_EQ(o.stats.sparse_forwards, 1);
   EXPECT_EQ(o.stats.nfe, o.stats.steps + 1);
   EXPECT_EQ(o.canvas.tokens[2], 5);
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {
-  const Outcome o = run_script(
-      dual(4), kPrompt, script([](int32_t p, int64_t, bool) { return std::pair(p == 3 ? kEot : 2, 0.8); }));
+  const Outcome o =
+      run_script(dual(4), kPrompt, script([](int32_t p, int64_t, bool) { return std::pair(p == 3 ? kEot : 2, 0.8); }));
   EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(2, 3)));
 }
 
 TEST(DualPath, WithoutASweepWhatIsVisibleIsFinal) {
   DecodeOptions options = dual(3);
   options.final_sweep = 0;
-  const Outcome o =
-      run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.8); }));
+  const Outcome o = run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.8); }));
   EXPECT_EQ(o.stats.nfe, 1);
   EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 3);
 }
@@ -167,12 +164,11 @@ TEST(DualPath, PoliciesChooseWhoIsFirst) {
     options.revise_policy = policy;
     options.revise_rows = 1;
     // 2 and 3 are decided in step 0 (3 less surely), 4 in step 1, 5 in step 2 (least surely), 6 and 7 last.
-    const Outcome o =
-        run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) {
-                     if (trial) return std::pair(3, 0.6);
-                     const bool now = forward >= std::max(0, p - 3);
-                     return std::pair(2, !now ? 0.1 + 0.01 * p : p == 5 ? 0.72 : p == 3 ? 0.75 : 0.85);
-                   }));
+    const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) {
+                                   if (trial) return std::pair(3, 0.6);
+                                   const bool now = forward >= std::max(0, p - 3);
+                                   return std::pair(2, !now ? 0.1 + 0.01 * p : p == 5 ? 0.72 : p == 3 ? 0.75 : 0.85);
+                                 }));
     std::vector<int32_t> order;
     for (const auto& step : trials(o))
       if (step.size() == 1) order.push_back(step[0]);
@@ -194,13 +190,13 @@ TEST(Wino, MasksAgainFewerThanTheStepBeforeCommitted) {
   DecodeOptions options = plain(Revision::wino, 6);
   // Step 0 commits 2, 3, 4; step 1 commits 5 and 6 while the trials deny all three: two of them (the worst,
   // by probability of the token that stands there) are masked again; then everything agrees.
-  const Outcome o = run_script(
-      options, kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
-        if (trial && forward == 1) return {p == 4 ? 2 : 5, p == 4 ? 0.8 : 0.9};
-        if (trial) return {2, 0.95};
-        if (forward == 0) return {2, p < 5 ? 0.7 : 0.1};
-        return {p < 5 ? 4 : 2, p < 7 ? 0.7 : 0.2};
-      }));
+  const Outcome o =
+      run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+                   if (trial && forward == 1) return {p == 4 ? 2 : 5, p == 4 ? 0.8 : 0.9};
+                   if (trial) return {2, 0.95};
+                   if (forward == 0) return {2, p < 5 ? 0.7 : 0.1};
+                   return {p < 5 ? 4 : 2, p < 7 ? 0.7 : 0.2};
+                 }));
   EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(2, kMask), Pair(3, kMask), Pair(5, 2), Pair(6, 2)));
   EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 4, 4, 2, 2, 2, 2));
   EXPECT_EQ(o.stats.counters.revisions_changed, 2);
@@ -209,8 +205,8 @@ TEST(Wino, MasksAgainFewerThanTheStepBeforeCommitted) {
 }
 
 TEST(Wino, CapsWhatOneStepCommits) {
-  const Outcome o = run_script(plain(Revision::wino, 40), kPrompt,
-                               script([](int32_t, int64_t, bool) { return std::pair(2, 0.95); }));
+  const Outcome o =
+      run_script(plain(Revision::wino, 40), kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.95); }));
   EXPECT_EQ(o.trace.at(0).size(), 20u);
   EXPECT_EQ(o.trace.at(1).size(), 14u) << "0.7 x 20";
   EXPECT_EQ(o.trace.at(2).size(), 5u) << "at least 5";
@@ -231,8 +227,7 @@ TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
   EXPECT_THAT(o.plans[1].logits, ElementsAre(2, 3));
 
   options.edit_steps = 0;
-  EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); }))
-                .stats.nfe,
+  EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); })).stats.nfe,
             1);
 }
 

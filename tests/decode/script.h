@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "decode/canvas.h"
-#include "decode/loop.h"
+#include "decode/denoiser.h"
 #include "decode/strategy.h"
 
 namespace llada::decode {
@@ -36,12 +36,10 @@ class ScriptRunner : public StepRunner {
       return failed("a sparse plan reads positions that were never computed");
     for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
     for (int32_t key = 0; key < plan.keys; ++key) {
-      if (!stored_[static_cast<size_t>(key)])
-        return failed("position {} is read but was never computed", key);
+      if (!stored_[static_cast<size_t>(key)]) return failed("position {} is read but was never computed", key);
     }
     StepResult result;
-    for (const int32_t position : plan.logits)
-      result.predictions.push_back(script_(plan, forward_number, position));
+    for (const int32_t position : plan.logits) result.predictions.push_back(script_(plan, forward_number, position));
     for (const Trial& trial : plan.trials)
       result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
     for (const Trial& trial : plan.sparse.trials)
@@ -80,8 +78,7 @@ inline Script random_script(uint64_t seed, uint64_t ends = 2) {
   return [=, cached = std::pair<int64_t, uint64_t>(-1, 0)](const StepPlan& plan, int64_t forward,
                                                            int32_t position) mutable {
     if (cached.first != forward) cached = {forward, digest(plan)};
-    const uint64_t h =
-        mix64(seed * kRandomStep ^ cached.second ^ (static_cast<uint64_t>(position) + 1) * kRandomStep);
+    const uint64_t h = mix64(seed * kRandomStep ^ cached.second ^ (static_cast<uint64_t>(position) + 1) * kRandomStep);
     Prediction p;
     p.position = position;
     p.token = h % 16 < ends ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);

@@ -18,14 +18,13 @@ using Step = std::vector<std::pair<int32_t, int32_t>>;
 Script table(std::map<int32_t, std::pair<int32_t, double>> rows) {
   return [rows](const StepPlan&, int64_t, int32_t position) {
     const auto& [token, probability] = rows.at(position);
-    return Prediction{
-        .position = position, .token = token, .probability = probability, .entropy = 1 - probability};
+    return Prediction{.position = position, .token = token, .probability = probability, .entropy = 1 - probability};
   };
 }
 
 // Blocks [2, 6) and [6, 9); the second would win every step if it were looked at.
-const Script kTable = table(
-    {{2, {0, 0.5}}, {3, {1, 0.8}}, {4, {2, 0.8}}, {5, {3, 0.2}}, {6, {4, 1}}, {7, {5, 0.9}}, {8, {6, 0.95}}});
+const Script kTable =
+    table({{2, {0, 0.5}}, {3, {1, 0.8}}, {4, {2, 0.8}}, {5, {3, 0.2}}, {6, {4, 1}}, {7, {5, 0.9}}, {8, {6, 0.95}}});
 
 std::vector<Step> trace(DecodeOptions options) {
   options.gen_length = 7;
@@ -34,8 +33,8 @@ std::vector<Step> trace(DecodeOptions options) {
 }
 
 TEST(Strategy, OneTokenPerStepTakesTheBestTiesFirst) {
-  EXPECT_THAT(trace({}), ElementsAre(Step{{3, 1}}, Step{{4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}},
-                                     Step{{8, 6}}, Step{{7, 5}}));
+  EXPECT_THAT(trace({}), ElementsAre(Step{{3, 1}}, Step{{4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}}, Step{{8, 6}},
+                                     Step{{7, 5}}));
 }
 
 TEST(Strategy, ScheduleTakesItsNumber) {
@@ -46,8 +45,8 @@ TEST(Strategy, ScheduleTakesItsNumber) {
 
 TEST(Strategy, ThresholdIsStrictAndAlwaysMoves) {
   const DecodeOptions options = {.acceptance = Acceptance::threshold, .threshold = 0.8};
-  EXPECT_THAT(trace(options), ElementsAre(Step{{3, 1}}, Step{{4, 2}}, Step{{2, 0}}, Step{{5, 3}},
-                                          Step{{6, 4}, {7, 5}, {8, 6}}));
+  EXPECT_THAT(trace(options),
+              ElementsAre(Step{{3, 1}}, Step{{4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
 }
 
 TEST(Strategy, FactorAndEntropy) {
@@ -90,11 +89,8 @@ TEST(Strategy, ConfidenceOfAnEditIsTheModelsProbability) {
 }
 
 TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
-  DecodeOptions options = {.gen_length = 40,
-                           .block_length = 20,
-                           .remasking = Remasking::random,
-                           .seed = 1,
-                           .early_stop = EarlyStop::none};
+  DecodeOptions options = {
+      .gen_length = 40, .block_length = 20, .remasking = Remasking::random, .seed = 1, .early_stop = EarlyStop::none};
   const auto position_order = [&](uint64_t script) {
     std::vector<int32_t> order;
     for (const Step& step : run_script(options, kPrompt, random_script(script)).trace)
@@ -132,11 +128,8 @@ TEST(Strategy, RandomRemaskingTakesTheHighestDraws) {
 }
 
 TEST(Strategy, GuidanceMasksThePromptInTheSecondStream) {
-  const DecodeOptions options = {.gen_length = 4,
-                                 .block_length = 2,
-                                 .cfg_scale = 1.5,
-                                 .early_stop = EarlyStop::none,
-                                 .kv = KvChoice::dual};
+  const DecodeOptions options = {
+      .gen_length = 4, .block_length = 2, .cfg_scale = 1.5, .early_stop = EarlyStop::none, .kv = KvChoice::dual};
   const Outcome outcome = run_script(options, std::vector<int32_t>{1, 2, 3}, random_script(3));
   ASSERT_EQ(outcome.plans.size(), 4u);
   const StepPlan& first = outcome.plans[0];
@@ -178,8 +171,7 @@ TEST(Strategy, EarlyStopsInOrder) {
                                {8, {6, 0.9}},
                                {9, {6, 0.9}}});
   const auto steps = [&](EarlyStop stop) {
-    const Outcome outcome =
-        run_script({.gen_length = 8, .block_length = 4, .early_stop = stop}, kPrompt, script);
+    const Outcome outcome = run_script({.gen_length = 8, .block_length = 4, .early_stop = stop}, kPrompt, script);
     EXPECT_EQ(outcome.stats.stopped_early, stop != EarlyStop::none);
     return outcome.stats.nfe;
   };

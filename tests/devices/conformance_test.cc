@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "devices_under_test.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -28,12 +29,11 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
     auto device = GetParam().open(model_);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
-    executor_ = std::make_unique<Executor>(
-        *device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-          auto program = std::make_shared<Program>(model_.graph.forward(shape));
-          LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-          return program;
-        });
+    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      auto program = std::make_shared<Program>(model_.graph.forward(shape));
+      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
+      return program;
+    });
     auto store = KvStore::create({.layers = 3,
                                   .sequences = sequences,
                                   .kv_heads = static_cast<int>(config.kv_heads),
@@ -50,12 +50,12 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
   // A type whose head the device's accelerator computes.
   static DType head_type() { return GetParam().name == "hexagon" ? DType::Q8_0 : DType::F32; }
 
-  StepInputs inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
-    StepInputs in;
-    for (const int32_t p : rows)
-      in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
+  OneStream inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
+    OneStream in;
+    for (const int32_t p : rows) in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
     in.spans = {{0, static_cast<int32_t>(rows.size()), 0, static_cast<int32_t>(tokens_.size())}};
     in.wanted = wanted;
+    in.rule = model_.graph.keys;
     in.keep_logits = true;
     return in;
   }
@@ -64,9 +64,9 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
     std::iota(rows.begin(), rows.end(), 0);
     return rows;
   }
-  StepOutputs run(const StepInputs& in) {
-    StepOutputs out;
-    const auto status = executor_->run(in, *kv_, out);
+  OneResult run(const OneStream& in) {
+    OneResult out;
+    const auto status = run_one(*executor_, in, *kv_, out);
     EXPECT_TRUE(status) << status.error().message;
     return out;
   }
@@ -90,16 +90,16 @@ TEST_P(Conformance, TrialsAreForwardsThatLeaveNoTrace) {
     };
     const auto n = static_cast<int32_t>(tokens_.size());
     // One step: dense rows 3 and 4 with logits of 4; a trial at 7; a trial of 9 and 10 with logits of 9.
-    StepInputs in = inputs({3, 4}, {1});
+    OneStream in = inputs({3, 4}, {1});
     in.spans.push_back({2, 1, 0, n, true});
     in.spans.push_back({3, 2, 0, n, true});
     in.tokens.insert(in.tokens.end(), {1400, tokens_[9], 1401});
     in.positions.insert(in.positions.end(), {7, 9, 10});
     in.wanted = {1, 2, 3};
     in.sampling.forward_number = 5;
-    const StepOutputs together = run(in);
+    const OneResult together = run(in);
     ASSERT_EQ(together.predictions.size(), 3u);
-    const auto logits = [](const StepOutputs& out, size_t row) {
+    const auto logits = [](const OneResult& out, size_t row) {
       return std::vector<float>(out.logits.begin() + static_cast<std::ptrdiff_t>(row * 1500),
                                 out.logits.begin() + static_cast<std::ptrdiff_t>((row + 1) * 1500));
     };
@@ -110,9 +110,9 @@ TEST_P(Conformance, TrialsAreForwardsThatLeaveNoTrace) {
     // The same apart, by plain forwards over the store as the dense rows left it, put back each time.
     const auto apart = [&](std::vector<int32_t> rows, std::vector<int32_t> tokens, int32_t wanted) {
       const auto saved = kv_->save(rows);
-      StepInputs alone = inputs(rows, {wanted});
+      OneStream alone = inputs(rows, {wanted});
       alone.tokens = std::move(tokens);
-      const StepOutputs out = run(alone);
+      const OneResult out = run(alone);
       kv_->put_back(saved);
       return logits(out, 0);
     };
@@ -133,16 +133,13 @@ struct Case {
   double tolerance;
 };
 
+// labels: -threads
 TEST_P(Conformance, LogitsOfEveryWeightType) {
-  for (const auto& [type, tolerance] : {Case{DType::F32, 1e-4},
-                                        {DType::F16, 1e-4},
-                                        {DType::BF16, 1e-4},
-                                        {DType::Q8_0, 0.13},
-                                        {DType::Q4_0, 0.13}}) {
-    open(type, type == DType::F16 ? RopePairing::adjacent : RopePairing::half_split,
-         type == DType::BF16 ? 2 : 4);
+  for (const auto& [type, tolerance] :
+       {Case{DType::F32, 1e-4}, {DType::F16, 1e-4}, {DType::BF16, 1e-4}, {DType::Q8_0, 0.13}, {DType::Q4_0, 0.13}}) {
+    open(type, type == DType::F16 ? RopePairing::adjacent : RopePairing::half_split, type == DType::BF16 ? 2 : 4);
     const Rows expected = reference_forward(model_, tokens_);
-    const StepOutputs out = run(inputs(every_row(), every_row()));
+    const OneResult out = run(inputs(every_row(), every_row()));
     ASSERT_EQ(out.logits.size(), tokens_.size() * 1500);
     double worst = 0, squares = 0;
     for (size_t p = 0; p < tokens_.size(); ++p)
@@ -164,11 +161,10 @@ TEST_P(Conformance, LogitsOfEveryArchitecture) {
   for (const ModelConfig& config : {small_dream(), small_llada_moe(), small_llada2()}) {
     open(DType::F32, config);
     const Rows expected = reference_forward(model_, tokens_);
-    const StepOutputs out = run(inputs(every_row(), every_row()));
+    const OneResult out = run(inputs(every_row(), every_row()));
     double worst = 0;
     for (size_t p = 0; p < tokens_.size(); ++p)
-      for (size_t t = 0; t < 1500; ++t)
-        worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
+      for (size_t t = 0; t < 1500; ++t) worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
     EXPECT_LT(worst, 2e-4) << "architecture " << static_cast<int>(config.architecture);
   }
 }
@@ -177,23 +173,22 @@ TEST_P(Conformance, LogitsOfEveryArchitecture) {
 TEST_P(Conformance, ARowOfExpertsDoesNotKnowItsBatch) {
   for (const DType type : {DType::F32, DType::Q8_0, DType::Q4_0}) {
     open(type, small_llada_moe());
-    const StepOutputs full = run(inputs(every_row(), {10, 11, 12}));
+    const OneResult full = run(inputs(every_row(), {10, 11, 12}));
     EXPECT_EQ(run(inputs({10, 11, 12}, {0, 1, 2})).logits, full.logits) << traits(type).name;
     auto other = device_->share(3);
     ASSERT_TRUE(other);
     device_ = std::move(*other);
-    executor_ = std::make_unique<Executor>(
-        *device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-          return std::make_shared<const Program>(model_.graph.forward(shape));
-        });
+    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      return std::make_shared<const Program>(model_.graph.forward(shape));
+    });
     EXPECT_EQ(run(inputs(every_row(), {10, 11, 12})).logits, full.logits) << traits(type).name;
   }
 }
 
 TEST_P(Conformance, ReducedHeadAgreesWithItsLogits) {
   open(head_type());
-  StepInputs in = inputs(every_row(), {3, 7, 18});
-  const StepOutputs out = run(in);
+  OneStream in = inputs(every_row(), {3, 7, 18});
+  const OneResult out = run(in);
   ASSERT_EQ(out.predictions.size(), 3u);
   for (size_t r = 0; r < 3; ++r) {
     const float* row = out.logits.data() + r * 1500;
@@ -205,7 +200,7 @@ TEST_P(Conformance, ReducedHeadAgreesWithItsLogits) {
       sum += std::exp(d), weighted += d * std::exp(d);
       if (t != best && row[t] > second) second = row[t], runner_up = t;
     }
-    const RowPrediction& p = out.predictions[r];
+    const Prediction& p = out.predictions[r];
     EXPECT_EQ(p.token, best);
     EXPECT_EQ(p.runner_up, runner_up);
     EXPECT_EQ(p.logit, row[best]);
@@ -218,13 +213,13 @@ TEST_P(Conformance, ReducedHeadAgreesWithItsLogits) {
 TEST_P(Conformance, RowsOverTheStoreEqualTheFullForwardBitForBit) {
   for (const DType kv : {DType::F32, DType::F16}) {
     open(DType::Q8_0, RopePairing::half_split, 2, 1, kv);
-    const StepOutputs full = run(inputs(every_row(), {10, 11, 12}));
+    const OneResult full = run(inputs(every_row(), {10, 11, 12}));
     for (const std::vector<int32_t>& rows :
          {std::vector<int32_t>{10, 11, 12}, {0, 10, 11, 12, 18}, {4, 5, 6, 7, 8, 9, 10, 11, 12}}) {
       std::vector<int32_t> wanted;
       for (size_t r = 0; r < rows.size(); ++r)
         if (rows[r] >= 10 && rows[r] <= 12) wanted.push_back(static_cast<int32_t>(r));
-      const StepOutputs part = run(inputs(rows, wanted));
+      const OneResult part = run(inputs(rows, wanted));
       EXPECT_EQ(part.logits, full.logits);
     }
   }
@@ -232,10 +227,10 @@ TEST_P(Conformance, RowsOverTheStoreEqualTheFullForwardBitForBit) {
 
 TEST_P(Conformance, AStepWithoutLogitsRefreshesTheStore) {
   open(DType::F32);
-  const StepOutputs before = run(inputs(every_row(), {5}));
+  const OneResult before = run(inputs(every_row(), {5}));
   tokens_[2] = (tokens_[2] + 1) % 1500;
   EXPECT_TRUE(run(inputs(every_row(), {})).predictions.empty());  // every layer's K/V now knows the new token
-  const StepOutputs refreshed = run(inputs({5}, {0}));
+  const OneResult refreshed = run(inputs({5}, {0}));
   EXPECT_EQ(refreshed.logits, run(inputs(every_row(), {5})).logits);
   EXPECT_NE(refreshed.logits, before.logits);
 }
@@ -247,12 +242,11 @@ TEST_P(Conformance, GuidanceMixesTheTwoStreams) {
   for (size_t p = 0; p < 8; ++p) unconditional[p] = 77;
   const Rows c = reference_forward(model_, conditional), u = reference_forward(model_, unconditional);
   const auto n = static_cast<int32_t>(tokens_.size());
-  StepInputs in = inputs(every_row(), {9, 15, 9 + n, 15 + n});
-  for (int32_t p = 0; p < n; ++p)
-    in.tokens.push_back(unconditional[static_cast<size_t>(p)]), in.positions.push_back(p);
+  OneStream in = inputs(every_row(), {9, 15, 9 + n, 15 + n});
+  for (int32_t p = 0; p < n; ++p) in.tokens.push_back(unconditional[static_cast<size_t>(p)]), in.positions.push_back(p);
   in.spans.push_back({n, n, 1, n});
   in.guidance = 1.5;
-  const StepOutputs out = run(in);
+  const OneResult out = run(in);
   ASSERT_EQ(out.predictions.size(), 2u);
   for (size_t r = 0; r < 2; ++r)
     for (size_t t = 0; t < 1500; ++t) {
@@ -263,37 +257,36 @@ TEST_P(Conformance, GuidanceMixesTheTwoStreams) {
 
 TEST_P(Conformance, ExcludedTokens) {
   open(head_type());
-  StepInputs in = inputs(every_row(), {6});
-  const RowPrediction plain = run(in).predictions[0];
+  OneStream in = inputs(every_row(), {6});
+  const Prediction plain = run(in).predictions[0];
   in.sampling.never_sampled = {plain.token};
-  const RowPrediction second = run(in).predictions[0];
+  const Prediction second = run(in).predictions[0];
   EXPECT_EQ(second.token, plain.runner_up);
-  EXPECT_LT(second.probability, plain.probability)
-      << "the softmax still counts the token that may not be sampled";
+  EXPECT_LT(second.probability, plain.probability) << "the softmax still counts the token that may not be sampled";
   in.sampling.never_sampled.clear();
   in.sampling.out_of_softmax = {plain.token};
-  const RowPrediction first = run(in).predictions[0];
+  const Prediction first = run(in).predictions[0];
   EXPECT_EQ(first.token, plain.token) << "sampled all the same";
   EXPECT_EQ(first.probability, 0.0);
   in.sampling.never_sampled = {plain.token};
-  const RowPrediction both = run(in).predictions[0];
+  const Prediction both = run(in).predictions[0];
   EXPECT_EQ(both.token, plain.runner_up);
   EXPECT_NEAR(both.probability, second.probability / (1 - plain.probability), 1e-6);
 }
 
 // Gumbel-max draws token t with probability softmax(logits / T)[t].
+// labels: -threads
 TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
   open(head_type());
   run(inputs(every_row(), {}));
-  StepInputs in = inputs({6}, {0});  // the other rows' K/V is there
-  const StepOutputs greedy = run(in);
+  OneStream in = inputs({6}, {0});  // the other rows' K/V is there
+  const OneResult greedy = run(in);
   in.sampling.temperature = 0.5;
   double sum = 0;
   for (const float l : greedy.logits) sum += std::exp((l - greedy.predictions[0].logit) / 0.5);
   const double expected = 1 / sum;
   int hits = 0;
-  const bool emulated = GetParam().name == "hexagon" || GetParam().name == "cuda_emulated";
-  const int draws = emulated ? 60 : 400;  // an emulator's forward is slow
+  const int draws = emulated(GetParam()) ? 60 : 400;
   in.keep_logits = false;
   for (int i = 0; i < draws; ++i) {
     in.sampling.forward_number = i;
@@ -313,33 +306,30 @@ TEST_P(Conformance, DamagedWeightsAreAnError) {
   auto device = GetParam().open(model_);
   ASSERT_TRUE(device);
   device_ = std::move(*device);
-  executor_ =
-      std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-        return std::make_shared<const Program>(model_.graph.forward(shape));
-      });
-  StepOutputs out;
-  const auto status = executor_->run(inputs(every_row(), {3}), *kv_, out);
+  executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+    return std::make_shared<const Program>(model_.graph.forward(shape));
+  });
+  OneResult out;
+  const auto status = run_one(*executor_, inputs(every_row(), {3}), *kv_, out);
   ASSERT_FALSE(status);
   EXPECT_EQ(exit_status(status.error()), 1);
 }
 
 TEST_P(Conformance, SharedDevicesAgree) {
   open(DType::Q4_0);
-  const StepOutputs here = run(inputs(every_row(), every_row()));
+  const OneResult here = run(inputs(every_row(), every_row()));
   auto other = device_->share(3);
   ASSERT_TRUE(other);
   device_ = std::move(*other);
-  executor_ =
-      std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-        return std::make_shared<const Program>(model_.graph.forward(shape));
-      });
+  executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+    return std::make_shared<const Program>(model_.graph.forward(shape));
+  });
   EXPECT_EQ(run(inputs(every_row(), every_row())).logits, here.logits);
 }
 
+// labels: device native for hexagon cuda_emulated cuda_tensor_emulated
 INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::ValuesIn(all_devices()),
-                         [](const testing::TestParamInfo<DeviceUnderTest>& device) {
-                           return device.param.name;
-                         });
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
 
 }  // namespace
 }  // namespace llada

@@ -1,6 +1,7 @@
-// One value that is not finite, anywhere a forward reads it: in one weight of any kind and type, in the embedding of one token, in
-// one key or value that a row sees, in the logit of a token that takes no part. Always the one error, never a prediction; and
-// none of it where no row looks. On every instruction set of the cpu device and on a sim device in front of it.
+// One value that is not finite, anywhere a forward reads it: in one weight of any kind and type, in the embedding of
+// one token, in one key or value that a row sees, in the logit of a token that takes no part. Always the one error,
+// never a prediction; and none of it where no row looks. On every instruction set of the cpu device and on a sim device
+// in front of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include "devices/cpu/scratch.h"
 #include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 #include "tensor/half.h"
@@ -63,27 +65,29 @@ class Damage : public testing::TestWithParam<std::string> {
     kv_ = std::make_unique<KvStore>(std::move(*store));
   }
 
-  StepInputs inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
-    StepInputs in;
+  OneStream inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
+    OneStream in;
     for (const int32_t p : rows) in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
     in.spans = {{0, static_cast<int32_t>(rows.size()), 0, static_cast<int32_t>(tokens_.size())}};
     in.wanted = wanted;
+    in.rule = model_.graph.keys;
     return in;
   }
-  StepInputs all_rows(const std::vector<int32_t>& wanted) const {
+  OneStream all_rows(const std::vector<int32_t>& wanted) const {
     std::vector<int32_t> rows(tokens_.size());
     std::iota(rows.begin(), rows.end(), 0);
     return inputs(rows, wanted);
   }
-  Status run(const StepInputs& in) { return executor_->run(in, *kv_, out_); }
+  Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out_); }
   void expect_error(const Status& status, const std::string& what) {
     ASSERT_FALSE(status) << what << " gave token " << out_.predictions[0].token << " of probability "
                          << out_.predictions[0].probability;
-    EXPECT_THAT(status.error().message, testing::ContainsRegex("^cpu: the logits of position [0-9]+ are not finite")) << what;
+    EXPECT_THAT(status.error().message, testing::ContainsRegex("^cpu: the logits of position [0-9]+ are not finite"))
+        << what;
   }
 
-  // Puts `bad` into a weight: into a number of a float matrix or vector, into a scale of a quantized one. Every matrix of a stack
-  // of experts, since a row uses few. Where the embedding: the row of a token of the canvas.
+  // Puts `bad` into a weight: into a number of a float matrix or vector, into a scale of a quantized one. Every matrix
+  // of a stack of experts, since a row uses few. Where the embedding: the row of a token of the canvas.
   void damage_weight(size_t i, float bad) {
     const WeightInfo& info = model_.graph.weights[i];
     for (size_t w = 0; w < model_.views.size(); ++w) {
@@ -125,7 +129,7 @@ class Damage : public testing::TestWithParam<std::string> {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<KvStore> kv_;
-  StepOutputs out_;
+  OneResult out_;
   std::vector<int32_t> tokens_;
 };
 
@@ -148,10 +152,10 @@ TEST_P(Damage, InOneKeyOrValue) {
     for (const DType kv : {DType::F16, DType::F32}) {
       make(DType::Q8_0, config);
       open(1, kv);
-      const StepInputs some = inputs({3, 11}, {0, 1});
+      const OneStream some = inputs({3, 11}, {0, 1});
       ASSERT_TRUE(run(all_rows({})));
       ASSERT_TRUE(run(some));
-      const StepOutputs clean = out_;
+      const OneResult clean = out_;
       for (const bool value : {false, true})
         for (const float bad : kBad)
           for (int layer = 0; layer < 3; ++layer) {
@@ -193,7 +197,7 @@ TEST_P(Damage, InATrialOrAStream) {
   open(2);
   ASSERT_TRUE(run(all_rows({3}))) << "a token that is not in the canvas";
   const double clean = out_.predictions[0].probability;
-  StepInputs trial = inputs({3}, {});
+  OneStream trial = inputs({3}, {});
   trial.spans.push_back({1, 1, 0, n, true});
   trial.tokens.push_back(bad_token), trial.positions.push_back(7), trial.wanted = {1};
   expect_error(run(trial), "a trial");
@@ -201,7 +205,7 @@ TEST_P(Damage, InATrialOrAStream) {
   EXPECT_EQ(out_.predictions[0].probability, clean) << "nothing of the trial is left";
 
   for (const double guidance : {-1.0, 0.0, 1.5}) {
-    StepInputs in = all_rows({9, 9 + n});
+    OneStream in = all_rows({9, 9 + n});
     for (int32_t p = 0; p < n; ++p)
       in.tokens.push_back(p == 2 ? bad_token : tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
     in.spans.push_back({n, n, 1, n});
@@ -210,7 +214,8 @@ TEST_P(Damage, InATrialOrAStream) {
   }
 }
 
-// The only damage is a logit of a token that is kept out of the softmax, or may not be sampled, or is far from the best.
+// The only damage is a logit of a token that is kept out of the softmax, or may not be sampled, or is far from the
+// best.
 TEST_P(Damage, InOneLogit) {
   for (const float bad : kBad) {
     make(DType::F32, small_config());
@@ -220,7 +225,7 @@ TEST_P(Damage, InOneLogit) {
     damage_weight(head, bad);
     open();
     for (const double temperature : {0.0, 0.7}) {
-      StepInputs in = all_rows({3, 4});
+      OneStream in = all_rows({3, 4});
       in.sampling.temperature = temperature;
       expect_error(run(in), fmt::format("{} at temperature {}", bad, temperature));
       in.sampling.never_sampled = {token};
@@ -237,7 +242,8 @@ TEST(HostileScratch, IsForgottenWithEveryUse) {
   Scratch scratch;
   for (const int64_t bytes : {100, 50, 100, 9000}) {
     ASSERT_TRUE(scratch.reserve(bytes));
-    EXPECT_TRUE(std::all_of(scratch.data(), scratch.data() + bytes, [](std::byte b) { return b == std::byte{0xff}; })) << bytes;
+    EXPECT_TRUE(std::all_of(scratch.data(), scratch.data() + bytes, [](std::byte b) { return b == std::byte{0xff}; }))
+        << bytes;
     std::memset(scratch.data(), 0, static_cast<size_t>(bytes));
   }
   ASSERT_TRUE(scratch.grow(50));

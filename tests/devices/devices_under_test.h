@@ -42,7 +42,7 @@ inline Result<std::unique_ptr<Device>> open_sim(const char* profile, const Small
 inline Result<std::unique_ptr<Device>> open_hexagon(const SmallModel& m) {
   LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
   LLADA_TRY(auto device, make_hexagon_device({.deadline_s = 60}, m.graph.weights, m.views, std::move(host)));
-  const Program program = m.graph.forward({.rows = 1, .wanted = 1, .guided = false});
+  const Program program = m.graph.forward(plain_shape(1, 1));
   const auto uses = weight_uses(program, *device);
   const auto slabs = group_slabs(uses, SlabGrain::op, device->window().page_bytes);
   const int64_t all = total_bytes(slabs), largest = std::ranges::max_element(slabs, {}, &Slab::bytes)->bytes;
@@ -50,16 +50,16 @@ inline Result<std::unique_ptr<Device>> open_hexagon(const SmallModel& m) {
   return device;
 }
 
-// This program has the cuda device over the emulator of tests/cuda_emulator, or over a GPU: the name says
-// which.
-inline Result<std::unique_ptr<Device>> open_cuda(const SmallModel& m) {
+inline Result<std::unique_ptr<Device>> open_cuda(const SmallModel& m, bool tensor_products) {
   LLADA_TRY(auto host, make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {}));
-  LLADA_TRY(auto device,
-            make_cuda_device({.budget_bytes = 256 << 20}, m.graph.weights, m.views, std::move(host)));
+  LLADA_TRY(auto device, make_cuda_device({.budget_bytes = 256 << 20, .tensor_products = tensor_products},
+                                          m.graph.weights, m.views, std::move(host)));
   return device;
 }
-inline std::string cuda_name() {
-  return describe_cuda().value_or("").find("emulated") != std::string::npos ? "cuda_emulated" : "cuda";
+// This program has the cuda device over the emulator of tests/cuda_emulator, or over a GPU: the name says which.
+inline std::string cuda_name(bool tensor_products) {
+  const bool emulated = describe_cuda().value_or("").find("emulated") != std::string::npos;
+  return fmt::format("cuda{}{}", tensor_products ? "_tensor" : "", emulated ? "_emulated" : "");
 }
 
 // One per instruction set of the cpu device, sim devices, the DSP, the GPU; a new device adds its line here.
@@ -67,22 +67,27 @@ inline std::vector<DeviceUnderTest> all_devices() {
   std::vector<DeviceUnderTest> devices;
   for (const auto* table : kernels::available())
     devices.push_back({"cpu_" + std::string(table->isa), [table](const SmallModel& m) {
-                         return make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views,
-                                                {});
+                         return make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, {});
                        }});
   for (const char* profile : {"sm8750-paper", "v81-8elite-gen5"})
-    devices.push_back({"sim_" + std::string(profile, 0, 3),
-                       [profile](const SmallModel& m) { return open_sim(profile, m); }});
+    devices.push_back(
+        {"sim_" + std::string(profile, 0, 3), [profile](const SmallModel& m) { return open_sim(profile, m); }});
   devices.push_back({"hexagon", open_hexagon});
-  devices.push_back({cuda_name(), open_cuda});
+  for (const bool tensor : {false, true})
+    devices.push_back({cuda_name(tensor), [tensor](const SmallModel& m) { return open_cuda(m, tensor); }});
   return devices;
+}
+
+// An emulator's forward is slow.
+inline bool emulated(const DeviceUnderTest& device) {
+  return device.name == "hexagon" || device.name.ends_with("_emulated");
 }
 
 // Why the device cannot be tested here; empty where it can.
 inline std::string absent(const DeviceUnderTest& device) {
   if (device.name == "hexagon")
     if (const auto found = describe_hexagon({}); !found) return found.error().message;
-  if (device.name == "cuda")
+  if (device.name.starts_with("cuda"))
     if (const auto found = describe_cuda(); !found) return "not run: " + found.error().message;
   return "";
 }

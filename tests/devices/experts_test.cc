@@ -8,6 +8,7 @@
 #include "devices/cpu/cpu_experts.h"
 #include "devices/routing.h"
 #include "kernels/kernels.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -31,8 +32,8 @@ class Layer {
         infos_.push_back({"experts", {in, out}, 0, static_cast<int16_t>(e)});
         std::vector<float> floats(static_cast<size_t>(in * out));
         for (size_t i = 0; i < floats.size(); ++i)
-          floats[i] = static_cast<float>((2 * uniform(3, infos_.size(), i, 0) - 1) /
-                                         std::sqrt(static_cast<double>(in)) * 2);
+          floats[i] =
+              static_cast<float>((2 * uniform(3, infos_.size(), i, 0) - 1) / std::sqrt(static_cast<double>(in)) * 2);
         auto& bytes = storage_.emplace_back(static_cast<size_t>(row_bytes(type, in) * out));
         quantize_row(type, floats.data(), bytes.data(), in * out);
         dequantize_row(type, bytes.data(), floats.data(), in * out);
@@ -42,8 +43,8 @@ class Layer {
     weights_ = *load_cpu_weights(table, pool_, infos_, views_, {});
   }
 
-  std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used,
-                         int threads, const ExpertsPlan* plan = nullptr, std::string* error = nullptr) {
+  std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used, int threads,
+                         const ExpertsPlan* plan = nullptr, std::string* error = nullptr) {
     ThreadPool pool(threads);
     Op op{.kind = OpKind::experts};
     op.weight = {0, g_.experts, 2 * g_.experts};
@@ -72,8 +73,7 @@ class Layer {
       std::vector<double> sum(width, 0.0);
       for (size_t e = 0; e < experts; ++e)
         if (const float gate = gates[r * experts + e]; gate != 0)
-          add_to(sum, reference_swiglu(row, values_[e], values_[experts + e], values_[2 * experts + e]),
-                 gate);
+          add_to(sum, reference_swiglu(row, values_[e], values_[experts + e], values_[2 * experts + e]), gate);
       out.insert(out.end(), sum.begin(), sum.end());
     }
     return out;
@@ -126,16 +126,14 @@ TEST(CpuExperts, AnyShareOfRowsAndThreadsGivesEachRowsOwnResult) {
       {{0, 1, 2, 3, 4, 5, 6}},                        // one row everywhere
       {{6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}, {6, 5}, {6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}, {6, 5}}};
   for (const kernels::KernelTable* table : kernels::available())
-    for (const auto& [type, tolerance] :
-         {std::pair{DType::F32, 2e-5}, {DType::Q4_0, 0.05}, {DType::Q8_0, 0.05}}) {
+    for (const auto& [type, tolerance] : {std::pair{DType::F32, 2e-5}, {DType::Q4_0, 0.05}, {DType::Q8_0, 0.05}}) {
       Layer layer(type, g, *table);
       for (const auto& chosen : cases) {
         const auto rows = static_cast<int64_t>(chosen.size());
         const auto x = inputs(rows, g.width), gates = gates_of(chosen, g.experts);
         const auto one = layer.run(x, gates, 7, 1);
         expect_near(one, layer.reference(x, gates), tolerance);
-        for (const int threads : {2, 5})
-          EXPECT_EQ(layer.run(x, gates, 7, threads), one) << threads << " threads";
+        for (const int threads : {2, 5}) EXPECT_EQ(layer.run(x, gates, 7, threads), one) << threads << " threads";
         for (int64_t r = 0; r < rows; ++r) {
           const std::vector<float> row(x.begin() + r * g.width, x.begin() + (r + 1) * g.width);
           const std::vector<float> gate(gates.begin() + r * g.experts, gates.begin() + (r + 1) * g.experts);
@@ -229,24 +227,16 @@ TEST(RoutingEdges, GroupsOfOneExpertAndAllExperts) {
                    .parameter = 1};
   EXPECT_THAT(routed(singles, {logit(0.1), logit(0.4), logit(0.3), logit(0.2)}),
               ElementsAre(0, testing::FloatNear(0.4f, 1e-6f), testing::FloatNear(0.3f, 1e-6f), 0));
-  const Op all{.kind = OpKind::route,
-               .sigmoid = 1,
-               .renormalise = 1,
-               .experts = 3,
-               .experts_used = 3,
-               .parameter = 2.5f};
+  const Op all{
+      .kind = OpKind::route, .sigmoid = 1, .renormalise = 1, .experts = 3, .experts_used = 3, .parameter = 2.5f};
   const auto gates = routed(all, {logit(0.2), logit(0.2), logit(0.4)});
   EXPECT_NEAR(std::accumulate(gates.begin(), gates.end(), 0.0), 2.5, 1e-5);
   EXPECT_NEAR(gates[2], 1.25, 1e-5);
 }
 
 TEST(RoutingEdges, ScoresThatVanishAreNotDividedByNothing) {
-  const Op op{.kind = OpKind::route,
-              .sigmoid = 1,
-              .renormalise = 1,
-              .experts = 2,
-              .experts_used = 2,
-              .parameter = 2.5f};
+  const Op op{
+      .kind = OpKind::route, .sigmoid = 1, .renormalise = 1, .experts = 2, .experts_used = 2, .parameter = 2.5f};
   for (const float gate : routed(op, {-200.0f, -200.0f})) EXPECT_EQ(gate, 0) << "sigmoid(-200) is 0 in float";
 }
 
@@ -284,21 +274,21 @@ TEST(MixtureLayers, EveryPartIsOptional) {
     });
     KvStore kv = std::move(*KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
-    StepInputs in;
+    OneStream in;
     in.tokens = tokens;
     in.positions.resize(tokens.size());
     std::iota(in.positions.begin(), in.positions.end(), 0);
     in.wanted = in.positions;
     in.spans = {{0, 19, 0, 19}};
     in.keep_logits = true;
-    StepOutputs out;
-    const auto status = executor.run(in, kv, out);
+    in.rule = m.graph.keys;
+    OneResult out;
+    const auto status = run_one(executor, in, kv, out);
     ASSERT_TRUE(status) << status.error().message;
     const Rows expected = reference_forward(m, tokens);
     double worst = 0;
     for (size_t p = 0; p < tokens.size(); ++p)
-      for (size_t t = 0; t < 64; ++t)
-        worst = std::max(worst, std::fabs(out.logits[p * 64 + t] - expected[p][t]));
+      for (size_t t = 0; t < 64; ++t) worst = std::max(worst, std::fabs(out.logits[p * 64 + t] - expected[p][t]));
     EXPECT_LT(worst, 2e-4) << what;
   }
 }
@@ -309,28 +299,29 @@ TEST(MixtureLayers, ASharedExpertGivesTheSameBesideTheOthersAndApart) {
   config.vocab = 64, config.shared_expert_ffn_width = config.expert_ffn_width;
   for (const DType type : {DType::F32, DType::Q8_0}) {
     const SmallModel m = make_small_model(type, config);
-    const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 19, .wanted = 17}));
-    StepInputs in;
+    const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(19, 17)));
+    OneStream in;
     for (uint64_t p = 0; p < 19; ++p) in.tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 64));
     in.positions.resize(19);
     std::iota(in.positions.begin(), in.positions.end(), 0);
     in.wanted.assign(in.positions.begin() + 2, in.positions.end());
     in.spans = {{0, 19, 0, 19}};
     in.keep_logits = true;
+    in.rule = m.graph.keys;
     const auto logits = [&](int threads, size_t ops_per_run) {
       auto device = *make_cpu_device({.threads = threads, .isa = ""}, m.graph.weights, m.views, {});
       KvStore kv = std::move(*KvStore::create(
           {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
+      const StepInputs step = in.over(kv);
       StepOutputs out;
       const size_t ops = program->ops.size();
       for (size_t first = 0; first < ops; first += ops_per_run)
         EXPECT_TRUE(device->submit({.program = program,
                                     .first = first,
                                     .last = std::min(ops, first + ops_per_run),
-                                    .inputs = &in,
-                                    .kv = &kv,
+                                    .inputs = &step,
                                     .outputs = &out}));
-      return out.logits;
+      return out.logits[0];
     };
     const auto apart = logits(1, 1);
     ASSERT_EQ(apart.size(), 17u * 64);

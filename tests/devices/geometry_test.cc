@@ -8,6 +8,7 @@
 
 #include "devices_under_test.h"
 #include "geometry/peaked_model.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -21,7 +22,7 @@ class GeometryConformance : public testing::TestWithParam<DeviceUnderTest> {
   void SetUp() override {
     if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
-  static bool emulated() { return GetParam().name == "hexagon" || GetParam().name == "cuda_emulated"; }
+  static bool slow() { return emulated(GetParam()); }
 
   // Logits of the wanted positions of one forward over all tokens.
   static std::vector<float> logits(const SmallModel& m, const std::vector<int32_t>& tokens,
@@ -42,17 +43,17 @@ class GeometryConformance : public testing::TestWithParam<DeviceUnderTest> {
                                .type = kv_type},
                               [&](int64_t bytes) { return (*device)->allocate(bytes); });
     if (!kv) throw std::runtime_error(kv.error().message);
-    StepInputs in{.tokens = tokens,
-                  .positions = {},
-                  .spans = {{0, n, 0, n}},
-                  .wanted = wanted,
-                  .sampling = {},
-                  .keep_logits = true};
+    OneStream in{.tokens = tokens,
+                 .positions = {},
+                 .spans = {{0, n, 0, n}},
+                 .wanted = wanted,
+                 .sampling = {},
+                 .keep_logits = true,
+                 .rule = m.graph.keys};
     in.positions.resize(tokens.size());
     std::iota(in.positions.begin(), in.positions.end(), 0);
-    StepOutputs out;
-    if (const auto status = executor.run(in, *kv, out); !status)
-      throw std::runtime_error(status.error().message);
+    OneResult out;
+    if (const auto status = run_one(executor, in, *kv, out); !status) throw std::runtime_error(status.error().message);
     return out.logits;
   }
 };
@@ -66,7 +67,7 @@ TEST_P(GeometryConformance, LogitsOfEveryShape) {
       const bool quantized = traits(type).quantized, large = g.name == "large";
       if (large && type != DType::Q4_0) continue;
       if (type == DType::F16 && g.name != "llada") continue;
-      if (type == DType::F32 && (quick() || emulated())) continue;
+      if (type == DType::F32 && (quick() || slow())) continue;
       if (quick() && (g.name != "llada" || type != DType::Q4_0)) continue;
       const SmallModel m = make_peaked_model(g, type);
       std::vector<int32_t> tokens = random_prompt(g, g.offset + 3);
@@ -108,32 +109,26 @@ TEST_P(GeometryConformance, AMatrixMayHaveOneOutput) {
 // Stored bytes in a kernel that reads packed ones would be numbers without a meaning.
 TEST(CpuWeights, AProductWithWhatIsKeptForPickingRowsIsAnError) {
   const auto& best = *kernels::available().front();
-  if (best.packed_bytes(DType::Q8_0, 1500, 64) == 0)
-    GTEST_SKIP() << best.isa << " multiplies by stored bytes";
+  if (best.packed_bytes(DType::Q8_0, 1500, 64) == 0) GTEST_SKIP() << best.isa << " multiplies by stored bytes";
   ModelConfig config = small_config();
   config.tied_head = true;
   SmallModel m = make_small_model(DType::Q8_0, config);
   m.graph.weights[m.index("token_embd.weight")].multiplied = false;
   auto device = *make_cpu_device({.threads = 1, .isa = best.isa}, m.graph.weights, m.views, {});
-  const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 1, .wanted = 1}));
+  const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(1, 1)));
   auto kv = *KvStore::create({.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 4});
-  StepInputs in{.tokens = {3}, .positions = {0}, .spans = {{0, 1, 0, 1}}, .wanted = {0}, .sampling = {}};
+  OneStream in{.tokens = {3}, .positions = {0}, .spans = {{0, 1, 0, 1}}, .wanted = {0}, .sampling = {}, .rule = {}};
+  const StepInputs step = in.over(kv);
   StepOutputs out;
-  const auto ticket = device->submit({.program = program,
-                                      .first = 0,
-                                      .last = program->ops.size(),
-                                      .inputs = &in,
-                                      .kv = &kv,
-                                      .outputs = &out});
+  const auto ticket =
+      device->submit({.program = program, .first = 0, .last = program->ops.size(), .inputs = &step, .outputs = &out});
   ASSERT_FALSE(ticket);
-  EXPECT_NE(ticket.error().message.find("loaded to pick rows from"), std::string::npos)
-      << ticket.error().message;
+  EXPECT_NE(ticket.error().message.find("loaded to pick rows from"), std::string::npos) << ticket.error().message;
 }
 
+// labels: -threads, device native for hexagon cuda_emulated cuda_tensor_emulated, native for cpu_scalar sim_sm8 sim_v81
 INSTANTIATE_TEST_SUITE_P(Devices, GeometryConformance, testing::ValuesIn(all_devices()),
-                         [](const testing::TestParamInfo<DeviceUnderTest>& device) {
-                           return device.param.name;
-                         });
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
 
 }  // namespace
 }  // namespace llada

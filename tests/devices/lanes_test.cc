@@ -27,8 +27,7 @@ TEST(Lanes, ALaneIsAQueueAndLanesRunTogether) {
 
 TEST(Lanes, ATaskComputesWhileItStreams) {
   Lanes lanes(100);
-  const TaskId a =
-      lanes.add({.lane = Lane::npu, .fixed_s = 1, .compute_s = 2, .bytes = 50, .bytes_per_s = 10});
+  const TaskId a = lanes.add({.lane = Lane::npu, .fixed_s = 1, .compute_s = 2, .bytes = 50, .bytes_per_s = 10});
   lanes.finish(a);
   EXPECT_EQ(lanes.now(), 6) << "1 + max(2, 50 / 10)";
 }
@@ -85,10 +84,10 @@ TEST(Cost, FollowsTheShape) {
   SmallModel m = make_small_model(DType::Q4_0, small_config(RopePairing::half_split, 4));
   std::vector<WeightSize> sizes;
   for (const TensorView& v : m.views) sizes.push_back({v.bytes(), v.type, v.shape.rank > 1});
-  const Program program = m.graph.forward({.rows = 33, .wanted = 5, .guided = false});
+  const Program program = m.graph.forward(plain_shape(33, 5));
   int products = 0, heads = 0;
   for (const Op& op : program.ops) {
-    const OpCost cost = price_op(unit, program, op, m.graph.weights, sizes, 40);
+    const OpCost cost = price_op(unit, program, op, m.graph.weights, sizes, 33 * 40.0);
     if (op.kind == OpKind::matmul && op.layer == 0 && op.weight[2] != kNoWeight) {
       EXPECT_EQ(cost.kernels, 3);
       EXPECT_NEAR(cost.compute_s, 3 * 2.0 * 64 * 64 * 64 / 1e12, 1e-18) << "33 rows cost 64";

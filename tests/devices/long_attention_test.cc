@@ -7,6 +7,7 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 #include "tensor/half.h"
@@ -35,29 +36,25 @@ class LongAttention : public testing::Test {
     std::unique_ptr<KvStore> kv;
 
     explicit Engine(int threads, DType type = DType::F16, bool exact = false) {
-      device = std::move(*make_cpu_device({.threads = threads, .isa = "", .exact_attention = exact}, model_->graph.weights,
-                                          model_->views, {}));
+      device = std::move(*make_cpu_device({.threads = threads, .isa = "", .exact_attention = exact},
+                                          model_->graph.weights, model_->views, {}));
       executor = std::make_unique<Executor>(*device, [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
         return std::make_shared<Program>(model_->graph.forward(shape));
       });
-      kv = std::make_unique<KvStore>(*KvStore::create({.layers = 1,
-                                                       .sequences = 1,
-                                                       .kv_heads = 1,
-                                                       .head_dim = 64,
-                                                       .positions = kPositions,
-                                                       .type = type}));
+      kv = std::make_unique<KvStore>(*KvStore::create(
+          {.layers = 1, .sequences = 1, .kv_heads = 1, .head_dim = 64, .positions = kPositions, .type = type}));
     }
 
     // The first of `wanted` rows' logits.
-    std::vector<float> run(const std::vector<int32_t>& positions, const std::vector<int32_t>& tokens, bool trial = false) {
-      StepInputs in;
-      for (const int32_t p : positions)
-        in.positions.push_back(p), in.tokens.push_back(tokens[static_cast<size_t>(p)]);
+    std::vector<float> run(const std::vector<int32_t>& positions, const std::vector<int32_t>& tokens,
+                           bool trial = false) {
+      OneStream in;
+      for (const int32_t p : positions) in.positions.push_back(p), in.tokens.push_back(tokens[static_cast<size_t>(p)]);
       in.spans = {{0, static_cast<int32_t>(positions.size()), 0, static_cast<int32_t>(kPositions), trial}};
       in.wanted = {static_cast<int32_t>(positions.size()) - 1};
       in.keep_logits = true;
-      StepOutputs out;
-      const auto status = executor->run(in, *kv, out);
+      OneResult out;
+      const auto status = run_one(*executor, in, *kv, out);
       EXPECT_TRUE(status) << status.error().message;
       return out.logits;
     }
@@ -104,19 +101,18 @@ TEST_F(LongAttention, IsCloseToFloats) {
   const std::vector<int32_t> t = tokens(2);
   const std::vector<float> got = narrow.run(all(), t), want = exact.run(all(), t);
   double difference = 0, size = 0;
-  for (size_t i = 0; i < want.size(); ++i)
-    difference += std::pow(got[i] - want[i], 2), size += std::pow(want[i], 2);
+  for (size_t i = 0; i < want.size(); ++i) difference += std::pow(got[i] - want[i], 2), size += std::pow(want[i], 2);
   EXPECT_LT(std::sqrt(difference / size), 0.01);
 }
 
-// A step of a few rows up to and with its attention, over a store with keys and values of any kind; what it gave, and what
-// the kernels give for the same queries when no digest is offered.
+// A step of a few rows up to and with its attention, over a store with keys and values of any kind; what it gave, and
+// what the kernels give for the same queries when no digest is offered.
 TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
   const kernels::KernelTable& table = **kernels::select("");
-  StepInputs in;
+  OneStream in;
   for (int32_t r = 0; r < 9; ++r) in.positions.push_back(100 * r + 7), in.tokens.push_back(r), in.wanted.push_back(r);
   in.spans = {{0, 9, 0, static_cast<int32_t>(kPositions), false}};
-  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 9}));
+  const auto program = std::make_shared<const Program>(model_->graph.forward(plain_shape(9, 9)));
   const auto op = std::ranges::find(program->ops, OpKind::attention, &Op::kind);
   for (const bool exact : {true, false}) {
     Engine engine(2, DType::F16, exact);
@@ -127,20 +123,21 @@ TEST_F(LongAttention, ExactIsAttentionOverTheStoredKeysBitForBit) {
       values[i] = float_to_f16(static_cast<float>(uniform(6, static_cast<uint64_t>(i), 0, 0)) - 0.5f);
     }
     const int64_t store = engine.kv->bytes();
+    const StepInputs step = in.over(*engine.kv);
     StepOutputs out;
     const llada::Run run{.program = program,
                          .first = 0,
                          .last = static_cast<size_t>(op - program->ops.begin()) + 1,
-                         .inputs = &in,
-                         .kv = engine.kv.get(),
+                         .inputs = &step,
                          .outputs = &out};
     ASSERT_TRUE(engine.device->submit(run));
-    const auto q = engine.device->peek(*program, op->in[0]), got = engine.device->peek(*program, op->out[0]);
+    const ExpertHost& arena = *engine.device->capabilities().experts;
+    const auto q = arena.peek(*program, op->in[0]), got = arena.peek(*program, op->out[0]);
     ASSERT_EQ(q.size(), 9 * 128);
     std::vector<float> want(got.size()), scratch(static_cast<size_t>(kernels::attention_scratch(kPositions)));
     for (int64_t head = 0; head < 2; ++head)
-      table.attention({q.data() + head * 64, 128, keys, values, DType::F16, kPositions, 64, 0.125f, 0, 9, nullptr, scratch.data(),
-                       want.data() + head * 64, 128});
+      table.attention({q.data() + head * 64, 128, keys, values, DType::F16, kPositions, 64, 0.125f, 0, 9, nullptr,
+                       scratch.data(), want.data() + head * 64, 128});
     const bool digests = !exact && table.digest_bytes(DType::F16, kPositions, 64) > 0;
     EXPECT_EQ(std::ranges::equal(got, want), !digests) << "exact " << exact;
     EXPECT_EQ(engine.kv->bytes() > store, digests) << "exact " << exact;

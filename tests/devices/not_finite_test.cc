@@ -6,6 +6,7 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/faulty/faulty_device.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -17,9 +18,7 @@ class NotFinite : public testing::Test {
   NotFinite() : model_(make_small_model(DType::Q8_0, small_config())) {
     cpu_ = std::move(*make_cpu_device({.threads = 1, .isa = ""}, model_.graph.weights, model_.views, {}));
   }
-  std::unique_ptr<Device> faulty(const char* fault) {
-    return make_faulty_device(*cpu_->share(1), *parse_fault(fault));
-  }
+  std::unique_ptr<Device> faulty(const char* fault) { return make_faulty_device(*cpu_->share(1), *parse_fault(fault)); }
   Executor::Build build() const {
     return [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
       auto program = std::make_shared<Program>(model_.graph.forward(shape));
@@ -27,8 +26,8 @@ class NotFinite : public testing::Test {
       return program;
     };
   }
-  static StepInputs inputs(bool logits) {
-    StepInputs in;
+  static OneStream inputs(bool logits) {
+    OneStream in;
     in.tokens = {3, 1, 4, 1, 5, 9};
     in.positions.resize(in.tokens.size());
     std::iota(in.positions.begin(), in.positions.end(), 0);
@@ -46,20 +45,22 @@ class NotFinite : public testing::Test {
   std::unique_ptr<Device> cpu_;
 };
 
-constexpr const char* kLine = "cpu: the logits of position 2 are not finite; the weights or the activations are damaged";
+constexpr const char* kLine =
+    "cpu: the logits of position 2 are not finite; the weights or the activations are damaged";
 
 TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
   for (const bool logits : {false, true}) {
     const auto device = faulty("nan:0");
     Executor executor(*device, build());
     KvStore kv = store();
-    StepOutputs out;
-    const StepInputs in = inputs(logits);
-    const auto status = executor.run(in, kv, out);
+    OneResult out;
+    const OneStream in = inputs(logits);
+    const auto status = run_one(executor, in, kv, out);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().message, kLine);
     EXPECT_EQ(exit_status(status.error()), 1);
-    const auto beside = executor.run_beside(in, kv, out);
+    StepOutputs sparse;
+    const auto beside = executor.run_beside(in.over(kv), sparse);
     ASSERT_FALSE(beside);
     EXPECT_EQ(beside.error().message, kLine);
   }
@@ -67,14 +68,15 @@ TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
 
 TEST_F(NotFinite, TheFallbackComputesTheStepAgain) {
   KvStore kv = store(), other = store();
-  StepOutputs expected, out;
-  const StepInputs in = inputs(true);
+  OneResult expected, out;
+  const OneStream in = inputs(true);
   Executor plain(*cpu_, build());
-  ASSERT_TRUE(plain.run(in, other, expected));
+  ASSERT_TRUE(run_one(plain, in, other, expected));
   const auto device = faulty("nan:0");
   std::vector<std::string> warnings;
-  Executor executor(*device, build(), {.fallback = cpu_.get(), .warn = [&](const std::string& line) { warnings.push_back(line); }});
-  const auto status = executor.run(in, kv, out);
+  Executor executor(*device, build(),
+                    {.fallback = cpu_.get(), .warn = [&](const std::string& line) { warnings.push_back(line); }});
+  const auto status = run_one(executor, in, kv, out);
   ASSERT_TRUE(status) << status.error().message;
   EXPECT_EQ(out.logits, expected.logits);
   EXPECT_EQ(warnings.size(), 1u);
@@ -85,8 +87,8 @@ TEST_F(NotFinite, TheFallbackComputesTheStepAgain) {
 TEST_F(NotFinite, AStoreOfAnotherGeometryIsRefused) {
   Executor executor(*cpu_, build());
   KvStore kv = store(2);
-  StepOutputs out;
-  const auto status = executor.run(inputs(false), kv, out);
+  OneResult out;
+  const auto status = run_one(executor, inputs(false), kv, out);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message, "K/V store: found 3 layers of 2 heads of 16 elements, needed 3 of 4 of 16");
 }

@@ -42,8 +42,8 @@ TEST(Profile, BuiltInOnesAreTheFilesAndEveryNumberHasASource) {
     }
     EXPECT_EQ(profile.uncertain.size(), 3u);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3",
-                                             "v79-8elite", "v81-8elite-gen5"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3", "v79-8elite",
+                                             "v81-8elite-gen5"}));
 }
 
 TEST(Profile, ValuesArriveWhereTheyBelong) {
@@ -96,17 +96,14 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
       {replaced(good, "\"trust\": \"H\"", "\"trust\": \"A\""), "trust: found 'A', needed H, M, L or I"},
       {replaced(good, "\"low\": 3.0", "\"low\": 3.6"), "p: window.gib: needed low <= value <= high"},
       {replaced(good, ", \"high\": 3.8", ""), "p: window.gib: needed both low and high, or neither"},
-      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"),
-       "p: window.reserve_gib: needed less than window.gib"},
+      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"), "p: window.reserve_gib: needed less than window.gib"},
       {replaced(good, "\"default\": \"fastrpc\"", "\"default\": \"fast\""),
        "p: map.default: needed the name of a variant"},
       {replaced(good, "\"head\": \"cpu\"", "\"head\": \"gpu\""), "p: head: found 'gpu', needed npu or cpu"},
       {replaced(good, "\"rope\"", "\"ropes\""), "p: npu.ops: found ropes, which is unknown or listed twice"},
-      {replaced(good, "\"rope\"", "\"matmul\""),
-       "p: npu.ops: found matmul, which is unknown or listed twice"},
+      {replaced(good, "\"rope\"", "\"matmul\""), "p: npu.ops: found matmul, which is unknown or listed twice"},
       {replaced(good, "\"q4_1\"", "\"q9\""), "p: npu.types: found q9, which is unknown or listed twice"},
-      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"),
-       "p: uncertain: found 'window.mb', which is no number"},
+      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"), "p: uncertain: found 'window.mb', which is no number"},
       {replaced(good, "\"window.gib\"]", "\"ddr.gb_per_s\"]"),
        "p: ddr.gb_per_s: needed low and high, because uncertain names it"},
       {replaced(good, "\"overlap\": false", "\"overlap\": 0"), "p: npu.overlap: needed true or false"},

@@ -1,6 +1,6 @@
-// Programs made of random bytes, most of them nearly right: ops whose operands fit, then some fields set to anything. What
-// verify() accepts of them runs on a device, whole and op by op over memory of different contents, and must give the same.
-// Used by random_program_test.cc and by a fuzz target.
+// Programs made of random bytes, most of them nearly right: ops whose operands fit, then some fields set to anything.
+// What verify() accepts of them runs on a device, whole and op by op over memory of different contents, and must give
+// the same. Used by random_program_test.cc and by a fuzz target.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -76,11 +76,10 @@ class Maker {
   Made make() {
     Program& p = case_.program;
     p.shape.rows = 1 + b_.below(6);
-    p.shape.guided = b_.below(4) == 0;
     p.shape.wanted = b_.below(p.shape.rows + 1);
-    if (p.shape.guided) p.shape.wanted -= p.shape.wanted % 2;
+    p.shape.predictions = b_.below(4) == 0 ? b_.below(p.shape.wanted + 1) : p.shape.wanted;
     for (const int columns : {4, 16, 32, 64})
-      for (const RowSet rows : {RowSet::all, RowSet::wanted, RowSet::guided})
+      for (const RowSet rows : {RowSet::all, RowSet::wanted, RowSet::predicted})
         for (int copy = 0; copy < 3; ++copy) p.values.push_back({columns, rows});
     written_.assign(p.values.size(), false);
     gates_.assign(p.values.size(), false);
@@ -114,7 +113,8 @@ class Maker {
       if (v.columns == columns && v.rows == rows && (!read || written_[i]) && std::ranges::count(others, id) == 0)
         fit.push_back(id);
     }
-    return fit.empty() ? static_cast<ValueId>(b_.below(36)) : fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
+    return fit.empty() ? static_cast<ValueId>(b_.below(36))
+                       : fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
   }
   WeightId weight(int inputs, int outputs) {
     std::vector<WeightId> fit;
@@ -136,29 +136,40 @@ class Maker {
     }
   }
 
-  // An op on some value that is there and that the kind takes; none where there is no such value, or, rarely, on any shape.
+  // An op on some value that is there and that the kind takes; none where there is no such value, or, rarely, on any
+  // shape.
   void emit(OpKind kind) {
     std::vector<Value> fit;
     for (size_t i = 0; i < written_.size(); ++i)
       if (written_[i] && takes(kind, program().values[i])) fit.push_back(program().values[i]);
-    if (kind == OpKind::embed || b_.below(64) == 63) return emit(kind, 16 << b_.below(3), static_cast<RowSet>(b_.below(3)));
+    if (kind == OpKind::embed || b_.below(64) == 63)
+      return emit(kind, 16 << b_.below(3), static_cast<RowSet>(b_.below(3)));
     if (fit.empty()) return;
     const Value& v = fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
     emit(kind, v.columns, v.rows);
   }
   static bool takes(OpKind kind, const Value& v) {
     switch (kind) {
-      case OpKind::select_rows: return v.rows == RowSet::all;
-      case OpKind::guide: return v.rows == RowSet::wanted;
-      case OpKind::head: return v.rows == RowSet::guided && v.columns == 32;
-      case OpKind::store_kv: return v.rows == RowSet::all && v.columns == 16;
-      case OpKind::attention: return v.rows != RowSet::guided && v.columns >= 16;
-      case OpKind::route: return v.columns == 4;
-      case OpKind::experts: return v.columns == 32;
+      case OpKind::select_rows:
+        return v.rows == RowSet::all;
+      case OpKind::guide:
+        return v.rows == RowSet::wanted;
+      case OpKind::head:
+        return v.rows == RowSet::predicted && v.columns == 32;
+      case OpKind::store_kv:
+        return v.rows == RowSet::all && v.columns == 16;
+      case OpKind::attention:
+        return v.rows != RowSet::predicted && v.columns >= 16;
+      case OpKind::route:
+        return v.columns == 4;
+      case OpKind::experts:
+        return v.columns == 32;
       case OpKind::matmul:
       case OpKind::rope:
-      case OpKind::head_norm: return v.columns >= 16;
-      default: return true;
+      case OpKind::head_norm:
+        return v.columns >= 16;
+      default:
+        return true;
     }
   }
   void emit(OpKind kind, int c, RowSet rows) {
@@ -197,7 +208,7 @@ class Maker {
         op.in[0] = value(16, RowSet::all, true), op.in[1] = value(16, RowSet::all, true);
         break;
       case OpKind::attention:
-        op.heads = static_cast<int16_t>(std::max(1, c / 16)), op.kv_heads = 1, op.head_dim = 16, op.block = 3 * b_.below(2);
+        op.heads = static_cast<int16_t>(std::max(1, c / 16)), op.kv_heads = 1, op.head_dim = 16;
         op.in[0] = value(c, rows, true), op.out[0] = value(c, rows, false, {op.in[0]});
         break;
       case OpKind::swiglu:
@@ -219,7 +230,8 @@ class Maker {
         break;
       case OpKind::experts: {
         const WeightId first = weight(32, 32);  // sometimes the experts' first
-        const auto gate = static_cast<WeightId>(std::ranges::find(world().infos, "gate", &WeightInfo::name) - world().infos.begin());
+        const auto gate =
+            static_cast<WeightId>(std::ranges::find(world().infos, "gate", &WeightInfo::name) - world().infos.begin());
         op.weight = {b_.below(4) != 0 ? gate : first, gate + 4, gate + 8};
         op.experts = 4, op.experts_used = 3, op.layer = 0;
         op.in[0] = value(32, rows, true), op.in[1] = value(4, rows, true);
@@ -229,10 +241,11 @@ class Maker {
         break;
       }
       case OpKind::guide:
-        op.rows = RowSet::guided, op.in[0] = value(c, RowSet::wanted, true), op.out[0] = value(c, RowSet::guided, false);
+        op.rows = RowSet::predicted, op.in[0] = value(c, RowSet::wanted, true),
+        op.out[0] = value(c, RowSet::predicted, false);
         break;
       case OpKind::head:
-        op.rows = RowSet::guided, op.weight[0] = 0, op.in[0] = value(32, RowSet::guided, true);
+        op.rows = RowSet::predicted, op.weight[0] = 0, op.in[0] = value(32, RowSet::predicted, true);
         break;
     }
     put(op);
@@ -262,16 +275,19 @@ class Maker {
     sum.in[1] = program().ops.back().out[0];
     sum.in[0] = sum.out[0] = value(32, RowSet::all, true, {sum.in[1], x});
     put(sum);
-    const auto gate = static_cast<WeightId>(std::ranges::find(world().infos, "gate", &WeightInfo::name) - world().infos.begin());
+    const auto gate =
+        static_cast<WeightId>(std::ranges::find(world().infos, "gate", &WeightInfo::name) - world().infos.begin());
     product.weight = {gate, gate + 4, kNoWeight};
-    product.out[0] = value(32, RowSet::all, false, {x}), product.out[1] = value(32, RowSet::all, false, {x, product.out[0]});
+    product.out[0] = value(32, RowSet::all, false, {x}),
+    product.out[1] = value(32, RowSet::all, false, {x, product.out[0]});
     put(product);
     Op gated{.kind = OpKind::swiglu, .rows = RowSet::all, .layer = 0};
     gated.in[0] = product.out[0], gated.in[1] = product.out[1];
     gated.out[0] = value(32, RowSet::all, false, {product.out[0], product.out[1]});
     put(gated);
     product.weight = {gate + 8, kNoWeight, kNoWeight};
-    product.in[0] = gated.out[0], product.out[0] = value(32, RowSet::all, false, {gated.out[0]}), product.out[1] = kNoValue;
+    product.in[0] = gated.out[0], product.out[0] = value(32, RowSet::all, false, {gated.out[0]}),
+    product.out[1] = kNoValue;
     put(product);
   }
   void tail() {
@@ -287,52 +303,107 @@ class Maker {
     const int small = b_.below(48) - 4;
     const auto any = static_cast<int16_t>(b_.below(8) == 0 ? b_.next() << 8 | b_.next() : small);
     switch (b_.below(19)) {
-      case 0: op.in[slot] = any; break;
-      case 1: op.out[slot] = any; break;
-      case 2: op.weight[slot] = any; break;
-      case 3: op.layer = any; break;
-      case 4: op.heads = any; break;
-      case 5: op.kv_heads = any; break;
-      case 6: op.head_dim = any; break;
-      case 7: op.rotary = any; break;
-      case 8: op.block = any; break;
-      case 9: op.rows = static_cast<RowSet>(any & 3); break;
-      case 10: op.kind = static_cast<OpKind>(any & 15); break;
-      case 11: op.experts = any; break;
-      case 12: op.experts_used = any; break;
-      case 13: op.groups = static_cast<uint8_t>(any); break;
-      case 14: op.groups_used = static_cast<uint8_t>(any); break;
+      case 0:
+        op.in[slot] = any;
+        break;
+      case 1:
+        op.out[slot] = any;
+        break;
+      case 2:
+        op.weight[slot] = any;
+        break;
+      case 3:
+        op.layer = any;
+        break;
+      case 4:
+        op.heads = any;
+        break;
+      case 5:
+        op.kv_heads = any;
+        break;
+      case 6:
+        op.head_dim = any;
+        break;
+      case 7:
+        op.rotary = any;
+        break;
+      case 8:
+        op.rope_adjacent = static_cast<uint8_t>(any);
+        break;
+      case 9:
+        op.rows = static_cast<RowSet>(any & 3);
+        break;
+      case 10:
+        op.kind = static_cast<OpKind>(any & 15);
+        break;
+      case 11:
+        op.experts = any;
+        break;
+      case 12:
+        op.experts_used = any;
+        break;
+      case 13:
+        op.groups = static_cast<uint8_t>(any);
+        break;
+      case 14:
+        op.groups_used = static_cast<uint8_t>(any);
+        break;
       case 15: {
         const auto bits = static_cast<uint32_t>(b_.next()) << 23 | static_cast<uint32_t>(any);
         std::memcpy(&op.parameter, &bits, 4);
         break;
       }
-      case 16: op.out[slot] = op.in[static_cast<size_t>(b_.below(3))]; break;
-      case 17: std::swap(op, program().ops.back()); break;
-      case 18: program().values[static_cast<size_t>(b_.below(36))] = {any, static_cast<RowSet>(b_.below(4))}; break;
+      case 16:
+        op.out[slot] = op.in[static_cast<size_t>(b_.below(3))];
+        break;
+      case 17:
+        std::swap(op, program().ops.back());
+        break;
+      case 18:
+        program().values[static_cast<size_t>(b_.below(36))] = {any, static_cast<RowSet>(b_.below(4))};
+        break;
     }
   }
 
-  // Inputs as an engine gives them: positions that ascend within a span, spans that cover the rows, keys that the store has.
+  // Inputs as an engine gives them: positions that ascend within a span, spans that cover the rows, keys that the store
+  // has.
   void bind() {
     const StepShape& shape = program().shape;
     StepInputs& in = case_.inputs;
-    case_.kv = {.layers = 2, .sequences = 2, .kv_heads = 1, .head_dim = 16, .positions = 8,
+    case_.kv = {.layers = 2,
+                .sequences = 2,
+                .kv_heads = 1,
+                .head_dim = 16,
+                .positions = 8,
                 .type = b_.below(2) != 0 ? DType::F16 : DType::F32};
     const int first = b_.below(2) != 0 ? shape.rows : b_.below(shape.rows) + 1;
+    const KeyRule rule{.block = 3 * b_.below(2), .before = b_.below(4) - 1, .after = b_.below(4) - 1};
+    std::vector<int32_t> tokens, positions;
     for (int r = 0; r < shape.rows; ++r) {
-      in.tokens.push_back(b_.below(World::kTokens));
-      in.positions.push_back(r < first ? r : r - first);
+      tokens.push_back(b_.below(World::kTokens));
+      positions.push_back(r < first ? r : r - first);
     }
-    in.spans.push_back({0, first, 0, std::max(first, 1 + b_.below(8))});
-    const bool trial = b_.below(2) != 0;
-    // Two spans of one sequence write the same positions, unless one is a trial.
-    if (first < shape.rows) in.spans.push_back({first, shape.rows - first, trial ? b_.below(2) : 1, 8, trial});
+    const auto add = [&](const RowSpan& whose, size_t begin, size_t count, int keys) {
+      append_span(in, whose, std::span(tokens).subspan(begin, count), std::span(positions).subspan(begin, count), rule,
+                  keys);
+    };
+    const auto before = static_cast<size_t>(first), behind = static_cast<size_t>(shape.rows - first);
+    add({}, 0, before, std::max(first, 1 + b_.below(8)));
+    // The others are a trial, another sequence, or another request: spans of one sequence do not write the same places.
+    const int whose = b_.below(4);
+    if (behind > 0)
+      add({.stream = whose == 0, .sequence = whose == 1, .trial = whose > 1 || b_.below(4) == 0}, before, behind, 8);
+    in.streams.resize(whose == 0 ? 2 : 1);
+    for (Stream& s : in.streams) {
+      s.keep_logits = true;
+      s.sampling.temperature = b_.below(4) == 0 ? 0.7 : 0;
+      if (b_.below(4) == 0) s.sampling.never_sampled = {1, 5}, s.sampling.out_of_softmax = {36};
+    }
     for (int r = shape.rows - shape.wanted; r < shape.rows; ++r) in.wanted.push_back(r);
-    in.guidance = 0.5;
-    in.keep_logits = true;
-    in.sampling.temperature = b_.below(4) == 0 ? 0.7 : 0;
-    if (b_.below(4) == 0) in.sampling.never_sampled = {1, 5}, in.sampling.out_of_softmax = {36};
+    for (int p = 0; p < shape.predictions; ++p) {
+      const bool alone = shape.predictions == shape.wanted || in.streams.size() > 1;
+      in.predictions.push_back({p, alone ? -1 : b_.below(shape.wanted), 0.5});
+    }
   }
 
   Bytes& b_;
@@ -351,24 +422,33 @@ inline Ran run(Device& device, const Made& c, size_t ops, uint8_t fill) {
   Ran ran;
   const KvGeometry needed = kv_geometry(c.program);
   KvShape shape = c.kv;
-  if (needed.layers > 0) shape.layers = needed.layers, shape.kv_heads = needed.kv_heads, shape.head_dim = needed.head_dim;
-  auto kv = KvStore::create(shape);
-  if (!kv) return {std::unexpected(kv.error()), {}};
-  std::memset(kv->memory(), 0, static_cast<size_t>(2 * kv->half_bytes()));  // keys that the step does not write are those of before
+  if (needed.layers > 0)
+    shape.layers = needed.layers, shape.kv_heads = needed.kv_heads, shape.head_dim = needed.head_dim;
+  StepInputs step = c.inputs;
+  std::vector<KvStore> stores;
+  stores.reserve(step.streams.size());
+  for (Stream& stream : step.streams) {
+    auto kv = KvStore::create(shape);
+    if (!kv) return {std::unexpected(kv.error()), {}};
+    // Keys that the step does not write are those of before.
+    std::memset(kv->memory(), 0, static_cast<size_t>(2 * kv->half_bytes()));
+    stores.push_back(std::move(*kv));
+    stream.kv = &stores.back();
+  }
   const auto program = std::make_shared<const Program>(c.program);
   const int64_t bytes = std::max<int64_t>(plan_values(*program).bytes, 1);
   const SharedBytes arena = allocate_shared(bytes);
   std::memset(arena.get(), fill, static_cast<size_t>(bytes));
-  device.use_arena(arena, bytes);
+  if (HostUnit* host = device.capabilities().host) host->use_arena(arena, bytes);
   StepOutputs out;
   const size_t end = program->ops.size();
   for (size_t first = 0; first < end; first += ops) {
-    const auto ticket = device.submit({.program = program, .first = first, .last = std::min(end, first + ops),
-                                       .inputs = &c.inputs, .kv = &*kv, .outputs = &out});
+    const auto ticket = device.submit(
+        {.program = program, .first = first, .last = std::min(end, first + ops), .inputs = &step, .outputs = &out});
     ran.status = ticket ? device.wait(*ticket) : std::unexpected(ticket.error());
     if (!ran.status) return ran;
   }
-  ran.logits = std::move(out.logits);
+  for (const auto& logits : out.logits) ran.logits.insert(ran.logits.end(), logits.begin(), logits.end());
   return ran;
 }
 
@@ -388,8 +468,9 @@ inline Verdict judge(Device& device, Made c) {
   if (whole.status.has_value() != apart.status.has_value())
     return {true, "one way ends with: " + (whole.status ? apart : whole).status.error().message};
   const auto differ = [](float a, float b) { return std::memcmp(&a, &b, 4) != 0; };
-  if (whole.status && (whole.logits.size() != apart.logits.size() ||
-                       !std::ranges::equal(whole.logits, apart.logits, [&](float a, float b) { return !differ(a, b); })))
+  if (whole.status &&
+      (whole.logits.size() != apart.logits.size() ||
+       !std::ranges::equal(whole.logits, apart.logits, [&](float a, float b) { return !differ(a, b); })))
     return {true, "whole and op by op give different logits"};
   return {true, ""};
 }

@@ -1,5 +1,6 @@
-// What verify() accepts must run: thousands of programs of random ops, some of them damaged, on the scalar cpu device. Under
-// the address sanitizer this is the test of the verifier's bounds; without it, of what a device assumes about values.
+// What verify() accepts must run: thousands of programs of random ops, some of them damaged, on the scalar cpu device.
+// Under the address sanitizer this is the test of the verifier's bounds; without it, of what a device assumes about
+// values.
 #include "random_program.h"
 
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include "devices/sim/sim_device.h"
 #include "devices/value_plan.h"
 #include "kernels/kernels.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -75,18 +76,19 @@ TEST(Rotary, LayersMayRotateInDifferentWays) {
         LLADA_TRY_STATUS(verify(*program, m.graph.weights));
         return program;
       });
-      auto kv = KvStore::create({.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32},
-                                [&](int64_t bytes) { return device->allocate(bytes); });
+      auto kv = KvStore::create(
+          {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32},
+          [&](int64_t bytes) { return device->allocate(bytes); });
       ASSERT_TRUE(kv);
-      StepInputs in;
+      OneStream in;
       in.tokens = tokens;
       in.positions.resize(19);
       std::iota(in.positions.begin(), in.positions.end(), 0);
       in.spans = {{0, 19, 0, 19}};
       in.wanted = in.positions;
       in.keep_logits = true;
-      StepOutputs out;
-      const auto status = executor.run(in, *kv, out);
+      OneResult out;
+      const auto status = run_one(executor, in, *kv, out);
       ASSERT_TRUE(status) << name << ": " << status.error().message;
       double worst = 0;
       for (size_t p = 0; p < 19; ++p)
@@ -97,8 +99,8 @@ TEST(Rotary, LayersMayRotateInDifferentWays) {
       in.positions = {15, 16, 17, 18};
       in.spans = {{0, 4, 0, 19}};
       in.wanted = {1, 3};
-      StepOutputs part;
-      ASSERT_TRUE(executor.run(in, *kv, part)) << name;
+      OneResult part;
+      ASSERT_TRUE(run_one(executor, in, *kv, part)) << name;
       EXPECT_EQ(std::vector<float>(part.logits.begin() + 200, part.logits.end()),
                 std::vector<float>(out.logits.begin() + 18 * 200, out.logits.end()))
           << name;

@@ -1,11 +1,11 @@
 // Routing rules on hand-worked scores.
+#include "devices/routing.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "devices/routing.h"
 
 namespace llada {
 namespace {
@@ -29,12 +29,8 @@ TEST(Routing, TiesGoToTheLowerExpert) {
 }
 
 TEST(Routing, TheBiasChoosesButDoesNotWeigh) {
-  const Op op{.kind = OpKind::route,
-              .sigmoid = 1,
-              .renormalise = 1,
-              .experts = 3,
-              .experts_used = 2,
-              .parameter = 2.5f};
+  const Op op{
+      .kind = OpKind::route, .sigmoid = 1, .renormalise = 1, .experts = 3, .experts_used = 2, .parameter = 2.5f};
   const float bias[] = {0, 0, 0.9f};
   // Ranks 0.8, 0.6, 1.1: experts 2 and 0 with gates 2.5 * {0.2, 0.8} / 1.0.
   EXPECT_THAT(routed(op, {logit(0.8), logit(0.6), logit(0.2)}, bias),

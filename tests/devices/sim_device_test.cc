@@ -10,6 +10,7 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/faulty/faulty_device.h"
+#include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -29,8 +30,8 @@ Executor::Build build(const SmallModel& m) {
 }
 
 // Slabs are whole pages; of this model a layer has 18 KiB or so.
-int64_t weight_total(const SmallModel& m, const Device& device, SlabGrain grain) {
-  const Program program = m.graph.forward({.rows = 1, .wanted = 1, .guided = false});
+int64_t weight_total(const SmallModel& m, Device& device, SlabGrain grain) {
+  const Program program = m.graph.forward(plain_shape(1, 1));
   return total_bytes(group_slabs(weight_uses(program, device), grain));
 }
 
@@ -49,8 +50,8 @@ class SimDeviceTest : public testing::Test {
     return *KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F32});
   }
-  StepInputs inputs(int32_t first, int32_t last, bool wanted = true) const {
-    StepInputs in;
+  OneStream inputs(int32_t first, int32_t last, bool wanted = true) const {
+    OneStream in;
     for (int32_t p = first; p < last; ++p)
       in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
     in.spans = {{0, last - first, 0, 19}};
@@ -63,10 +64,9 @@ class SimDeviceTest : public testing::Test {
   Result<std::vector<float>> passes(Executor& executor) const {
     KvStore kv = store();
     std::vector<float> all;
-    for (const StepInputs& in :
-         {inputs(0, 19), inputs(4, 12), inputs(4, 12), inputs(0, 19, false), inputs(12, 19)}) {
-      StepOutputs out;
-      LLADA_TRY_STATUS(executor.run(in, kv, out));
+    for (const OneStream& in : {inputs(0, 19), inputs(4, 12), inputs(4, 12), inputs(0, 19, false), inputs(12, 19)}) {
+      OneResult out;
+      LLADA_TRY_STATUS(run_one(executor, in, kv, out));
       all.insert(all.end(), out.logits.begin(), out.logits.end());
     }
     return all;
@@ -115,7 +115,7 @@ TEST_F(SimDeviceTest, SmallWindowsWorkWithTheHeadOnTheCpu) {
     ASSERT_TRUE(got) << percent << ": " << got.error().message;
     EXPECT_EQ(*got, *expected) << percent;
     if (percent <= 60) {
-      EXPECT_GT(device->emulated()->mapped_bytes, total) << percent;
+      EXPECT_GT(device->emulated().mapped_bytes, total) << percent;
     }
   }
 }
@@ -127,7 +127,7 @@ TEST_F(SimDeviceTest, EmulatedTimeIsDeterministicAndDryTimeIsTheSame) {
     const auto device = sim({.window_bytes = window, .head_on_npu = false}, dry);
     Executor executor(*device, build(model_));
     ASSERT_TRUE(passes(executor));
-    stats.push_back(*device->emulated());
+    stats.push_back(device->emulated());
     EXPECT_GT(stats.back().seconds, 0);
   }
   for (const EmulatedStats& s : stats) {
@@ -140,8 +140,7 @@ TEST_F(SimDeviceTest, EmulatedTimeIsDeterministicAndDryTimeIsTheSame) {
 
 TEST_F(SimDeviceTest, AnUnmappedSlabFailsLoudly) {
   const auto device = sim({.window_bytes = 1 << 20});
-  const auto program =
-      std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
+  const auto program = std::make_shared<const Program>(model_.graph.forward(plain_shape(19, 10)));
   std::vector<DeviceSlab> slabs(2);
   for (const WeightUse& use : weight_uses(*program, *device))
     slabs[use.layer == 1 ? 1 : 0].weights.push_back(use.weight);
@@ -149,15 +148,14 @@ TEST_F(SimDeviceTest, AnUnmappedSlabFailsLoudly) {
   ASSERT_TRUE(device->define_slabs(slabs));
   ASSERT_TRUE(device->map(0, MapMode::remap));
   KvStore kv = store();
-  const StepInputs in = inputs(0, 19);
+  const StepInputs step = inputs(0, 19).over(kv);
   StepOutputs out;
   // The first op is the embedding, the host's.
-  ASSERT_TRUE(device->submit({program, 0, 1, &in, &kv, &out, Unit::host}));
-  const auto ticket = device->submit({program, 1, program->ops.size(), &in, &kv, &out, Unit::accelerator});
+  ASSERT_TRUE(device->submit({program, 0, 1, &step, &out, Unit::host}));
+  const auto ticket = device->submit({program, 1, program->ops.size(), &step, &out, Unit::accelerator});
   ASSERT_FALSE(ticket);
   EXPECT_EQ(exit_status(ticket.error()), 1);
-  EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"),
-            std::string::npos)
+  EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"), std::string::npos)
       << ticket.error().message;
   EXPECT_TRUE(out.predictions.empty()) << "refused before any work";
 }
@@ -181,20 +179,18 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
   std::erase(profile_.npu.ops, OpKind::rope);
   std::erase(profile_.npu.types, DType::Q8_0);
   const auto device = sim({.window_bytes = -1});
-  const auto program =
-      std::make_shared<const Program>(model_.graph.forward({.rows = 19, .wanted = 10, .guided = false}));
+  const auto program = std::make_shared<const Program>(model_.graph.forward(plain_shape(19, 10)));
   KvStore kv = store();
-  const StepInputs in = inputs(0, 19);
+  const StepInputs step = inputs(0, 19).over(kv);
   StepOutputs out;
   for (size_t i = 0; i < program->ops.size(); ++i) {
     const Op& op = program->ops[i];
     const bool lacks = op.kind == OpKind::rope || op.kind == OpKind::matmul || op.kind == OpKind::head;
     EXPECT_EQ(device->place(op), lacks || op.kind == OpKind::embed ? Unit::host : Unit::accelerator);
     if (!lacks) continue;
-    const auto ticket = device->submit({program, i, i + 1, &in, &kv, &out, Unit::accelerator});
+    const auto ticket = device->submit({program, i, i + 1, &step, &out, Unit::accelerator});
     ASSERT_FALSE(ticket);
-    EXPECT_NE(ticket.error().message.find(op.kind == OpKind::rope ? "no rope op" : "of type q8_0"),
-              std::string::npos)
+    EXPECT_NE(ticket.error().message.find(op.kind == OpKind::rope ? "no rope op" : "of type q8_0"), std::string::npos)
         << ticket.error().message;
   }
   Executor executor(*device, build(model_));
@@ -202,9 +198,10 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
 }
 
 // A plan whose k-th mapping never happens.
-class ForgetfulDevice final : public Device {
+class ForgetfulDevice final : public Device, Window {
  public:
-  ForgetfulDevice(Device& device, int forget) : device_(device), forget_(forget) {}
+  ForgetfulDevice(SimDevice& device, int forget) : device_(device), forget_(forget) {}
+  Capabilities capabilities() override { return {.window = this}; }
   DeviceInfo info() const override { return device_.info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
   Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
@@ -212,9 +209,7 @@ class ForgetfulDevice final : public Device {
   Unit place(const Op& op) const override { return device_.place(op); }
   DeviceWindow window() const override { return device_.window(); }
   std::vector<int64_t> weight_sizes() const override { return device_.weight_sizes(); }
-  Status define_slabs(std::vector<DeviceSlab> slabs) override {
-    return device_.define_slabs(std::move(slabs));
-  }
+  Status define_slabs(std::vector<DeviceSlab> slabs) override { return device_.define_slabs(std::move(slabs)); }
   Status map(int slab, MapMode mode) override {
     if (maps++ == forget_) return {};
     return device_.map(slab, mode);
@@ -226,7 +221,7 @@ class ForgetfulDevice final : public Device {
   int maps = 0;
 
  private:
-  Device& device_;
+  SimDevice& device_;
   int forget_;
 };
 
@@ -256,8 +251,8 @@ TEST_F(SimDeviceTest, UnlimitedMeansNoWork) {
   const auto device = sim({.window_bytes = -1});
   Executor executor(*device, build(model_));
   ASSERT_TRUE(passes(executor));
-  EXPECT_EQ(device->emulated()->maps, 0);
-  EXPECT_EQ(device->emulated()->exposed_map_s, 0);
+  EXPECT_EQ(device->emulated().maps, 0);
+  EXPECT_EQ(device->emulated().exposed_map_s, 0);
   EXPECT_EQ(executor.plan(), nullptr);
 }
 
@@ -268,8 +263,8 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
   Executor plain(*reference, build(model_));
   const auto expected = passes(plain);
   const int64_t window = weight_total(model_, *sim({.head_on_npu = false}), SlabGrain::op) / 2;
-  for (const char* fault : {"allocate", "map:0", "map:3", "map:9", "submit:0", "submit:17", "submit:60",
-                            "gone:0", "gone:11", "gone:25", "gone:100"})
+  for (const char* fault : {"allocate", "map:0", "map:3", "map:9", "submit:0", "submit:17", "submit:60", "gone:0",
+                            "gone:11", "gone:25", "gone:100"})
     for (const bool simulated : {true, false}) {
       if (!simulated && std::string_view(fault).starts_with("map")) continue;  // the cpu device maps nothing
       std::unique_ptr<Device> inner;
@@ -308,8 +303,7 @@ TEST_F(SimDeviceTest, WithoutAFallbackTheFailureIsTheResult) {
 TEST(Faults, AreReadStrictly) {
   EXPECT_EQ(parse_fault("submit:12")->at, 12);
   EXPECT_EQ(parse_fault("gone:0")->fault, Fault::gone);
-  for (const char* text :
-       {"", "submit", "submit:", "submit:-1", "submit:1x", "map:99999999999999999999", "allocate:1"})
+  for (const char* text : {"", "submit", "submit:", "submit:-1", "submit:1x", "map:99999999999999999999", "allocate:1"})
     EXPECT_FALSE(parse_fault(text)) << text;
 }
 

@@ -53,8 +53,7 @@ inline ModelConfig small_llada2() {
   c.architecture = Architecture::llada2;
   c.qk_norm = true;
   c.rotary_dims = 8;
-  c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 64,
-  c.dense_layers = 1;
+  c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 64, c.dense_layers = 1;
   c.sigmoid_router = c.norm_topk = true;
   c.expert_groups = 4, c.expert_groups_used = 2, c.expert_scale = 2.5f;
   c.attention_block = 8;

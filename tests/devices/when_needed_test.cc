@@ -1,5 +1,5 @@
-// The cpu device that stands behind an accelerator: its weights are packed by whoever needs them first, once for all devices
-// that share them, and not at all otherwise.
+// The cpu device that stands behind an accelerator: its weights are packed by whoever needs them first, once for all
+// devices that share them, and not at all otherwise.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -7,13 +7,14 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
+#include "one_stream.h"
 #include "small_model.h"
 
 namespace llada {
 namespace {
 
-StepInputs inputs() {
-  StepInputs in;
+OneStream inputs() {
+  OneStream in;
   in.tokens = {3, 1, 4, 1, 5, 9, 2, 6};
   in.positions.resize(in.tokens.size());
   std::iota(in.positions.begin(), in.positions.end(), 0);
@@ -26,22 +27,25 @@ StepInputs inputs() {
 std::vector<float> logits(Device& device, const std::shared_ptr<const Program>& program, size_t ops_per_run) {
   KvStore kv = std::move(*KvStore::create(
       {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 8, .type = DType::F16}));
-  const StepInputs in = inputs();
+  const StepInputs in = inputs().over(kv);
   StepOutputs out;
   const size_t ops = program->ops.size();
   for (size_t first = 0; first < ops; first += ops_per_run) {
-    const auto ticket = device.submit({.program = program, .first = first, .last = std::min(ops, first + ops_per_run),
-                                       .inputs = &in, .kv = &kv, .outputs = &out});
+    const auto ticket = device.submit({.program = program,
+                                       .first = first,
+                                       .last = std::min(ops, first + ops_per_run),
+                                       .inputs = &in,
+                                       .outputs = &out});
     EXPECT_TRUE(ticket) << ticket.error().message;
   }
-  return out.logits;
+  return out.logits[0];
 }
 
 TEST(WhenNeeded, TheSameResultsFromWeightsPackedByTheRunsThatReadThem) {
   for (const ModelConfig& config : {small_config(), small_llada_moe()})
     for (const auto* table : kernels::available()) {
       const SmallModel m = make_small_model(DType::Q8_0, config);
-      const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 8, .wanted = 2}));
+      const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(8, 2)));
       std::vector<size_t> packed;
       const WeightHooks hooks{.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }};
       const auto all = *make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, hooks);
@@ -69,17 +73,17 @@ TEST(WhenNeeded, OnlyWhatIsAskedFor) {
   const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views,
                                        {.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }});
   const std::vector<WeightId> ids = {2, 5, 5, 2};
-  ASSERT_TRUE(device->load(ids));
+  ASSERT_TRUE(device->capabilities().host->load(ids));
   const bool packs = kernels::available().front()->packed_bytes(DType::Q4_0, 64, 64) > 0;
   EXPECT_EQ(packed.size(), packs ? 2u : 0u);
-  ASSERT_TRUE(device->load(ids));
+  ASSERT_TRUE(device->capabilities().host->load(ids));
   EXPECT_EQ(packed.size(), packs ? 2u : 0u);
 }
 
 // Sessions whose accelerator fails at a time.
 TEST(WhenNeeded, ManyDevicesMayNeedThemAtOnce) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());
-  const auto program = std::make_shared<const Program>(m.graph.forward({.rows = 8, .wanted = 2}));
+  const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(8, 2)));
   const auto all = *make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
   const auto expected = logits(*all, program, program->ops.size());
   const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views, {});
@@ -105,7 +109,7 @@ TEST(WhenNeeded, MemoryThatIsNotThereIsOneErrorLine) {
   const auto device = make_cpu_device({.threads = 1, .isa = table->isa, .when_needed = true}, infos, {&view, 1}, {});
   ASSERT_TRUE(device);
   const WeightId id = 0;
-  const auto status = (*device)->load({&id, 1});
+  const auto status = (*device)->capabilities().host->load({&id, 1});
   ASSERT_FALSE(status);
   EXPECT_EQ(exit_status(status.error()), 1);
   EXPECT_NE(status.error().message.find("bytes for the packed weights could not be allocated"), std::string::npos);

@@ -2,6 +2,7 @@
 // thousand tokens, a vocabulary of 100,000 (geometry/peaked_model.h). Logits against a forward in double
 // arithmetic, answers against what is built into the models. Here with one instruction set, the
 // environment's; each stage of the tests brings its own.
+// labels of this file: golden
 #include "geometry/peaked_engine.h"
 #include "golden.h"
 
@@ -32,17 +33,18 @@ class GeometryGolden : public testing::TestWithParam<const char*> {
     return o;
   }
 };
+// labels: long for dream llada_moe far, native for large, -threads for llada2 large
 INSTANTIATE_TEST_SUITE_P(Models, GeometryGolden,
                          testing::Values("llada", "dream", "llada_moe", "llada2", "far", "large"),
                          [](const auto& model) { return std::string(model.param); });
 
+// labels: oracle native -threads
 TEST_P(GeometryGolden, FirstForwardLogits) {
   const PeakedGolden golden = load_peaked_golden(GetParam());
   const auto check = [&](DType type, bool exact, Bound bound) {
     const PeakedEngine engine = open(type, exact);
     if (type == DType::F32) {
-      EXPECT_EQ(fmt::format("{:016x}", checksum(*engine.weights)), golden.checksum)
-          << "another model was recorded";
+      EXPECT_EQ(fmt::format("{:016x}", checksum(*engine.weights)), golden.checksum) << "another model was recorded";
     }
     const LogitError error = logit_error(engine, golden);
     EXPECT_LT(error.worst, bound.worst) << traits(type).name;
@@ -57,6 +59,7 @@ TEST_P(GeometryGolden, FirstForwardLogits) {
   check(DType::Q8_0, true, kQuantized);
 }
 
+// labels: long
 TEST_P(GeometryGolden, RecordedAnswersUnderAThreshold) {
   const PeakedGolden golden = load_peaked_golden(GetParam());
   for (const DType type : {DType::F32, DType::Q4_0}) {
@@ -72,13 +75,13 @@ TEST_P(GeometryGolden, RecordedAnswersUnderAThreshold) {
 }
 
 // Another prompt, a last block that is shorter, and K/V that is not computed again.
+// labels: long
 TEST_P(GeometryGolden, CachedPolicies) {
   const PeakedEngine engine = open(DType::Q8_0);
   const auto prompt = random_prompt(engine.spec, 1201, 2);
   const auto expected = answer_to(engine.spec, prompt, 41);
-  for (const KvChoice kv : decode::all_kv_choices()) {
-    if (kv == KvChoice::none || (block_causal() && kv != KvChoice::block) ||
-        (quick() && kv != KvChoice::dual))
+  for (const KvChoice kv : decode::all_values<decode::KvChoice>()) {
+    if (kv == KvChoice::none || (block_causal() && kv != KvChoice::block) || (quick() && kv != KvChoice::dual))
       continue;
     decode::DecodeOptions o = published(41);
     o.kv = kv;
@@ -87,6 +90,7 @@ TEST_P(GeometryGolden, CachedPolicies) {
 }
 
 // One token per forward, of the whole answer and not of a block; noise that is small beside the margin.
+// labels: -threads
 TEST_P(GeometryGolden, OneTokenPerStepAndSampled) {
   const PeakedEngine engine = open(DType::Q4_0);
   const auto prompt = random_prompt(engine.spec, quick() ? engine.spec.offset + 5 : 1300, 3);
@@ -103,6 +107,7 @@ TEST_P(GeometryGolden, OneTokenPerStepAndSampled) {
 }
 
 // Rows that ask again what was decided: extra rows of a forward, trials of their own, masks put back.
+// labels: native
 TEST_P(GeometryGolden, RevisionDraftsAndGuidance) {
   const PeakedEngine engine = open(DType::Q4_0);
   const auto prompt = random_prompt(engine.spec, 1150, 4);
@@ -133,6 +138,7 @@ TEST_P(GeometryGolden, RevisionDraftsAndGuidance) {
   });
 }
 
+// labels: long
 TEST_P(GeometryGolden, Infilling) {
   const PeakedEngine engine = open(DType::Q4_0);
   std::vector<int32_t> text = random_prompt(engine.spec, 1250, 6), gaps;

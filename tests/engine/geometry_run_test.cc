@@ -1,12 +1,13 @@
 // The peaked models (geometry/peaked_model.h) through files, conversions, every instruction set and every
 // device that runs here: folder and GGUF of a tied head, windows, a failing device, the emulated DSP with the
 // head on either side; and synthesised models whose head is tied.
+// labels of this file: native -threads
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "engine/inspect.h"
-#include "engine/synth.h"
+#include "lab/synth.h"
 #include "formats/convert.h"
 #include "geometry/peaked_engine.h"
 #include "golden.h"
@@ -39,8 +40,7 @@ decode::DecodeOptions short_answer(int64_t length) {
 // A short prompt and the answer to it.
 void expect_answer(const PeakedEngine& engine, const std::string& what, int64_t length = 8) {
   const auto prompt = random_prompt(engine.spec, engine.spec.offset + 5, 7);
-  EXPECT_EQ(engine.generate(prompt, short_answer(length)).tokens, answer_to(engine.spec, prompt, length))
-      << what;
+  EXPECT_EQ(engine.generate(prompt, short_answer(length)).tokens, answer_to(engine.spec, prompt, length)) << what;
 }
 
 bool has_head(const ModelSummary& summary) {
@@ -48,8 +48,8 @@ bool has_head(const ModelSummary& summary) {
 }
 
 class GeometryFilesGolden : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, GeometryFilesGolden,
-                         testing::Values("llada", "dream", "llada_moe", "llada2"),
+// labels: golden oracle, long for dream llada_moe
+INSTANTIATE_TEST_SUITE_P(Models, GeometryFilesGolden, testing::Values("llada", "dream", "llada_moe", "llada2"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
@@ -70,8 +70,7 @@ TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
     const auto logits = engine.logits(tokens, positions);
     double worst = 0;
     for (size_t i = 0; i < logits.size(); ++i)
-      worst =
-          std::max(worst, std::fabs(logits[i] - expected[i / expected[0].size()][i % expected[0].size()]));
+      worst = std::max(worst, std::fabs(logits[i] - expected[i / expected[0].size()][i % expected[0].size()]));
     EXPECT_LT(worst, 5e-4) << what;
   };
   expect_logits(from_folder, "folder");
@@ -80,12 +79,11 @@ TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
   ASSERT_TRUE(summary) << summary.error().message;
   EXPECT_FALSE(has_head(*summary));
   const std::string gguf = folder / "converted.gguf";
-  for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
-                           DType::Q5_0, DType::Q5_1}) {
+  for (const DType type :
+       {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1}) {
     if (quick() && type != DType::F32 && type != DType::Q4_0) continue;
     const std::string name(traits(type).name);
-    const auto converted =
-        convert_to_gguf(from_folder.model->file(), nullptr, gguf, {.type = type, .progress = {}});
+    const auto converted = convert_to_gguf(from_folder.model->file(), nullptr, gguf, {.type = type, .progress = {}});
     ASSERT_TRUE(converted) << converted.error().message;
     const auto file = inspect_model(gguf);
     ASSERT_TRUE(file) << file.error().message;
@@ -110,8 +108,7 @@ TEST_P(GeometryFilesGolden, FirstOfTwoHeadsIsTheEmbedding) {
   const auto summary = inspect_model(folder / "two");
   ASSERT_TRUE(summary) << summary.error().message;
   EXPECT_TRUE(has_head(*summary));
-  EXPECT_EQ(summary->parameters, inspect_model(folder / "one")->parameters)
-      << "what is not read does not count";
+  EXPECT_EQ(summary->parameters, inspect_model(folder / "one")->parameters) << "what is not read does not count";
   if (quick()) return;
   const std::string gguf = folder / "converted.gguf";
   ASSERT_TRUE(convert_to_gguf(two.model->file(), nullptr, gguf, {.type = DType::Q8_0, .progress = {}}));
@@ -132,8 +129,7 @@ TEST(GeometryRun, EveryInstructionSetGivesTheSameAnswer) {
 }
 
 TEST(GeometryRun, SimWindowsAndAFailingDeviceGiveTheSameAnswer) {
-  for (const auto& [name, type] :
-       {std::pair{"llada", DType::Q4_0}, {"llada2", DType::Q8_0}, {"large", DType::Q4_0}})
+  for (const auto& [name, type] : {std::pair{"llada", DType::Q4_0}, {"llada2", DType::Q8_0}, {"large", DType::Q4_0}})
     for (const char* device :
          {"sim:v79-8elite,window=60%,head=cpu,fallback=none", "sim:v79-8elite,head=npu,fallback=none",
           "sim:sm8750-paper,window=100%,fallback=none", "sim:v79-8elite,fail=gone:5"}) {
@@ -152,8 +148,8 @@ TEST(GeometryRun, TheEmulatedDspGivesTheSameAnswer) {
     const std::string gguf = folder / (std::string(name) + ".gguf");
     ASSERT_TRUE(convert_to_gguf(in_memory(weights), nullptr, gguf, {.type = type, .progress = {}}));
     for (const char* device : {"hexagon:fallback=none", "hexagon:head=cpu,window=60%,fallback=none"})
-      expect_answer(PeakedEngine(name, gguf, {.device = device, .threads = 1}),
-                    fmt::format("{} on {}", name, device), 3);
+      expect_answer(PeakedEngine(name, gguf, {.device = device, .threads = 1}), fmt::format("{} on {}", name, device),
+                    3);
   }
 }
 

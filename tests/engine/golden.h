@@ -47,8 +47,7 @@ inline GoldenRun golden_run(const nlohmann::json& json, int64_t gen_length) {
   run.nfe = json.at("nfe");
   run.tokens = json.at("tokens").get<std::vector<int32_t>>();
   run.text = json.at("text");
-  for (const auto& step : json.at("trace"))
-    run.trace.push_back(step.get<std::vector<std::pair<int32_t, int32_t>>>());
+  for (const auto& step : json.at("trace")) run.trace.push_back(step.get<std::vector<std::pair<int32_t, int32_t>>>());
   return run;
 }
 
@@ -65,8 +64,8 @@ inline std::vector<GoldenItem> load_golden(const std::string& path) {
     for (const auto& row : json.at("logits"))
       item.logits.emplace_back(row.at("pos"), row.at("values").get<std::vector<float>>());
     for (const auto& row : json.at("top20"))
-      item.top20.push_back({row.at("pos"), row.at("ids").get<std::vector<int32_t>>(),
-                            row.at("logits").get<std::vector<float>>()});
+      item.top20.push_back(
+          {row.at("pos"), row.at("ids").get<std::vector<int32_t>>(), row.at("logits").get<std::vector<float>>()});
     item.one_per_step = golden_run(json.at("one_token_per_step"), json.at("gen_length"));
     item.threshold = golden_run(json.at("threshold_0.9"), json.at("gen_length"));
     items.push_back(std::move(item));
@@ -87,7 +86,8 @@ inline const char* isa_from_environment() {
 inline std::shared_ptr<const Model> load_model(const std::string& path, int threads = 2,
                                                std::string isa = isa_from_environment()) {
   const char* device = std::getenv("LLADA_TEST_DEVICE");  // another device than the cpu, where one is at hand
-  auto model = Model::load(path, {.device = device != nullptr ? device : "cpu", .isa = std::move(isa), .threads = threads});
+  auto model =
+      Model::load(path, {.device = device != nullptr ? device : "cpu", .isa = std::move(isa), .threads = threads});
   if (!model) throw std::runtime_error(model.error().message);
   return *model;
 }

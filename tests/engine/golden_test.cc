@@ -1,5 +1,6 @@
 // The float path against a reference implementation on trained weights: logits, top tokens, and whole
 // generations.
+// labels of this file: golden
 #include "golden.h"
 
 namespace llada {
@@ -16,13 +17,13 @@ class Golden : public testing::TestWithParam<const char*> {
   std::shared_ptr<const Model> model_;
   std::vector<GoldenItem> items_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("tiny-llada", "tiny-llada-moe"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("tiny-llada", "tiny-llada-moe"), [](const auto& model) {
+  std::string name = model.param;
+  std::erase(name, '-');
+  return name;
+});
 
+// labels: oracle
 TEST_P(Golden, PromptIdsAreThoseOfTheReference) {
   for (const GoldenItem& item : items_) {
     const ChatMessage message{"user", item.prompt};
@@ -32,6 +33,7 @@ TEST_P(Golden, PromptIdsAreThoseOfTheReference) {
   }
 }
 
+// labels: oracle
 TEST_P(Golden, FirstForwardLogits) {
   const auto session = open_session(model_);
   float worst = 0;
@@ -42,13 +44,13 @@ TEST_P(Golden, FirstForwardLogits) {
     ASSERT_TRUE(logits) << logits.error().message;
     for (size_t i = 0; i < item.logits.size(); ++i)
       for (size_t t = 0; t < item.logits[i].second.size(); ++t)
-        worst = std::max(
-            worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
+        worst = std::max(worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
   }
   EXPECT_LT(worst, 2e-3f);
   RecordProperty("worst_absolute_error", std::to_string(worst));
 }
 
+// labels: oracle
 TEST_P(Golden, TopTokensAtEveryMaskedPosition) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) {
@@ -89,16 +91,19 @@ void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& 
   EXPECT_EQ(run->text, golden.text);
 }
 
+// labels: long for tinylladamoe
 TEST_P(Golden, OneTokenPerStep) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) expect_same_run(*session, item, item.one_per_step);
 }
 
+// labels: oracle
 TEST_P(Golden, ThresholdStrictlyAbove) {
   const auto session = open_session(model_);
   for (const GoldenItem& item : items_) expect_same_run(*session, item, item.threshold);
 }
 
+// labels: long -threads
 TEST(GoldenPeer, FileInAnotherDialectGivesTheSameIds) {
   const auto peer = load_model(LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-bf16.gguf");
   auto items = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");

@@ -1,5 +1,5 @@
-// How many copies of a model's weights are in memory with the DSP in front: its slabs, and of the host's form only what the
-// host computes in every step.
+// How many copies of a model's weights are in memory with the DSP in front: its slabs, and of the host's form only what
+// the host computes in every step.
 #include <unistd.h>
 
 #include <filesystem>
@@ -28,8 +28,8 @@ TEST(HexagonMemory, TheHostPacksWhatItComputesAndTheRestWhenTheDspFails) {
     ASSERT_TRUE(convert_model(std::string(LLADA_SOURCE_DIR "/models/") + source, file, "q8_0", {}));
     const auto stored = static_cast<double>(std::filesystem::file_size(file));
     int64_t all = 0, beside = 0, alone = 0, on_host = 0;
-    const auto expected = answer("cpu", all), works = answer("hexagon", beside), fails = answer("hexagon:fail=gone:9", alone),
-               head = answer("hexagon:head=cpu", on_host);
+    const auto expected = answer("cpu", all), works = answer("hexagon", beside),
+               fails = answer("hexagon:fail=gone:9", alone), head = answer("hexagon:head=cpu", on_host);
     ASSERT_TRUE(expected && works && fails && head) << source;
     EXPECT_EQ(*fails, *expected) << source;
     EXPECT_GT(static_cast<double>(all), 0.8 * stored) << "the cpu alone packs everything";

@@ -1,6 +1,7 @@
 // Whole generations on the emulated DSP: the same answer as the cpu device's int8 path, in every window and with every
 // kind of strategy, and when the DSP process is killed on the way. An emulator is slow: the recorded runs and a
 // thousand kills are for LLADA_TEST_LONG=1 and LLADA_TEST_KILLS=N in the environment.
+// labels of this file: device native
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "engine/convert.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
+#include "shared_forwards.h"
 
 namespace llada {
 namespace {
@@ -42,9 +44,10 @@ class HexagonRun : public testing::Test {
   static Result<Answer> answer(const std::shared_ptr<const Model>& model, std::span<const int32_t> prompt,
                                const decode::DecodeOptions& options, Trace* trace = nullptr) {
     Answer a;
-    LLADA_TRY(const auto session, Session::create(model, {.threads = 0, .trace = trace, .warn = [&](const std::string& line) {
-                                                            a.warnings.push_back(line);
-                                                          }}));
+    LLADA_TRY(const auto session,
+              Session::create(model, {.threads = 0, .trace = trace, .warn = [&](const std::string& line) {
+                                        a.warnings.push_back(line);
+                                      }}));
     LLADA_TRY(auto generation, session->generate(prompt, options, {}));
     a.tokens = std::move(generation.tokens);
     a.stats = generation.stats.decode;
@@ -85,8 +88,8 @@ struct Named {
   decode::DecodeOptions options;
 };
 
-// Every value of every choice: acceptance rules, K/V policies, ways of revising with and without looking ahead (the dual path
-// fused and as a plan beside), and options of their own. The first six are enough to meet every op.
+// Every value of every choice: acceptance rules, K/V policies, ways of revising with and without looking ahead (the
+// dual path fused and as a plan beside), and options of their own. The first six are enough to meet every op.
 std::vector<Named> every_strategy(int64_t length) {
   std::vector<Named> list;
   const auto add = [&](std::string name) -> decode::DecodeOptions& {
@@ -102,14 +105,14 @@ std::vector<Named> every_strategy(int64_t length) {
   o = &add("dual-path beside, mbsd");
   o->mbsd = true, o->revision = decode::Revision::dual_path, o->threshold = 0.7;
   o->revise_path = decode::RevisePath::separate;
-  for (const auto revision : decode::all_revisions())
+  for (const auto revision : decode::all_values<decode::Revision>())
     if (revision != decode::Revision::none && revision != decode::Revision::dual_path)
       add(std::string(decode::name(revision))).revision = revision;
   add("kv prefix").kv = decode::KvChoice::prefix;
 
-  for (const auto rule : decode::all_acceptances()) add(fmt::format("accept {}", decode::name(rule))).acceptance = rule;
-  for (const auto kv : decode::all_kv_choices()) add(fmt::format("kv {}", decode::name(kv))).kv = kv;
-  for (const auto revision : decode::all_revisions()) {
+  for (const auto rule : decode::all_values<decode::Acceptance>()) add(fmt::format("accept {}", decode::name(rule))).acceptance = rule;
+  for (const auto kv : decode::all_values<decode::KvChoice>()) add(fmt::format("kv {}", decode::name(kv))).kv = kv;
+  for (const auto revision : decode::all_values<decode::Revision>()) {
     o = &add(fmt::format("{}, mbsd", decode::name(revision)));
     o->revision = revision, o->mbsd = true;
   }
@@ -138,12 +141,14 @@ std::vector<Named> every_strategy(int64_t length) {
 
 // Here a few strategies over a few tokens; with LLADA_TEST_ALL=1 all of them, with LLADA_TEST_LONG=1 also after a whole
 // prompt, of both shipped models.
+// labels: long
 TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
   const bool whole = wants("LLADA_TEST_LONG"), all = whole || wants("LLADA_TEST_ALL");
   std::vector<Named> list = every_strategy(whole ? 16 : 4);
   if (!all) list.resize(6);
   const GoldenItem& item = items_[3];
-  const auto asked = whole ? std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens)) : prompt();
+  const auto asked =
+      whole ? std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens)) : prompt();
   const std::string moe = path_ + ".moe";
   for (const std::string& path : {path_, moe}) {
     if (path == moe) {
@@ -197,6 +202,23 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   EXPECT_GT(overlapping, 0);
 }
 
+// Eight requests at a time, of which one has sparse plans that the host computes meanwhile; with half of the weights
+// mapped; and when the DSP is gone on the way.
+// labels: long
+TEST_F(HexagonRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
+  std::vector<int32_t> text(items_[0].canvas.begin(), items_[0].canvas.begin() + 6);
+  const auto wanted = eight_requests(text, 4);
+  const auto alone = run_alone(load("hexagon:fallback=none,deadline=60"), wanted);
+  EXPECT_GT(alone[3].stats.sparse_forwards, 0);
+  const Together together =
+      run_together(load("hexagon:window=50%,fallback=none,deadline=60"), wanted, {.row_budget = 40});
+  expect_same(wanted, together.ran, alone);
+  EXPECT_LT(together.stats.forwards, together.stats.parts);
+  const Together fallen = run_together(load("hexagon:fail=gone:300"), wanted, {.row_budget = 40});
+  EXPECT_TRUE(fallen.fell_back);
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(fallen.ran[i].tokens, alone[i].tokens) << wanted[i].name;
+}
+
 TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   const char* asked = std::getenv("LLADA_TEST_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 3;
@@ -213,7 +235,8 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   for (int i = 0; i < kills; ++i) {
     // Somewhere in the session's start, its mappings or its batches, at once or within 3 ms.
     fault(fmt::format("kill:{}:{}", static_cast<int>(40 * uniform(1, static_cast<uint64_t>(i), 0, 0)),
-                      static_cast<int>(3000 * uniform(2, static_cast<uint64_t>(i), 0, 0))).c_str());
+                      static_cast<int>(3000 * uniform(2, static_cast<uint64_t>(i), 0, 0)))
+              .c_str());
     const auto got = answer(hexagon, prompt(), options);
     fault("");
     ASSERT_TRUE(got) << i << ": " << got.error().message;
@@ -232,8 +255,9 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
     EXPECT_LT(peak_memory_bytes(), memory + (int64_t{4} << 20));
   }
   RecordProperty("kills_that_hit", hit);
-  if (asked != nullptr) fmt::print("{} generations, {} of them lost their DSP process; peak memory {:.1f} MB, {:.1f} MB after 20\n",
-                                   kills, hit, static_cast<double>(peak_memory_bytes()) / 1e6, static_cast<double>(memory) / 1e6);
+  if (asked != nullptr)
+    fmt::print("{} generations, {} of them lost their DSP process; peak memory {:.1f} MB, {:.1f} MB after 20\n", kills,
+               hit, static_cast<double>(peak_memory_bytes()) / 1e6, static_cast<double>(memory) / 1e6);
 }
 
 // The recorded settings, item by item: ids equal to the int8 path of the cpu device.

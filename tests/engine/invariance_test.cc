@@ -1,4 +1,5 @@
 // What must not change a result: threads, early stop, the K/V policy where it is exact, and who else runs.
+// labels of this file: native
 #include <thread>
 
 #include "engine/model_runner.h"
@@ -51,6 +52,7 @@ TEST_F(Invariance, ThreadCountChangesNothingEvenWhenSampling) {
   }
 }
 
+// labels: long
 TEST_F(Invariance, SeedsDifferAndRepeat) {
   decode::DecodeOptions options = threshold();
   options.temperature = 10.0;  // the model is sure of this answer
@@ -64,6 +66,7 @@ TEST_F(Invariance, SeedsDifferAndRepeat) {
   EXPECT_NE(runs[0], runs[1]);
 }
 
+// labels: long
 TEST_F(Invariance, EarlyStopKeepsTheAnswerAndSavesForwards) {
   const auto session = open_session(model_);
   for (size_t i = 0; i < items_.size(); ++i) {
@@ -109,16 +112,15 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
 TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
   const int64_t n = 40;
   const auto tokens = std::span(items_[0].canvas).first(static_cast<size_t>(n));
-  auto bare = ModelRunner::create(*model_, model_->device(), n, false, {}, nullptr);
-  auto busy = ModelRunner::create(*model_, model_->device(), n, false, {}, nullptr);
+  auto bare = SingleRunner::create(*model_, model_->device(), n, false, {}, nullptr);
+  auto busy = SingleRunner::create(*model_, model_->device(), n, false, {}, nullptr);
   ASSERT_TRUE(bare && busy);
   decode::StepPlan full;
   full.keys = static_cast<int32_t>(n);
   for (int32_t p = 0; p < n; ++p) full.rows.push_back(p), full.inputs.push_back(model_->special_ids().mask);
   decode::StepPlan step;
   step.keys = full.keys;
-  for (int32_t p = 30; p < 40; ++p)
-    step.rows.push_back(p), step.inputs.push_back(tokens[static_cast<size_t>(p)]);
+  for (int32_t p = 30; p < 40; ++p) step.rows.push_back(p), step.inputs.push_back(tokens[static_cast<size_t>(p)]);
   step.logits = {30, 39};
   decode::StepPlan with_sparse = step;
   for (int32_t p = 3; p < 9; ++p) {
@@ -142,11 +144,11 @@ TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
   EXPECT_NE(plain[2].predictions[0].logit, sparse[2].predictions[0].logit) << "refreshed rows are seen now";
 }
 
+// labels: long
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
-  for (const decode::KvChoice kv :
-       {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual, decode::KvChoice::block,
-        decode::KvChoice::delayed}) {
+  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
+                                    decode::KvChoice::block, decode::KvChoice::delayed}) {
     for (size_t i = 0; i < items_.size(); ++i) {
       decode::DecodeOptions options = threshold();
       std::vector<decode::Prediction> seen[2];
@@ -170,12 +172,12 @@ TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
 
 // The caches approximate: a doubtful answer may change (what that costs is measured by `llada eval`), a
 // certain one may not.
+// labels: long
 TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
   const auto session = open_session(model_);
   const size_t doubtful = items_.size() - 2, certain = items_.size() - 1;
-  for (const decode::KvChoice kv :
-       {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual, decode::KvChoice::block,
-        decode::KvChoice::delayed}) {
+  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
+                                    decode::KvChoice::block, decode::KvChoice::delayed}) {
     decode::DecodeOptions options = threshold(), cached = threshold();
     cached.kv = kv;
     decode::DecodeOptions steps, cached_steps;  // as many forwards whatever the model thinks
@@ -183,7 +185,8 @@ TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
     steps.steps = cached_steps.steps = 16;
     steps.early_stop = cached_steps.early_stop = decode::EarlyStop::none;
     cached_steps.kv = kv;
-    EXPECT_LT(run(*session, doubtful, cached_steps).stats.decode.rows, run(*session, doubtful, steps).stats.decode.rows);
+    EXPECT_LT(run(*session, doubtful, cached_steps).stats.decode.rows,
+              run(*session, doubtful, steps).stats.decode.rows);
     options.early_stop = cached.early_stop = decode::EarlyStop::none;
     EXPECT_EQ(run(*session, certain, cached).text, run(*session, certain, options).text);
   }
@@ -204,6 +207,7 @@ TEST_F(Invariance, SessionsInParallelDoNotDisturbEachOther) {
   EXPECT_EQ(got, expected);
 }
 
+// labels: long
 TEST_F(Invariance, GuidanceOfZeroStrengthMovesNothingAndStrongerMoves) {
   const auto session = open_session(model_);
   decode::DecodeOptions options = threshold();
@@ -219,8 +223,7 @@ TEST_F(Invariance, GuidanceOfZeroStrengthMovesNothingAndStrongerMoves) {
 TEST_F(Invariance, CancelLeavesAConsistentResult) {
   const auto session = open_session(model_);
   int steps = 0;
-  const auto result =
-      session->generate(prompt(0), threshold(), [&](const decode::StepEvent&) { return ++steps < 2; });
+  const auto result = session->generate(prompt(0), threshold(), [&](const decode::StepEvent&) { return ++steps < 2; });
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->stats.decode.cancelled);
   EXPECT_EQ(result->stats.decode.steps, 2);

@@ -1,5 +1,6 @@
 // The latency table: what lies between its points, and that a measurement has the shape it promises. No
 // assertion depends on how fast the machine is.
+// labels of this file: native
 #include "engine/latency.h"
 
 #include <chrono>
@@ -10,6 +11,7 @@
 namespace llada {
 namespace {
 
+// labels: long
 TEST(Latency, LinesBetweenAndBeyondPoints) {
   const LatencyTable table{"d", 64, 32, {{8, 4}, {16, 4}, {32, 12}}};
   EXPECT_DOUBLE_EQ(table.ms(4), 2);  // through the origin
@@ -61,6 +63,7 @@ TEST(Latency, IsMeasuredAlone) {
   EXPECT_TRUE(measured.get());
 }
 
+// labels: long
 TEST(Latency, BucketsAscendInRowsAndTime) {
   const LatencyTable table{"d", 64, 32, {{1, 3}, {2, 2}, {4, 2}, {8, 5}, {16, 4}, {32, 9}}};
   const auto buckets = table.buckets();
@@ -71,6 +74,7 @@ TEST(Latency, BucketsAscendInRowsAndTime) {
 }
 
 // An emulated device's table is modelled, so runs that take it repeat, and equal runs that are given it.
+// labels: long
 TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
   auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.device = "sim:v79-8elite", .threads = 1});
   ASSERT_TRUE(model) << model.error().message;
@@ -104,6 +108,7 @@ TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
   EXPECT_NE(fixed->stats.decode.rows, first->stats.decode.rows) << "the table must have made a difference";
 }
 
+// labels: long
 TEST(Latency, RefusesACanvasTheModelCannotTake) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
   const auto table = measure_latency(*model, {.keys = 4096});

@@ -38,8 +38,7 @@ inline Guess guess(const std::vector<double>& logits, int32_t mask) {
   Guess best;
   for (size_t t = 0; t < logits.size(); ++t) {
     sum += std::exp(logits[t]);
-    if (static_cast<int32_t>(t) != mask &&
-        (best.token < 0 || logits[t] > logits[static_cast<size_t>(best.token)]))
+    if (static_cast<int32_t>(t) != mask && (best.token < 0 || logits[t] > logits[static_cast<size_t>(best.token)]))
       best.token = static_cast<int32_t>(t);
   }
   best.probability = std::exp(logits[static_cast<size_t>(best.token)]) / sum;

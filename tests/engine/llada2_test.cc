@@ -40,8 +40,7 @@ class Llada2 : public testing::Test {
     o.kv = KvChoice::block;
     return o;
   }
-  static Generation generate(Session& session, const std::vector<int32_t>& prompt,
-                             const decode::DecodeOptions& o) {
+  static Generation generate(Session& session, const std::vector<int32_t>& prompt, const decode::DecodeOptions& o) {
     auto g = session.generate(prompt, o, {});
     if (!g) throw std::runtime_error(g.error().message);
     return std::move(*g);
@@ -75,8 +74,7 @@ TEST_F(Llada2, GenerationEqualsTheLoopInDoubleArithmetic) {
     edits.edit_threshold = 0.015;
     const Generation g = generate(*session, prompt_of(prompt), edits);
     EXPECT_GT(g.stats.decode.counters.revisions_changed, 0);
-    EXPECT_EQ(g.tokens, reference_llada2(*small_, prompt_of(prompt), gen, 1, edits.threshold, 0.015))
-        << prompt;
+    EXPECT_EQ(g.tokens, reference_llada2(*small_, prompt_of(prompt), gen, 1, edits.threshold, 0.015)) << prompt;
     if (quick()) break;
   }
 }
@@ -96,8 +94,7 @@ TEST_F(Llada2, AFolderAndItsConversionsEqualIt) {
   EXPECT_EQ(generate(*session, prompt_of(21), one).tokens,
             reference_llada2(*whole_, prompt_of(21), 11, 4, one.threshold, -1));
 
-  ASSERT_TRUE(
-      convert_to_gguf(model->file(), nullptr, path("f32.gguf"), {.type = DType::F32, .progress = {}}));
+  ASSERT_TRUE(convert_to_gguf(model->file(), nullptr, path("f32.gguf"), {.type = DType::F32, .progress = {}}));
   EXPECT_EQ(generate(*open_session(load_model(path("f32.gguf"))), prompt_of(21), o).tokens, g.tokens);
 }
 

@@ -1,5 +1,6 @@
 // Whole generations on sim devices: the same answer as on the cpu device, whatever the window and the
 // strategy, and whatever fails on the way.
+// labels of this file: native
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,8 +14,7 @@ namespace {
 class SimRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    path_ =
-        (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
+    path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
     const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
     if (!report) throw std::runtime_error(report.error().message);
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
@@ -35,8 +35,7 @@ class SimRun : public testing::Test {
                                       }}));
     const GoldenItem& item = items_.back();
     LLADA_TRY(auto generation,
-              session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)),
-                                options, {}));
+              session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
     a.tokens = std::move(generation.tokens);
     a.stats = std::move(generation.stats);
     return a;
@@ -70,8 +69,7 @@ TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
   strategies.back().revision = decode::Revision::dual_path;
   strategies.back().revise_path = decode::RevisePath::separate;
   strategies.back().threshold = 0.7;
-  const std::vector<int> windows =
-      quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
+  const std::vector<int> windows = quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
   for (size_t s = 0; s < strategies.size(); ++s) {
     const auto expected = answer("cpu", strategies[s]);
     ASSERT_TRUE(expected) << expected.error().message;
@@ -92,10 +90,10 @@ TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
   const auto options = strategy(decode::KvChoice::prefix);
   const auto expected = answer("cpu", options);
   ASSERT_TRUE(expected);
-  for (const char* device : {"sim:v79-8elite,window=50%,fail=allocate",
-                             "sim:v79-8elite,window=50%,fail=map:2", "sim:v79-8elite,window=50%,fail=map:7",
-                             "sim:v79-8elite,window=50%,fail=submit:90", "sim:v81-8elite-gen5,fail=gone:120",
-                             "cpu,fallback=cpu,fail=gone:97", "cpu,fallback=cpu,fail=submit:0"}) {
+  for (const char* device :
+       {"sim:v79-8elite,window=50%,fail=allocate", "sim:v79-8elite,window=50%,fail=map:2",
+        "sim:v79-8elite,window=50%,fail=map:7", "sim:v79-8elite,window=50%,fail=submit:90",
+        "sim:v81-8elite-gen5,fail=gone:120", "cpu,fallback=cpu,fail=gone:97", "cpu,fallback=cpu,fail=submit:0"}) {
     const auto got = answer(device, options);
     ASSERT_TRUE(got) << device << ": " << got.error().message;
     EXPECT_EQ(got->tokens, expected->tokens) << device;
@@ -107,6 +105,7 @@ TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
   EXPECT_EQ(exit_status(none.error()), 1);
 }
 
+// labels: -threads
 TEST_F(SimRun, DeviceTextsAreReadStrictly) {
   const std::pair<const char*, const char*> cases[] = {
       {"gpu", "device 'gpu' is not available here; this build has: cpu, sim:PROFILE, hexagon"},

@@ -16,8 +16,7 @@ namespace {
 std::shared_ptr<const Model> shipped_model() {
   static const auto model = [] {
     const char* isa = std::getenv("LLADA_ISA");
-    auto loaded =
-        Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.isa = isa != nullptr ? isa : "", .threads = 1});
+    auto loaded = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.isa = isa != nullptr ? isa : "", .threads = 1});
     if (!loaded) throw std::runtime_error(loaded.error().message);
     return *loaded;
   }();
@@ -33,8 +32,8 @@ std::vector<Example> some_examples() {
 
 // Needs intermediate results, so deciding everything at once goes wrong.
 std::vector<Example> a_hard_example() {
-  return {{"gsm-mini", "Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?",
-           "", "40"}};
+  return {
+      {"gsm-mini", "Mia rides 5 km every morning and 5 km every evening. How many km is that in 4 days?", "", "40"}};
 }
 
 decode::DecodeOptions short_options() {
@@ -107,6 +106,28 @@ TEST(Evaluate, WorkersChangeNothing) {
   EXPECT_EQ(recorded[0].size(), 6u);
 }
 
+TEST(Evaluate, SharedForwardsChangeNothing) {
+  std::vector<std::string> recorded[2];
+  std::vector<Evaluation> runs;
+  for (const int streams : {0, 2}) {
+    EvaluateOptions options = compared(2);
+    options.streams = streams;
+    options.record = [&](const RecordedRun& run) {
+      recorded[streams > 0].push_back(recording_lines(run));
+      return Status();
+    };
+    StrategyUnderTest sampled = threshold(0.3);
+    sampled.name = "sampled", sampled.options.temperature = 0.7, sampled.options.cfg_scale = 0.5;
+    runs.push_back(run({threshold(0.9), sampled}, std::move(options)));
+  }
+  for (size_t i = 0; i < 2; ++i) expect_same_but_time(runs[0].results[i].total, runs[1].results[i].total);
+  EXPECT_EQ(recorded[0], recorded[1]);
+  EXPECT_EQ(recorded[0].size(), 6u);
+  EXPECT_GT(runs[0].results[0].total.cpu_seconds, 0);
+  EXPECT_EQ(runs[1].results[0].total.cpu_seconds, 0) << "nobody's alone";
+}
+
+// labels: long
 TEST(Evaluate, TheReferenceAgreesWithItself) {
   const Evaluation evaluation = run({{"same", "", short_options()}}, compared(2));
   ASSERT_TRUE(evaluation.reference);
@@ -118,6 +139,7 @@ TEST(Evaluate, TheReferenceAgreesWithItself) {
   expect_same_but_time(reference, same);
 }
 
+// labels: long
 TEST(Evaluate, AHastyStrategyIsFarther) {
   EvaluateOptions options = compared(2);
   options.reference->gen_length = 40;
@@ -133,6 +155,7 @@ TEST(Evaluate, AHastyStrategyIsFarther) {
   EXPECT_LT(hasty.likelihood.per_token(), careful.likelihood.per_token());
 }
 
+// labels: long
 TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
   const TemporaryFile file("llada_reference_test");
   EvaluateOptions first = compared(2);
@@ -172,13 +195,11 @@ TEST(Likelihood, IsThatOfSingleForwards) {
     const auto position = static_cast<int32_t>(prompt->size() + i);
     canvas[static_cast<size_t>(position)] = model->special_ids().mask;
     by_hand += log_probability(*(*session)->logits(canvas, {{position}}), response[i]);
-    for (size_t j = i % half; j < response.size(); j += half)
-      canvas[prompt->size() + j] = model->special_ids().mask;
+    for (size_t j = i % half; j < response.size(); j += half) canvas[prompt->size() + j] = model->special_ids().mask;
     in_pairs += log_probability(*(*session)->logits(canvas, {{position}}), response[i]);
   }
   const auto alone = pseudo_log_likelihood(**session, *model, *prompt, response, 0);
-  const auto grouped =
-      pseudo_log_likelihood(**session, *model, *prompt, response, static_cast<int64_t>(half));
+  const auto grouped = pseudo_log_likelihood(**session, *model, *prompt, response, static_cast<int64_t>(half));
   ASSERT_TRUE(alone && grouped);
   EXPECT_DOUBLE_EQ(alone->log_probability, by_hand);
   EXPECT_DOUBLE_EQ(grouped->log_probability, in_pairs);
@@ -214,9 +235,8 @@ TEST(Reference, TextComesBack) {
 }
 
 TEST(Reference, HostileTextIsRefusedInOneLine) {
-  const std::string head =
-      R"({"format":"llada-reference","version":1,"model":"m","device":"d","options":"o"})"
-      "\n";
+  const std::string head = R"({"format":"llada-reference","version":1,"model":"m","device":"d","options":"o"})"
+                           "\n";
   const std::string row =
       R"({"prompt":"00000000000000aa","tokens":[1],"nfe":1,"rows":1,"committed":1,"content_tokens":1,"seconds":0,"cpu_seconds":0,"likelihood_groups":0,"log_probability":-1,"scored_tokens":1})"
       "\n";

@@ -1,8 +1,7 @@
-// Evaluations over prompts of more than a thousand tokens, where attention may read digests: the same recording byte for byte
-// every time, whatever memory held before and for any number of threads and workers. Here a few prompts; with LLADA_TEST_LONG in
-// the environment 150 of 1,000 to 4,000 tokens (minutes).
+// Evaluations over prompts of more than a thousand tokens, where attention may read digests: the same recording byte
+// for byte every time, whatever memory held before, for any number of threads and workers, and in shared forwards. Here
+// a few prompts; with LLADA_TEST_LONG in the environment 150 of 1,000 to 4,000 tokens (minutes).
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,8 +9,8 @@
 
 #include "base/pages.h"
 #include "base/random.h"
-#include "engine/synth.h"
 #include "eval/evaluate.h"
+#include "lab/synth.h"
 
 namespace llada::eval::long_input {
 namespace {
@@ -22,7 +21,8 @@ bool long_run() { return std::getenv("LLADA_TEST_LONG") != nullptr; }
 class LongInput : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() / ("llada_long_input_" + std::to_string(::getpid()) + ".gguf")).string();
+    path_ = (std::filesystem::temp_directory_path() / ("llada_long_input_" + std::to_string(::getpid()) + ".gguf"))
+                .string();
     const auto request = synth_request("tiny", "q8_0", 0);
     ASSERT_TRUE(request) << request.error().message;
     ASSERT_EQ(request->preset.config.head_dim, 64);
@@ -39,7 +39,8 @@ class LongInput : public ::testing::Test {
   static std::string prompt(uint64_t seed, int64_t tokens) {
     std::string text;
     for (uint64_t i = 0; static_cast<int64_t>(text.size()) * 10 < tokens * 17; ++i)
-      text += uniform(1, seed, i, 0) < 0.2 ? ' ' : static_cast<char>('a' + static_cast<int>(uniform(2, seed, i, 0) * 26));
+      text +=
+          uniform(1, seed, i, 0) < 0.2 ? ' ' : static_cast<char>('a' + static_cast<int>(uniform(2, seed, i, 0) * 26));
     return text;
   }
   static std::vector<Example> examples() {
@@ -53,7 +54,7 @@ class LongInput : public ::testing::Test {
   }
 
   // An example runs on one thread.
-  std::vector<std::string> recording(int fill, int workers) {
+  std::vector<std::string> recording(int fill, int workers, int streams = 0) {
     fill_forgotten_memory(fill);
     const char* isa = std::getenv("LLADA_ISA");
     auto model = Model::load(path_, {.isa = isa != nullptr ? isa : "", .threads = 1});
@@ -65,6 +66,7 @@ class LongInput : public ::testing::Test {
     std::vector<std::string> lines;
     EvaluateOptions options;
     options.workers = workers;
+    options.streams = streams;
     options.record = [&](const RecordedRun& run) {
       lines.push_back(recording_lines(run));
       return Status();
@@ -81,15 +83,17 @@ TEST_F(LongInput, RecordingsAreTheSameInAnyMemory) {
   const std::vector<std::string> want = recording(0, 1);
   ASSERT_EQ(want.size(), 2 * examples().size());
   struct Way {
-    int fill, workers;
+    int fill, workers, streams;
   };
-  // As malloc gives it; NaN; NaN as F16 and huge as F32; on several threads.
-  for (const auto& [fill, workers] : {Way{-1, 1}, Way{0xff, 2}, Way{0x7f, 2}, Way{-1, 3}}) {
-    const std::vector<std::string> got = recording(fill, workers);
+  // As malloc gives it; NaN; NaN as F16 and huge as F32; on several threads; three at a time, which share forwards.
+  for (const auto& [fill, workers, streams] :
+       {Way{-1, 1, 0}, Way{0xff, 2, 0}, Way{0x7f, 2, 0}, Way{-1, 3, 0}, Way{0xff, 1, 3}}) {
+    const std::vector<std::string> got = recording(fill, workers, streams);
     ASSERT_EQ(got.size(), want.size());
     size_t different = 0;
     for (size_t i = 0; i < want.size(); ++i) different += got[i] != want[i];
-    EXPECT_EQ(different, 0u) << "of " << want.size() << " runs; memory " << fill << ", " << workers << " threads";
+    EXPECT_EQ(different, 0u) << "of " << want.size() << " runs; memory " << fill << ", " << workers << " threads, "
+                             << streams << " streams";
   }
 }
 

@@ -2,7 +2,6 @@
 #include "eval/measurements.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,15 +13,27 @@ const MeasurementStore::Key kKey{"feed", "a processor", "--gen-length 64", "beef
 const std::vector<LatencyPoint> kLatency = {{1, 0.1}, {128, 1.0 / 3}};
 
 Score some_score() {
-  return {.n = 3, .right = 2, .whole_right = 1, .nfe = 17, .rows = 1234, .committed = 96, .content_tokens = 40,
-          .seconds = 0.1, .cpu_seconds = 1.0 / 3, .table_seconds = 2e-300, .compared = 3, .agreed = 2,
-          .edit_distance = 5, .won = 1, .lost = 2};
+  return {.n = 3,
+          .right = 2,
+          .whole_right = 1,
+          .nfe = 17,
+          .rows = 1234,
+          .committed = 96,
+          .content_tokens = 40,
+          .seconds = 0.1,
+          .cpu_seconds = 1.0 / 3,
+          .table_seconds = 2e-300,
+          .compared = 3,
+          .agreed = 2,
+          .edit_distance = 5,
+          .won = 1,
+          .lost = 2};
 }
 
 struct ScratchFile {
   ~ScratchFile() { std::filesystem::remove(path); }
-  const std::string path = (std::filesystem::temp_directory_path() /
-                            ("llada_measurements_test" + std::to_string(::getpid()))).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("llada_measurements_test" + std::to_string(::getpid()))).string();
 };
 
 TEST(Measurements, ComeBackFromTheFile) {
@@ -43,9 +54,9 @@ TEST(Measurements, ComeBackFromTheFile) {
   const Score s = some_score();
   EXPECT_EQ(found->table_seconds, s.table_seconds);
   EXPECT_EQ(found->cpu_seconds, s.cpu_seconds);
-  for (const auto field : {&Score::n, &Score::right, &Score::whole_right, &Score::nfe, &Score::rows, &Score::committed,
-                           &Score::content_tokens, &Score::compared, &Score::agreed, &Score::edit_distance, &Score::won,
-                           &Score::lost})
+  for (const auto field :
+       {&Score::n, &Score::right, &Score::whole_right, &Score::nfe, &Score::rows, &Score::committed,
+        &Score::content_tokens, &Score::compared, &Score::agreed, &Score::edit_distance, &Score::won, &Score::lost})
     EXPECT_EQ(found->*field, s.*field);
   EXPECT_EQ(again->find("--threshold 0.9", {0, 4}), nullptr);
   EXPECT_EQ(again->find("--threshold 0.8", {1}), nullptr);

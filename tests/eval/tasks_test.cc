@@ -23,6 +23,11 @@ TEST(Tasks, FindsTheAnswerOfEachTask) {
   EXPECT_FALSE(answer_is_right({"json", "", "", R"({"a": 1})"}, R"({"a": 1)"));
   EXPECT_FALSE(answer_is_right({"json", "", "", "1"}, std::string(100000, '[')));
   EXPECT_TRUE(answer_is_right({"sort", "", "", "1 2 3"}, " 1 2 3\n"));
+  EXPECT_TRUE(answer_is_right({"story", "", "", "47"}, "A. She buys 12 more: 35+12=47.\n#### 47"));
+  EXPECT_FALSE(answer_is_right({"story", "", "", "47"}, "A. She buys 12 more: 35+12=48.\n#### 48"));
+  EXPECT_TRUE(answer_is_right({"sort-steps", "", "", "10 20"}, "Take 10, left 20\nTake 20\nSorted: 10 20"));
+  EXPECT_FALSE(answer_is_right({"sort-steps", "", "", "10 20"}, "Take 10, left 20\nTake 20"));
+  EXPECT_FALSE(answer_is_right({"count", "", "", "1 2 3"}, "1 2"));
 }
 
 TEST(Tasks, ErrorsNameTheLineAndTheField) {
@@ -48,12 +53,16 @@ TEST(Tasks, LimitCountsPerTask) {
   EXPECT_EQ((*examples)[3].prompt, "1");
 }
 
-TEST(Tasks, ShippedFileIsWhole) {
-  const auto examples = load_examples(LLADA_SOURCE_DIR "/eval/eval_public.jsonl", 0);
-  ASSERT_TRUE(examples) << examples.error().message;
-  EXPECT_EQ(examples->size(), 1000u);
-  for (const Example& e : *examples)
-    EXPECT_TRUE(answer_is_right(e, e.response)) << e.task << ": " << e.response;
+TEST(Tasks, ShippedFilesAreWhole) {
+  for (const auto& [name, size] : {std::pair{"eval_public", 1000u}, {"long_public", 1200u}}) {
+    const auto examples = load_examples(fmt::format(LLADA_SOURCE_DIR "/eval/{}.jsonl", name), 0);
+    ASSERT_TRUE(examples) << examples.error().message;
+    EXPECT_EQ(examples->size(), size);
+    for (const Example& e : *examples) {
+      EXPECT_TRUE(answer_is_right(e, e.response)) << e.task << ": " << e.response;
+      EXPECT_FALSE(answer_is_right(e, e.response + "0")) << e.task << ": " << e.response;
+    }
+  }
 }
 
 TEST(Wilson, KnownIntervals) {

@@ -16,8 +16,7 @@ std::vector<Example> examples_of(std::initializer_list<std::pair<const char*, in
   return examples;
 }
 
-const std::vector<Axis> kAxes = {{"t", {"t=9", "t=8", "t=7", "t=6", "t=5", "t=4"}, 0},
-                                 {"k", {"", "k=1", "k=2"}, 0}};
+const std::vector<Axis> kAxes = {{"t", {"t=9", "t=8", "t=7", "t=6", "t=5", "t=4"}, 0}, {"k", {"", "k=1", "k=2"}, 0}};
 
 struct Setting {
   int t = 0, k = 0;
@@ -160,8 +159,8 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   // t=8 is perfect on the search half and always wrong on the other.
   const auto examples = examples_of({{"a", 100}});
   const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
-  const auto measure = losing(
-      examples, [](const std::string& options, size_t, bool held_out) { return options == "t=8" && held_out; });
+  const auto measure =
+      losing(examples, [](const std::string& options, size_t, bool held_out) { return options == "t=8" && held_out; });
   const auto result = tune(
       examples, axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);

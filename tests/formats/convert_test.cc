@@ -25,17 +25,9 @@ namespace {
 using namespace testing_models;
 using testing::HasSubstr;
 
-ModelFile open(const std::string& path) {
-  auto model = ModelFile::open(path);
-  EXPECT_TRUE(model) << model.error().message;
-  return std::move(*model);
-}
-
-std::string write_folder(const TempFolder& folder, const ModelConfig& config,
-                         const std::vector<FakeTensor>& tensors) {
+std::string write_folder(const TempFolder& folder, const ModelConfig& config, const std::vector<FakeTensor>& tensors) {
   folder.write("config.json", hf_config_json(config, Style::standard));
-  folder.write("model.safetensors",
-               safetensors_bytes(tensors, hf_names(config, Style::standard), DType::F32));
+  folder.write("model.safetensors", safetensors_bytes(tensors, hf_names(config, Style::standard), DType::F32));
   return folder.path();
 }
 
@@ -63,11 +55,11 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
        {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
     const TempFolder in, out;
     const ModelConfig config = tiny_config(architecture);
-    const ModelFile model = open(write_folder(in, config));
+    const ModelFile model = opened(write_folder(in, config));
     const TokenizerSpec spec = tiny_tokenizer();
     const auto status = convert_to_gguf(model, &spec, out / "m.gguf", {.type = type, .progress = {}});
     ASSERT_TRUE(status) << status.error().message;
-    const ModelFile written = open(out / "m.gguf");
+    const ModelFile written = opened(out / "m.gguf");
     EXPECT_EQ(written.config().architecture, architecture);
     EXPECT_EQ(written.config().shift_logits, architecture == Architecture::dream);
     EXPECT_EQ(written.config().mask_id, 36);
@@ -82,8 +74,8 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
         if (part.name == tensor.name || (tensor.view.shape.rank == 3 && part.name.starts_with(stem + ".")))
           source.insert(source.end(), part.values.begin(), part.values.end());
       }
-      const bool qk = tensor.name.find("attn_q.") != std::string::npos ||
-                      tensor.name.find("attn_k.") != std::string::npos;
+      const bool qk =
+          tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
       if (architecture == Architecture::llada && qk) source = permuted(source, 64, 16);
       const bool plain = tensor.view.shape.rank == 1 || tensor.name.find("gate_inp") != std::string::npos;
       EXPECT_EQ(tensor.view.type, plain ? DType::F32 : type);
@@ -96,21 +88,20 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConvertTypes,
-                         testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0,
-                                         DType::Q4_1, DType::Q5_0, DType::Q5_1),
+                         testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
+                                         DType::Q5_0, DType::Q5_1),
                          [](const auto& test) { return std::string(traits(test.param).name); });
 
 TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(Architecture::llada);
-  const ModelFile model = open(folder.write(
-      "in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
+  const ModelFile model = opened(
+      folder.write("in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "out.gguf", {.type = DType::F32, .progress = {}}));
-  const ModelFile written = open(folder / "out.gguf");
+  const ModelFile written = opened(folder / "out.gguf");
   EXPECT_EQ(written.format(), "gguf");
   EXPECT_EQ(written.config().rope_pairing, RopePairing::adjacent);
-  EXPECT_EQ(values(*written.find("blk.1.attn_k.weight")),
-            permuted(values(*model.find("blk.1.attn_k.weight")), 64, 16));
+  EXPECT_EQ(values(*written.find("blk.1.attn_k.weight")), permuted(values(*model.find("blk.1.attn_k.weight")), 64, 16));
   EXPECT_EQ(values(*written.find("blk.1.attn_v.weight")), values(*model.find("blk.1.attn_v.weight")));
   EXPECT_FALSE(written.tokenizer());  // "no_vocab"
   EXPECT_EQ(written.config().mask_id, 36);
@@ -119,14 +110,13 @@ TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
 TEST(Convert, QuantizedSourcesAreWidenedAndRequantized) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(Architecture::llada);
-  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(config, {.type = DType::Q5_1})));
+  const ModelFile model = opened(folder.write("in.gguf", gguf_bytes(config, {.type = DType::Q5_1})));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "f32.gguf", {.type = DType::F32, .progress = {}}));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "same.gguf", {.type = DType::Q5_1, .progress = {}}));
-  const ModelFile wide = open(folder / "f32.gguf"), same = open(folder / "same.gguf");
+  const ModelFile wide = opened(folder / "f32.gguf"), same = opened(folder / "same.gguf");
   for (const ModelTensor& tensor : model.tensors()) {
     EXPECT_EQ(values(*wide.find(tensor.name)), values(tensor.view)) << tensor.name;
-    EXPECT_EQ(0, std::memcmp(same.find(tensor.name)->data, tensor.view.data,
-                             static_cast<size_t>(tensor.view.bytes())));
+    EXPECT_EQ(0, std::memcmp(same.find(tensor.name)->data, tensor.view.data, static_cast<size_t>(tensor.view.bytes())));
   }
 }
 
@@ -134,7 +124,7 @@ TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
   const TempFolder in, out;
   ModelConfig config = tiny_config(Architecture::llada);
   config.ffn_width = 80;
-  const ModelFile model = open(write_folder(in, config));
+  const ModelFile model = opened(write_folder(in, config));
   std::vector<std::string> said;
   double last = 0;
   const auto progress = [&](double fraction, std::string_view what) {
@@ -143,11 +133,10 @@ TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
     said.emplace_back(what);
   };
   ASSERT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::Q4_0, .progress = progress}));
-  const ModelFile written = open(out / "m.gguf");
+  const ModelFile written = opened(out / "m.gguf");
   EXPECT_EQ(written.find("blk.0.ffn_down.weight")->type, DType::F16);
   EXPECT_EQ(written.find("blk.0.ffn_up.weight")->type, DType::Q4_0);
-  EXPECT_THAT(said,
-              testing::Contains("blk.0.ffn_down.weight: rows of 80 values do not fit q4_0, stored as f16"));
+  EXPECT_THAT(said, testing::Contains("blk.0.ffn_down.weight: rows of 80 values do not fit q4_0, stored as f16"));
   EXPECT_GT(last, 0.9);
   EXPECT_LE(last, 1.0);
 }
@@ -156,7 +145,7 @@ TEST(Convert, TokenizersSurvive) {
   const TempFolder in, out;
   ModelConfig config = tiny_config(Architecture::llada);
   config.vocab = 44;
-  const ModelFile model = open(write_folder(in, config));
+  const ModelFile model = opened(write_folder(in, config));
   TokenizerSpec spec = tiny_tokenizer();
   spec.pre.clear();
   spec.regexes = {R"(\p{L}+|\p{N}{1,2}|\s+)"};
@@ -165,7 +154,7 @@ TEST(Convert, TokenizersSurvive) {
   spec.chat_template = "{{ messages }}\n";
   spec.tokens[7].clear();  // an id without a text in the middle
   ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
-  const ModelFile written = open(out / "m.gguf");
+  const ModelFile written = opened(out / "m.gguf");
   ASSERT_TRUE(written.tokenizer());
   const TokenizerSpec& read = *written.tokenizer();
   EXPECT_EQ(read.tokens.size(), 44u);
@@ -184,13 +173,13 @@ TEST(Convert, TokenizersSurvive) {
   spec.regexes = {
       R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
   ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
-  EXPECT_EQ(open(out / "m.gguf").tokenizer()->pre, "bailingmoe");
+  EXPECT_EQ(opened(out / "m.gguf").tokenizer()->pre, "bailingmoe");
   spec.regexes.clear();  // from a GGUF file: only the name
   spec.nfc = spec.ignore_merges = false;
   for (const std::string pre : {"qwen2", "llama-bpe", "bailingmoe"}) {
     spec.pre = pre;
     ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
-    const ModelFile named = open(out / "m.gguf");
+    const ModelFile named = opened(out / "m.gguf");
     EXPECT_EQ(named.tokenizer()->nfc, pre == "qwen2");
     EXPECT_EQ(named.tokenizer()->ignore_merges, pre == "llama-bpe");
   }
@@ -198,13 +187,12 @@ TEST(Convert, TokenizersSurvive) {
 
 TEST(Convert, BadWeightsAreNamed) {
   const ModelConfig config = tiny_config(Architecture::llada);
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
     const TempFolder in, out;
     auto tensors = fake_tensors(config, true);
     const auto up = std::ranges::find(tensors, "blk.1.ffn_up.weight", &FakeTensor::name);
     up->values[64 * 5 + 9] = bad;
-    const ModelFile model = open(write_folder(in, config, tensors));
+    const ModelFile model = opened(write_folder(in, config, tensors));
     const auto status = convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F16, .progress = {}});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
@@ -223,10 +211,10 @@ TEST(Convert, WeightsThatAreNotFiniteAreNamedInEveryType) {
       const TempFolder in, out;
       auto tensors = fake_tensors(config, true);
       std::ranges::find(tensors, tensor, &FakeTensor::name)->values[9] = bad;
-      const ModelFile model = open(write_folder(in, config, tensors));
+      const ModelFile model = opened(write_folder(in, config, tensors));
       const std::string stem = tensor.substr(0, tensor.find("_exps.2"));
-      for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
-                               DType::Q5_0, DType::Q5_1}) {
+      for (const DType type :
+           {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1}) {
         const auto status = convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .progress = {}});
         ASSERT_FALSE(status) << tensor << " " << traits(type).name;
         EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
@@ -244,7 +232,7 @@ TEST(Convert, WhatATypeCannotHoldIsNamed) {
     const TempFolder in, out;
     auto tensors = fake_tensors(config, true);
     std::ranges::find(tensors, "blk.1.ffn_up.weight", &FakeTensor::name)->values[9] = value;
-    const ModelFile model = open(write_folder(in, config, tensors));
+    const ModelFile model = opened(write_folder(in, config, tensors));
     return convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .progress = {}}).has_value();
   };
   EXPECT_TRUE(converts(1e6f, DType::BF16));
@@ -259,11 +247,11 @@ TEST(Convert, ABadScaleIsNamed) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(Architecture::llada);
   std::string bytes = gguf_bytes(config, {.type = DType::Q8_0});
-  const ModelFile good = open(folder.write("good.gguf", bytes));
+  const ModelFile good = opened(folder.write("good.gguf", bytes));
   const auto& tensors = good.tensors();
   const uint64_t at = std::ranges::find(tensors, "blk.0.ffn_up.weight", &ModelTensor::name)->offset;
   bytes[at] = 0, bytes[at + 1] = 0x7c;  // F16's infinity
-  const ModelFile model = open(folder.write("bad.gguf", bytes));
+  const ModelFile model = opened(folder.write("bad.gguf", bytes));
   for (const DType type : {DType::Q8_0, DType::F32}) {
     const auto status = convert_to_gguf(model, nullptr, folder / "m.gguf", {.type = type, .progress = {}});
     ASSERT_FALSE(status);
@@ -294,9 +282,9 @@ TEST(Convert, EveryShapeThatOpensOpensAgain) {
       in.write("config.json", json);
       in.write("model.safetensors",
                safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
-      const ModelFile model = open(in.path());
+      const ModelFile model = opened(in.path());
       ASSERT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
-      const ModelFile again = open(out / "m.gguf");
+      const ModelFile again = opened(out / "m.gguf");
       EXPECT_EQ(again.config().tied_head, config.tied_head);
       EXPECT_EQ(again.config().qk_norm, config.qk_norm);
       EXPECT_EQ(again.config().qkv_bias, config.qkv_bias);
@@ -311,11 +299,9 @@ TEST(Convert, GatesThatAreRenormalisedStaySo) {
     std::string json = hf_config_json(config, Style::standard);
     json.insert(1, fmt::format("\"llada_renormalise_gates\":{},", renormalised));
     in.write("config.json", json);
-    in.write("model.safetensors",
-             safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
-    ASSERT_TRUE(
-        convert_to_gguf(open(in.path()), nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
-    const ModelFile again = open(out / "m.gguf");
+    in.write("model.safetensors", safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard), DType::F32));
+    ASSERT_TRUE(convert_to_gguf(opened(in.path()), nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
+    const ModelFile again = opened(out / "m.gguf");
     EXPECT_EQ(again.config().norm_topk, renormalised);
     EXPECT_TRUE(again.config().notes.empty());
   }
@@ -362,15 +348,15 @@ TEST(Convert, PublishedRulesGetTheirNames) {
        "qwen35"}};
   for (const auto& [regexes, name] : published) {
     const TempFolder in, out;
-    const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+    const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
     TokenizerSpec spec = tiny_tokenizer();
     for (const std::string before : {"", "default"}) {  // "default": as this program wrote it earlier
       spec.pre = before;
       spec.regexes = regexes;
       EXPECT_THAT(llama_cpp_notes(model.config(), &spec), testing::IsEmpty());
       ASSERT_TRUE(convert_to_gguf(model, &spec, out / "m.gguf", {.type = DType::F16, .progress = {}}));
-      EXPECT_EQ(open(out / "m.gguf").tokenizer()->pre, name);
-      EXPECT_EQ(open(out / "m.gguf").tokenizer()->regexes, regexes);
+      EXPECT_EQ(opened(out / "m.gguf").tokenizer()->pre, name);
+      EXPECT_EQ(opened(out / "m.gguf").tokenizer()->regexes, regexes);
     }
   }
 }
@@ -378,7 +364,7 @@ TEST(Convert, PublishedRulesGetTheirNames) {
 TEST(Convert, RefusedOutputs) {
   const TempFolder folder;
   const std::string bytes = gguf_bytes(tiny_config(Architecture::llada));
-  const ModelFile model = open(folder.write("in.gguf", bytes));
+  const ModelFile model = opened(folder.write("in.gguf", bytes));
   const auto refusal = [&](const std::string& path, DType type = DType::F16) {
     const auto status = convert_to_gguf(model, nullptr, path, {.type = type, .progress = {}});
     return status ? "accepted" : status.error().message;
@@ -396,12 +382,12 @@ TEST(Convert, RefusedOutputs) {
 
 TEST(Convert, ASymbolicLinkStaysALink) {
   const TempFolder folder;
-  const ModelFile model = open(folder.write("in.gguf", gguf_bytes(tiny_config(Architecture::llada))));
+  const ModelFile model = opened(folder.write("in.gguf", gguf_bytes(tiny_config(Architecture::llada))));
   folder.write("real.gguf", "old");
   std::filesystem::create_symlink("real.gguf", folder / "link.gguf");
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "link.gguf", {.type = DType::F16, .progress = {}}));
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.gguf"));
-  EXPECT_EQ(open(folder / "real.gguf").config().layers, 2);
+  EXPECT_EQ(opened(folder / "real.gguf").config().layers, 2);
 }
 
 bool nameless_files_work(const TempFolder& folder) {
@@ -430,7 +416,7 @@ int convert_in_child(const ModelFile& model, const std::string& out, const std::
 
 TEST(ConvertFailure, AFullDiskLeavesTheOldFile) {
   const TempFolder in, out;
-  const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+  const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
   const auto limit = [] {
     ::signal(SIGXFSZ, SIG_IGN);  // writes fail with EFBIG instead
     const rlimit small{50000, 50000};
@@ -450,7 +436,7 @@ TEST(ConvertFailure, AFullDiskLeavesTheOldFile) {
 
 TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
   const TempFolder in, out;
-  const ModelFile model = open(write_folder(in, tiny_config(Architecture::llada)));
+  const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
   const auto die = [](double, std::string_view what) {
     if (what == "output_norm.weight") ::raise(SIGKILL);
   };
@@ -468,7 +454,7 @@ TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
     }
   }
   EXPECT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
-  EXPECT_EQ(open(out / "m.gguf").config().layers, 2);
+  EXPECT_EQ(opened(out / "m.gguf").config().layers, 2);
 }
 
 }  // namespace

@@ -92,8 +92,7 @@ class Mutator {
 
   // header: where the structure lies; most damage goes there.
   std::string operator()(std::string bytes, size_t header) {
-    for (size_t i = 1 + random_() % 3; i > 0 && !bytes.empty(); --i)
-      one(bytes, std::min(header, bytes.size()));
+    for (size_t i = 1 + random_() % 3; i > 0 && !bytes.empty(); --i) one(bytes, std::min(header, bytes.size()));
     return bytes;
   }
 
@@ -148,8 +147,7 @@ class Mutator {
   // The next decimal number becomes an extreme one (JSON).
   void number(std::string& bytes, size_t at) {
     constexpr const char* extremes[] = {
-        "0",        "-1", "1e999", "18446744073709551615", "9223372036854775808", "0.5", "null",
-        "[[[[]]]]", "{}", "\"x\""};
+        "0", "-1", "1e999", "18446744073709551615", "9223372036854775808", "0.5", "null", "[[[[]]]]", "{}", "\"x\""};
     const size_t from = bytes.find_first_of("0123456789", at);
     if (from == std::string::npos) return;
     const size_t to = bytes.find_first_not_of("0123456789.e-", from);
@@ -214,8 +212,7 @@ TEST(Hostile, MutatedSafetensors) {
 TEST(Hostile, MutatedConfig) {
   for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
     const ModelConfig config = tiny_config(architecture);
-    const std::string weights =
-        safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
+    const std::string weights = safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
     const std::string good = hf_config_json(config, Style::standard);
     mutate(good, good.size(), 600, 31, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
       LLADA_TRY(const auto read, read_hf_config(text_of(bytes), {}, "hostile.file"));
@@ -228,15 +225,13 @@ TEST(Hostile, MutatedConfig) {
 TEST(Hostile, MutatedIndex) {
   std::string good = R"({"metadata":{"total_size":123},"weight_map":{)";
   for (int i = 0; i < 20; ++i)
-    good += fmt::format(R"({}"model.layers.{}.input_layernorm.weight":"model-{}.safetensors")",
-                        i > 0 ? "," : "", i, i % 3);
+    good +=
+        fmt::format(R"({}"model.layers.{}.input_layernorm.weight":"model-{}.safetensors")", i > 0 ? "," : "", i, i % 3);
   good += "}}";
   mutate(good, good.size(), 1200, 41, read_index);
 }
 
-void put(std::string& out, uint64_t value, size_t bytes) {
-  out.append(reinterpret_cast<const char*>(&value), bytes);
-}
+void put(std::string& out, uint64_t value, size_t bytes) { out.append(reinterpret_cast<const char*>(&value), bytes); }
 void put(std::string& out, std::string_view text) {
   put(out, text.size(), 8);
   out += text;
@@ -269,8 +264,8 @@ std::string gguf_of_tensors(int count, const std::function<std::string(int)>& na
 TEST(HostileCost, ManyTinyTensors) {
   EXPECT_FALSE(check(gguf_of_tensors(65536, [](int i) { return fmt::format("{}", i); }), read_gguf));
   EXPECT_FALSE(check(gguf_of_tensors(65536, [](int) { return "t"; }), read_gguf));
-  EXPECT_FALSE(check(
-      gguf_of_tensors(65536, [](int i) { return std::string(240, 'x') + fmt::format("{}", i); }), read_gguf));
+  EXPECT_FALSE(
+      check(gguf_of_tensors(65536, [](int i) { return std::string(240, 'x') + fmt::format("{}", i); }), read_gguf));
 }
 
 std::string gguf_of_texts(std::string_view key, int count, std::string_view text) {
@@ -316,8 +311,8 @@ Result<ModelRecord> read_shard(std::span<const std::byte> bytes) {
 TEST(HostileCost, ManyTinySafetensors) {
   std::string header = "{";
   for (int i = 0; i < 80000; ++i)
-    header += fmt::format(R"({}"{}":{{"dtype":"F16","shape":[1],"data_offsets":[{},{}]}})", i > 0 ? "," : "",
-                          i, 2 * i, 2 * i + 2);
+    header += fmt::format(R"({}"{}":{{"dtype":"F16","shape":[1],"data_offsets":[{},{}]}})", i > 0 ? "," : "", i, 2 * i,
+                          2 * i + 2);
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   EXPECT_FALSE(check(with_length(header, 160000), read_shard));

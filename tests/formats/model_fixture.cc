@@ -36,8 +36,7 @@ ModelConfig tiny_config(Architecture architecture) {
   if (architecture == Architecture::llada2) {
     c.kv_heads = 2;
     c.rotary_dims = 8;
-    c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 32,
-    c.dense_layers = 1;
+    c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 32, c.dense_layers = 1;
     c.sigmoid_router = c.norm_topk = c.qk_norm = true;
     c.expert_groups = 4, c.expert_groups_used = 2, c.expert_scale = 2.5f;
     c.attention_block = 32;
@@ -67,11 +66,9 @@ TokenizerSpec tiny_tokenizer() {
   TokenizerSpec spec;
   for (char c = 'a'; c <= 'z'; ++c) spec.tokens.push_back(std::string(1, c));
   for (char c = '0'; c <= '7'; ++c) spec.tokens.push_back(std::string(1, c));
-  spec.tokens.insert(spec.tokens.end(),
-                     {"th", "the", "<|mdm_mask|>", "<|endoftext|>", "<|eot_id|>", "[PAD39]"});
+  spec.tokens.insert(spec.tokens.end(), {"th", "the", "<|mdm_mask|>", "<|endoftext|>", "<|eot_id|>", "[PAD39]"});
   spec.kinds.assign(36, TokenKind::normal);
-  spec.kinds.insert(spec.kinds.end(),
-                    {TokenKind::control, TokenKind::control, TokenKind::control, TokenKind::unused});
+  spec.kinds.insert(spec.kinds.end(), {TokenKind::control, TokenKind::control, TokenKind::control, TokenKind::unused});
   spec.merges = {"t h", "th e"};
   spec.pre = "bailingmoe";
   spec.mask = 36;
@@ -82,9 +79,7 @@ TokenizerSpec tiny_tokenizer() {
 GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
   GgufWriter out;
   const std::string p = options.arch + ".";
-  const auto u32 = [&](const std::string& key, int64_t value) {
-    out.add_u32(p + key, static_cast<uint32_t>(value));
-  };
+  const auto u32 = [&](const std::string& key, int64_t value) { out.add_u32(p + key, static_cast<uint32_t>(value)); };
   out.add_string("general.architecture", options.arch);
   out.add_string("general.name", c.name);
   if (options.alignment_key) out.add_u32("general.alignment", 32);
@@ -144,18 +139,16 @@ std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options) {
   return bytes;
 }
 
-std::string safetensors_bytes(const std::vector<FakeTensor>& tensors,
-                              const std::map<std::string, std::string>& names, DType type) {
+std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names,
+                              DType type) {
   std::string header = R"({"__metadata__":{"format":"pt"})", data;
   for (const FakeTensor& tensor : tensors) {
     std::string packed(static_cast<size_t>(row_bytes(type, tensor.shape.elements())), '\0');
-    quantize_row(type, tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()),
-                 tensor.shape.elements());
+    quantize_row(type, tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()), tensor.shape.elements());
     std::vector<int64_t> dims(tensor.shape.dims.begin(), tensor.shape.dims.begin() + tensor.shape.rank);
-    header +=
-        fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", names.at(tensor.name),
-                    type == DType::F32 ? "F32" : "BF16", fmt::join(dims.rbegin(), dims.rend(), ","),
-                    data.size(), data.size() + packed.size());
+    header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", names.at(tensor.name),
+                          type == DType::F32 ? "F32" : "BF16", fmt::join(dims.rbegin(), dims.rend(), ","), data.size(),
+                          data.size() + packed.size());
     data += packed;
   }
   header += "}";

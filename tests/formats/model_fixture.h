@@ -5,11 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/tokenizer_spec.h"
 #include "formats/gguf_writer.h"
 #include "formats/model_config.h"
+#include "formats/model_file.h"
 
 namespace llada::testing_models {
+
+// "accepted", or why not.
+template <typename T>
+std::string outcome(const Result<T>& result) {
+  return result ? "accepted" : result.error().message;
+}
+inline ModelFile opened(const std::string& path) {
+  auto model = ModelFile::open(path);
+  LLADA_CHECK(model);
+  return std::move(*model);
+}
 
 struct FakeTensor {
   std::string name;  // canonical
@@ -40,8 +53,8 @@ GgufWriter gguf_writer(const ModelConfig& config, const GgufOptions& options);
 std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options = {});
 
 // A safetensors file of F32 or BF16 tensors under the given names.
-std::string safetensors_bytes(const std::vector<FakeTensor>& tensors,
-                              const std::map<std::string, std::string>& names, DType type = DType::BF16);
+std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names,
+                              DType type = DType::BF16);
 enum class Style { olmo, standard };
 std::map<std::string, std::string> hf_names(const ModelConfig& config,
                                             Style style);  // canonical -> file's name

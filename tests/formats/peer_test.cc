@@ -7,24 +7,20 @@
 
 #include "formats/convert.h"
 #include "formats/gguf.h"
-#include "formats/model_file.h"
+#include "formats/model_fixture.h"
 #include "formats/temp_folder.h"
 
 namespace llada {
 namespace {
 
+using testing_models::opened;
+
 const std::string kFolder = LLADA_SOURCE_DIR "/models/tiny-llada";
 const std::string kBf16 = LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-bf16.gguf";
 const std::string kQ8 = LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-q8_0.gguf";
 
-ModelFile open(const std::string& path) {
-  auto model = ModelFile::open(path);
-  EXPECT_TRUE(model) << model.error().message;
-  return std::move(*model);
-}
-
 TEST(Peer, MetadataIsRead) {
-  const ModelFile model = open(kBf16);
+  const ModelFile model = opened(kBf16);
   const ModelConfig& c = model.config();
   EXPECT_EQ(c.architecture, Architecture::llada);
   EXPECT_EQ(c.name, "tiny-llada");
@@ -59,7 +55,7 @@ TEST(Peer, MetadataIsRead) {
 }
 
 TEST(Peer, ConfigAgreesWithTheFolders) {
-  const ModelConfig a = open(kBf16).config(), b = open(kFolder).config();
+  const ModelConfig a = opened(kBf16).config(), b = opened(kFolder).config();
   EXPECT_EQ(a.layers, b.layers);
   EXPECT_EQ(a.width, b.width);
   EXPECT_EQ(a.heads, b.heads);
@@ -80,7 +76,7 @@ TEST(Peer, ConfigAgreesWithTheFolders) {
 // bf16 holds the folder's weights unrounded: equal bytes once q and k rows are put back in Hugging Face's
 // order.
 TEST(Peer, Bf16TensorsEqualTheFoldersAfterUnpermutation) {
-  const ModelFile peer = open(kBf16), folder = open(kFolder);
+  const ModelFile peer = opened(kBf16), folder = opened(kFolder);
   ASSERT_EQ(peer.tensors().size(), folder.tensors().size());
   const int64_t head = 32;
   for (const ModelTensor& tensor : folder.tensors()) {
@@ -94,8 +90,7 @@ TEST(Peer, Bf16TensorsEqualTheFoldersAfterUnpermutation) {
       const int64_t within = row % head;
       const int64_t there =
           permuted ? row - within + (within < head / 2 ? 2 * within : 2 * (within - head / 2) + 1) : row;
-      ASSERT_EQ(
-          0, std::memcmp(tensor.view.row(row), other->row(there), static_cast<size_t>(other->row_stride())))
+      ASSERT_EQ(0, std::memcmp(tensor.view.row(row), other->row(there), static_cast<size_t>(other->row_stride())))
           << tensor.name << " row " << row;
     }
   }
@@ -112,14 +107,13 @@ class PeerConversion : public testing::TestWithParam<Conversion> {};
 // tensor with the same name, type, shape and bytes.
 TEST_P(PeerConversion, EqualsThePeersFile) {
   const TempFolder out;
-  const ModelFile folder = open(kFolder), peer_model = open(GetParam().peer);
-  const auto status = convert_to_gguf(folder, &*peer_model.tokenizer(), out / "m.gguf",
-                                      {.type = GetParam().type, .progress = {}});
+  const ModelFile folder = opened(kFolder), peer_model = opened(GetParam().peer);
+  const auto status =
+      convert_to_gguf(folder, &*peer_model.tokenizer(), out / "m.gguf", {.type = GetParam().type, .progress = {}});
   ASSERT_TRUE(status) << status.error().message;
   const auto our_bytes = MappedFile::open(out / "m.gguf"), peer_bytes = MappedFile::open(GetParam().peer);
   ASSERT_TRUE(our_bytes && peer_bytes);
-  const auto ours = GgufFile::parse(our_bytes->bytes(), "ours"),
-             peer = GgufFile::parse(peer_bytes->bytes(), "peer");
+  const auto ours = GgufFile::parse(our_bytes->bytes(), "ours"), peer = GgufFile::parse(peer_bytes->bytes(), "peer");
   ASSERT_TRUE(ours) << ours.error().message;
   ASSERT_TRUE(peer) << peer.error().message;
   for (const GgufValue& value : peer->values()) {
@@ -149,13 +143,12 @@ INSTANTIATE_TEST_SUITE_P(Types, PeerConversion,
 // From one GGUF to another: the rows are permuted already and must not be permuted again.
 TEST(Peer, ReconvertingKeepsThePermutation) {
   const TempFolder out;
-  const ModelFile peer = open(kBf16), q8 = open(kQ8);
+  const ModelFile peer = opened(kBf16), q8 = opened(kQ8);
   ASSERT_TRUE(convert_to_gguf(peer, nullptr, out / "m.gguf", {.type = DType::Q8_0, .progress = {}}));
-  const ModelFile ours = open(out / "m.gguf");
+  const ModelFile ours = opened(out / "m.gguf");
   EXPECT_EQ(ours.config().rope_pairing, RopePairing::adjacent);
   for (const ModelTensor& tensor : q8.tensors())
-    EXPECT_EQ(0, std::memcmp(ours.find(tensor.name)->data, tensor.view.data,
-                             static_cast<size_t>(tensor.view.bytes())))
+    EXPECT_EQ(0, std::memcmp(ours.find(tensor.name)->data, tensor.view.data, static_cast<size_t>(tensor.view.bytes())))
         << tensor.name;
   EXPECT_EQ(ours.tokenizer()->tokens, q8.tokenizer()->tokens);
 }

@@ -51,9 +51,9 @@ std::string llada2_json() {
 
 TEST(PublishedConfig, Llada2sDefaults) {
   std::string json = llada2_json();
-  for (const char* key : {"partial_rotary_factor", "n_group", "topk_group", "routed_scaling_factor",
-                          "rms_norm_eps", "max_position_embeddings", "rope_theta", "first_k_dense_replace",
-                          "num_shared_experts", "tie_word_embeddings", "norm_topk_prob", "use_qk_norm"})
+  for (const char* key : {"partial_rotary_factor", "n_group", "topk_group", "routed_scaling_factor", "rms_norm_eps",
+                          "max_position_embeddings", "rope_theta", "first_k_dense_replace", "num_shared_experts",
+                          "tie_word_embeddings", "norm_topk_prob", "use_qk_norm"})
     json = without(json, key);
   const ModelConfig c = accepted(json);
   EXPECT_EQ(c.rotary_dims, 8);
@@ -76,9 +76,8 @@ TEST(PublishedConfig, Llada2sRotationFollowsTheFactorAlone) {
   const std::string json = without(llada2_json(), "partial_rotary_factor");
   EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":0.3)")).rotary_dims, 4) << "4.8 is cut off";
   EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":1.0)")).rotary_dims, 16);
-  EXPECT_EQ(accepted(with(json, R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":0.25})"))
-                .rotary_dims,
-            4);
+  EXPECT_EQ(
+      accepted(with(json, R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":0.25})")).rotary_dims, 4);
   EXPECT_THAT(accepted(with(json, R"("rotary_dim":8)")).notes, IsEmpty());
   const ModelConfig c = accepted(with(json, R"("rotary_dim":16)"));
   EXPECT_EQ(c.rotary_dims, 8);
@@ -88,8 +87,8 @@ TEST(PublishedConfig, Llada2sRotationFollowsTheFactorAlone) {
 TEST(PublishedConfig, Llada2sGatesAreRenormalisedWithMoreThanOneExpert) {
   for (const int used : {1, 2, 4}) {
     for (const char* said : {"true", "false"}) {
-      const std::string json = instead(instead(llada2_json(), "norm_topk_prob", said), "num_experts_per_tok",
-                                       std::to_string(used));
+      const std::string json =
+          instead(instead(llada2_json(), "norm_topk_prob", said), "num_experts_per_tok", std::to_string(used));
       const ModelConfig c = accepted(json);
       EXPECT_EQ(c.norm_topk, used > 1) << used << " " << said;
       EXPECT_EQ(c.notes.size(), (used > 1) != (std::string(said) == "true") ? 1u : 0u);
@@ -150,8 +149,7 @@ TEST(PublishedConfig, LladasDefaults) {
   const std::string json = hf_config_json(tiny_config(Architecture::llada), Style::olmo);
   EXPECT_FALSE(accepted(json).tied_head);
   EXPECT_TRUE(accepted(without(json, "weight_tying")).tied_head);
-  EXPECT_FALSE(accepted(with(json, R"("tie_word_embeddings":true)")).tied_head)
-      << "its code reads weight_tying";
+  EXPECT_FALSE(accepted(with(json, R"("tie_word_embeddings":true)")).tied_head) << "its code reads weight_tying";
   // Without these its class builds another kind of block.
   for (const char* key : {"rope", "block_type", "layer_norm_type", "activation_type"})
     EXPECT_THAT(refused(without(json, key)), HasSubstr(std::string(key) + " is missing"));
@@ -172,10 +170,8 @@ TEST(PublishedConfig, DreamsDefaults) {
   std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
   EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-6f);
   EXPECT_EQ(accepted(instead(json, "num_key_value_heads", "null")).kv_heads, 4);
-  EXPECT_THAT(refused(without(json, "num_key_value_heads")),
-              HasSubstr("key/value heads is 32, 1 to 4 needed"));
-  EXPECT_EQ(accepted(without(json, "mask_token_id")).mask_id, -1)
-      << "its class's mask lies outside of 40 tokens";
+  EXPECT_THAT(refused(without(json, "num_key_value_heads")), HasSubstr("key/value heads is 32, 1 to 4 needed"));
+  EXPECT_EQ(accepted(without(json, "mask_token_id")).mask_id, -1) << "its class's mask lies outside of 40 tokens";
   EXPECT_EQ(accepted(without(instead(json, "vocab_size", "152064"), "mask_token_id")).mask_id, 151666);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/json.h"
+#include "formats/model_fixture.h"
 #include "formats/tensor_names.h"
 
 namespace llada {
@@ -24,10 +25,7 @@ Result<std::vector<SafetensorsTensor>> parse(const std::string& bytes) {
   return parse_safetensors(std::as_bytes(std::span(bytes)), "x.safetensors");
 }
 
-std::string refusal(const std::string& bytes) {
-  const auto tensors = parse(bytes);
-  return tensors ? "accepted" : tensors.error().message;
-}
+std::string safetensors_outcome(const std::string& bytes) { return testing_models::outcome(parse(bytes)); }
 
 TEST(Safetensors, TensorsInTheOrderOfTheirData) {
   const std::string bytes = file(
@@ -54,20 +52,17 @@ TEST(Safetensors, TensorsWithoutValuesArePassedOver) {
   EXPECT_EQ((*tensors)[0].name, "two");
 }
 
-struct Refusal {
+struct SafetensorsRefusal {
   const char* name;
   std::string bytes;
   const char* words;
 };
 
-std::string one(const std::string& fields, size_t data = 16) {
-  return file(R"({"t":{)" + fields + "}}", data);
-}
+std::string one(const std::string& fields, size_t data = 16) { return file(R"({"t":{)" + fields + "}}", data); }
 
-const Refusal kRefusals[] = {
+const SafetensorsRefusal kSafetensorsRefusals[] = {
     {"Short", "1234", "too short"},
-    {"HeaderBeyondTheFile", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10),
-     "header length 9223372036854775807"},
+    {"HeaderBeyondTheFile", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10), "header length 9223372036854775807"},
     {"HeaderNotAnObject", file("[1]", 0), "not a JSON object"},
     {"BrokenJson", file(R"({"t":{"dtype")", 0), "not valid JSON"},
     {"TrailingText", file("{} x", 0), "not valid JSON"},
@@ -78,23 +73,19 @@ const Refusal kRefusals[] = {
     {"OneOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[0])"), "two data_offsets"},
     {"UnknownType", one(R"("dtype":"F8_E4M3","shape":[16],"data_offsets":[0,16])"),
      "dtype F8_E4M3, F32, F16 or BF16 needed"},
-    {"OffsetsBeyond", one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])"),
-     "the file has 16 bytes of data"},
+    {"OffsetsBeyond", one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])"), "the file has 16 bytes of data"},
     {"OffsetsBackwards", one(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"), "data_offsets 16 to 0"},
     {"NegativeOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[-16,0])"), "negative"},
-    {"SizeMismatch", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,16])"),
-     "16 bytes of data, 12 needed"},
+    {"SizeMismatch", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,16])"), "16 bytes of data, 12 needed"},
     {"ZeroDimension", one(R"("dtype":"F32","shape":[0,4],"data_offsets":[0,16])"), "dimension 0 is 0"},
-    {"OverflowingShape", one(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"),
-     "dimension 0"},
+    {"OverflowingShape", one(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"), "dimension 0"},
     {"HugeNumber", one(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16])"),
      "something unexpected"},
     {"Rank5", one(R"("dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16])"), "more than 4 dimensions"},
     {"FloatDimension", one(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"), "something unexpected"},
     {"ExtraField", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":"y")"),
      "field x holds something unexpected"},
-    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"),
-     "something unexpected"},
+    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"), "something unexpected"},
     {"Duplicate",
      file(
          R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
@@ -111,16 +102,16 @@ const Refusal kRefusals[] = {
     {"BrokenUtf8", file("{\"a\xff\":1}", 0), "not valid JSON"},
 };
 
-class SafetensorsRefuses : public testing::TestWithParam<Refusal> {};
+class SafetensorsRefuses : public testing::TestWithParam<SafetensorsRefusal> {};
 
 TEST_P(SafetensorsRefuses, WithOneClearLine) {
-  const std::string message = refusal(GetParam().bytes);
+  const std::string message = safetensors_outcome(GetParam().bytes);
   EXPECT_THAT(message, HasSubstr(GetParam().words));
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_THAT(message, testing::StartsWith("x.safetensors: "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, SafetensorsRefuses, testing::ValuesIn(kRefusals),
+INSTANTIATE_TEST_SUITE_P(Files, SafetensorsRefuses, testing::ValuesIn(kSafetensorsRefusals),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(TensorNames, BothFamilies) {
@@ -129,13 +120,11 @@ TEST(TensorNames, BothFamilies) {
   EXPECT_EQ(canonical_name("model.transformer.blocks.0.ff_proj.weight"), "blk.0.ffn_gate.weight");
   EXPECT_EQ(canonical_name("model.layers.7.self_attn.o_proj.weight"), "blk.7.attn_output.weight");
   EXPECT_EQ(canonical_name("model.layers.7.mlp.gate.weight"), "blk.7.ffn_gate_inp.weight");
-  EXPECT_EQ(canonical_name("model.layers.7.mlp.experts.63.down_proj.weight"),
-            "blk.7.ffn_down_exps.63.weight");
+  EXPECT_EQ(canonical_name("model.layers.7.mlp.experts.63.down_proj.weight"), "blk.7.ffn_down_exps.63.weight");
   EXPECT_EQ(canonical_name("lm_head.weight"), "output.weight");
   for (const char* unknown :
-       {"", "model.layers..x", "model.layers.01.input_layernorm.weight",
-        "model.layers.-1.input_layernorm.weight", "model.layers.999999.input_layernorm.weight",
-        "model.layers.1", "model.layers.1.mlp.experts.weight",
+       {"", "model.layers..x", "model.layers.01.input_layernorm.weight", "model.layers.-1.input_layernorm.weight",
+        "model.layers.999999.input_layernorm.weight", "model.layers.1", "model.layers.1.mlp.experts.weight",
         "model.transformer.blocks.0.input_layernorm.weight", "lm_head.bias"})
     EXPECT_EQ(canonical_name(unknown), std::nullopt) << unknown;
   EXPECT_TRUE(is_known_buffer("model.layers.0.self_attn.rotary_emb.inv_freq"));

@@ -94,9 +94,7 @@ nlohmann::json row_of(int32_t position, const std::vector<double>& logits) {
   std::ranges::partial_sort(order, order.begin() + kTop, std::greater<>(),
                             [&](int32_t t) { return logits[static_cast<size_t>(t)]; });
   nlohmann::json some = nlohmann::json::array();
-  const auto add = [&](int32_t t) {
-    some.push_back({t, std::round(logits[static_cast<size_t>(t)] * 1e6) / 1e6});
-  };
+  const auto add = [&](int32_t t) { some.push_back({t, std::round(logits[static_cast<size_t>(t)] * 1e6) / 1e6}); };
   std::for_each(order.begin(), order.begin() + kTop, add);
   for (size_t t = 0; t < logits.size(); t += logits.size() / 100) add(static_cast<int32_t>(t));
   return {{"position", position}, {"mean", mean}, {"deviation", std::sqrt(squares / n)}, {"some", some}};
@@ -105,8 +103,7 @@ nlohmann::json row_of(int32_t position, const std::vector<double>& logits) {
 nlohmann::json golden(const PeakedSpec& g) {
   const SmallModel m = make_peaked_model(g);
   std::vector<int32_t> tokens = random_prompt(g, kPrompt);
-  nlohmann::json out = {
-      {"checksum", fmt::format("{:016x}", checksum(m))}, {"prompt", kPrompt}, {"answer", kAnswer}};
+  nlohmann::json out = {{"checksum", fmt::format("{:016x}", checksum(m))}, {"prompt", kPrompt}, {"answer", kAnswer}};
   out["generation"] = generate(g, m, tokens);
   tokens.resize(tokens.size() + static_cast<size_t>(kAnswer), m.config.mask_id);
   const std::vector<int32_t> positions = {0, 700, 1023, 1149, 1150, 1160, 1197};
@@ -130,8 +127,7 @@ int main(int count, char** arguments) {
     std::ofstream(std::string(arguments[1]) + "/" + g.name + ".json") << golden.dump() << "\n";
     const auto& run = golden["generation"];
     std::printf("%-10s %3d forwards, least probability %.6f, least margin %.3f\n", g.name.c_str(),
-                run["forwards"].get<int>(), run["least_probability"].get<double>(),
-                run["least_margin"].get<double>());
+                run["forwards"].get<int>(), run["least_probability"].get<double>(), run["least_margin"].get<double>());
     std::fflush(stdout);
   }
   return 0;

@@ -24,22 +24,21 @@ constexpr std::pair<std::string_view, std::string_view> kStandard[] = {
     {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"},
     {"ffn_gate_exps", "gate_proj"},      {"ffn_up_exps", "up_proj"},
     {"ffn_down_exps", "down_proj"}};
-constexpr std::pair<std::string_view, std::string_view> kLlada2[] = {
-    {"attn_norm", "input_layernorm"},
-    {"attn_q_norm", "attention.query_layernorm"},
-    {"attn_k_norm", "attention.key_layernorm"},
-    {"attn_output", "attention.dense"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate_inp", "mlp.gate"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
-    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
-    {"ffn_gate_exps", "gate_proj"},
-    {"ffn_up_exps", "up_proj"},
-    {"ffn_down_exps", "down_proj"}};
+constexpr std::pair<std::string_view, std::string_view> kLlada2[] = {{"attn_norm", "input_layernorm"},
+                                                                     {"attn_q_norm", "attention.query_layernorm"},
+                                                                     {"attn_k_norm", "attention.key_layernorm"},
+                                                                     {"attn_output", "attention.dense"},
+                                                                     {"ffn_norm", "post_attention_layernorm"},
+                                                                     {"ffn_gate_inp", "mlp.gate"},
+                                                                     {"ffn_gate", "mlp.gate_proj"},
+                                                                     {"ffn_up", "mlp.up_proj"},
+                                                                     {"ffn_down", "mlp.down_proj"},
+                                                                     {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                                                                     {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                                                                     {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+                                                                     {"ffn_gate_exps", "gate_proj"},
+                                                                     {"ffn_up_exps", "up_proj"},
+                                                                     {"ffn_down_exps", "down_proj"}};
 
 std::string hf_name(const ModelConfig& c, const WeightInfo& w) {
   const bool olmo = c.architecture == Architecture::llada, llada2 = c.architecture == Architecture::llada2;
@@ -69,26 +68,24 @@ std::string config_json(const ModelConfig& c) {
       R"({{"architectures":["{}"],"vocab_size":{},"rms_norm_eps":{},"rope_theta":{},"mask_token_id":{},"eos_token_id":{},)"
       R"("pad_token_id":{},"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},)"
       R"("head_dim":{},"max_position_embeddings":{},"{}":{})",
-      name, c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads,
-      c.kv_heads, c.head_dim, c.context,
-      c.architecture == Architecture::llada ? "weight_tying" : "tie_word_embeddings", c.tied_head);
+      name, c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads, c.kv_heads,
+      c.head_dim, c.context, c.architecture == Architecture::llada ? "weight_tying" : "tie_word_embeddings",
+      c.tied_head);
   if (c.ffn_width > 0) text += fmt::format(R"(,"intermediate_size":{})", c.ffn_width);
   if (c.experts > 0)
     text += fmt::format(
         R"(,"num_experts":{},"num_experts_per_tok":{},"moe_intermediate_size":{},"norm_topk_prob":{},"use_qk_norm":{})",
         c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk, c.qk_norm);
   if (llada2)
-    text += fmt::format(
-        R"(,"moe_shared_expert_intermediate_size":{},"num_shared_experts":1,"n_group":{},"topk_group":{},)"
-        R"("routed_scaling_factor":{},"first_k_dense_replace":{},"rotary_dim":{})",
-        c.shared_expert_ffn_width, c.expert_groups, c.expert_groups_used, c.expert_scale, c.dense_layers,
-        c.rotary_dims);
+    text +=
+        fmt::format(R"(,"moe_shared_expert_intermediate_size":{},"num_shared_experts":1,"n_group":{},"topk_group":{},)"
+                    R"("routed_scaling_factor":{},"first_k_dense_replace":{},"rotary_dim":{})",
+                    c.shared_expert_ffn_width, c.expert_groups, c.expert_groups_used, c.expert_scale, c.dense_layers,
+                    c.rotary_dims);
   return text + "}";
 }
 
-void write_bytes(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+void write_bytes(const std::string& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
 std::string_view bytes_of(const SmallModel& m, size_t i) {
   return {reinterpret_cast<const char*>(m.storage[i].data()), m.storage[i].size()};
@@ -107,8 +104,8 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
                        std::initializer_list<std::string_view> parts) {
     const size_t begin = end;
     for (const std::string_view part : parts) data.push_back(part), end += part.size();
-    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
-                          header.empty() ? "{" : ",", name, shape, begin, end);
+    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", header.empty() ? "{" : ",",
+                          name, shape, begin, end);
   };
   for (size_t i = 0; i < m.graph.weights.size(); ++i) {
     const WeightInfo& w = m.graph.weights[i];
@@ -118,14 +115,12 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
           {bytes_of(m, i), bytes_of(m, i + 1), bytes_of(m, i + 2)});
       i += 2;
     } else {
-      add(hf_name(c, w),
-          w.dims[1] == 1 ? fmt::format("{}", w.dims[0]) : fmt::format("{},{}", w.dims[1], w.dims[0]),
+      add(hf_name(c, w), w.dims[1] == 1 ? fmt::format("{}", w.dims[0]) : fmt::format("{},{}", w.dims[1], w.dims[0]),
           {bytes_of(m, i)});
     }
   }
   const std::string unread(static_cast<size_t>(c.vocab * c.width * 4), '?');
-  if (tied_head_too)
-    add(hf_name(c, {.name = "output.weight"}), fmt::format("{},{}", c.vocab, c.width), {unread});
+  if (tied_head_too) add(hf_name(c, {.name = "output.weight"}), fmt::format("{},{}", c.vocab, c.width), {unread});
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const uint64_t length = header.size();
@@ -134,8 +129,8 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
   for (const std::string_view part : data) out << part;
   write_bytes(folder + "/config.json", config_json(c));
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::copy_file(std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe/") + file,
-                               folder + "/" + file, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe/") + file, folder + "/" + file,
+                               std::filesystem::copy_options::overwrite_existing);
 }
 
 void write_gguf(const SmallModel& m, const std::string& path) {
@@ -155,8 +150,7 @@ void write_gguf(const SmallModel& m, const std::string& path) {
     parts.push_back({i});
   }
   const auto status = out.write(path, [&](size_t index, AtomicFile& file) -> Status {
-    for (const size_t i : parts[index])
-      LLADA_TRY_STATUS(file.write(m.storage[i].data(), m.storage[i].size()));
+    for (const size_t i : parts[index]) LLADA_TRY_STATUS(file.write(m.storage[i].data(), m.storage[i].size()));
     return {};
   });
   if (!status) throw std::runtime_error(status.error().message);

@@ -15,9 +15,8 @@ namespace llada {
 struct PeakedGolden {
   struct Row {
     int32_t position;
-    double mean, deviation;  // of the whole row
-    std::vector<std::pair<int32_t, double>>
-        some;  // token and logit: the best, and others over the whole vocabulary
+    double mean, deviation;                        // of the whole row
+    std::vector<std::pair<int32_t, double>> some;  // token and logit: the best, and others over the whole vocabulary
   };
   std::string checksum;
   int64_t prompt = 0, answer = 0;
@@ -60,8 +59,7 @@ struct PeakedEngine {
     open_session();
   }
   // A file or folder.
-  PeakedEngine(const std::string& name, const std::string& path, const LoadOptions& options)
-      : spec(peaked_spec(name)) {
+  PeakedEngine(const std::string& name, const std::string& path, const LoadOptions& options) : spec(peaked_spec(name)) {
     auto opened = Model::load(path, options);
     if (!opened) throw std::runtime_error(opened.error().message);
     model = std::move(*opened);
@@ -90,12 +88,10 @@ struct PeakedEngine {
 // The engine's logits at the recorded positions beside the recorded ones.
 struct LogitError {
   double worst = 0,
-         root_mean_square =
-             0;  // in logits; their standard deviation is about 2.5, the best token's margin 11 and more
-  int64_t other_best = 0;  // rows whose best token is another one
+         root_mean_square = 0;  // in logits; their standard deviation is about 2.5, the best token's margin 11 and more
+  int64_t other_best = 0;       // rows whose best token is another one
 };
-inline LogitError logit_error(const PeakedEngine& engine, const PeakedGolden& golden,
-                              size_t rows = SIZE_MAX) {
+inline LogitError logit_error(const PeakedEngine& engine, const PeakedGolden& golden, size_t rows = SIZE_MAX) {
   std::vector<int32_t> tokens = random_prompt(engine.spec, golden.prompt), positions;
   tokens.resize(tokens.size() + static_cast<size_t>(golden.answer), engine.spec.config.mask_id);
   for (const auto& row : golden.rows)

@@ -36,8 +36,7 @@ double rounded(double v, int bits) {
 
 class Maker {
  public:
-  Maker(const PeakedSpec& g, const WeightInfo& w, uint64_t index)
-      : g_(g), c_(g.config), w_(w), index_(index) {
+  Maker(const PeakedSpec& g, const WeightInfo& w, uint64_t index) : g_(g), c_(g.config), w_(w), index_(index) {
     const size_t dot = w.layer < 0 ? 0 : w.name.find('.', 4) + 1;
     leaf_ = w.name.substr(dot, w.name.rfind('.') - dot);
     bias_ = w.name.ends_with(".bias");
@@ -82,8 +81,8 @@ class Maker {
   static std::array<int, kGroup> shuffled(uint64_t key, int64_t group) {
     std::array<int, kGroup> values = kIntegers;
     for (int64_t i = kGroup - 1; i > 0; --i) {
-      const auto other = static_cast<int64_t>(draw(key, static_cast<uint64_t>(group * kGroup + i)) *
-                                              static_cast<double>(i + 1));
+      const auto other =
+          static_cast<int64_t>(draw(key, static_cast<uint64_t>(group * kGroup + i)) * static_cast<double>(i + 1));
       std::swap(values[static_cast<size_t>(i)], values[static_cast<size_t>(other)]);
     }
     return values;
@@ -92,16 +91,14 @@ class Maker {
     if (scale == 0) return;
     const auto values = shuffled(key_, group);
     for (int64_t i = 0; i < kGroup; ++i)
-      out[static_cast<size_t>(group * kGroup + i)] =
-          static_cast<float>(values[static_cast<size_t>(i)] * scale);
+      out[static_cast<size_t>(group * kGroup + i)] = static_cast<float>(values[static_cast<size_t>(i)] * scale);
   }
 
   void token(int64_t t, std::vector<float>& out) const {
     const bool mask = t == c_.mask_id, follows = t < c_.vocab / kOrbit * kOrbit - kOrbit;
     const uint64_t orbit = random_key(kSeed + 1, index_, static_cast<uint64_t>(t / kOrbit));
     // The mask has nothing where the others have what is copied, and is as long all the same.
-    const double random = static_cast<double>(groups() - 1),
-                 own = random - static_cast<double>(copied() / kGroup);
+    const double random = static_cast<double>(groups() - 1), own = random - static_cast<double>(copied() / kGroup);
     const double scale = mask ? rounded(kTokenScale * std::sqrt(random / own), 4) : kTokenScale;
     for (int64_t g = 0; g < groups(); ++g) {
       const bool shared = g < copied() / kGroup;
@@ -135,13 +132,12 @@ class Maker {
       const double size =
           std::sqrt(kSharpness * std::sqrt(static_cast<double>(c_.head_dim)) / static_cast<double>(pairs));
       const double angle = query ? static_cast<double>(g_.offset) * frequency(pair(i)) : 0;
-      signal = rounded(
-          size * kTokenSize / -kConstant * (i < c_.rotary_dims / 2 ? std::cos(angle) : -std::sin(angle)), 8);
+      signal =
+          rounded(size * kTokenSize / -kConstant * (i < c_.rotary_dims / 2 ? std::cos(angle) : -std::sin(angle)), 8);
       if (std::fabs(signal) < 0.01) signal = 0;
     }
     for (int64_t g = 0; g < groups(); ++g) random_group(g, signal != 0 && g + 1 == groups() ? 0 : scale, out);
-    if (signal != 0)
-      out[static_cast<size_t>((groups() - 1) * kGroup + r % kGroup)] = static_cast<float>(signal);
+    if (signal != 0) out[static_cast<size_t>((groups() - 1) * kGroup + r % kGroup)] = static_cast<float>(signal);
   }
 
   void output(int64_t r, std::vector<float>& out) const {
@@ -210,12 +206,9 @@ std::vector<PeakedSpec> make_specs() {
   large.vocab = 100000;
   large.mask_id = 99999, large.eos_id = large.pad_id = 99998;
 
-  return {{"llada", common(Architecture::llada), 24},
-          {"dream", dream, 40},
-          {"llada_moe", moe, 24},
-          {"llada2", llada2, 37},
-          {"far", common(Architecture::llada), 1111},
-          {"large", large, 24}};
+  return {
+      {"llada", common(Architecture::llada), 24}, {"dream", dream, 40}, {"llada_moe", moe, 24}, {"llada2", llada2, 37},
+      {"far", common(Architecture::llada), 1111}, {"large", large, 24}};
 }
 
 }  // namespace
@@ -272,8 +265,8 @@ std::vector<int32_t> random_prompt(const PeakedSpec& g, int64_t length, uint64_t
   std::vector<int32_t> tokens;
   const int64_t most = g.config.vocab / kOrbit * kOrbit - kOrbit;
   for (int64_t p = 0; p < length; ++p)
-    tokens.push_back(static_cast<int32_t>(uniform(kSeed + 2, seed, static_cast<uint64_t>(p), 0) *
-                                          static_cast<double>(most)));
+    tokens.push_back(
+        static_cast<int32_t>(uniform(kSeed + 2, seed, static_cast<uint64_t>(p), 0) * static_cast<double>(most)));
   return tokens;
 }
 

@@ -72,8 +72,7 @@ Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) 
   const auto n = static_cast<size_t>(c.experts);
   Vector p(n);
   double sum = 0;
-  for (size_t e = 0; e < n; ++e)
-    sum += p[e] = c.sigmoid_router ? 1 / (1 + std::exp(-scores[e])) : std::exp(scores[e]);
+  for (size_t e = 0; e < n; ++e) sum += p[e] = c.sigmoid_router ? 1 / (1 + std::exp(-scores[e])) : std::exp(scores[e]);
   if (!c.sigmoid_router)
     for (double& v : p) v /= sum;
   Vector rank = p;
@@ -81,16 +80,14 @@ Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) 
   const size_t groups = c.expert_groups > 1 ? static_cast<size_t>(c.expert_groups) : 1, size = n / groups;
   std::vector<std::pair<double, size_t>> worth, order;  // of groups; of the experts that may compete
   for (size_t g = 0; g < groups; ++g) {
-    Vector members(rank.begin() + static_cast<long>(g * size),
-                   rank.begin() + static_cast<long>((g + 1) * size));
+    Vector members(rank.begin() + static_cast<long>(g * size), rank.begin() + static_cast<long>((g + 1) * size));
     std::ranges::sort(members, std::greater<>());
     worth.emplace_back(-(members[0] + (size > 1 ? members[1] : 0)), g);
   }
   std::ranges::sort(worth);
   const size_t kept = groups > 1 ? static_cast<size_t>(c.expert_groups_used) : 1;
   for (size_t k = 0; k < kept; ++k)
-    for (size_t e = worth[k].second * size; e < (worth[k].second + 1) * size; ++e)
-      order.emplace_back(-rank[e], e);
+    for (size_t e = worth[k].second * size; e < (worth[k].second + 1) * size; ++e) order.emplace_back(-rank[e], e);
   std::ranges::sort(order);
   order.resize(static_cast<size_t>(c.experts_used));
   double chosen = 0;
@@ -102,8 +99,7 @@ Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) 
 
 class Reference {
  public:
-  Reference(const SmallModel& m, const std::vector<int32_t>& tokens)
-      : m_(m), c_(m.config), n_(tokens.size()) {
+  Reference(const SmallModel& m, const std::vector<int32_t>& tokens) : m_(m), c_(m.config), n_(tokens.size()) {
     const TensorView& table = m.views[m.index("token_embd.weight")];
     for (const int32_t t : tokens) {
       const Vector row = dequantized(table, t, 1);
@@ -128,8 +124,7 @@ class Reference {
         asking = rows_of(h, width(), rows_);
       }
       const Vector q = positioned(product(asking, get("attn_q.weight"), width()), "attn_q");
-      add_to(x_, product(attention(q, k, v), get("attn_output.weight"),
-                         static_cast<size_t>(c_.heads * c_.head_dim)));
+      add_to(x_, product(attention(q, k, v), get("attn_output.weight"), static_cast<size_t>(c_.heads * c_.head_dim)));
       feed_forward(normalised(x_, get("ffn_norm.weight"), c_.rms_eps), l);
     }
     const Vector h = normalised(x_, weight("output_norm.weight"), c_.rms_eps);
@@ -213,8 +208,7 @@ class Reference {
   static Vector column_block(const Vector& x, size_t stride, size_t from, size_t columns) {
     Vector out;
     for (size_t r = 0; r < x.size(); r += stride)
-      out.insert(out.end(), x.begin() + static_cast<long>(r + from),
-                 x.begin() + static_cast<long>(r + from + columns));
+      out.insert(out.end(), x.begin() + static_cast<long>(r + from), x.begin() + static_cast<long>(r + from + columns));
     return out;
   }
   static Vector transposed(const Vector& x, size_t columns) {
@@ -286,8 +280,7 @@ void add_to(std::vector<double>& x, const std::vector<double>& y, double scale) 
 }
 
 std::vector<double> reference_swiglu(const std::vector<double>& h, const std::vector<double>& gate_weight,
-                                     const std::vector<double>& up_weight,
-                                     const std::vector<double>& down_weight) {
+                                     const std::vector<double>& up_weight, const std::vector<double>& down_weight) {
   Vector gate = product(h, gate_weight, h.size());
   const Vector up = product(h, up_weight, h.size());
   for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];

@@ -39,8 +39,7 @@ Rows reference_logits(const SmallModel& model, const std::vector<int32_t>& token
 
 // down(silu(gate h) * up h).
 std::vector<double> reference_swiglu(const std::vector<double>& h, const std::vector<double>& gate_weight,
-                                     const std::vector<double>& up_weight,
-                                     const std::vector<double>& down_weight);
+                                     const std::vector<double>& up_weight, const std::vector<double>& down_weight);
 
 void add_to(std::vector<double>& x, const std::vector<double>& y, double scale = 1);
 

@@ -14,7 +14,7 @@ const std::vector<WeightInfo> kWeights = {
     {"table", {8, 32}, -1}, {"norm", {8, 1}, 0}, {"up", {8, 24}, 0}, {"down", {24, 8}, 0}};
 
 Program small_program() {
-  Builder b({.rows = 4, .wanted = 2}, kWeights);
+  Builder b(plain_shape(4, 2), kWeights);
   const ValueId x = b.embed(0);
   const ValueId h = b.rms_norm(x, 1, 1e-5f);
   const auto [gate, up] = b.linear<2>(h, {2, 2});
@@ -39,8 +39,7 @@ TEST(Program, VerifyFindsEveryDamage) {
     const auto status = verify(p, kWeights);
     return status ? std::string("accepted") : status.error().message;
   };
-  EXPECT_EQ(message([](Program& p) { p.ops[1].in[0] = 99; }),
-            "program: op 1 (rms_norm): input 0 does not exist");
+  EXPECT_EQ(message([](Program& p) { p.ops[1].in[0] = 99; }), "program: op 1 (rms_norm): input 0 does not exist");
   EXPECT_EQ(message([](Program& p) { std::swap(p.ops[0], p.ops[1]); }),
             "program: op 0 (rms_norm): value 0 is read before it is written");
   EXPECT_EQ(message([](Program& p) { p.ops[2].weight[0] = 3; }),
@@ -49,33 +48,33 @@ TEST(Program, VerifyFindsEveryDamage) {
             "program: op 1 (rms_norm): value 1 has 9 columns, 8 needed");
   EXPECT_EQ(message([](Program& p) { p.values[0].rows = RowSet::wanted; }),
             "program: op 0 (embed): value 0 has the wrong row set");
-  EXPECT_EQ(message([](Program& p) { p.shape.rows = 0; }), "program: impossible shape: 0 rows, 2 wanted");
-  EXPECT_EQ(message([](Program& p) { p.ops[2].weight[1] = 77; }),
-            "program: op 2 (matmul): weight 1 does not exist");
+  EXPECT_EQ(message([](Program& p) { p.shape.rows = 0; }),
+            "program: impossible shape: 0 rows, 2 wanted, 2 predictions");
+  EXPECT_EQ(message([](Program& p) { p.ops[2].weight[1] = 77; }), "program: op 2 (matmul): weight 1 does not exist");
 }
 
 // What used to pass: ops that write where nobody looked, or that read what an op of theirs writes.
 const std::vector<WeightInfo> kLayerWeights = {
-    {"table", {32, 40}, -1}, {"norm", {32, 1}, 0},    {"q", {32, 32}, 0},      {"kv", {32, 16}, 1},
-    {"bias", {16, 1}, 1},    {"router", {32, 3}, 0},  {"gate", {32, 24}, 0, 0}, {"gate", {32, 24}, 0, 1},
-    {"gate", {32, 24}, 0, 2}, {"up", {32, 24}, 0, 0}, {"up", {32, 24}, 0, 1},  {"up", {32, 24}, 0, 2},
+    {"table", {32, 40}, -1},  {"norm", {32, 1}, 0},     {"q", {32, 32}, 0},       {"kv", {32, 16}, 1},
+    {"bias", {16, 1}, 1},     {"router", {32, 3}, 0},   {"gate", {32, 24}, 0, 0}, {"gate", {32, 24}, 0, 1},
+    {"gate", {32, 24}, 0, 2}, {"up", {32, 24}, 0, 0},   {"up", {32, 24}, 0, 1},   {"up", {32, 24}, 0, 2},
     {"down", {24, 32}, 0, 0}, {"down", {24, 32}, 0, 1}, {"down", {24, 32}, 0, 2}, {"narrow", {32, 1}, 0}};
 
 Program layer_program() {
   const HeadGeometry g{.heads = 4, .kv_heads = 2, .head_dim = 8, .rotary = 8, .rope_theta = 1e4f};
   const Routing routing{.experts = 3, .used = 2};
-  Builder b({.rows = 4, .wanted = 2}, kLayerWeights);
-  const ValueId x = b.embed(0);                         // op 0, value 0
-  const auto [k, v] = b.linear<2>(x, {3, 3});           // op 1, values 1 and 2
-  const ValueId q = b.linear(x, 2);                     // op 2, value 3
-  b.add_bias(k, 4);                                     // op 3
-  b.rope(k, 2, g);                                      // op 4
-  b.store_kv(1, k, v, g);                               // op 5
-  const ValueId mixed = b.attention(1, q, g);           // op 6, value 4
-  b.add(x, mixed);                                      // op 7
+  Builder b(plain_shape(4, 2), kLayerWeights);
+  const ValueId x = b.embed(0);                                       // op 0, value 0
+  const auto [k, v] = b.linear<2>(x, {3, 3});                         // op 1, values 1 and 2
+  const ValueId q = b.linear(x, 2);                                   // op 2, value 3
+  b.add_bias(k, 4);                                                   // op 3
+  b.rope(k, 2, g);                                                    // op 4
+  b.store_kv(1, k, v, g);                                             // op 5
+  const ValueId mixed = b.attention(1, q, g);                         // op 6, value 4
+  b.add(x, mixed);                                                    // op 7
   const ValueId gates = b.route(b.linear(x, 5), kNoWeight, routing);  // ops 8 and 9, values 5 and 6
-  b.add(x, b.experts(x, gates, {6, 9, 12}, routing));   // ops 10 and 11, value 7
-  b.head(b.guide(b.select_rows(x)), 0);                 // ops 12 to 14
+  b.add(x, b.experts(x, gates, {6, 9, 12}, routing));                 // ops 10 and 11, value 7
+  b.head(b.guide(b.select_rows(x)), 0);                               // ops 12 to 14
   return b.take();
 }
 
@@ -91,12 +90,16 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
       // Outputs of kinds that change a value in place, and operands that a kind does not have.
       {[](Program& p) { p.ops[3].out[0] = 999; }, "op 3 (add_bias): output 0 does not exist"},
       {[](Program& p) { p.ops[4].out[0] = -7; }, "op 4 (rope): output 0 does not exist"},
-      {[](Program& p) { p.ops[3].out[0] = 2; }, "op 3 (add_bias): value 1 is changed in place, value 2 cannot be the result"},
+      {[](Program& p) { p.ops[3].out[0] = 2; },
+       "op 3 (add_bias): value 1 is changed in place, value 2 cannot be the result"},
       {[](Program& p) { p.ops[5].out[2] = 30000; }, "op 5 (store_kv): output 2 does not exist"},
       {[](Program& p) { p.ops[7].out[1] = 1; }, "op 7 (add): output 1 does not exist"},
       {[](Program& p) { p.ops[6].in[2] = 77; }, "op 6 (attention): input 2 does not exist"},
       {[](Program& p) { p.ops[6].weight[1] = 2; }, "op 6 (attention): weight 1 does not exist"},
-      {[](Program& p) { p.ops[1].weight = {3, kNoWeight, 3}; }, "op 1 (matmul): weight 2 does not exist"},
+      {[](Program& p) {
+         p.ops[1].weight = {3, kNoWeight, 3};
+       },
+       "op 1 (matmul): weight 2 does not exist"},
       {[](Program& p) { p.ops[14].weight[0] = 99; }, "op 14 (head): weight 0 does not exist"},
       {[](Program& p) { p.ops[14].weight[0] = -5; }, "op 14 (head): weight 0 does not exist"},
       {[](Program& p) { p.ops[2].kind = static_cast<OpKind>(200); }, "op 2 is of the unknown kind 200"},
@@ -111,20 +114,22 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
       {[](Program& p) { p.ops[5].layer = p.ops[6].layer = 2; }, "op 5 (store_kv): layer 2 of 2 does not exist"},
       {[](Program& p) { p.ops[5].layer = p.ops[6].layer = -1; }, "op 5 (store_kv): layer -1 has no K/V"},
       {[](Program& p) { p.ops[1].layer = -2; }, "op 1 (matmul): layer -2 of 2 does not exist"},
-      {[](Program& p) { p.ops[6].layer = 0; }, "op 6 (attention): the last K/V stored is of layer 1, that of layer 0 needed"},
+      {[](Program& p) { p.ops[6].layer = 0; },
+       "op 6 (attention): the last K/V stored is of layer 1, that of layer 0 needed"},
       {[](Program& p) { std::swap(p.ops[5], p.ops[6]); },
        "op 5 (attention): the last K/V stored is of layer -1, that of layer 1 needed"},
       {[](Program& p) { p.ops[6].kv_heads = 4; }, "op 6 (attention): 4 kv heads of 8 elements, others have 2 of 8"},
       {[](Program& p) { p.ops[6].head_dim = 4, p.ops[6].heads = 8, p.ops[6].kv_heads = 2; },
        "op 6 (attention): 2 kv heads of 4 elements, others have 2 of 8"},
-      {[](Program& p) { p.ops[5].kv_heads = -2, p.ops[5].head_dim = -8; }, "op 5 (store_kv): -2 kv heads of -8 elements"},
+      {[](Program& p) { p.ops[5].kv_heads = -2, p.ops[5].head_dim = -8; },
+       "op 5 (store_kv): -2 kv heads of -8 elements"},
       {[](Program& p) { p.ops[5].rows = RowSet::wanted; }, "op 5 (store_kv): has the wrong row set"},
-      {[](Program& p) { p.ops[6].rows = RowSet::guided; }, "op 6 (attention): has the wrong row set"},
+      {[](Program& p) { p.ops[6].rows = RowSet::predicted; }, "op 6 (attention): has the wrong row set"},
       {[](Program& p) { p.ops[6].heads = -4, p.ops[6].kv_heads = 2; }, "op 6 (attention): -4 heads over 2 kv heads"},
-      {[](Program& p) { p.ops[6].block = -1; }, "op 6 (attention): blocks of -1 positions"},
       {[](Program& p) { p.ops[6].parameter = 0; }, "op 6 (attention): its scale is 0"},
       {[](Program& p) { p.ops[4].heads = -2, p.ops[4].head_dim = -8; }, "op 4 (rope): -2 heads"},
-      {[](Program& p) { p.ops[4].parameter = std::numeric_limits<float>::quiet_NaN(); }, "op 4 (rope): its theta is nan"},
+      {[](Program& p) { p.ops[4].parameter = std::numeric_limits<float>::quiet_NaN(); },
+       "op 4 (rope): its theta is nan"},
       // Row sets of ops whose values alone were looked at.
       {[](Program& p) { p.ops[0].rows = RowSet::wanted; }, "op 0 (embed): has the wrong row set"},
       {[](Program& p) { p.ops[12].rows = RowSet::all; }, "op 12 (select_rows): has the wrong row set"},
@@ -161,15 +166,53 @@ TEST(Program, TheScaleOfAttentionIsTheOps) {
   EXPECT_EQ(p.ops[6].parameter, 1.0f / std::sqrt(8.0f));
 }
 
-TEST(Program, GuidedRowsAreHalfOfTheWanted) {
-  const StepShape plain{.rows = 10, .wanted = 6, .guided = false},
-      guided{.rows = 10, .wanted = 6, .guided = true};
-  EXPECT_EQ(plain.count(RowSet::guided), 6);
-  EXPECT_EQ(guided.count(RowSet::guided), 3);
-  EXPECT_EQ(guided.count(RowSet::wanted), 6);
-  Program odd;
-  odd.shape = {.rows = 10, .wanted = 5, .guided = true};
-  EXPECT_FALSE(verify(odd, kWeights));
+TEST(Program, EveryRowSetHasItsNumberOfRows) {
+  const StepShape shape{.rows = 10, .wanted = 6, .predictions = 4};  // two of them guided
+  EXPECT_EQ(shape.count(RowSet::all), 10);
+  EXPECT_EQ(shape.count(RowSet::wanted), 6);
+  EXPECT_EQ(shape.count(RowSet::predicted), 4);
+  Program more = small_program();
+  more.shape.predictions = 3;
+  EXPECT_FALSE(verify(more, kWeights)) << "more predictions than wanted rows";
+}
+
+// ---- What rows read
+
+std::vector<KeyRange> ranges(const KeyRule& rule, int32_t keys) {
+  std::vector<KeyRange> out;
+  for (int32_t p = 0; p < keys; ++p) out.push_back(rule.of(p, keys));
+  return out;
+}
+
+// By hand: for every row and every position whether the rule lets the one read the other.
+TEST(KeyRule, EveryRuleIsWhatItSays) {
+  constexpr int32_t kKeys = 13;
+  const auto expect = [](const KeyRule& rule, const std::function<bool(int, int)>& reads) {
+    const auto got = ranges(rule, kKeys);
+    for (int p = 0; p < kKeys; ++p)
+      for (int k = 0; k < kKeys; ++k) {
+        const KeyRange r = got[static_cast<size_t>(p)];
+        EXPECT_EQ(k >= r.first && k < r.last, reads(p, k)) << "row " << p << " key " << k;
+      }
+  };
+  expect(KeyRule::full(), [](int, int) { return true; });
+  expect(KeyRule::causal(), [](int p, int k) { return k <= p; });
+  expect(KeyRule::block_causal(1), [](int p, int k) { return k <= p; });
+  expect(KeyRule::block_causal(4), [](int p, int k) { return k / 4 <= p / 4; });
+  expect(KeyRule::window(3, 2), [](int p, int k) { return k >= p - 3 && k <= p + 2; });
+  expect(KeyRule::window(3, 0), [](int p, int k) { return k >= p - 3 && k <= p; });
+  expect(KeyRule::window(0, 0), [](int p, int k) { return k == p; });
+  expect(KeyRule::behind_prompt(5), [](int p, int k) { return p >= 5 || k <= p; });
+}
+
+TEST(KeyRule, ARowReadsSomethingOfWhatIsThere) {
+  for (const KeyRule& rule : {KeyRule::full(), KeyRule::causal(), KeyRule::block_causal(4), KeyRule::window(2, 2)})
+    for (const int32_t p : {0, 1, 7, 1000, INT32_MAX}) {
+      const KeyRange r = rule.of(p, 3);
+      EXPECT_LE(0, r.first);
+      EXPECT_LT(r.first, r.last);
+      EXPECT_LE(r.last, 3);
+    }
 }
 
 }  // namespace

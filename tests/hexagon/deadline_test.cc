@@ -1,5 +1,5 @@
-// Calls of the driver that never return: each ends as an error within its deadline and the time that a kill is given, even
-// where the kill hangs too; and a session behind it can be had.
+// Calls of the driver that never return: each ends as an error within its deadline and the time that a kill is given,
+// even where the kill hangs too; and a session behind it can be had.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -68,6 +68,17 @@ TEST_F(Deadlines, AMappingThatHangs) {
   EXPECT_TRUE(other->map(buffer));
   EXPECT_TRUE(other->unmap(*buffer));
   release();
+}
+
+TEST_F(Deadlines, AnAllocationThatHangs) {
+  fault_("hang-alloc:0");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(Buffer::allocate(library_, 1 << 16, kDeadline), nullptr);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_GE(seconds, kDeadline);
+  EXPECT_LT(seconds, kBound);
+  release();  // what comes too late is given back: TearDown() counts
+  EXPECT_NE(Buffer::allocate(library_, 1 << 16, kDeadline), nullptr);
 }
 
 TEST_F(Deadlines, AnUnmappingThatHangs) {

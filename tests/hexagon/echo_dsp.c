@@ -51,7 +51,8 @@ static int serve(void) {
       if (sc != 0x00020001u || in[0] != ring->bytes[1]) return 14;
       ring->handle = 0x1234567800000001ull;
       return 0;
-    case 1: return ring->handle == 0x1234567800000001ull ? 0 : 44;
+    case 1:
+      return ring->handle == 0x1234567800000001ull ? 0 : 44;
     case 2: { /* (address, bytes) -> the sum of its words, to each of which 1 is added */
       u32 sum = 0;
       for (u32 i = 0; i < in[1] / 4; ++i) sum += ((u32*)in[0])[i]++;
@@ -72,7 +73,8 @@ static int serve(void) {
       out[0] = (u32)at;
       return failed(at) ? 2 : 0;
     }
-    case 7: return failed(call(NR_munmap, (long)in[0], (long)in[1], 0, 0, 0, 0)) ? 1 : 0;
+    case 7:
+      return failed(call(NR_munmap, (long)in[0], (long)in[1], 0, 0, 0, 0)) ? 1 : 0;
   }
   return 20;
 }

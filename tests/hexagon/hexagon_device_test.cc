@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "hexagon_tools.h"
 #include "sched/executor.h"
@@ -49,8 +50,8 @@ class HexagonTest : public testing::Test {
     };
   }
   // Bytes of all slabs of the DSP's weights.
-  static int64_t total(const HexagonDevice& device, SlabGrain grain) {
-    const Program program = model_->graph.forward({.rows = 1, .wanted = 1, .guided = false});
+  static int64_t total(HexagonDevice& device, SlabGrain grain) {
+    const Program program = model_->graph.forward(plain_shape(1, 1));
     return total_bytes(group_slabs(weight_uses(program, device), grain, device.window().page_bytes));
   }
   static KvStore store(Device& device) {
@@ -58,10 +59,9 @@ class HexagonTest : public testing::Test {
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16},
         [&](int64_t bytes) { return device.allocate(bytes); });
   }
-  static StepInputs inputs(int32_t first, int32_t last) {
-    StepInputs in;
-    for (int32_t p = first; p < last; ++p)
-      in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
+  static OneStream inputs(int32_t first, int32_t last) {
+    OneStream in;
+    for (int32_t p = first; p < last; ++p) in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
     in.spans = {{0, last - first, 0, 9}};
     in.wanted = {0, last - first - 1};
     in.keep_logits = true;
@@ -71,9 +71,9 @@ class HexagonTest : public testing::Test {
   static Result<std::vector<float>> passes(Executor& executor, Device& device) {
     KvStore kv = store(device);
     std::vector<float> all;
-    for (const StepInputs& in : {inputs(0, 9), inputs(4, 7), inputs(2, 4)}) {
-      StepOutputs out;
-      LLADA_TRY_STATUS(executor.run(in, kv, out));
+    for (const OneStream& in : {inputs(0, 9), inputs(4, 7), inputs(2, 4)}) {
+      OneResult out;
+      LLADA_TRY_STATUS(run_one(executor, in, kv, out));
       all.insert(all.end(), out.logits.begin(), out.logits.end());
     }
     return all;
@@ -107,11 +107,11 @@ TEST_F(HexagonTest, EveryWindowGivesTheSameLogitsWithTheMapsThatThePlanSays) {
     device->set_window(total(*device, SlabGrain::layer) * percent / 100);
     Executor executor(*device, build());
     KvStore kv = store(*device);
-    StepOutputs out;
-    ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+    OneResult out;
+    ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
     const ResidencyPlan& plan = *executor.plan();
     const int64_t before = device->counters().maps;
-    ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+    ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
     const HexagonCounters counters = device->counters();
     EXPECT_EQ(counters.maps - before, static_cast<int64_t>(plan.streamed.size())) << percent << ": maps per pass";
     if (percent == 100) {
@@ -138,14 +138,14 @@ TEST_F(HexagonTest, TheAddressSpaceRefusesWhatBookkeepingWouldAllow) {
   // What other buffers take is not the device's to count: 8 MiB pieces until the emulated process is full.
   std::vector<KvStore> stores;
   Status status;
-  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 2, .guided = false}));
+  const auto program = std::make_shared<const Program>(model_->graph.forward(plain_shape(9, 2)));
   Executor executor(*device, build());
   for (int i = 0; i < 20 && status; ++i) {
     stores.push_back(*KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 10923, .type = DType::F16},
         [&](int64_t bytes) { return device->allocate(bytes); }));
-    StepOutputs out;
-    status = executor.run(inputs(0, 9), stores.back(), out);
+    OneResult out;
+    status = run_one(executor, inputs(0, 9), stores.back(), out);
   }
   ASSERT_FALSE(status);
   EXPECT_LT(stores.size(), 8u) << "8 x 8 MiB is all there is, and the program takes a part";
@@ -171,16 +171,17 @@ TEST_F(HexagonTest, SessionsShareTheWeightsAmongThem) {
 
 TEST_F(HexagonTest, UnmappedSlabsAreRefusedByName) {
   const auto device = hexagon(options());
-  const auto program = std::make_shared<const Program>(model_->graph.forward({.rows = 9, .wanted = 2, .guided = false}));
+  const auto program = std::make_shared<const Program>(model_->graph.forward(plain_shape(9, 2)));
   std::vector<DeviceSlab> slabs(2);
-  for (const WeightUse& use : weight_uses(*program, *device)) slabs[use.layer == 1 ? 1 : 0].weights.push_back(use.weight);
+  for (const WeightUse& use : weight_uses(*program, *device))
+    slabs[use.layer == 1 ? 1 : 0].weights.push_back(use.weight);
   ASSERT_TRUE(device->define_slabs(slabs));
   ASSERT_TRUE(device->map(0, MapMode::remap));
   KvStore kv = store(*device);
-  const StepInputs in = inputs(0, 9);
+  const StepInputs step = inputs(0, 9).over(kv);
   StepOutputs out;
-  ASSERT_TRUE(device->submit({program, 0, 1, &in, &kv, &out, Unit::host}));
-  const auto ticket = device->submit({program, 1, program->ops.size(), &in, &kv, &out, Unit::accelerator});
+  ASSERT_TRUE(device->submit({program, 0, 1, &step, &out, Unit::host}));
+  const auto ticket = device->submit({program, 1, program->ops.size(), &step, &out, Unit::accelerator});
   ASSERT_FALSE(ticket);
   EXPECT_NE(ticket.error().message.find("uses blk.1.attn_norm.weight, whose slab 1 is not mapped"), std::string::npos)
       << ticket.error().message;
@@ -193,11 +194,11 @@ TEST_F(HexagonTest, KeysAndValuesInPlainMemoryAreTheHosts) {
   Executor executor(*device, build());
   auto kv = KvStore::create(
       {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16});
-  StepOutputs out, mapped;
-  ASSERT_TRUE(executor.run(inputs(0, 9), *kv, out));
+  OneResult out, mapped;
+  ASSERT_TRUE(run_one(executor, inputs(0, 9), *kv, out));
   EXPECT_EQ(device->counters().host_ops, 6) << "store_kv and attention of three layers";
   KvStore shared = store(*device);
-  ASSERT_TRUE(executor.run(inputs(0, 9), shared, mapped));
+  ASSERT_TRUE(run_one(executor, inputs(0, 9), shared, mapped));
   EXPECT_EQ(device->counters().host_ops, 6);
   for (size_t i = 0; i < out.logits.size(); ++i) ASSERT_NEAR(out.logits[i], mapped.logits[i], 0.05);
 }
@@ -208,21 +209,23 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   device->set_trace(&trace);
   Executor executor(*device, build());
   KvStore kv = store(*device), aside = *KvStore::create(kv.shape());
-  StepOutputs out, beside;
-  ASSERT_TRUE(executor.run(inputs(0, 9), kv, out));
+  OneResult out;
+  StepOutputs beside;
+  ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
   const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   aside.put_back(kv.save(rows));
-  const StepInputs dense = inputs(0, 9), sparse = inputs(3, 5);
-  ASSERT_TRUE(executor.run_beside(sparse, aside, beside));
-  ASSERT_TRUE(executor.run(dense, kv, out));
+  const OneStream dense = inputs(0, 9), sparse = inputs(3, 5);
+  const StepInputs sparse_step = sparse.over(aside);
+  ASSERT_TRUE(executor.run_beside(sparse_step, beside));
+  ASSERT_TRUE(run_one(executor, dense, kv, out));
   ASSERT_EQ(beside.predictions.size(), 2u) << "there when run() returns";
   // By the cpu alone over the same store.
   const auto cpu = cpu_->share(1);
   Executor alone(**cpu, build());
   aside.put_back(kv.save(rows));
-  StepOutputs again;
-  ASSERT_TRUE(alone.run(sparse, aside, again));
-  EXPECT_EQ(beside.logits, again.logits);
+  OneResult again;
+  ASSERT_TRUE(run_one(alone, sparse, aside, again));
+  EXPECT_EQ(beside.logits[0], again.logits);
 }
 
 // ---- Failures
@@ -239,8 +242,11 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
   ASSERT_TRUE(by_cpu);
   const auto all = expected();
   // Invokes: 0 open, 1 query, then mappings and batches; a generation on a fresh session has more than 9 of them.
-  for (const Failure& f : {Failure{"kill:9:100", "ended"}, {"error:9", "failed (1)"}, {"garbage:9", "garbage"},
-                           {"hang:9", "no answer within"}, {"map:3", "was refused: out of memory"}}) {
+  for (const Failure& f : {Failure{"kill:9:100", "ended"},
+                           {"error:9", "failed (1)"},
+                           {"garbage:9", "garbage"},
+                           {"hang:9", "no answer within"},
+                           {"map:3", "was refused: out of memory"}}) {
     auto with = options();
     if (std::string_view(f.fault).starts_with("hang")) with.deadline_s = 1;  // a loaded machine looks like a hang
     const auto device = hexagon(with);
@@ -248,8 +254,9 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
     const auto fallback = cpu_->share(1);
     std::vector<std::string> warnings;
     Executor executor(*device, build(),
-                      {.memory = {}, .fallback = fallback->get(),
-                       .warn = [&](const std::string& line) { warnings.push_back(line); }});
+                      {.memory = {}, .fallback = fallback->get(), .warn = [&](const std::string& line) {
+                         warnings.push_back(line);
+                       }});
     const auto begin = std::chrono::steady_clock::now();
     const auto got = passes(executor, *device);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -282,7 +289,8 @@ TEST_F(HexagonTest, WhatIsMissingIsNamed) {
   const auto unequipped = describe_hexagon(options());
   ::setenv("PATH", path.c_str(), 1);
   ASSERT_FALSE(unequipped);
-  EXPECT_NE(unequipped.error().message.find("qemu-hexagon is not installed"), std::string::npos) << unequipped.error().message;
+  EXPECT_NE(unequipped.error().message.find("qemu-hexagon is not installed"), std::string::npos)
+      << unequipped.error().message;
   const auto found = describe_hexagon(options());
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_NE(found->find("Hexagon v67"), std::string::npos) << *found;

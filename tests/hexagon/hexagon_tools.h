@@ -46,8 +46,7 @@ inline int shared_buffers() {
   DIR* fds = ::opendir("/proc/self/fd");
   for (const dirent* entry; fds != nullptr && (entry = ::readdir(fds)) != nullptr;) {
     char target[256];
-    const ssize_t n =
-        ::readlink(("/proc/self/fd/" + std::string(entry->d_name)).c_str(), target, sizeof target);
+    const ssize_t n = ::readlink(("/proc/self/fd/" + std::string(entry->d_name)).c_str(), target, sizeof target);
     if (n > 0 && std::string(target, static_cast<size_t>(n)).ends_with("(deleted)")) ++count;
   }
   if (fds != nullptr) ::closedir(fds);

@@ -15,9 +15,10 @@ namespace {
 using namespace hexagon;
 
 // Runs nothing but one small op per slab of a stretch: an rms_norm whose weight is the slab's marker.
-class MapsOnly final : public Device {
+class MapsOnly final : public Device, Window {
  public:
-  MapsOnly(std::shared_ptr<Library> library, std::shared_ptr<Session> session, std::vector<int64_t> sizes, int64_t window)
+  MapsOnly(std::shared_ptr<Library> library, std::shared_ptr<Session> session, std::vector<int64_t> sizes,
+           int64_t window)
       : library_(std::move(library)), session_(std::move(session)), sizes_(std::move(sizes)), window_(window) {
     small_ = Buffer::allocate(library_, hexagon::kPageBytes);
   }
@@ -29,6 +30,7 @@ class MapsOnly final : public Device {
     return {.weight_bytes = window_, .sessions = 1, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
   }
   std::vector<int64_t> weight_sizes() const override { return sizes_; }
+  Capabilities capabilities() override { return {.window = this}; }
   PhaseTimes take_phase_times() override { return {}; }
   int64_t memory_bytes() const override { return 0; }
   void set_trace(Trace*) override {}
@@ -70,13 +72,14 @@ class MapsOnly final : public Device {
     batch.head = {WIRE_MAGIC, WIRE_VERSION, ++sequence_, 1, 0, 1, 1024, {small, 4096}};
     WireOp& op = batch.op;
     op.kind = WIRE_RMS_NORM, op.rows = 1, op.columns = 32;
-    for (WireRef* ref : {&op.in[1], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans, &op.kv.keys,
-                         &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled,
-                         &op.weight[1].data, &op.weight[2].data})
+    for (WireRef* ref : {&op.in[1], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,
+                         &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax,
+                         &op.never_sampled, &op.weight[1].data, &op.weight[2].data})
       *ref = kNone;
     op.in[0] = {small, 0}, op.out[0] = {small, 1024};
     op.weight[0] = {{weights, static_cast<uint32_t>(buffer->bytes() - 128)}, WIRE_STORED_F32, 32, 1};
-    LLADA_TRY(const WireReply reply, session_->run(std::as_bytes(std::span(&batch, 1)).first(sizeof batch.head + sizeof op), sequence_, 30));
+    LLADA_TRY(const WireReply reply,
+              session_->run(std::as_bytes(std::span(&batch, 1)).first(sizeof batch.head + sizeof op), sequence_, 30));
     if (reply.status != WIRE_OK) return failed("slab {}: {}", slab, describe(reply));
     const float got = reinterpret_cast<const float*>(small_->data() + 1024)[31];
     if (std::abs(got - static_cast<float>(slab + 1)) > 1e-3f) return failed("slab {} holds {}", slab, got);
@@ -108,9 +111,18 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
   const bool whole = std::getenv("LLADA_TEST_LONG") != nullptr;
   const int64_t divisor = whole ? 1 : 16;
   const int passes = whole ? 100 : 4;
-  const ModelConfig config{.architecture = Architecture::llada, .name = "8b", .layers = 32, .width = 4096, .heads = 32,
-                           .kv_heads = 32, .head_dim = 128, .ffn_width = 12288, .vocab = 126464, .context = 4096,
-                           .rotary_dims = 128, .rope_pairing = RopePairing::half_split};
+  const ModelConfig config{.architecture = Architecture::llada,
+                           .name = "8b",
+                           .layers = 32,
+                           .width = 4096,
+                           .heads = 32,
+                           .kv_heads = 32,
+                           .head_dim = 128,
+                           .ffn_width = 12288,
+                           .vocab = 126464,
+                           .context = 4096,
+                           .rotary_dims = 128,
+                           .rope_pairing = RopePairing::half_split};
   const ModelGraph graph = build_transformer(config);
   std::vector<int64_t> sizes;
   for (const WeightInfo& w : graph.weights)
@@ -122,7 +134,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
     auto session = Session::open(*library, space, 30);
     ASSERT_TRUE(session) << session.error().message;
     MapsOnly device(*library, *session, sizes, space - reserve);
-    const Program program = graph.forward({.rows = 1, .wanted = 1, .guided = false});
+    const Program program = graph.forward(plain_shape(1, 1));
     auto runtime = MemoryRuntime::create(device, program, {});
     ASSERT_TRUE(runtime) << runtime.error().message;
     const ResidencyPlan& plan = runtime->plan();
@@ -139,7 +151,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
           const Status status = device.check(slab);
           ASSERT_TRUE(status) << "pass " << pass << ": " << status.error().message;
         }
-        const Status after = runtime->after(device, stretch);
+        const Status after = runtime->after(stretch);
         ASSERT_TRUE(after) << after.error().message;
       }
       EXPECT_EQ(device.maps - before, static_cast<int64_t>(plan.streamed.size())) << "pass " << pass;
@@ -149,11 +161,13 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
     EXPECT_EQ(resident_kb(*pids.begin()), first_size) << "the emulated process has not grown";
     EXPECT_EQ(shared_buffers(), static_cast<int>(plan.slabs.size()) + 2) << "slabs, the small one, the ring";
     if (whole)
-      fmt::print("{} passes: {:.2f} GB of weights in {} slabs, window {:.2f} GB of {:.2f} GiB, {} slabs streamed in {} slots, "
-                 "{} maps, {:.1f} GB mapped, at most {:.2f} GB at a time\n",
-                 passes, static_cast<double>(plan.weight_bytes) / 1e9, plan.slabs.size(),
-                 static_cast<double>(plan.window_bytes) / 1e9, static_cast<double>(space) / 0x1p30, plan.streamed.size(),
-                 plan.slots, device.maps, static_cast<double>(device.mapped_bytes) / 1e9, static_cast<double>(device.most) / 1e9);
+      fmt::print(
+          "{} passes: {:.2f} GB of weights in {} slabs, window {:.2f} GB of {:.2f} GiB, {} slabs streamed in {} slots, "
+          "{} maps, {:.1f} GB mapped, at most {:.2f} GB at a time\n",
+          passes, static_cast<double>(plan.weight_bytes) / 1e9, plan.slabs.size(),
+          static_cast<double>(plan.window_bytes) / 1e9, static_cast<double>(space) / 0x1p30, plan.streamed.size(),
+          plan.slots, device.maps, static_cast<double>(device.mapped_bytes) / 1e9,
+          static_cast<double>(device.most) / 1e9);
   }
   EXPECT_TRUE(dsp_processes().empty());
   EXPECT_EQ(shared_buffers(), 0);

@@ -1,10 +1,12 @@
-// What the Hexagon device makes of unusual numbers and geometries: values that are not finite in weights, activations, keys
-// and values end in one error line; a program with two rotary geometries, heads of 64 and 128, grouped keys, widths that are
-// no multiple of 256 and rows of any count agree with the cpu device; memory that nobody wrote does not matter.
+// What the Hexagon device makes of unusual numbers and geometries: values that are not finite in weights, activations,
+// keys and values end in one error line; a program with two rotary geometries, heads of 64 and 128, grouped keys,
+// widths that are no multiple of 256 and rows of any count agree with the cpu device; memory that nobody wrote does not
+// matter.
 #include <dlfcn.h>
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/hexagon_device.h"
+#include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "hexagon_tools.h"
 #include "sched/executor.h"
@@ -54,12 +56,16 @@ class HexagonNumbers : public testing::Test {
   }
   KvStore store(Device& device, DType type = DType::F16) {
     const ModelConfig& c = model_.config;
-    return *KvStore::create({.layers = static_cast<int>(c.layers), .sequences = 1, .kv_heads = static_cast<int>(c.kv_heads),
-                             .head_dim = static_cast<int>(c.head_dim), .positions = 64, .type = type},
+    return *KvStore::create({.layers = static_cast<int>(c.layers),
+                             .sequences = 1,
+                             .kv_heads = static_cast<int>(c.kv_heads),
+                             .head_dim = static_cast<int>(c.head_dim),
+                             .positions = 64,
+                             .type = type},
                             [&](int64_t bytes) { return device.allocate(bytes); });
   }
-  StepInputs inputs(int32_t first, int32_t last, int32_t keys) const {
-    StepInputs in;
+  OneStream inputs(int32_t first, int32_t last, int32_t keys) const {
+    OneStream in;
     for (int32_t p = first; p < last; ++p)
       in.tokens.push_back(p * 71 % static_cast<int32_t>(model_.config.vocab)), in.positions.push_back(p);
     in.spans = {{0, last - first, 0, keys}};
@@ -68,13 +74,13 @@ class HexagonNumbers : public testing::Test {
     in.keep_logits = true;
     return in;
   }
-  Result<std::vector<float>> logits(Device& device, KvStore& kv, const StepInputs& in) {
+  Result<std::vector<float>> logits(Device& device, KvStore& kv, const OneStream& in) {
     Executor executor(device, build());
-    StepOutputs out;
-    LLADA_TRY_STATUS(executor.run(in, kv, out));
+    OneResult out;
+    LLADA_TRY_STATUS(run_one(executor, in, kv, out));
     return out.logits;
   }
-  void expect_like_cpu(const StepInputs& in, double bound) {
+  void expect_like_cpu(const OneStream& in, double bound) {
     KvStore kv = store(*device_), plain = store(*cpu_);
     const auto got = logits(*device_, kv, in), want = logits(*cpu_, plain, in);
     ASSERT_TRUE(got) << got.error().message;
@@ -85,11 +91,13 @@ class HexagonNumbers : public testing::Test {
     }
     EXPECT_LT(std::sqrt(sum / size), bound) << in.tokens.size() << " rows";
   }
-  void expect_the_line(KvStore& kv, const StepInputs& in) {
+  void expect_the_line(KvStore& kv, const OneStream& in) {
     const auto got = logits(*device_, kv, in);
     ASSERT_FALSE(got) << "text";
-    EXPECT_EQ(got.error().message, fmt::format("hexagon: the logits of position {} are not finite; the weights or the activations "
-                                               "are damaged", in.positions[static_cast<size_t>(in.wanted[0])]));
+    EXPECT_EQ(got.error().message,
+              fmt::format("hexagon: the logits of position {} are not finite; the weights or the activations "
+                          "are damaged",
+                          in.positions[static_cast<size_t>(in.wanted[0])]));
     EXPECT_EQ(exit_status(got.error()), 1);
   }
   size_t weight(const std::string& name) const {
@@ -133,7 +141,8 @@ TEST_F(HexagonNumbers, OneWeightThatIsNotFiniteIsRefusedByItsName) {
     KvStore kv = store(*device_);
     const auto got = logits(*device_, kv, inputs(0, 9, 9));
     ASSERT_FALSE(got) << name;
-    EXPECT_EQ(got.error().message, fmt::format("hexagon: output 0 of {} has a value that is not finite; the weights are damaged", name));
+    EXPECT_EQ(got.error().message,
+              fmt::format("hexagon: output 0 of {} has a value that is not finite; the weights are damaged", name));
     EXPECT_EQ(exit_status(got.error()), 2);
   }
 }
@@ -177,7 +186,9 @@ TEST_F(HexagonNumbers, TwoRotaryGeometriesInOneProgram) {
     double off = 0, size = 0;
     for (int head = 0; head < 4; ++head)
       for (size_t i = 0; i < 40 * 16; ++i) {
-        const auto at = [&](KvStore& s) { return f16_to_float(reinterpret_cast<const uint16_t*>(s.keys(layer, 0, head))[i]); };
+        const auto at = [&](KvStore& s) {
+          return f16_to_float(reinterpret_cast<const uint16_t*>(s.keys(layer, 0, head))[i]);
+        };
         off += std::pow(double{at(kv)} - at(plain), 2), size += std::pow(double{at(plain)}, 2);
       }
     EXPECT_LT(std::sqrt(off / size), 0.04) << "layer " << layer;
@@ -189,7 +200,8 @@ TEST_F(HexagonNumbers, HeadsWidthsAndRowsOfEveryKindAgreeWithTheCpu) {
     ModelConfig config;
     DType type;
   };
-  for (const Case& c : {Case{with_heads(4, 2, 64, 352), DType::Q4_0}, {with_heads(3, 1, 128, 224), DType::Q8_0},
+  for (const Case& c : {Case{with_heads(4, 2, 64, 352), DType::Q4_0},
+                        {with_heads(3, 1, 128, 224), DType::Q8_0},
                         {with_heads(2, 2, 32, 96), DType::Q4_0}}) {
     open(c.type, c.config);
     for (const int32_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 40}) expect_like_cpu(inputs(0, rows, rows), 0.04);
@@ -200,13 +212,15 @@ TEST_F(HexagonNumbers, HeadsWidthsAndRowsOfEveryKindAgreeWithTheCpu) {
 TEST_F(HexagonNumbers, TheHostNeedsOnlyTheWeightsOfItsOps) {
   for (const bool head_on_dsp : {true, false}) {
     open(DType::Q4_0, with_heads(4, 2, 64, 352));
-    const Program program = model_.graph.forward({.rows = 9, .wanted = 2, .guided = false});
+    const Program program = model_.graph.forward(plain_shape(9, 2));
     const HexagonOptions options{.library = standin_path(), .deadline_s = 60, .head_on_dsp = head_on_dsp};
-    device_ = *make_hexagon_device(options, model_.graph.weights, model_.views,
-                                   *make_cpu_device({.threads = 1, .isa = "scalar"}, model_.graph.weights, model_.views, {}));
+    device_ =
+        *make_hexagon_device(options, model_.graph.weights, model_.views,
+                             *make_cpu_device({.threads = 1, .isa = "scalar"}, model_.graph.weights, model_.views, {}));
     std::vector<bool> needed(model_.graph.weights.size(), false);
     for (const Op& op : program.ops)
-      if (device_->place(op) == Unit::host) for_each_weight(op, [&](WeightId w) { needed[static_cast<size_t>(w)] = true; });
+      if (device_->place(op) == Unit::host)
+        for_each_weight(op, [&](WeightId w) { needed[static_cast<size_t>(w)] = true; });
     std::vector<std::string> names;
     for (size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) names.push_back(model_.graph.weights[i].name);
@@ -232,7 +246,7 @@ TEST_F(HexagonNumbers, MemoryThatNobodyWroteDoesNotMatter) {
     open(DType::Q4_0, with_heads(4, 2, 64, 352));
     KvStore kv = store(*device_);
     std::vector<float> all;
-    for (const StepInputs& in : {inputs(0, 33, 33), inputs(7, 12, 33), inputs(33, 34, 34)}) {
+    for (const OneStream& in : {inputs(0, 33, 33), inputs(7, 12, 33), inputs(33, 34, 34)}) {
       const auto got = logits(*device_, kv, in);
       ASSERT_TRUE(got) << byte << ": " << got.error().message;
       all.insert(all.end(), got->begin(), got->end());

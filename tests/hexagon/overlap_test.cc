@@ -7,6 +7,7 @@
 #include "devices/hexagon/map_lane.h"
 #include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
+#include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "hexagon_tools.h"
 #include "sched/executor.h"
@@ -37,20 +38,24 @@ class Overlap : public testing::Test {
   void SetUp() override { SKIP_WITHOUT_EMULATOR(); }
 };
 
+constexpr uint32_t kGuide = 768 << 10;  // where the copy of the mark is described
+
 // One op that leaves a mark, then many that take long; all over one buffer.
 std::vector<std::byte> long_batch(uint32_t number, uint32_t scratch, uint64_t sequence) {
   constexpr uint32_t kOps = 40, kRows = 1, kColumns = 256, kOut = 1 << 20, kWeights = 2 << 20;
   constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
   std::vector<WireOp> ops(kOps);
   for (WireOp& op : ops) {
-    for (WireRef* ref : {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table,
-                         &op.spans, &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits,
-                         &op.out_of_softmax, &op.never_sampled, &op.weight[0].data, &op.weight[1].data, &op.weight[2].data})
+    for (WireRef* ref :
+         {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,
+          &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled,
+          &op.weight[0].data, &op.weight[1].data, &op.weight[2].data})
       *ref = kNone;
     const bool mark = &op == &ops[0];
     op.kind = mark ? WIRE_GUIDE : WIRE_MATMUL;
     op.rows = mark ? 1 : kRows, op.source_rows = mark ? 1 : 0, op.columns = kColumns;
     op.in[0] = {number, 0}, op.out[0] = {number, mark ? 512u << 10 : kOut};
+    if (mark) op.index = {number, kGuide};
     if (!mark) op.weight[0] = {{number, kWeights}, WIRE_STORED_F32, kColumns, 256};
   }
   const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, kOps, 0, 1, 1 << 20, {scratch, 0}};
@@ -73,6 +78,7 @@ TEST_F(Overlap, MappingsAreServedWhileABatchRunsAndWhatItNamesStays) {
     auto* values = reinterpret_cast<float*>(named->data());
     auto* mark = reinterpret_cast<std::atomic<float>*>(named->data() + (512 << 10));
     values[0] = 7;
+    *reinterpret_cast<WireGuide*>(named->data() + kGuide) = {0, WIRE_NO_ROW, 0};
     mark->store(0);
     Result<WireReply> reply = failed("not run");
     std::thread runner([&] { reply = session->run(long_batch(number, scratch_number, sequence), sequence, 60); });
@@ -91,14 +97,15 @@ TEST_F(Overlap, MappingsAreServedWhileABatchRunsAndWhatItNamesStays) {
   EXPECT_TRUE(session->unmap(*named)) << "after the batch it may go";
 }
 
-// The same of whole passes: the residency plan streams slabs while the DSP works on others, and nothing but time changes.
+// The same of whole passes: the residency plan streams slabs while the DSP works on others, and nothing but time
+// changes.
 TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
   const SmallModel model = make_small_model(DType::Q4_0, small_config());
   auto cpu = *make_cpu_device({.threads = 1, .isa = ""}, model.graph.weights, model.views, {});
   const auto build = [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
     return std::make_shared<const Program>(model.graph.forward(shape));
   };
-  StepInputs in;
+  OneStream in;
   for (int32_t p = 0; p < 40; ++p) in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
   in.spans = {{0, 40, 0, 40}};
   in.wanted = {0, 39};
@@ -107,21 +114,20 @@ TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
   for (const int percent : {100, 40}) {
     const auto device = *make_hexagon_device({.library = standin_path(), .deadline_s = 60, .head_on_dsp = false},
                                              model.graph.weights, model.views, *cpu->share(1));
-    const Program program = model.graph.forward({.rows = 1, .wanted = 1, .guided = false});
+    const Program program = model.graph.forward(plain_shape(1, 1));
     const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
     device->set_window(total_bytes(slabs) * percent / 100);
     Executor executor(*device, build);
     KvStore kv = *KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 40, .type = DType::F16},
         [&](int64_t bytes) { return device->allocate(bytes); });
-    StepOutputs out;
+    OneResult out;
     for (int pass = 0; pass < 60 && (pass == 0 || (percent < 100 && device->counters().maps_beside == 0)); ++pass) {
-      const Status status = executor.run(in, kv, out);
+      const Status status = run_one(executor, in, kv, out);
       ASSERT_TRUE(status) << status.error().message;
     }
     // What the window leaves for everything else is enough.
-    const HexagonReserve reserve =
-        hexagon_reserve(model.graph.forward({.rows = 40, .wanted = 40, .guided = false}), model.graph.weights, 40);
+    const HexagonReserve reserve = hexagon_reserve(model.graph.forward(plain_shape(40, 40)), model.graph.weights, 40);
     const HexagonCounters used = device->counters();
     EXPECT_LE(used.arena_bytes, reserve.arena + hexagon::kPageBytes);
     EXPECT_LE(used.staging_bytes, reserve.staging);

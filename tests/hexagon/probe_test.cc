@@ -1,4 +1,5 @@
-// The experiments for a phone, run against the emulator: what a phone's answers are compared with (docs/hexagon-host.md).
+// The experiments for a phone, run against the emulator: what a phone's answers are compared with
+// (docs/hexagon.md).
 #include <array>
 #include <cstdio>
 #include <string>
@@ -10,8 +11,9 @@ namespace {
 
 // What the probe prints, with its exit status behind it.
 std::string probe(const std::string& experiment) {
-  const std::string command = "LLADA_CDSPRPC='" + std::string(standin_path()) + "' " LLADA_EMULATOR " '" LLADA_BINARY_DIR
-                              "/bin/hexagon_probe' " + experiment + "; echo status $?";
+  const std::string command = "LLADA_CDSPRPC='" + std::string(standin_path()) +
+                              "' " LLADA_EMULATOR " '" LLADA_BINARY_DIR "/bin/hexagon_probe' " + experiment +
+                              "; echo status $?";
   std::string out;
   FILE* pipe = ::popen(command.c_str(), "r");
   std::array<char, 4096> part;
@@ -20,7 +22,9 @@ std::string probe(const std::string& experiment) {
   return out;
 }
 
-bool has(const std::string& text, const std::string& line) { return ("\n" + text).find("\n" + line + "\n") != std::string::npos; }
+bool has(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
 
 TEST(Probe, AnswersWhatThePageSays) {
   SKIP_WITHOUT_EMULATOR();

@@ -1,5 +1,5 @@
-// The stand-in for a phone's libcdsprpc, with a DSP program of its own: opens, invokes, mappings in an address space that
-// is really as small as asked for, and processes that die, hang and are restarted.
+// The stand-in for a phone's libcdsprpc, with a DSP program of its own: opens, invokes, mappings in an address space
+// that is really as small as asked for, and processes that die, hang and are restarted.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -206,7 +206,8 @@ TEST_F(StandIn, OtherFailuresOnPurpose) {
 }
 
 TEST_F(StandIn, SessionsAreProcessesOfTheirOwn) {
-  char domain[] = "cdsp", name[] = "llada", uri[256], module[] = "file:///libecho_skel.so?echo_skel_handle_invoke&_modver=1.0";
+  char domain[] = "cdsp", name[] = "llada", uri[256],
+       module[] = "file:///libecho_skel.so?echo_skel_handle_invoke&_modver=1.0";
   remote_rpc_reserve_new_session asked{domain, 4, name, 5, 0, 0};
   ASSERT_EQ(session_control(FASTRPC_RESERVE_NEW_SESSION, &asked, sizeof asked), AEE_SUCCESS);
   remote_rpc_get_uri get_uri{domain, 4, asked.session_id, module, sizeof module - 1, uri, sizeof uri};

@@ -1,5 +1,5 @@
-// What is left of the Hexagon device where its tools are missing: a stub that says so, a build that says so once, tests that
-// are skipped and never pass.
+// What is left of the Hexagon device where its tools are missing: a stub that says so, a build that says so once, tests
+// that are skipped and never pass.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -64,8 +64,8 @@ TEST(HexagonAbsent, TheBuildSaysOnceWhichToolIsMissing) {
 TEST(HexagonAbsent, TestsAreSkippedNotPassedWithoutTheEmulator) {
   for (const char* program : {"test_hexagon --gtest_filter='HexagonTest.*:StandIn.*:Overlap.*:Probe.*:MapSequence.*'",
                               "test_hexagon_dsp --gtest_filter='*Packets*:*Layer*:*Head*'"}) {
-    const std::string text =
-        output("LLADA_HEXAGON_QEMU=/nowhere/qemu-hexagon " LLADA_EMULATOR " " LLADA_BINARY_DIR "/bin/" + std::string(program));
+    const std::string text = output(
+        "LLADA_HEXAGON_QEMU=/nowhere/qemu-hexagon " LLADA_EMULATOR " " LLADA_BINARY_DIR "/bin/" + std::string(program));
     EXPECT_GT(count(text, "[  SKIPPED ]"), 5) << text;
     EXPECT_EQ(count(text, "[       OK ]"), 0) << text;
     EXPECT_EQ(count(text, "[  FAILED  ]"), 0) << text;

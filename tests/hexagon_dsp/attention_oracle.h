@@ -1,6 +1,6 @@
 // Attention of one row over some keys in double arithmetic, and what the DSP's two ways (dsp/attention_plain.cc,
-// dsp/attention_vectors.cc) may be off by: the roundings of every stage, carried through the softmax. No number here was
-// fitted to a measurement.
+// dsp/attention_vectors.cc) may be off by: the roundings of every stage, carried through the softmax. No number here
+// was fitted to a measurement.
 //
 // With weights w_k off by a share eta_k, and the mix and the sum off by mix_error and sum_error beside that, an output
 // o = sum w v / sum w is off by (sum w |v| eta + mix_error + |o| (sum w eta + sum_error)) / sum w.
@@ -73,8 +73,8 @@ inline AttentionRow result(const AttentionInputs& a, const Exact& e, const Error
     }
     const double out = mix / sum;
     // Divided by a sum that is itself off.
-    row.bound.push_back((mix_off + std::fabs(out) * off) / (sum - off) + errors.last * (std::fabs(out) + mix_off / sum) +
-                        kHalfSmallest);
+    row.bound.push_back((mix_off + std::fabs(out) * off) / (sum - off) +
+                        errors.last * (std::fabs(out) + mix_off / sum) + kHalfSmallest);
     row.out.push_back(out);
   }
   return row;
@@ -82,8 +82,8 @@ inline AttentionRow result(const AttentionInputs& a, const Exact& e, const Error
 
 }  // namespace attention_detail
 
-// In scalar floats: scores in 4 chains, two levels of additions, a root and a product; per tile of 32 keys a rescaling of
-// sum and mix; both added key by key.
+// In scalar floats: scores in 4 chains, two levels of additions, a root and a product; per tile of 32 keys a rescaling
+// of sum and mix; both added key by key.
 inline AttentionRow attend_plainly_oracle(const AttentionInputs& a) {
   using namespace attention_detail;
   const Exact e = exact_scores(a);
@@ -95,8 +95,8 @@ inline AttentionRow attend_plainly_oracle(const AttentionInputs& a) {
   for (int64_t k = 0; k < a.count; ++k) {
     const auto at = static_cast<size_t>(k);
     const double t = e.top - e.score[at];
-    // Differences to the largest so far, and of the largest ones to each other, are rounded and sum to t; what the largest
-    // itself is off by is a factor of all weights.
+    // Differences to the largest so far, and of the largest ones to each other, are rounded and sum to t; what the
+    // largest itself is off by is a factor of all weights.
     const double exponent = gamma(chain) * e.size[at] + gamma(1) * (t + 2 * worst);
     errors.eta.push_back(std::expm1(exponent) + gamma(kExponential + tiles * (kExponential + 1)) +
                          gamma(static_cast<double>(a.count)));
@@ -146,8 +146,9 @@ inline AttentionRow attend_vectors_oracle(const AttentionInputs& a) {
       for (int64_t i = 0; i < a.d; ++i) most = std::max(most, std::fabs(a.key(k, i)));
     // Keys: steps of 2^-14 of the power of two at or below the tile's largest, rounded to half a step.
     const double key_step = std::ldexp(1.0, std::max(ceiling(most), -13) - 1 - 14);
-    // A unit is the product of both steps times 2^9 for the floors' 8 and 11 bits less the scale's 13, and 2^base. A block
-    // loses floor(P / 2^8), of which the scales make 4 of the next floor's units, that floor's one, and the shift's one.
+    // A unit is the product of both steps times 2^9 for the floors' 8 and 11 bits less the scale's 13, and 2^base. A
+    // block loses floor(P / 2^8), of which the scales make 4 of the next floor's units, that floor's one, and the
+    // shift's one.
     const double unit = std::ldexp(key_step * largest_step, 6 + base_of(blocks));
     const double floors = static_cast<double>(blocks) * unit * (5 * std::ldexp(1.0, -base_of(blocks)) + 1);
     for (int64_t k = tile; k < end; ++k) {
@@ -170,8 +171,8 @@ inline AttentionRow attend_vectors_oracle(const AttentionInputs& a) {
       for (int64_t i = 0; i < a.d; ++i) value_top = std::max(value_top, std::fabs(a.value(k, i)));
     }
     const double share = std::exp(top - e.top);  // of this chunk's weights in the row's
-    // t = (largest - score) * log2(e) * scale with 24 digits behind the point: each score cut to 2^-28 of a power of two,
-    // the factor of 15 bits, the product rounded in units of 2^exponent, or cut.
+    // t = (largest - score) * log2(e) * scale with 24 digits behind the point: each score cut to 2^-28 of a power of
+    // two, the factor of 15 bits, the product rounded in units of 2^exponent, or cut.
     const double score_unit = std::ldexp(1.0, ceiling(size) - 1 - 28);
     const int exponent = ceiling(scale * kLog2E * score_unit * 0x1p24);
     const double product = (exponent > 0 ? std::ldexp(0.5, exponent) : 1.5) * 0x1p-24;
@@ -191,7 +192,8 @@ inline AttentionRow attend_vectors_oracle(const AttentionInputs& a) {
         for (int64_t i = 0; i < a.d; ++i) most_value = std::max(most_value, std::fabs(a.value(k, i)));
       const double value_step =
           std::ldexp(1.0, std::max(std::max(ceiling(most_value), -13) - 1, value_exponent - 13) - 14);
-      // As activations: 14 bits of the tile's largest weight, which itself may be off by less than a hundredth, rounded.
+      // As activations: 14 bits of the tile's largest weight, which itself may be off by less than a hundredth,
+      // rounded.
       const double weight_error = tile_largest(tile) * 0x1p-14 * 1.01 + kDigit;
       for (int64_t k = begin; k < end; ++k) {
         const double t = (top - e.score[static_cast<size_t>(k)]) * kLog2E;
@@ -209,8 +211,8 @@ inline AttentionRow attend_vectors_oracle(const AttentionInputs& a) {
     for (double& mix : errors.mix)
       mix += share * static_cast<double>(even(tiles)) * unit * (5 * std::ldexp(1.0, -base_of(even(tiles))) + 1);
   }
-  // Sums and mixes rounded to F32; a join has a factor (its argument two roundings) and a fused step of two products; the
-  // division and the last product.
+  // Sums and mixes rounded to F32; a join has a factor (its argument two roundings) and a fused step of two products;
+  // the division and the last product.
   double range = 0;
   for (const double s : e.score) range = std::max(range, e.top - s);
   const double joins = static_cast<double>(chunks - 1);

@@ -1,5 +1,5 @@
-// K/V and attention on the emulated DSP against double arithmetic (attention_oracle.h): F16 and F32 stores, grouped heads,
-// block-causal rows, guided streams, trials.
+// K/V and attention on the emulated DSP against double arithmetic (attention_oracle.h): F16 and F32 stores, grouped
+// heads, block-causal rows, guided streams, trials.
 #include <algorithm>
 #include <cmath>
 
@@ -35,28 +35,29 @@ class HexagonAttention : public DspTest {
     return kv;
   }
   WireOp store_op(const WireKv& kv, const std::vector<float>& k, const std::vector<float>& v,
-                  const std::vector<int32_t>& positions, const std::vector<WireSpan>& spans) {
+                  const std::vector<int32_t>& positions, const std::vector<TestSpan>& spans) {
     WireOp op = make_op(WIRE_STORE_KV, static_cast<uint32_t>(positions.size()), kv.heads * kv.head_dim);
-    op.in[0] = put(k), op.in[1] = put(v), op.index = put(positions), op.spans = put(spans);
+    op.in[0] = put(k), op.in[1] = put(v), op.index = put(positions), op.spans = put_spans(spans);
     op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
     return op;
   }
   WireOp attention_op(const WireKv& kv, uint32_t heads, const std::vector<float>& q, uint32_t rows,
-                      const std::vector<WireSpan>& spans) {
+                      const std::vector<TestSpan>& spans) {
     WireOp op = make_op(WIRE_ATTENTION, rows);
     op.in[0] = put(q), op.out[0] = reserve(int64_t{rows} * heads * kv.head_dim * 4);
     op.heads = static_cast<uint16_t>(heads), op.head_dim = static_cast<uint16_t>(kv.head_dim);
     op.parameter = 1 / std::sqrt(static_cast<float>(kv.head_dim));
-    op.spans = put(spans), op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
+    op.spans = put_spans(spans), op.span_count = static_cast<uint32_t>(spans.size()), op.kv = kv;
+    op.index = put_ranges(spans);
     return op;
   }
-  void expect_equal(const WireOp& op, const std::vector<WireSpan>& spans, const std::vector<int64_t>& row_keys = {}) {
+  void expect_equal(const WireOp& op, const std::vector<TestSpan>& spans, const std::vector<int64_t>& row_keys = {}) {
     const auto got = get<float>(op.out[0], int64_t{op.rows} * op.heads * op.head_dim);
     const WireKv& kv = op.kv;
     const int64_t d = op.head_dim;
     const bool vectors = kv.half != 0 && (d == 32 || d == 64 || d == 128);
     Measured measured(vectors ? "attention in integers" : "attention in floats");
-    for (const WireSpan& span : spans)
+    for (const TestSpan& span : spans)
       for (uint32_t h = 0; h < op.heads; ++h) {
         const uint32_t from = span.sequence * kv.sequence_stride + h / (op.heads / kv.heads) * kv.head_stride;
         const auto load = [&](WireRef ref) {
@@ -74,26 +75,31 @@ class HexagonAttention : public DspTest {
                                    row_keys.empty() ? int64_t{span.keys} : row_keys[r], d};
           const AttentionRow want = vectors ? attend_vectors_oracle(in) : attend_plainly_oracle(in);
           for (int64_t i = 0; i < d; ++i)
-            EXPECT_WITHIN(measured, got[static_cast<size_t>((r * op.heads + h) * d + i)], want.out[static_cast<size_t>(i)],
-                          want.bound[static_cast<size_t>(i)])
+            EXPECT_WITHIN(measured, got[static_cast<size_t>((r * op.heads + h) * d + i)],
+                          want.out[static_cast<size_t>(i)], want.bound[static_cast<size_t>(i)])
                 << "row " << r << " head " << h << " element " << i;
         }
       }
   }
+  // Rows at positions from 0 that see their block of positions and those before.
+  WireRef put_blocks(uint32_t rows, uint32_t keys, uint32_t block) {
+    std::vector<WireKeys> ranges;
+    for (uint32_t r = 0; r < rows; ++r) ranges.push_back({0, std::min(keys, (r / block + 1) * block)});
+    return put(ranges);
+  }
   // A store full of random keys and values, and `rows` rows that attend to its first `keys`.
-  WireOp attend_to_random(const Store& s, uint32_t heads, uint32_t rows, uint32_t keys, uint32_t block, double spread = 1) {
+  WireOp attend_to_random(const Store& s, uint32_t heads, uint32_t rows, uint32_t keys, uint32_t block,
+                          double spread = 1) {
     const WireKv kv = put_store(s);
-    std::vector<int32_t> positions;
-    for (uint32_t i = 0; i < s.positions; ++i) positions.push_back(static_cast<int32_t>(i));
     kernels::testing::Random random(1);
     for (const WireRef ref : {kv.keys, kv.values})
       for (uint32_t i = 0; i < s.bytes() / 2; ++i) {
         const uint16_t h = float_to_f16(static_cast<float>(random.normal() * spread * (1 + i / 4000)));
         std::memcpy(memory_->data() + ref.offset + i * 2, &h, 2);
       }
-    const std::vector<WireSpan> some = {{0, rows, 0, keys, 0, 0, 0}};
+    const std::vector<TestSpan> some = {{0, rows, 0, keys, 0, 0, 0}};
     WireOp ops[1] = {attention_op(kv, heads, normal_rows(rows, heads * s.head_dim, 3), rows, some)};
-    ops[0].block = block, ops[0].index = put(positions);
+    if (block > 0) ops[0].index = put_blocks(rows, keys, block);
     const WireReply reply = run(ops);
     EXPECT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
     std::vector<int64_t> row_keys;
@@ -110,9 +116,9 @@ TEST_F(HexagonAttention, StoresAndAttendsInTwoStreamsWithGroupedHeads) {
     const WireKv kv = put_store(s);
     std::vector<int32_t> positions;
     for (int32_t i = 0; i < 140; ++i) positions.push_back(i % 70);
-    const std::vector<WireSpan> all = {{0, 70, 0, 70, 0, 0, 0}, {70, 70, 1, 70, 0, 0, 0}};
+    const std::vector<TestSpan> all = {{0, 70, 0, 70, 0, 0, 0}, {70, 70, 1, 70, 0, 0, 0}};
     const auto k = normal_rows(140, 48, 1), v = normal_rows(140, 48, 2);
-    const std::vector<WireSpan> some = {{0, 19, 0, 70, 0, 0, 0}, {19, 3, 1, 33, 0, 0, 0}};
+    const std::vector<TestSpan> some = {{0, 19, 0, 70, 0, 0, 0}, {19, 3, 1, 33, 0, 0, 0}};
     const WireOp ops[2] = {store_op(kv, k, v, positions, all), attention_op(kv, 4, normal_rows(22, 96, 3), 22, some)};
     const WireReply reply = run(ops);
     ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
@@ -132,8 +138,9 @@ TEST_F(HexagonAttention, StoresAndAttendsInTwoStreamsWithGroupedHeads) {
 TEST_F(HexagonAttention, HalfConversionRoundsLikeTheDefinition) {
   const Store s = {1, 1, 1, 64, true};
   const WireKv kv = put_store(s);
-  std::vector<float> k = {0.0f, -0.0f, 1.0f, 65504.0f, 65519.9f, 65520.0f, 1e30f, -1e30f, 0x1p-14f, 0x1.ffcp-15f, 0x1p-24f,
-                          0x1p-25f, 0x1.8p-25f, 0x1p-26f, 1.00048828125f, 1.0009765625f, 2049.0f, 2051.0f, INFINITY, -INFINITY};
+  std::vector<float> k = {0.0f,           -0.0f,         1.0f,         65504.0f, 65519.9f, 65520.0f,   1e30f,
+                          -1e30f,         0x1p-14f,      0x1.ffcp-15f, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1p-26f,
+                          1.00048828125f, 1.0009765625f, 2049.0f,      2051.0f,  INFINITY, -INFINITY};
   kernels::testing::Random random(3);
   while (k.size() < 64) k.push_back(std::ldexp(random.normal(), static_cast<int>(random.below(44)) - 28));
   WireOp op = store_op(kv, k, k, {0}, {{0, 1, 0, 1, 0, 0, 0}});
@@ -147,10 +154,10 @@ TEST_F(HexagonAttention, BlockCausalRowsSeeTheirBlockAndThoseBefore) {
   const WireKv kv = put_store(s);
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < 40; ++i) positions.push_back(i);
-  const std::vector<WireSpan> all = {{0, 40, 0, 40, 0, 0, 0}};
+  const std::vector<TestSpan> all = {{0, 40, 0, 40, 0, 0, 0}};
   WireOp ops[2] = {store_op(kv, normal_rows(40, 16, 1), normal_rows(40, 16, 2), positions, all),
                    attention_op(kv, 1, normal_rows(40, 16, 3), 40, all)};
-  ops[1].block = 8, ops[1].index = put(positions);
+  ops[1].index = put_blocks(40, 40, 8);
   ASSERT_EQ(run(ops).status, WIRE_OK);
   std::vector<int64_t> row_keys;
   for (int64_t i = 0; i < 40; ++i) row_keys.push_back((i / 8 + 1) * 8);
@@ -158,12 +165,12 @@ TEST_F(HexagonAttention, BlockCausalRowsSeeTheirBlockAndThoseBefore) {
 }
 
 TEST_F(HexagonAttention, HeadsOfWholeVectorsRunInIntegers) {
-  attend_to_random({1, 40, 2, 128, true}, 4, 9, 37, 0);         // grouped heads, a tail of keys, a group of rows cut short
-  attend_to_random({1, 40, 1, 64, true}, 1, 40, 40, 8);         // rows that see their block and those before
-  attend_to_random({1, 33, 1, 128, true}, 1, 3, 1, 0);          // a single key
-  attend_to_random({1, 71, 2, 32, true}, 4, 9, 71, 0);          // rows of half a vector, an odd number of them
+  attend_to_random({1, 40, 2, 128, true}, 4, 9, 37, 0);  // grouped heads, a tail of keys, a group of rows cut short
+  attend_to_random({1, 40, 1, 64, true}, 1, 40, 40, 8);  // rows that see their block and those before
+  attend_to_random({1, 33, 1, 128, true}, 1, 3, 1, 0);   // a single key
+  attend_to_random({1, 71, 2, 32, true}, 4, 9, 71, 0);   // rows of half a vector, an odd number of them
   attend_to_random({1, 40, 1, 32, true}, 1, 40, 40, 8);
-  attend_to_random({1, 64, 1, 128, true}, 1, 2, 64, 0, 12);     // one key takes nearly all
+  attend_to_random({1, 64, 1, 128, true}, 1, 2, 64, 0, 12);  // one key takes nearly all
 }
 TEST_F(HexagonAttention, ChunksOfKeysAreJoined) { attend_to_random({1, 1100, 1, 64, true}, 1, 5, 1090, 0); }
 
@@ -172,24 +179,26 @@ TEST_F(HexagonAttention, ARowDoesNotKnowItsBatchNorKeysThatItDoesNotSee) {
   const auto all = get<float>(op.out[0], 35 * 64);
   // Other keys behind the last that is seen, and one row alone.
   const uint16_t large = float_to_f16(5000);
-  for (const WireRef ref : {op.kv.keys, op.kv.values}) std::memcpy(memory_->data() + ref.offset + 62 * 64 * 2, &large, 2);
+  for (const WireRef ref : {op.kv.keys, op.kv.values})
+    std::memcpy(memory_->data() + ref.offset + 62 * 64 * 2, &large, 2);
   WireOp one = op;
   one.rows = 1, one.in[0].offset += 17 * 64 * 4;
-  const std::vector<WireSpan> span = {{0, 1, 0, 61, 0, 0, 0}};
-  one.spans = put(span);
+  const std::vector<TestSpan> span = {{0, 1, 0, 61, 0, 0, 0}};
+  one.spans = put_spans(span), one.index = put_ranges(span);
   ASSERT_EQ(run(one, 1).status, WIRE_OK);
   const auto alone = get<float>(op.out[0], 64);
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(alone[i], all[17 * 64 + i]) << i;
 }
 
-// One element of one key or value, among many: every row that sees it has an element that is not finite in every head over
-// it, one that does not see it has none.
+// One element of one key or value, among many: every row that sees it has an element that is not finite in every head
+// over it, one that does not see it has none.
 TEST_F(HexagonAttention, KeysAndValuesThatAreNotFiniteMakeRowsThatAreNot) {
   for (const uint32_t dim : {16u, 32u, 64u, 128u})
     for (const bool half : {true, false})
       for (const float bad : {NAN, INFINITY, -INFINITY})
         for (const bool key : {true, false}) {
-          SCOPED_TRACE(std::to_string(dim) + (half ? " F16 " : " F32 ") + std::to_string(bad) + (key ? " key" : " value"));
+          SCOPED_TRACE(std::to_string(dim) + (half ? " F16 " : " F32 ") + std::to_string(bad) +
+                       (key ? " key" : " value"));
           used_ = 0;
           const Store s = {1, 40, 2, dim, half};
           const WireKv kv = put_store(s);
@@ -197,14 +206,17 @@ TEST_F(HexagonAttention, KeysAndValuesThatAreNotFiniteMakeRowsThatAreNot) {
           for (int32_t i = 0; i < 40; ++i) positions.push_back(i);
           auto k = normal_rows(40, 2 * dim, 1), v = normal_rows(40, 2 * dim, 2);
           (key ? k : v)[33 * 2 * dim + dim + 5] = bad;  // position 33, the second K/V head
-          const std::vector<WireSpan> all = {{0, 40, 0, 40, 0, 0, 0}}, some = {{0, 3, 0, 40, 0, 0, 0}, {3, 2, 0, 33, 0, 0, 0}};
-          const WireOp ops[2] = {store_op(kv, k, v, positions, all), attention_op(kv, 4, normal_rows(5, 4 * dim, 3), 5, some)};
+          const std::vector<TestSpan> all = {{0, 40, 0, 40, 0, 0, 0}},
+                                      some = {{0, 3, 0, 40, 0, 0, 0}, {3, 2, 0, 33, 0, 0, 0}};
+          const WireOp ops[2] = {store_op(kv, k, v, positions, all),
+                                 attention_op(kv, 4, normal_rows(5, 4 * dim, 3), 5, some)};
           ASSERT_EQ(run(ops).status, WIRE_OK);
           const auto got = get<float>(ops[1].out[0], 5 * 4 * dim);
           for (uint32_t r = 0; r < 5; ++r)
             for (uint32_t h = 0; h < 4; ++h) {
               const float* row = got.data() + (r * 4 + h) * dim;
-              ASSERT_EQ(std::all_of(row, row + dim, [](float x) { return std::isfinite(x); }), r >= 3 || h < 2) << r << " " << h;
+              ASSERT_EQ(std::all_of(row, row + dim, [](float x) { return std::isfinite(x); }), r >= 3 || h < 2)
+                  << r << " " << h;
             }
         }
 }
@@ -217,7 +229,8 @@ TEST_F(HexagonAttention, QueriesThatAreNotFiniteMakeTheirHeadSo) {
       std::memcpy(memory_->data() + op.in[0].offset + (3 * 2 * dim + dim + 1) * 4, &bad, 4);
       ASSERT_EQ(run(op).status, WIRE_OK);
       const auto got = get<float>(op.out[0], 6 * 2 * dim);
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isfinite(got[i]), i / dim != 7) << i / dim << " " << i % dim;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(std::isfinite(got[i]), i / dim != 7) << i / dim << " " << i % dim;
     }
     used_ = 0;
   }
@@ -231,7 +244,7 @@ TEST_F(HexagonAttention, GrowingScoresAreRescaled) {
   for (size_t i = 0; i < k.size(); ++i) k[i] = std::fabs(k[i]) * static_cast<float>(i / 32) * 0.3f;
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < 100; ++i) positions.push_back(i);
-  const std::vector<WireSpan> all = {{0, 100, 0, 100, 0, 0, 0}}, some = {{0, 2, 0, 100, 0, 0, 0}};
+  const std::vector<TestSpan> all = {{0, 100, 0, 100, 0, 0, 0}}, some = {{0, 2, 0, 100, 0, 0, 0}};
   const std::vector<float> q(64, 1.0f);
   const WireOp ops[2] = {store_op(kv, k, normal_rows(100, 32, 2), positions, all), attention_op(kv, 1, q, 2, some)};
   ASSERT_EQ(run(ops).status, WIRE_OK);
@@ -245,7 +258,7 @@ TEST_F(HexagonAttention, TrialsSeeTheirOwnRowsAndLeaveNothing) {
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < 30; ++i) positions.push_back(i);
   for (const int32_t p : {4, 9, 9}) positions.push_back(p);
-  const std::vector<WireSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
+  const std::vector<TestSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
   const auto k = normal_rows(33, 32, 1), v = normal_rows(33, 32, 2), q = normal_rows(33, 32, 3);
   WireOp ops[2] = {store_op(kv, k, v, positions, spans), attention_op(kv, 2, q, 33, spans)};
   ops[1].trial_index = ops[0].index;

@@ -64,9 +64,10 @@ DspProcess::DspProcess(uint64_t window) : control_(RING_BYTES) {
   ring().version = RING_VERSION;
   std::vector<std::string> words = {qemu()};
   if (window != 0) words.insert(words.end(), {"-R", std::to_string(window)});
-  // Another build of the program, e.g. of another architecture (docs/hexagon.md).
+  // Another build of the program, e.g. of another architecture (docs/lab/hexagon-dsp.md).
   const char* other = std::getenv("LLADA_DSP_PROGRAM");
-  words.insert(words.end(), {other != nullptr ? other : LLADA_DSP_PROGRAM, std::to_string(getpid()), std::to_string(control_.fd())});
+  words.insert(words.end(),
+               {other != nullptr ? other : LLADA_DSP_PROGRAM, std::to_string(getpid()), std::to_string(control_.fd())});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -143,8 +144,9 @@ WireInfo DspProcess::query() {
 
 WireReply DspProcess::call(uint32_t method, const void* in, uint32_t bytes, uint32_t channel) {
   WireReply reply{};
-  const int result = invoke(session_, scalars(method, 1, 1, 0, 0),
-                            {{const_cast<void*>(in), bytes}, {&reply, static_cast<uint32_t>(sizeof reply)}}, nullptr, channel);
+  const int result =
+      invoke(session_, scalars(method, 1, 1, 0, 0),
+             {{const_cast<void*>(in), bytes}, {&reply, static_cast<uint32_t>(sizeof reply)}}, nullptr, channel);
   if (result != 0 || reply.magic != WIRE_MAGIC) {
     reply.status = kNobodyAnswered;
     reply.detail = static_cast<uint32_t>(result);
@@ -153,8 +155,8 @@ WireReply DspProcess::call(uint32_t method, const void* in, uint32_t bytes, uint
 }
 
 WireReply DspProcess::map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes, uint32_t flags) {
-  const WireMap request = {WIRE_MAGIC, WIRE_VERSION, buffer, memory.fd(),
-                           bytes != 0 ? bytes : static_cast<uint32_t>(memory.bytes()), flags};
+  const WireMap request = {
+      WIRE_MAGIC, WIRE_VERSION, buffer, memory.fd(), bytes != 0 ? bytes : static_cast<uint32_t>(memory.bytes()), flags};
   return call(WIRE_MAP, &request, sizeof request);
 }
 

@@ -20,12 +20,17 @@ inline WireOp make_op(WireKind kind, uint32_t rows, uint32_t columns = 0) {
   WireOp op{};
   op.kind = static_cast<uint16_t>(kind);
   op.rows = rows, op.columns = columns;
-  for (WireRef* ref : {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table,
-                       &op.spans, &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits,
-                       &op.out_of_softmax, &op.never_sampled})
+  for (WireRef* ref :
+       {&op.in[0], &op.in[1], &op.out[0], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,
+        &op.kv.keys, &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled})
     *ref = kNowhere;
   return op;
 }
+
+// Rows of a sequence that see its first `keys` positions: what the wire says as a span and a range per row.
+struct TestSpan {
+  uint32_t begin, count, sequence, keys, trial, all, all_count;
+};
 
 class DspTest : public testing::Test {
  protected:
@@ -66,6 +71,22 @@ class DspTest : public testing::Test {
   WireRef put(const std::vector<T>& data) {
     return put(std::span<const T>(data));
   }
+  WireRef put_spans(const std::vector<TestSpan>& spans) {
+    std::vector<WireSpan> wire;
+    for (const TestSpan& s : spans) wire.push_back({s.begin, s.count, s.sequence, s.trial, s.all, s.all_count});
+    return put(wire);
+  }
+  // What makes of guide a copy of the first rows.
+  WireRef put_copies(uint32_t rows) {
+    std::vector<WireGuide> guides;
+    for (uint32_t r = 0; r < rows; ++r) guides.push_back({r, WIRE_NO_ROW, 0});
+    return put(guides);
+  }
+  WireRef put_ranges(const std::vector<TestSpan>& spans) {
+    std::vector<WireKeys> ranges;
+    for (const TestSpan& s : spans) ranges.insert(ranges.end(), s.count, {0, s.keys});
+    return put(ranges);
+  }
   template <class T>
   std::vector<T> get(WireRef ref, int64_t count) const {
     std::vector<T> out(static_cast<size_t>(count));
@@ -85,8 +106,14 @@ class DspTest : public testing::Test {
   }
 
   std::vector<std::byte> batch(std::span<const WireOp> ops, uint32_t threads = 0) const {
-    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, static_cast<uint32_t>(ops.size()), 0, threads,
-                            static_cast<uint32_t>(scratch_->bytes()), {kScratch, 0}};
+    const WireBatch head = {WIRE_MAGIC,
+                            WIRE_VERSION,
+                            7,
+                            static_cast<uint32_t>(ops.size()),
+                            0,
+                            threads,
+                            static_cast<uint32_t>(scratch_->bytes()),
+                            {kScratch, 0}};
     std::vector<std::byte> bytes(sizeof head + ops.size_bytes());
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());

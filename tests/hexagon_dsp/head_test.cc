@@ -46,9 +46,9 @@ class HexagonHead : public DspTest {
         else if (second < 0 || l[t] > l[second])
           second = t;
       }
-      // Roundings of a term: its difference to the chunk's largest logit and those between the largest ones (each a share of
-      // itself, and all of them sum to d), its exponential, a chain of 128 additions and two levels more; per merge an
-      // exponential, a sum with the largest one's own 1, a fused step - and for the weighted sum two of these.
+      // Roundings of a term: its difference to the chunk's largest logit and those between the largest ones (each a
+      // share of itself, and all of them sum to d), its exponential, a chain of 128 additions and two levels more; per
+      // merge an exponential, a sum with the largest one's own 1, a fused step - and for the weighted sum two of these.
       constexpr double kChunks = (kVocabulary + 511) / 512, kAdditions = 128 + 2;
       double rest = 0, weighted = 0, rest_off = 0, weighted_off = 0;
       for (int64_t t = 0; t < kVocabulary; ++t) {

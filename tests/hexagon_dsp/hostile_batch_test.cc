@@ -1,6 +1,6 @@
-// Batches that attack the DSP: ops that write what other ops index with, outputs over inputs, buffers mapped for reading
-// or twice, a host that changes the batch or its lists while it runs, calls that race. Each is refused with the op and the
-// reason, or computes what the batch said when it began; the process lives on.
+// Batches that attack the DSP: ops that write what other ops index with, outputs over inputs, buffers mapped for
+// reading or twice, a host that changes the batch or its lists while it runs, calls that race. Each is refused with the
+// op and the reason, or computes what the batch said when it began; the process lives on.
 #include <atomic>
 #include <thread>
 
@@ -17,7 +17,7 @@ class HexagonHostile : public DspTest {
   WireRef numbers(int64_t count, float value) { return put(std::vector<float>(static_cast<size_t>(count), value)); }
   WireOp copy_op(WireRef from, WireRef to, uint32_t rows = kRows, uint32_t columns = kColumns) {
     WireOp op = make_op(WIRE_GUIDE, rows, columns);
-    op.in[0] = from, op.out[0] = to, op.source_rows = rows;
+    op.in[0] = from, op.out[0] = to, op.source_rows = rows, op.index = put_copies(rows);
     return op;
   }
   WireOp select_op(WireRef index) {
@@ -67,7 +67,7 @@ TEST_F(HexagonHostile, AnOpMayNotWriteWhatAnotherIndexesWith) {
   store.kv.sequences = 1, store.kv.positions = 8, store.kv.heads = 1, store.kv.head_dim = 16, store.kv.half = 1;
   store.kv.head_stride = store.kv.sequence_stride = 256;
   std::vector<WireSpan> spans(kBytes / sizeof(WireSpan) + 1);
-  spans[0] = {0, kRows, 0, 8, 0, 0, 0};
+  spans[0] = {0, kRows, 0, 0, 0, 0};
   store.spans = put(spans), store.span_count = 1;
   ASSERT_EQ(run(store).status, WIRE_OK);
   expect_refused({copy_op(far, store.spans), store}, 0);
@@ -96,16 +96,18 @@ TEST_F(HexagonHostile, OutputsLieApartFromEverythingElse) {
     bad.back().in[0] = a;
     return bad.back();
   };
-  op(WIRE_SELECT_ROWS).out[0] = within(a, 128), bad.back().source_rows = kRows, bad.back().index = put(std::vector<int32_t>(4));
+  op(WIRE_SELECT_ROWS).out[0] = within(a, 128), bad.back().source_rows = kRows,
+  bad.back().index = put(std::vector<int32_t>(4));
   op(WIRE_RMS_NORM).out[0] = within(a, 128), bad.back().weight[0] = vector;
   op(WIRE_RMS_NORM).out[0] = b, bad.back().weight[0] = vector;
-  op(WIRE_HEAD_NORM).weight[0] = {a, WIRE_STORED_F32, kColumns, 1}, bad.back().heads = 1, bad.back().head_dim = kColumns;
+  op(WIRE_HEAD_NORM).weight[0] = {a, WIRE_STORED_F32, kColumns, 1}, bad.back().heads = 1,
+  bad.back().head_dim = kColumns;
   op(WIRE_ROPE).table = within(a, 4), bad.back().heads = 1, bad.back().head_dim = bad.back().rotary = kColumns;
   op(WIRE_ADD).in[1] = a;
   op(WIRE_ADD_BIAS).weight[0] = {a, WIRE_STORED_F32, kColumns, 1};
   op(WIRE_SWIGLU).in[1] = b, bad.back().out[0] = b;
   op(WIRE_SWIGLU).in[1] = b, bad.back().out[0] = within(a, 128);
-  op(WIRE_GUIDE).out[0] = a, bad.back().source_rows = kRows;
+  op(WIRE_GUIDE).out[0] = a, bad.back().source_rows = kRows, bad.back().index = put_copies(kRows);
   for (const WireRef out : {a, b}) {  // over the input; over the weights
     op(WIRE_MATMUL).weight[0] = {b, WIRE_STORED_F32, kColumns, 8};
     bad.back().out[0] = out;
@@ -122,15 +124,24 @@ TEST_F(HexagonHostile, OutputsLieApartFromEverythingElse) {
   for (const uint32_t values : {0u, 512u}) {  // keys over values, rows over keys
     op(WIRE_STORE_KV).in[1] = b;
     WireOp& store = bad.back();
-    store.kv = {.keys = values == 0 ? reserve(1024) : within(a, 256), .values = {}, .sequence_stride = 512, .head_stride = 512,
-                .sequences = 1, .positions = 8, .heads = 1, .head_dim = kColumns, .half = 1, .trial = kNowhere};
+    store.kv = {.keys = values == 0 ? reserve(1024) : within(a, 256),
+                .values = {},
+                .sequence_stride = 512,
+                .head_stride = 512,
+                .sequences = 1,
+                .positions = 8,
+                .heads = 1,
+                .head_dim = kColumns,
+                .half = 1,
+                .trial = kNowhere};
     store.kv.values = values == 0 ? store.kv.keys : reserve(1024);
     store.index = put(std::vector<int32_t>{0, 1, 2, 3});
-    store.spans = put(std::vector<WireSpan>{{0, kRows, 0, 8, 0, 0, 0}}), store.span_count = 1;
+    store.spans = put_spans({{0, kRows, 0, 8, 0, 0, 0}}), store.span_count = 1;
   }
   bad.push_back(bad.back());
   WireOp& attention = bad.back();
-  attention.kind = WIRE_ATTENTION, attention.heads = 1, attention.head_dim = kColumns, attention.columns = 0, attention.parameter = 0.1f;
+  attention.kind = WIRE_ATTENTION, attention.heads = 1, attention.head_dim = kColumns, attention.columns = 0,
+  attention.parameter = 0.1f, attention.index = put_ranges({{0, kRows, 0, 8, 0, 0, 0}});
   attention.in[0] = b, attention.out[0] = attention.kv.keys;
   for (size_t i = 0; i < bad.size(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i) + ", kind " + std::to_string(bad[i].kind));

@@ -1,6 +1,6 @@
 // The arithmetic of the DSP's matrix kernels a second time, in plain C++ over the packed bytes as wire.h lays them out
-// and the formulas of src/devices/hexagon/dsp/activations.h: what the kernels must match bit for bit. Products are taken
-// in 64 bits and checked against the 32 that the kernels have.
+// and the formulas of src/devices/hexagon/dsp/activations.h: what the kernels must match bit for bit. Products are
+// taken in 64 bits and checked against the 32 that the kernels have.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -97,8 +97,7 @@ inline QuantizedRow quantize_row_like_dsp(uint32_t layout, const float* x, int64
     if (row.mantissas[b] == 0 || shift > 31) row.mantissas[b] = 0, shift = 0, inverse[b] = 0;
     row.shifts.push_back(shift);
     if (row.mantissas[b] != 0 && (shift > 0 || layout != WIRE_TILE_Q4_0)) ++floored;
-    for (size_t i = 0; i < 32; ++i)
-      row.quants.push_back(static_cast<int>(std::nearbyint(x[b * 32 + i] * inverse[b])));
+    for (size_t i = 0; i < 32; ++i) row.quants.push_back(static_cast<int>(std::nearbyint(x[b * 32 + i] * inverse[b])));
   }
   row.bias = floored / 2;
   row.exponent = base + top + (layout == WIRE_TILE_Q4_0 ? -15 : layout == WIRE_TILE_Q8_0 ? 4 - 15 : 19 - 15);

@@ -1,10 +1,10 @@
 // One transformer layer as one batch on the emulated DSP. Every op is held to an oracle over the very inputs that it
 // had there, so errors do not hide in one another: matrices bit for bit (some outputs of each), the rest within the
 // bounds of their kernels. The geometry of LLaDA-8B takes seconds and 300 MB: it runs where LLADA_HEXAGON_LAYER is set.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdlib>
-
-#include <fmt/format.h>
 
 #include "hexagon_dsp/attention_oracle.h"
 #include "hexagon_dsp/dsp_test.h"
@@ -23,29 +23,36 @@ class HexagonLayer : public DspTest {
   WireWeight random_matrix(uint32_t inputs, uint32_t outputs, uint64_t seed) {
     // One tile's worth of random groups, repeated: numbers matter, their variety does not.
     const int64_t distinct = std::min<int64_t>(outputs, 96);
-    const auto stored = kernels::testing::make_weights(DType::Q4_0, distinct, inputs, kernels::testing::Fill::random, seed);
+    const auto stored =
+        kernels::testing::make_weights(DType::Q4_0, distinct, inputs, kernels::testing::Fill::random, seed);
     const WireLayout layout = WIRE_TILE_Q4_0;
     const WireRef ref = reserve(layout_bytes(layout, outputs, inputs));
-    pack(layout, kernels::testing::view(DType::Q4_0, stored, distinct, inputs), 0, distinct, memory_->data() + ref.offset);
+    pack(layout, kernels::testing::view(DType::Q4_0, stored, distinct, inputs), 0, distinct,
+         memory_->data() + ref.offset);
     const int64_t part = layout_bytes(layout, distinct, inputs), all = layout_bytes(layout, outputs, inputs);
     for (int64_t at = part; at < all; at += part)
-      std::memcpy(memory_->data() + ref.offset + at, memory_->data() + ref.offset, static_cast<size_t>(std::min(part, all - at)));
+      std::memcpy(memory_->data() + ref.offset + at, memory_->data() + ref.offset,
+                  static_cast<size_t>(std::min(part, all - at)));
     return {ref, layout, inputs, outputs};
   }
   WireRef value(uint32_t columns) { return reserve(int64_t{Geometry::kRows} * columns * 4); }
-  std::vector<float> rows_of(WireRef ref, uint32_t columns) { return get<float>(ref, int64_t{Geometry::kRows} * columns); }
+  std::vector<float> rows_of(WireRef ref, uint32_t columns) {
+    return get<float>(ref, int64_t{Geometry::kRows} * columns);
+  }
 
   void expect_matmul(const WireOp& op) {
     const auto x = rows_of(op.in[0], op.columns);
     std::vector<QuantizedRow> a;
-    for (uint32_t r = 0; r < Geometry::kRows; ++r) a.push_back(quantize_row_like_dsp(WIRE_TILE_Q4_0, x.data() + r * op.columns, op.columns));
+    for (uint32_t r = 0; r < Geometry::kRows; ++r)
+      a.push_back(quantize_row_like_dsp(WIRE_TILE_Q4_0, x.data() + r * op.columns, op.columns));
     for (int i = 0; i < 3 && op.weight[i].layout != WIRE_NO_LAYOUT; ++i) {
       const WireWeight& w = op.weight[i];
       const auto y = rows_of(op.out[i], w.outputs);
       for (uint32_t n = 0; n < w.outputs; n += w.outputs / 7 + 1) {
         const PackedOutput packed = unpack_output(w.layout, memory_->data() + w.data.offset, n, w.inputs);
         for (uint32_t r = 0; r < Geometry::kRows; ++r)
-          ASSERT_EQ(y[r * w.outputs + n], product_like_dsp(w.layout, packed, a[r])) << "matrix " << i << " row " << r << " output " << n;
+          ASSERT_EQ(y[r * w.outputs + n], product_like_dsp(w.layout, packed, a[r]))
+              << "matrix " << i << " row " << r << " output " << n;
       }
     }
   }
@@ -84,10 +91,14 @@ void HexagonLayer::run_layer(const Geometry& g) {
   kernels::testing::Random random(5);
   for (uint16_t& h : earlier) h = float_to_f16(random.normal());
   kv.keys = put(earlier), kv.values = put(earlier);
-  const std::vector<WireSpan> spans = {{0, kRows, 0, g.keys, 0, 0, 0}};
+  const std::vector<TestSpan> spans = {{0, kRows, 0, g.keys, 0, 0, 0}};
+
+  const WireRef copies_ref = put_copies(kRows);
 
   std::vector<WireOp> ops;
-  const auto add_op = [&](WireKind kind, uint32_t columns) -> WireOp& { return ops.emplace_back(make_op(kind, kRows, columns)); };
+  const auto add_op = [&](WireKind kind, uint32_t columns) -> WireOp& {
+    return ops.emplace_back(make_op(kind, kRows, columns));
+  };
   const auto matmul = [&](WireRef in, uint32_t inputs, std::vector<uint32_t> outputs) -> WireOp& {
     WireOp& op = add_op(WIRE_MATMUL, inputs);
     op.in[0] = in;
@@ -95,7 +106,8 @@ void HexagonLayer::run_layer(const Geometry& g) {
       op.weight[i] = random_matrix(inputs, outputs[i], 10 * ops.size() + i), op.out[i] = value(outputs[i]);
     return op;
   };
-  const WireRef x_ref = put(x), positions_ref = put(positions), table_ref = put(table), spans_ref = put(spans);
+  const WireRef x_ref = put(x), positions_ref = put(positions), table_ref = put(table), spans_ref = put_spans(spans),
+                ranges_ref = put_ranges(spans);
   WireOp* op = &add_op(WIRE_RMS_NORM, w);
   op->in[0] = x_ref, op->out[0] = value(w), op->weight[0] = put_vector(norm1), op->parameter = 1e-5f;
   const WireRef h = op->out[0];
@@ -105,23 +117,26 @@ void HexagonLayer::run_layer(const Geometry& g) {
   const WireRef q = value(inner), k = value(inner);
   for (const auto& [from, to] : {std::pair(qkv.out[0], q), {qkv.out[1], k}}) {
     op = &add_op(WIRE_GUIDE, inner);
-    op->in[0] = from, op->out[0] = to, op->source_rows = kRows;
+    op->in[0] = from, op->out[0] = to, op->source_rows = kRows, op->index = copies_ref;
   }
   for (const WireRef at : {q, k}) {
     op = &add_op(WIRE_ROPE, inner);
     op->in[0] = at, op->heads = static_cast<uint16_t>(g.heads), op->head_dim = op->rotary = kDim, op->table = table_ref;
   }
   op = &add_op(WIRE_STORE_KV, inner);
-  op->in[0] = k, op->in[1] = qkv.out[2], op->kv = kv, op->index = positions_ref, op->spans = spans_ref, op->span_count = 1;
+  op->in[0] = k, op->in[1] = qkv.out[2], op->kv = kv, op->index = positions_ref, op->spans = spans_ref,
+  op->span_count = 1;
   op = &add_op(WIRE_ATTENTION, 0);
   op->in[0] = q, op->out[0] = value(inner), op->kv = kv, op->spans = spans_ref, op->span_count = 1;
-  op->heads = static_cast<uint16_t>(g.heads), op->head_dim = kDim, op->parameter = 1 / std::sqrt(static_cast<float>(kDim));
+  op->index = ranges_ref;
+  op->heads = static_cast<uint16_t>(g.heads), op->head_dim = kDim,
+  op->parameter = 1 / std::sqrt(static_cast<float>(kDim));
   const WireRef mix = op->out[0];
   op = &matmul(mix, inner, {w});
   const WireOp o = *op;
   const WireRef x2 = value(w);
   op = &add_op(WIRE_GUIDE, w);
-  op->in[0] = x_ref, op->out[0] = x2, op->source_rows = kRows;
+  op->in[0] = x_ref, op->out[0] = x2, op->source_rows = kRows, op->index = copies_ref;
   op = &add_op(WIRE_ADD, w);
   op->in[0] = x2, op->in[1] = o.out[0];
   op = &add_op(WIRE_RMS_NORM, w);
@@ -142,9 +157,11 @@ void HexagonLayer::run_layer(const Geometry& g) {
     for (const uint32_t us : from.microseconds) sum += us;
     return sum;
   };
-  fmt::print("a layer of width {}, {} rows, {} keys: {} packets (emulated): matmul {:.0f} %, attention {:.0f} % of the emulator's time\n", w,
-             kRows, g.keys, reply.packets, 100.0 * reply.microseconds[WIRE_MATMUL] / std::max(1.0, total(reply)),
-             100.0 * reply.microseconds[WIRE_ATTENTION] / std::max(1.0, total(reply)));
+  fmt::print(
+      "a layer of width {}, {} rows, {} keys: {} packets (emulated): matmul {:.0f} %, attention {:.0f} % of the "
+      "emulator's time\n",
+      w, kRows, g.keys, reply.packets, 100.0 * reply.microseconds[WIRE_MATMUL] / std::max(1.0, total(reply)),
+      100.0 * reply.microseconds[WIRE_ATTENTION] / std::max(1.0, total(reply)));
   fmt::print("copied and checked with {} packets (emulated), {:.2g} of the ops'\n", reply.check_packets,
              static_cast<double>(reply.check_packets) / static_cast<double>(reply.packets));
   EXPECT_GT(reply.check_packets, 0u);
@@ -176,7 +193,8 @@ void HexagonLayer::run_layer(const Geometry& g) {
   const auto* keys = reinterpret_cast<const uint16_t*>(memory_->data() + kv.keys.offset);
   const auto* values = reinterpret_cast<const uint16_t*>(memory_->data() + kv.values.offset);
   const auto new_keys = rows_of(k, inner);
-  ASSERT_EQ(keys[(g.keys + static_cast<uint32_t>(positions[7])) * kDim + 3], float_to_f16(new_keys[7 * inner + kDim + 3]));
+  ASSERT_EQ(keys[(g.keys + static_cast<uint32_t>(positions[7])) * kDim + 3],
+            float_to_f16(new_keys[7 * inner + kDim + 3]));
   const auto mixes = rows_of(mix, inner);
   Measured measured("attention in integers, of a layer");
   for (uint32_t head = 0; head < g.heads; head += 3) {
@@ -186,8 +204,8 @@ void HexagonLayer::run_layer(const Geometry& g) {
       head_values.push_back(f16_to_float(values[head * g.keys * kDim + p]));
     }
     for (uint32_t r = 0; r < kRows; r += 5) {
-      const AttentionRow want =
-          attend_vectors_oracle({queries.data() + r * inner + head * kDim, head_keys.data(), head_values.data(), g.keys, kDim});
+      const AttentionRow want = attend_vectors_oracle(
+          {queries.data() + r * inner + head * kDim, head_keys.data(), head_values.data(), g.keys, kDim});
       for (uint32_t i = 0; i < kDim; ++i)
         EXPECT_WITHIN(measured, mixes[r * inner + head * kDim + i], want.out[i], want.bound[i]) << r << " " << head;
     }
@@ -211,7 +229,8 @@ void HexagonLayer::run_layer(const Geometry& g) {
 TEST_F(HexagonLayer, OfASmallModel) { run_layer({.width = 512, .heads = 2, .ffn = 768, .keys = 64}); }
 
 TEST_F(HexagonLayer, OfLlada8b) {
-  if (std::getenv("LLADA_HEXAGON_LAYER") == nullptr) GTEST_SKIP() << "set LLADA_HEXAGON_LAYER to run the layer of an 8B model";
+  if (std::getenv("LLADA_HEXAGON_LAYER") == nullptr)
+    GTEST_SKIP() << "set LLADA_HEXAGON_LAYER to run the layer of an 8B model";
   start(400 << 20);
   run_layer({.width = 4096, .heads = 32, .ffn = 12288, .keys = 160});
 }

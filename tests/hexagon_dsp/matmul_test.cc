@@ -1,5 +1,5 @@
-// Matrix products on the emulated DSP: bit for bit those of the integer oracle, and within the derived tolerance of the exact
-// products of the file's weights.
+// Matrix products on the emulated DSP: bit for bit those of the integer oracle, and within the derived tolerance of the
+// exact products of the file's weights.
 #include <cmath>
 
 #include "hexagon_dsp/dsp_test.h"
@@ -27,19 +27,26 @@ std::vector<float> nasty_rows(int64_t rows, int64_t inputs, uint64_t seed) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = x.data() + r * inputs;
     switch (r % 7) {
-      case 1: row[inputs / 2] = 4000; break;
+      case 1:
+        row[inputs / 2] = 4000;
+        break;
       case 2:
         for (int64_t i = 0; i < inputs; ++i) row[i] *= i < 32 ? 1e-30f : i < 64 ? 1e9f : 1e-4f;
         break;
-      case 3: std::fill_n(row, inputs, 0.0f); break;
+      case 3:
+        std::fill_n(row, inputs, 0.0f);
+        break;
       case 4:
         for (int64_t i = 0; i < inputs; ++i) row[i] = i % 2 == 0 ? 1.0f : -1.0f;
         break;
-      case 5: std::fill_n(row, inputs, 0.75f); break;
+      case 5:
+        std::fill_n(row, inputs, 0.75f);
+        break;
       case 6:
         for (int64_t i = 0; i < inputs; ++i) row[i] *= 1e-38f;
         break;
-      default: break;
+      default:
+        break;
     }
   }
   return x;
@@ -107,22 +114,20 @@ TEST_F(HexagonDamage, ARowThatIsNotFiniteHasNoFiniteProductAndNoNeighbours) {
       op.weight[0] = put_weight(kernels::testing::view(type, stored, kOutputs, kInputs));
       ASSERT_EQ(run(op).status, WIRE_OK);
       const auto y = get<float>(op.out[0], kRows * kOutputs);
-      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isfinite(y[i]), i / kOutputs != 5) << i / kOutputs << " " << i % kOutputs;
+      for (size_t i = 0; i < y.size(); ++i)
+        ASSERT_EQ(std::isfinite(y[i]), i / kOutputs != 5) << i / kOutputs << " " << i % kOutputs;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, HexagonMatmul,
-                         testing::Values(Case{DType::Q4_0, 64, 256, 32}, Case{DType::Q4_0, 33, 96, 7},
-                                         Case{DType::Q4_0, 32, 32, 1}, Case{DType::Q4_0, 31, 64, 4, Fill::low},
-                                         Case{DType::Q4_0, 32, 4096, 9, Fill::low},
-                                         Case{DType::Q4_0, 32, 12288, 8, Fill::alternate},
-                                         Case{DType::Q4_0, 40, 128, 13, Fill::high},
-                                         Case{DType::Q8_0, 64, 256, 32}, Case{DType::Q8_0, 33, 96, 7},
-                                         Case{DType::Q8_0, 32, 32, 1}, Case{DType::Q8_0, 32, 4096, 9, Fill::low},
-                                         Case{DType::Q8_0, 32, 12288, 8, Fill::alternate},
-                                         Case{DType::F16, 64, 256, 9}, Case{DType::F16, 33, 96, 5},
-                                         Case{DType::BF16, 32, 64, 3}),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, HexagonMatmul,
+    testing::Values(Case{DType::Q4_0, 64, 256, 32}, Case{DType::Q4_0, 33, 96, 7}, Case{DType::Q4_0, 32, 32, 1},
+                    Case{DType::Q4_0, 31, 64, 4, Fill::low}, Case{DType::Q4_0, 32, 4096, 9, Fill::low},
+                    Case{DType::Q4_0, 32, 12288, 8, Fill::alternate}, Case{DType::Q4_0, 40, 128, 13, Fill::high},
+                    Case{DType::Q8_0, 64, 256, 32}, Case{DType::Q8_0, 33, 96, 7}, Case{DType::Q8_0, 32, 32, 1},
+                    Case{DType::Q8_0, 32, 4096, 9, Fill::low}, Case{DType::Q8_0, 32, 12288, 8, Fill::alternate},
+                    Case{DType::F16, 64, 256, 9}, Case{DType::F16, 33, 96, 5}, Case{DType::BF16, 32, 64, 3}),
+    testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace llada::hexagon

@@ -1,6 +1,7 @@
-// How far the emulated DSP's products and attention lie from double arithmetic when some inputs are much larger than the
-// rest, as the activations of trained transformers are: beside int8 with a scale per 32 inputs (what the formats were made
-// for), per 256 and per row, all of them summed exactly. Root mean square of the error over that of the result.
+// How far the emulated DSP's products and attention lie from double arithmetic when some inputs are much larger than
+// the rest, as the activations of trained transformers are: beside int8 with a scale per 32 inputs (what the formats
+// were made for), per 256 and per row, all of them summed exactly. Root mean square of the error over that of the
+// result.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@ namespace {
 using kernels::testing::normal_rows;
 
 struct Pattern {
-  int channels;    // larger than the rest, the same in every row; 0: none
+  int channels;  // larger than the rest, the same in every row; 0: none
   float factor;
   bool own = false;  // other channels in every row
 };
@@ -31,7 +32,8 @@ class HexagonOutliers : public DspTest {
     auto x = normal_rows(kRows, kInputs, 11);
     for (int64_t r = 0; r < kRows; ++r) {
       kernels::testing::Random random(p.own ? 100 + static_cast<uint64_t>(r) : 5);
-      for (int i = 0; i < p.channels; ++i) x[static_cast<size_t>(r * kInputs + static_cast<int64_t>(random.below(kInputs)))] *= p.factor;
+      for (int i = 0; i < p.channels; ++i)
+        x[static_cast<size_t>(r * kInputs + static_cast<int64_t>(random.below(kInputs)))] *= p.factor;
     }
     return x;
   }
@@ -42,7 +44,8 @@ class HexagonOutliers : public DspTest {
       float most = 0;
       for (size_t i = first; i < first + static_cast<size_t>(group); ++i) most = std::max(most, std::fabs(x[i]));
       const double scale = most / 127.0;
-      for (size_t i = first; i < first + static_cast<size_t>(group); ++i) y.push_back(scale > 0 ? std::nearbyint(x[i] / scale) * scale : 0);
+      for (size_t i = first; i < first + static_cast<size_t>(group); ++i)
+        y.push_back(scale > 0 ? std::nearbyint(x[i] / scale) * scale : 0);
     }
     return y;
   }
@@ -72,7 +75,8 @@ TEST_F(HexagonOutliers, ProductsAreAsGoodAsGroupsOf32) {
         for (int64_t r = 0; r < kRows; ++r) {
           double sums[4] = {};
           for (size_t k = 0; k < 4; ++k)
-            for (int64_t i = 0; i < kInputs; ++i) sums[k] += w[static_cast<size_t>(i)] * inputs[k][static_cast<size_t>(r * kInputs + i)];
+            for (int64_t i = 0; i < kInputs; ++i)
+              sums[k] += w[static_cast<size_t>(i)] * inputs[k][static_cast<size_t>(r * kInputs + i)];
           size += sums[0] * sums[0];
           off[0] += std::pow(y[static_cast<size_t>(r * kOutputs + n)] - sums[0], 2);
           for (size_t k = 1; k < 4; ++k) off[k] += std::pow(sums[k] - sums[0], 2);
@@ -81,7 +85,8 @@ TEST_F(HexagonOutliers, ProductsAreAsGoodAsGroupsOf32) {
       double error[4];
       for (size_t k = 0; k < 4; ++k) error[k] = std::sqrt(off[k] / size);
       line += fmt::format(" {} {:.2e}", traits(type).name, error[0]);
-      if (type == DType::Q4_0) line += fmt::format(" (32: {:.2e}, 256: {:.2e}, row: {:.2e})", error[1], error[2], error[3]);
+      if (type == DType::Q4_0)
+        line += fmt::format(" (32: {:.2e}, 256: {:.2e}, row: {:.2e})", error[1], error[2], error[3]);
       const bool floats = type == DType::F16 || type == DType::BF16;
       if (floats)
         EXPECT_LT(error[0], 3e-4) << name(pattern);  // 15 bits per 32 inputs
@@ -111,7 +116,8 @@ TEST_F(HexagonOutliers, AttentionKeepsItsDigitsBesideLargeChannels) {
       WireOp op = make_op(WIRE_ATTENTION, kQueries);
       op.in[0] = put(q), op.out[0] = reserve(kQueries * kDim * 4);
       op.parameter = 1 / std::sqrt(static_cast<float>(kDim));
-      op.heads = 1, op.head_dim = kDim, op.spans = put(std::vector<WireSpan>{{0, kQueries, 0, kKeys, 0, 0, 0}}), op.span_count = 1;
+      op.heads = 1, op.head_dim = kDim, op.spans = put_spans({{0, kQueries, 0, kKeys, 0, 0, 0}}),
+      op.index = put_ranges({{0, kQueries, 0, kKeys, 0, 0, 0}}), op.span_count = 1;
       op.kv = {put(store[0]), put(store[1]), kKeys * kDim * 2, kKeys * kDim * 2, 1, kKeys, 1, kDim, 1, kNowhere};
       ASSERT_EQ(run(op).status, WIRE_OK);
       const auto y = get<float>(op.out[0], kQueries * kDim);
@@ -134,7 +140,8 @@ TEST_F(HexagonOutliers, AttentionKeepsItsDigitsBesideLargeChannels) {
         }
       }
       const double error = std::sqrt(off / size);
-      fmt::print("error (emulated), attention, 3 of 128 channels of the {} x {:.0f}: {:.2e}\n", in_keys ? "keys" : "values", factor, error);
+      fmt::print("error (emulated), attention, 3 of 128 channels of the {} x {:.0f}: {:.2e}\n",
+                 in_keys ? "keys" : "values", factor, error);
       EXPECT_LT(error, in_keys ? 2e-3 : 2e-4 + 4e-5 * factor) << factor;
     }
 }

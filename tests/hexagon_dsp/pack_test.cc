@@ -55,10 +55,14 @@ TEST(HexagonPack, ValuesThatAreNotFiniteAreFound) {
     std::vector<uint8_t> bytes;
   };
   const std::vector<uint8_t> nan = {0x01, 0x7e}, infinity = {0x00, 0xfc};
-  for (const Damage& d : {Damage{DType::Q4_0, WeightUse::matrix, 18, nan}, {DType::Q4_0, WeightUse::matrix, 36, infinity},
-                          {DType::Q8_0, WeightUse::matrix, 34, infinity}, {DType::F16, WeightUse::matrix, 40, nan},
-                          {DType::F16, WeightUse::matrix, 42, infinity}, {DType::BF16, WeightUse::matrix, 44, {0x80, 0xff}},
-                          {DType::F32, WeightUse::matrix, 8, {0, 0, 0x80, 0x7f}}, {DType::F32, WeightUse::vector, 8, {1, 0, 0x80, 0xff}},
+  for (const Damage& d : {Damage{DType::Q4_0, WeightUse::matrix, 18, nan},
+                          {DType::Q4_0, WeightUse::matrix, 36, infinity},
+                          {DType::Q8_0, WeightUse::matrix, 34, infinity},
+                          {DType::F16, WeightUse::matrix, 40, nan},
+                          {DType::F16, WeightUse::matrix, 42, infinity},
+                          {DType::BF16, WeightUse::matrix, 44, {0x80, 0xff}},
+                          {DType::F32, WeightUse::matrix, 8, {0, 0, 0x80, 0x7f}},
+                          {DType::F32, WeightUse::vector, 8, {1, 0, 0x80, 0xff}},
                           {DType::Q8_0, WeightUse::embedding, 34, nan}}) {
     SCOPED_TRACE(traits(d.type).name);
     auto stored = kernels::testing::make_weights(d.type, kOutputs, kInputs, Fill::random, 3);

@@ -1,5 +1,5 @@
-// Instruction packets per multiply-accumulate, counted by the emulator: independent of the machine and its load, equal in
-// every run. Work of two sizes is compared, so that what an op costs once (quantizing activations, the batch) drops
+// Instruction packets per multiply-accumulate, counted by the emulator: independent of the machine and its load, equal
+// in every run. Work of two sizes is compared, so that what an op costs once (quantizing activations, the batch) drops
 // out; the conversion of sums to floats is included. The table is a regression test: a limit may only go down.
 #include <fmt/format.h>
 
@@ -60,7 +60,8 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
   op.heads = 1, op.head_dim = kDim, op.span_count = 1, op.parameter = 1 / std::sqrt(static_cast<float>(kDim));
   op.kv = {put(store), put(store), kPositions * kDim * 2, kPositions * kDim * 2, 1, kPositions, 1, kDim, 1, kNowhere};
   const auto packets = [&](uint32_t keys) {
-    op.spans = put(std::vector<WireSpan>{{0, kRows, 0, keys, 0, 0, 0}});
+    op.spans = put_spans({{0, kRows, 0, keys, 0, 0, 0}});
+    op.index = put_ranges({{0, kRows, 0, keys, 0, 0, 0}});
     const WireReply reply = run(op, 1);
     EXPECT_EQ(reply.status, WIRE_OK);
     return static_cast<double>(reply.packets);

@@ -106,7 +106,7 @@ TEST_F(HexagonProtocol, KvGeometryIsChecked) {
   op.kv.sequences = 1, op.kv.positions = 8, op.kv.heads = 2, op.kv.head_dim = 16, op.kv.half = 1;
   op.kv.head_stride = 256, op.kv.sequence_stride = 512;
   op.index = put(std::vector<int32_t>{0, 7});
-  op.spans = put(std::vector<WireSpan>{{0, 2, 0, 8, 0, 0, 0}}), op.span_count = 1;
+  op.spans = put_spans({{0, 2, 0, 8, 0, 0, 0}}), op.span_count = 1;
   ASSERT_EQ(run(op).status, WIRE_OK);
   const WireOp good = op;
   op.index = put(std::vector<int32_t>{0, 8});
@@ -117,14 +117,35 @@ TEST_F(HexagonProtocol, KvGeometryIsChecked) {
   expect(op, WIRE_BAD_OP, WIRE_CHECK_KV);
   op = good, op.kv.head_stride = 0x80000000u, op.kv.sequence_stride = 0xffffff00u;
   expect(op, WIRE_BAD_OP, WIRE_CHECK_KV);
-  op = good, op.spans = put(std::vector<WireSpan>{{0, 2, 1, 8, 0, 0, 0}});
+  op = good, op.spans = put_spans({{0, 2, 1, 8, 0, 0, 0}});
   expect(op, WIRE_BAD_OP, WIRE_CHECK_SPANS);
-  op.spans = put(std::vector<WireSpan>{{0, 1, 0, 8, 0, 0, 0}});
+  op.spans = put_spans({{0, 1, 0, 8, 0, 0, 0}});
   expect(op, WIRE_BAD_OP, WIRE_CHECK_SPANS);
-  op.spans = put(std::vector<WireSpan>{{0, 2, 0, 9, 0, 0, 0}});
-  expect(op, WIRE_BAD_OP, WIRE_CHECK_SPANS);
-  op.spans = put(std::vector<WireSpan>{{0, 2, 0, 8, 1, 0, 2}});  // a trial without its area
+  op.spans = put_spans({{0, 2, 0, 8, 1, 0, 2}});  // a trial without its area
   expect(op, WIRE_BAD_REF, WIRE_NO_BUFFER);
+}
+
+TEST_F(HexagonProtocol, RangesOfKeysAndGuidesAreChecked) {
+  WireOp op = make_op(WIRE_ATTENTION, 2);
+  op.in[0] = reserve(256), op.out[0] = reserve(256), op.heads = 2, op.head_dim = 16, op.parameter = 0.25f;
+  op.kv.keys = reserve(1024), op.kv.values = reserve(1024), op.kv.trial = kNowhere;
+  op.kv.sequences = 1, op.kv.positions = 8, op.kv.heads = 2, op.kv.head_dim = 16, op.kv.half = 1;
+  op.kv.head_stride = 256, op.kv.sequence_stride = 512;
+  op.spans = put_spans({{0, 2, 0, 8, 0, 0, 0}}), op.span_count = 1;
+  op.index = put(std::vector<WireKeys>{{0, 8}, {7, 8}});
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  for (const WireKeys bad : {WireKeys{0, 9}, {8, 9}, {3, 3}, {4, 3}, {0, 0}, {0xffffffffu, 8}, {0, 0xffffffffu}}) {
+    op.index = put(std::vector<WireKeys>{{0, 8}, bad});
+    expect(op, WIRE_BAD_OP, WIRE_CHECK_SPANS);
+  }
+  WireOp guide = make_op(WIRE_GUIDE, 1, 8);
+  guide.in[0] = reserve(128), guide.out[0] = reserve(128), guide.source_rows = 2;
+  guide.index = put(std::vector<WireGuide>{{1, 0, 1.0f}});
+  ASSERT_EQ(run(guide).status, WIRE_OK);
+  for (const WireGuide bad : {WireGuide{2, 0, 1}, {0, 2, 1}, {0, 0xfffffffeu, 1}, {WIRE_NO_ROW, 0, 1}}) {
+    guide.index = put(std::vector<WireGuide>{bad});
+    expect(guide, WIRE_BAD_OP, WIRE_CHECK_INDEX);
+  }
 }
 
 TEST_F(HexagonProtocol, BatchesOfAnotherShapeAreRefusedWhole) {
@@ -163,8 +184,8 @@ TEST_F(HexagonProtocol, CallsOfAnotherShapeReturnAnErrorNumber) {
   WireInfo info{};
   uint32_t word = 0;
   EXPECT_EQ(dsp_->invoke(0x4c4c, 31u << 24, {}), 20);                                  // no such method
-  EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&word, 4}}), 14);        // too small a reply
-  EXPECT_EQ(dsp_->invoke(1, WIRE_QUERY << 24 | 1u << 8, {{&info, sizeof info}}), 14);   // not the session's handle
+  EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_QUERY << 24 | 1u << 8, {{&word, 4}}), 14);       // too small a reply
+  EXPECT_EQ(dsp_->invoke(1, WIRE_QUERY << 24 | 1u << 8, {{&info, sizeof info}}), 14);  // not the session's handle
   EXPECT_EQ(dsp_->invoke(0x4c4c, WIRE_RUN << 24, {}), 14);
   EXPECT_EQ(dsp_->query().magic, WIRE_MAGIC);  // and it still serves
 }

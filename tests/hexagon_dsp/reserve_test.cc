@@ -25,7 +25,7 @@ class HexagonReserveTest : public DspTest {
   }
   // The limit for a program of this op alone.
   static int64_t limit(Op op, int32_t rows, std::vector<WeightInfo> infos) {
-    Program program{.shape = {.rows = rows, .wanted = rows, .guided = false}, .values = {}, .ops = {}};
+    Program program{.shape = plain_shape(rows, rows), .values = {}, .ops = {}};
     for (size_t i = 0; i < infos.size(); ++i) op.weight[i] = static_cast<WeightId>(i);
     program.ops.push_back(op);
     return hexagon_reserve(program, infos, rows).scratch;
@@ -56,13 +56,17 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
   for (const uint32_t dim : {16u, 32u, 64u, 128u})
     for (const uint32_t group : {1u, 8u}) {
       WireOp op = make_op(WIRE_ATTENTION, 32);
-      op.heads = static_cast<uint16_t>(2 * group), op.head_dim = static_cast<uint16_t>(dim), op.span_count = 1, op.parameter = 1;
+      op.heads = static_cast<uint16_t>(2 * group), op.head_dim = static_cast<uint16_t>(dim), op.span_count = 1,
+      op.parameter = 1;
       const uint32_t stride = 64 * dim * 2;
       op.kv = {{kBuffer, 0}, {kBuffer, 0}, 2 * stride, stride, 1, 64, 2, dim, 1, kNowhere};
       used_ = 1 << 20;
-      op.spans = put(std::vector<WireSpan>{{0, 32, 0, 64, 0, 0, 0}});
-      expect_close(limit({.kind = OpKind::attention, .heads = static_cast<int16_t>(2 * group), .kv_heads = 2,
-                          .head_dim = static_cast<int16_t>(dim)}, 32, {}),
+      op.spans = put_spans({{0, 32, 0, 64, 0, 0, 0}}), op.index = put_ranges({{0, 32, 0, 64, 0, 0, 0}});
+      expect_close(limit({.kind = OpKind::attention,
+                          .heads = static_cast<int16_t>(2 * group),
+                          .kv_heads = 2,
+                          .head_dim = static_cast<int16_t>(dim)},
+                         32, {}),
                    asked(op), "attention " + std::to_string(dim) + " " + std::to_string(group));
     }
 }

@@ -107,7 +107,8 @@ TEST_F(HexagonRows, SwigluFromEndToEnd) {
 
 TEST_F(HexagonRows, AddBiasSelectGuideAreExact) {
   constexpr uint32_t kRows = 6, kColumns = 37;
-  const auto x = normal_rows(kRows, kColumns, 1), y = normal_rows(kRows, kColumns, 2), bias = normal_rows(1, kColumns, 3);
+  const auto x = normal_rows(kRows, kColumns, 1), y = normal_rows(kRows, kColumns, 2),
+             bias = normal_rows(1, kColumns, 3);
   const std::vector<int32_t> chosen = {5, 0, 2, 2};
   WireOp ops[5] = {make_op(WIRE_ADD, kRows, kColumns), make_op(WIRE_ADD_BIAS, kRows, kColumns),
                    make_op(WIRE_SELECT_ROWS, 4, kColumns), make_op(WIRE_GUIDE, 2, kColumns),
@@ -117,8 +118,10 @@ TEST_F(HexagonRows, AddBiasSelectGuideAreExact) {
   ops[2].in[0] = ops[0].in[0], ops[2].out[0] = reserve(4 * kColumns * 4), ops[2].source_rows = kRows;
   ops[2].index = put(chosen);
   ops[3].in[0] = ops[2].out[0], ops[3].out[0] = reserve(2 * kColumns * 4), ops[3].source_rows = 4;
-  ops[3].parameter = 2.5f;
+  ops[3].index = put(std::vector<WireGuide>{{0, 2, 2.5f}, {1, 3, 2.5f}});
   ops[4].in[0] = ops[2].out[0], ops[4].out[0] = reserve(4 * kColumns * 4), ops[4].source_rows = 4;
+  ops[4].index =
+      put(std::vector<WireGuide>{{0, WIRE_NO_ROW, 0}, {1, WIRE_NO_ROW, 0}, {2, WIRE_NO_ROW, 0}, {3, WIRE_NO_ROW, 0}});
   const WireReply reply = run(ops);
   ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
   EXPECT_EQ(reply.op, 5u);

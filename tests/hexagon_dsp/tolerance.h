@@ -1,8 +1,8 @@
 // What the DSP's kernels may be off by: sums of the roundings that their arithmetic makes, over the magnitudes of the
 // very inputs. No number here was fitted to a measurement.
 //
-// u = 2^-24 is the unit roundoff of F32: a rounded result is off by at most u of itself, below normal numbers by half of
-// 2^-149. n roundings one after another: gamma(n) = n u / (1 - n u) (Higham, Accuracy and Stability of Numerical
+// u = 2^-24 is the unit roundoff of F32: a rounded result is off by at most u of itself, below normal numbers by half
+// of 2^-149. n roundings one after another: gamma(n) = n u / (1 - n u) (Higham, Accuracy and Stability of Numerical
 // Algorithms, lemma 3.1). Terms of one sign keep relative errors when they are added. Divisions are rounded once.
 #pragma once
 #include <fmt/format.h>
@@ -22,17 +22,18 @@ constexpr double kHalfSmallest = 0x1p-150;  // half of the smallest F32
 
 inline double gamma(double roundings) { return roundings * kU / (1 - roundings * kU); }
 
-// dsp/float_math.h, exponential(x), x <= 0: the reduced argument is off by 0.29 u (its second fused step, |r| < 0.3466, and
-// ln 2 in two parts), the polynomial's missing terms by 0.13 u, its coefficients by 0.01 u, its steps from the last to the
-// first by u (1 + 0.41 + 0.10 + 0.03): below 2 u in all. Results below 2^-126 are rounded once more; below e^-104 they are 0.
+// exponential(x) of dsp/float_math.h for x <= 0. The reduced argument is off by 0.29 u (its second fused step, |r| <
+// 0.3466, and ln 2 in two parts), the polynomial's missing terms by 0.13 u, its coefficients by 0.01 u, its steps from
+// the last to the first by u (1 + 0.41 + 0.10 + 0.03): below 2 u in all. Results below 2^-126 are rounded once more;
+// below e^-104 they are 0.
 constexpr double kExponential = 2;
 constexpr double kExponentialFloor = 0x1p-149;
-// inverse_sqrt(x): the last Newton step has h = x y / 2 rounded (half of that in the result) and its own rounding; what the
-// step before left is squared.
+// inverse_sqrt(x): the last Newton step has h = x y / 2 rounded (half of that in the result) and its own rounding; what
+// the step before left is squared.
 constexpr double kInverseSqrt = 1.5;
 
-// dsp/rows.cc, rms_norm, relative: squares in 8 chains of fused steps, three levels of additions, a division and epsilon
-// make the mean, of whose error the root halves; then the root itself and two products.
+// dsp/rows.cc, rms_norm, relative: squares in 8 chains of fused steps, three levels of additions, a division and
+// epsilon make the mean, of whose error the root halves; then the root itself and two products.
 inline double rms_norm_roundings(int64_t n) {
   const double mean = std::ceil(static_cast<double>(n) / 8) + 3 + 1 + 1;
   return mean / 2 + kInverseSqrt + 2;
@@ -42,9 +43,12 @@ inline double rms_norm_bound(int64_t n, double exact, double weight) {
 }
 
 // rope: a c - b s, two products rounded and their difference.
-inline double rope_bound(double ac, double bs) { return gamma(2) * (std::fabs(ac) + std::fabs(bs)) + 3 * kHalfSmallest; }
+inline double rope_bound(double ac, double bs) {
+  return gamma(2) * (std::fabs(ac) + std::fabs(bs)) + 3 * kHalfSmallest;
+}
 
-// swiglu: e = exp(-|g|), its product with a negative g, 1 + e (of which e is at most a half), the quotient, the product with up.
+// swiglu: e = exp(-|g|), its product with a negative g, 1 + e (of which e is at most a half), the quotient, the
+// product with up.
 inline double swiglu_bound(double gate, double up, double exact) {
   const double numerator = gate < 0 ? kExponential + 1 : 0, denominator = kExponential / 2 + 1;
   return gamma(numerator + denominator + 2) * std::fabs(exact) + kExponentialFloor * std::fabs(gate * up) +
@@ -56,15 +60,17 @@ inline double matmul_f32_bound(int64_t inputs, double products) {
   return gamma(std::ceil(static_cast<double>(inputs) / 8) + 3) * products;
 }
 
-// One output of one row of a tile's product, against the product of the weights as they are in the file (of integer types:
-// of their quants and exact scales with the same quants of the activations). x: the row; weights: the output's values.
+// One output of one row of a tile's product, against the product of the weights as they are in the file (of integer
+// types: of their quants and exact scales with the same quants of the activations). x: the row; weights: the output's
+// values.
 //
-// A sum's unit U is 2^(w.exponent + a.exponent). Of a block, F16: a weight is off by half its step, an activation by half
-// its own, then floor(P / 2^8) by one, which the scales c / 2^11 make c / 2^11 of the product's unit U / 2^shift; the floor
-// behind them takes another of these, the shift one U. Integer types: the combined scale is off, in units of the
-// weight scale's power of two / 2^15 times the activation's scale, by 1/2 (the weight's 16 bits), 1 (the activation's 15,
-// whose mantissa is at least a half) and 1 (their rounded product); Q8_0 floors at 2^4, both at the shift. The bias only
-// makes floors smaller. A block beyond the shifter's reach is dropped whole. Then one rounding to F32.
+// A sum's unit U is 2^(w.exponent + a.exponent). Of a block, F16: a weight is off by half its step, an activation by
+// half its own, then floor(P / 2^8) by one, which the scales c / 2^11 make c / 2^11 of the product's unit U / 2^shift;
+// the floor behind them takes another of these, the shift one U. Integer types: the combined scale is off, in units of
+// the weight scale's power of two / 2^15 times the activation's scale, by 1/2 (the weight's 16 bits), 1 (the
+// activation's 15, whose mantissa is at least a half) and 1 (their rounded product); Q8_0 floors at 2^4, both at the
+// shift. The bias only makes floors smaller. A block beyond the shifter's reach is dropped whole. Then one rounding to
+// F32.
 inline double tile_bound(uint32_t layout, const PackedOutput& w, const QuantizedRow& a, const float* x) {
   const double unit = std::ldexp(1.0, w.exponent + a.exponent);
   double bound = 0x1p-126, all = 0;  // results below normal numbers are zero
@@ -100,10 +106,11 @@ class Measured {
   explicit Measured(std::string kernel) : kernel_(std::move(kernel)) {}
   ~Measured() {
     if (count_ > 0)
-      fmt::print("error beside its bound, {}: at most {:.2g} of {:.2g}, {:.1f} % of the bound at most, {} numbers\n", kernel_,
-                 error_, bound_, 100 * share_, count_);
+      fmt::print("error beside its bound, {}: at most {:.2g} of {:.2g}, {:.1f} % of the bound at most, {} numbers\n",
+                 kernel_, error_, bound_, 100 * share_, count_);
   }
-  // False where the error is above the bound. What was measured is told where it takes the largest share, of numbers far from the smallest.
+  // False where the error is above the bound. What was measured is told where it takes the largest share, of numbers
+  // far from the smallest.
   bool add(double got, double want, double bound) {
     ++count_;
     const double error = std::fabs(got - want);
@@ -119,12 +126,12 @@ class Measured {
   int64_t count_ = 0;
 };
 // In a test: got within bound of want.
-#define EXPECT_WITHIN(measured, got, want, bound)                                                                  \
-  if (const double within_got = (got), within_want = (want), within_bound = (bound);                               \
-      (measured).add(within_got, within_want, within_bound))                                                       \
-    ;                                                                                                              \
-  else                                                                                                             \
-    GTEST_FAIL() << within_got << " for " << within_want << ", off by " << std::fabs(within_got - within_want)     \
+#define EXPECT_WITHIN(measured, got, want, bound)                                                              \
+  if (const double within_got = (got), within_want = (want), within_bound = (bound);                           \
+      (measured).add(within_got, within_want, within_bound))                                                   \
+    ;                                                                                                          \
+  else                                                                                                         \
+    GTEST_FAIL() << within_got << " for " << within_want << ", off by " << std::fabs(within_got - within_want) \
                  << ", allowed " << within_bound << ": "
 
 }  // namespace llada::hexagon

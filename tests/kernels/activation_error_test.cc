@@ -1,10 +1,13 @@
-// What rounding activations to eight bits may cost on inputs as large models have them: a few channels many times the rest,
-// the same ones in every row or others in each. The oracle's groups of 32 are the measure; a table that lets an outlier
-// coarsen more than its own group fails here, as does one whose integer sums or scales lose what the rounding left.
+// What rounding activations to eight bits may cost on inputs as large models have them: a few channels many times the
+// rest, the same ones in every row or others in each. The oracle's groups of 32 are the measure; a table that lets an
+// outlier coarsen more than its own group fails here, as does one whose integer sums or scales lose what the rounding
+// left.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
+#include <span>
 
 #include "kernel_test_data.h"
 
@@ -28,9 +31,14 @@ struct Inputs {
   bool shared;       // the same channels in every row
 };
 constexpr Inputs kInputs[] = {
-    {"normal", 0, 1, true},           {"3 channels x 8", 3, 8, true},    {"3 channels x 32", 3, 32, true},
-    {"3 channels x 100", 3, 100, true}, {"16 channels x 8", 16, 8, true}, {"16 channels x 32", 16, 32, true},
-    {"16 channels x 100", 16, 100, true}, {"each row its own 5 x 50", 5, 50, false},
+    {"normal", 0, 1, true},
+    {"3 channels x 8", 3, 8, true},
+    {"3 channels x 32", 3, 32, true},
+    {"3 channels x 100", 3, 100, true},
+    {"16 channels x 8", 16, 8, true},
+    {"16 channels x 32", 16, 32, true},
+    {"16 channels x 100", 16, 100, true},
+    {"each row its own 5 x 50", 5, 50, false},
 };
 
 std::vector<float> rows_of(const Inputs& in, int64_t rows, int64_t k, uint64_t seed) {
@@ -59,18 +67,8 @@ Bytes weights_of(DType type, int64_t n, int64_t k, Kind kind, uint64_t seed) {
 }
 
 std::vector<double> products(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
-  std::vector<double> y(static_cast<size_t>(p.rows * p.n));
-  std::vector<float> w(static_cast<size_t>(p.k));
-  for (int64_t c = 0; c < p.n; ++c) {
-    dequantize_row(p.type, stored.data() + c * row_bytes(p.type, p.k), w.data(), p.k);
-    for (int64_t r = 0; r < p.rows; ++r) {
-      double sum = 0;
-      for (int64_t i = 0; i < p.k; ++i)
-        sum += static_cast<double>(w[static_cast<size_t>(i)]) * x[static_cast<size_t>(r * p.k + i)];
-      y[static_cast<size_t>(r * p.n + c)] = sum;
-    }
-  }
-  return y;
+  return of_terms(p, stored, x,
+                  [](std::span<const double> terms) { return std::accumulate(terms.begin(), terms.end(), 0.0); });
 }
 
 // Root mean square error of each row.
@@ -87,13 +85,14 @@ std::vector<double> errors(const Problem& p, const std::vector<float>& got, cons
   return rms;
 }
 
-// Of one row relative to the oracle's, and the mean over the rows. The mean is what the promise is about: 1.15 at most, 1.05
-// for Q8_0; held closer, since the quants are the oracle's and what else is lost is small beside their rounding. Of few products
-// it is known less well.
+// Of one row relative to the oracle's, and the mean over the rows. The mean is what the promise is about: 1.15 at most,
+// 1.05 for Q8_0; held closer, since the quants are the oracle's and what else is lost is small beside their rounding.
+// Of few products it is known less well.
 double mean_limit() { return quick() ? 1.05 : 1.02; }
 constexpr double kRow = 1.15;
 
-void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::vector<float>& x, const std::string& what) {
+void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::vector<float>& x,
+                            const std::string& what) {
   const std::vector<double> want = products(p, stored, x);
   const std::vector<double> oracle = errors(p, multiply(*scalar_table(), p, stored.data(), x), want);
   for (const KernelTable* table : available()) {
@@ -106,7 +105,7 @@ void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::ve
       EXPECT_LE(got[r], kRow * oracle[r]) << name_of(*table, p) << ", " << what << ", row " << r;
     }
     EXPECT_LE(mean, mean_limit()) << name_of(*table, p) << ", " << what;
-    if (std::getenv("LLADA_TEST_PRINT") != nullptr)  // for docs/benchmarks.md
+    if (std::getenv("LLADA_TEST_PRINT") != nullptr)  // for docs/lab/kernels.md
       fmt::print("{:<10} {:<5} {:<40} {:.4f}\n", table->isa, traits(p.type).name, what, mean);
   }
 }
@@ -124,26 +123,22 @@ TEST(ActivationError, IsThatOfGroupsOf32WhateverTheOutliers) {
       }
 }
 
-// Squared, what the groups bring to each product: the measure of what summing them up may lose, which the product itself is
-// not where they cancel.
+// Squared, what the groups bring to each product: the measure of what summing them up may lose, which the product
+// itself is not where they cancel.
 std::vector<double> group_magnitudes(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
-  std::vector<double> squares(static_cast<size_t>(p.rows * p.n));
-  std::vector<float> w(static_cast<size_t>(p.k));
-  for (int64_t c = 0; c < p.n; ++c) {
-    dequantize_row(p.type, stored.data() + c * row_bytes(p.type, p.k), w.data(), p.k);
-    for (int64_t r = 0; r < p.rows; ++r)
-      for (int64_t g = 0; g < p.k; g += 32) {
-        double sum = 0;
-        for (int64_t i = g; i < g + 32; ++i)
-          sum += std::fabs(static_cast<double>(w[static_cast<size_t>(i)]) * x[static_cast<size_t>(r * p.k + i)]);
-        squares[static_cast<size_t>(r * p.n + c)] += sum * sum;
-      }
-  }
-  return squares;
+  return of_terms(p, stored, x, [](std::span<const double> terms) {
+    double squares = 0;
+    for (size_t g = 0; g < terms.size(); g += 32) {
+      const double sum = sum_of_magnitudes(terms.subspan(g, 32));
+      squares += sum * sum;
+    }
+    return squares;
+  });
 }
 
-// What a table loses beside the oracle, which rounds the activations to the same quants: over a row at most a thousandth of what
-// the groups bring. Blocks, chunks and row tiles that end early, whole ones beside them, and columns that fill no tile.
+// What a table loses beside the oracle, which rounds the activations to the same quants: over a row at most a
+// thousandth of what the groups bring. Blocks, chunks and row tiles that end early, whole ones beside them, and columns
+// that fill no tile.
 TEST(ActivationError, OddWidthsRowsAndColumns) {
   for (const DType type : integer_types())
     for (const int64_t k : {32, 64, 96, 160, 224, 256, 288, 480, 768, 4128})
@@ -170,7 +165,8 @@ TEST(ActivationError, OddWidthsRowsAndColumns) {
       }
 }
 
-// One group alone in its block counts, above and below the limit where it is taken for zero; what is below adds nothing.
+// One group alone in its block counts, above and below the limit where it is taken for zero; what is below adds
+// nothing.
 TEST(ActivationError, GroupsBelowTheLimitCountAsZero) {
   for (const KernelTable* table : available())
     for (const DType type : integer_types()) {

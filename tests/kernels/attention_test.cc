@@ -27,8 +27,7 @@ struct Data {
     Random random(seed);
     q.resize(static_cast<size_t>(c.rows * q_stride), std::numeric_limits<float>::quiet_NaN());
     for (int64_t r = 0; r < c.rows; ++r)
-      for (int64_t i = 0; i < c.head_dim; ++i)
-        q[static_cast<size_t>(r * q_stride + i)] = random.normal() * spread;
+      for (int64_t i = 0; i < c.head_dim; ++i) q[static_cast<size_t>(r * q_stride + i)] = random.normal() * spread;
     fill(k, random);
     fill(v, random);
   }
@@ -45,12 +44,12 @@ struct Data {
     }
   }
 
-  std::vector<float> run(const KernelTable& table, const int64_t* row_keys, int64_t r0, int64_t r1) const {
+  std::vector<float> run(const KernelTable& table, const KeyRange* row_keys, int64_t r0, int64_t r1) const {
     std::vector<float> out(static_cast<size_t>(shape.rows * out_stride), kPoison);
     std::vector<float> scratch(static_cast<size_t>(attention_scratch(shape.keys)));
     table.attention({q.data(), q_stride, k.data(), v.data(), shape.type, shape.keys, shape.head_dim,
-                     1 / std::sqrt(static_cast<float>(shape.head_dim)), r0, r1, row_keys, scratch.data(),
-                     out.data(), out_stride});
+                     1 / std::sqrt(static_cast<float>(shape.head_dim)), r0, r1, row_keys, scratch.data(), out.data(),
+                     out_stride});
     return out;
   }
 
@@ -66,18 +65,16 @@ double limit(const Case& c, double spread) {
   const double epsilon = std::numeric_limits<float>::epsilon();
   const double score = spread * std::sqrt(static_cast<double>(c.head_dim)) * 4;
   return 3.5 * epsilon *
-         (2 * score * std::sqrt(static_cast<double>(c.head_dim)) +
-          4 * std::sqrt(static_cast<double>(c.keys)) + 32);
+         (2 * score * std::sqrt(static_cast<double>(c.head_dim)) + 4 * std::sqrt(static_cast<double>(c.keys)) + 32);
 }
 
-void expect_close(const KernelTable& table, const Data& data, const int64_t* row_keys, double spread) {
+void expect_close(const KernelTable& table, const Data& data, const KeyRange* row_keys, double spread) {
   const Case& c = data.shape;
   const std::vector<float> want = data.run(*scalar_table(), row_keys, 0, c.rows);
   const std::vector<float> got = data.run(table, row_keys, 0, c.rows);
   for (size_t i = 0; i < want.size(); ++i)
-    ASSERT_NEAR(got[i], want[i], limit(c, spread))
-        << table.isa << " " << traits(c.type).name << " head " << c.head_dim << " keys " << c.keys << " rows "
-        << c.rows << " at " << i;
+    ASSERT_NEAR(got[i], want[i], limit(c, spread)) << table.isa << " " << traits(c.type).name << " head " << c.head_dim
+                                                   << " keys " << c.keys << " rows " << c.rows << " at " << i;
 }
 
 TEST(Attention, KeyCountsAndRowCounts) {
@@ -106,9 +103,9 @@ TEST(Attention, PrefixesPerRow) {
   for (const KernelTable* table : available())
     for (const DType type : {DType::F32, DType::F16}) {
       const Data data({64, 150, 20, type}, 1, 34);
-      std::vector<int64_t> row_keys;
-      for (int64_t r = 0; r < 20; ++r) row_keys.push_back(1 + (r * 37) % 150);
-      row_keys[5] = 150;
+      std::vector<KeyRange> row_keys;
+      for (int64_t r = 0; r < 20; ++r) row_keys.push_back(prefix(1 + (r * 37) % 150));
+      row_keys[5] = prefix(150);
       expect_close(*table, data, row_keys.data(), 1);
     }
 }
@@ -116,13 +113,14 @@ TEST(Attention, PrefixesPerRow) {
 TEST(Attention, KeysBeyondThePrefixAreNotRead) {
   for (const KernelTable* table : available()) {
     Data data({64, 100, 40, DType::F32}, 1, 35);
-    std::vector<int64_t> row_keys = {1, 5, 16, 17, 33, 60, 60, 60, 59, 1, 2, 3, 4, 5, 6, 7, 8};
+    std::vector<KeyRange> row_keys;
+    for (const int64_t n : {1, 5, 16, 17, 33, 60, 60, 60, 59, 1, 2, 3, 4, 5, 6, 7, 8}) row_keys.push_back(prefix(n));
     const auto with_prefix = [&] {  // the rows behind these see everything
       std::vector<float> out = data.run(*table, row_keys.data(), 0, 40);
       out.resize(16 * static_cast<size_t>(data.out_stride));
       return out;
     };
-    row_keys.resize(40, 100);
+    row_keys.resize(40, prefix(100));
     const std::vector<float> before = with_prefix();
     const float bad = std::numeric_limits<float>::quiet_NaN();
     for (int64_t i = 60 * 64; i < 100 * 64; ++i) {
@@ -138,9 +136,9 @@ TEST(Attention, RowAloneEqualsRowInBatchBitForBit) {
     for (const DType type : {DType::F32, DType::F16})
       for (const bool prefixes : {false, true}) {
         const Data data({128, 333, 21, type}, 2, 36);
-        std::vector<int64_t> row_keys;
-        for (int64_t r = 0; r < 21; ++r) row_keys.push_back(1 + (r * 97) % 333);
-        const int64_t* visible = prefixes ? row_keys.data() : nullptr;
+        std::vector<KeyRange> row_keys;
+        for (int64_t r = 0; r < 21; ++r) row_keys.push_back(prefix(1 + (r * 97) % 333));
+        const KeyRange* visible = prefixes ? row_keys.data() : nullptr;
         const std::vector<float> batch = data.run(*table, visible, 0, 21);
         for (int64_t r = 0; r < 21; ++r) {
           const std::vector<float> alone = data.run(*table, visible, r, r + 1);
@@ -157,11 +155,57 @@ TEST(Attention, RowAloneEqualsRowInBatchBitForBit) {
 TEST(Attention, PrefixEqualsShorterCacheBitForBit) {
   for (const KernelTable* table : available()) {
     const Data data({64, 200, 5, DType::F16}, 1, 37);
-    const std::vector<int64_t> row_keys(5, 77);
+    const std::vector<KeyRange> row_keys(5, prefix(77));
     Data shorter = Data(data.shape, 1, 37);
     shorter.shape.keys = 77;
     EXPECT_EQ(data.run(*table, row_keys.data(), 0, 5), shorter.run(*table, nullptr, 0, 5)) << table->isa;
   }
+}
+
+// Ranges that begin and end at and beside the borders of tiles and blocks, next to each other in one call.
+std::vector<KeyRange> ranges_at_borders(int32_t keys) {
+  std::vector<KeyRange> ranges;
+  std::vector<int32_t> borders = {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192};
+  for (size_t i = 0; i < borders.size(); ++i)
+    for (const size_t behind : {size_t{1}, size_t{4}, size_t{9}, borders.size()}) {
+      const int32_t last = i + behind < borders.size() ? borders[i + behind] : keys - static_cast<int32_t>(i % 3);
+      ranges.push_back({borders[i], last});
+    }
+  ranges.push_back({keys - 1, keys});
+  return ranges;
+}
+
+TEST(Attention, RangesEqualTheOracle) {
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::F32, DType::F16})
+      for (const int64_t head_dim : {64, 40}) {
+        const std::vector<KeyRange> ranges = ranges_at_borders(200);
+        const Data data({head_dim, 200, std::ssize(ranges), type}, 1, 38);
+        expect_close(*table, data, ranges.data(), 1);
+      }
+}
+
+// Each row alone, over a store in which nothing but its range is a number, equals the row among the others.
+TEST(Attention, ARowReadsNothingOutsideOfItsRange) {
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::F32, DType::F16}) {
+      const std::vector<KeyRange> ranges = ranges_at_borders(200);
+      const Data data({64, 200, std::ssize(ranges), type}, 1, 39);
+      const int64_t rows = std::ssize(ranges), row_bytes = 64 * Data::element(data.shape);
+      const std::vector<float> batch = data.run(*table, ranges.data(), 0, rows);
+      for (int64_t r = 0; r < rows; ++r) {
+        const KeyRange seen = ranges[static_cast<size_t>(r)];
+        const Data poisoned(data.shape, 1, 39);  // the same numbers
+        for (const Bytes* bytes : {&poisoned.k, &poisoned.v}) {
+          std::memset(bytes->data(), 0xff, static_cast<size_t>(seen.first * row_bytes));  // NaN in both types
+          std::memset(bytes->data() + seen.last * row_bytes, 0xff, static_cast<size_t>((200 - seen.last) * row_bytes));
+        }
+        const std::vector<float> alone = poisoned.run(*table, ranges.data(), r, r + 1);
+        for (int64_t i = r * data.out_stride; i < r * data.out_stride + 64; ++i)
+          ASSERT_EQ(alone[static_cast<size_t>(i)], batch[static_cast<size_t>(i)])
+              << table->isa << " row " << r << " [" << seen.first << ", " << seen.last << ")";
+      }
+    }
 }
 
 }  // namespace

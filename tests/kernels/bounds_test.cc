@@ -19,8 +19,7 @@ class Guarded {
     const int64_t page = sysconf(_SC_PAGESIZE);
     const int64_t usable = (bytes + page - 1) / page * page;
     mapped_ = static_cast<size_t>(usable + page);
-    base_ = static_cast<std::byte*>(
-        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     EXPECT_NE(base_, MAP_FAILED);
     EXPECT_EQ(mprotect(base_ + usable, static_cast<size_t>(page), PROT_NONE), 0);
     data_ = base_ + (usable - bytes) / alignment * alignment;
@@ -28,8 +27,7 @@ class Guarded {
   Guarded(const Bytes& bytes, int64_t alignment) : Guarded(bytes.size(), alignment) {
     std::memcpy(data_, bytes.data(), static_cast<size_t>(bytes.size()));
   }
-  explicit Guarded(const std::vector<float>& values)
-      : Guarded(static_cast<int64_t>(values.size() * sizeof(float))) {
+  explicit Guarded(const std::vector<float>& values) : Guarded(static_cast<int64_t>(values.size() * sizeof(float))) {
     std::memcpy(data_, values.data(), values.size() * sizeof(float));
   }
   Guarded(Guarded&&) = delete;
@@ -80,8 +78,8 @@ TEST(Bounds, Attention) {
                 scratch(attention_scratch(keys) * 4);
             const Guarded k(make_weights(type, keys, head_dim, Fill::random, 104), 2);
             const Guarded v(make_weights(type, keys, head_dim, Fill::random, 105), 2);
-            table->attention({q.floats(), head_dim, k.data(), v.data(), type, keys, head_dim, 0.1f, 0, rows,
-                              nullptr, scratch.floats(), out.floats(), head_dim});
+            table->attention({q.floats(), head_dim, k.data(), v.data(), type, keys, head_dim, 0.1f, 0, rows, nullptr,
+                              scratch.floats(), out.floats(), head_dim});
             for (const float value : out.values()) ASSERT_LT(std::fabs(value), 1) << table->isa;
           }
 }

@@ -1,5 +1,5 @@
-// Attention over digests: its error against the oracle on normal and on hostile keys and values, what a row may depend on,
-// and digests renewed in parts.
+// Attention over digests: its error against the oracle on normal and on hostile keys and values, what a row may depend
+// on, and digests renewed in parts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Head {
     const KernelTable* table;
     Bytes k, v, digest;
 
-    std::vector<float> run(const int64_t* row_keys, int64_t r0, int64_t r1) const {
+    std::vector<float> run(const KeyRange* row_keys, int64_t r0, int64_t r1) const {
       const int64_t n = head->dimensions;
       std::vector<float> out(head->q.size(), kPoison), scratch(static_cast<size_t>(attention_scratch(head->keys)));
       table->attention({head->q.data(), n, k.data(), v.data(), DType::F16, head->keys, n,
@@ -61,14 +61,14 @@ struct Head {
     table.digest({s.k.data(), s.v.data(), DType::F16, keys, dimensions, 0, keys, s.digest.data()});
     return s;
   }
-  std::vector<float> run(const KernelTable& table, const int64_t* row_keys = nullptr) const {
+  std::vector<float> run(const KernelTable& table, const KeyRange* row_keys = nullptr) const {
     return stored(table).run(row_keys, 0, rows);
   }
 };
 
-// Root mean square of the difference to the oracle, over that of the oracle's results. Every table with digests must stay
-// below `bound`.
-void expect_error_below(double bound, const Head& head, const int64_t* row_keys = nullptr) {
+// Root mean square of the difference to the oracle, over that of the oracle's results. Every table with digests must
+// stay below `bound`.
+void expect_error_below(double bound, const Head& head, const KeyRange* row_keys = nullptr) {
   const std::vector<float> want = head.run(*scalar_table(), row_keys);
   for (const KernelTable* table : digesting()) {
     const std::vector<float> got = head.run(*table, row_keys);
@@ -103,12 +103,14 @@ TEST_F(Digest, IsReadFromTheKeyCountOn) {
   for (const KernelTable* table : digesting()) {
     const std::vector<float> got = head.run(*table);
     double difference = 0;
-    for (size_t i = 0; i < want.size(); ++i) difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
+    for (size_t i = 0; i < want.size(); ++i)
+      difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
     EXPECT_GT(difference, 1e-4) << table->isa << ": nothing of 8 bits is that exact";
   }
 }
 
-// Channels that stand out fifty times, in keys and in values: without the rotation the other channels would have two bits.
+// Channels that stand out fifty times, in keys and in values: without the rotation the other channels would have two
+// bits.
 TEST_F(Digest, ChannelsThatStandOut) {
   Head head(128, kDigestKeys, 10, 1, 13);
   for (size_t i = 0; i < head.k.size(); i += 128) head.k[i + 5] = 50, head.v[i + 77] *= 50;
@@ -133,8 +135,8 @@ TEST_F(Digest, EqualKeysGiveTheMeanOfTheValues) {
   expect_error_below(0.006, head);  // every value the same: its own rounding alone
 }
 
-// One key takes most of the weight while its value is next to nothing: what is left decides, and must not be rounded by the
-// dominating weight. And the opposite: it takes all.
+// One key takes most of the weight while its value is next to nothing: what is left decides, and must not be rounded by
+// the dominating weight. And the opposite: it takes all.
 TEST_F(Digest, OneDominatingKey) {
   Head head(128, kDigestKeys, 5, 0.2f, 19);
   for (int64_t r = 0; r < head.rows; ++r)
@@ -151,8 +153,8 @@ TEST_F(Digest, OneDominatingKey) {
     for (const float x : head.run(*table)) ASSERT_EQ(x, 0) << table->isa;
 }
 
-// One number of each query, key and value is not zero, so that all of the turned ones are at an end of their range: 127 times
-// 127, and 127 times the largest weight, in every product. Only the weights' rounding is left as an error.
+// One number of each query, key and value is not zero, so that all of the turned ones are at an end of their range: 127
+// times 127, and 127 times the largest weight, in every product. Only the weights' rounding is left as an error.
 TEST_F(Digest, BytesAtTheEndsOfTheirRange) {
   for (const int64_t dimensions : {64, 128}) {
     Head head(dimensions, kDigestKeys + 64, 10, 0, 40);
@@ -189,8 +191,8 @@ TEST_F(Digest, LargeScoreRanges) {  // hundreds of units between scores: one key
 
 // Rows of both kinds in one call, alone and together, with damage where they do not look.
 TEST_F(Digest, ARowDependsOnNothingButTheKeysThatItSees) {
-  std::vector<int64_t> row_keys;
-  for (int64_t r = 0; r < 37; ++r) row_keys.push_back(kDigestKeys - 20 + (r * 37) % 120);
+  std::vector<KeyRange> row_keys;
+  for (int64_t r = 0; r < 37; ++r) row_keys.push_back(prefix(kDigestKeys - 20 + (r * 37) % 120));
   expect_error_below(0.016, Head(64, kDigestKeys + 150, 37, 1, 25), row_keys.data());
   for (const KernelTable* table : digesting())
     for (const int64_t dimensions : {64, 128}) {
@@ -207,12 +209,41 @@ TEST_F(Digest, ARowDependsOnNothingButTheKeysThatItSees) {
     }
 }
 
+// Windows of many keys, beside windows of few and rows that see all.
+TEST_F(Digest, RangesBeginAnywhere) {
+  constexpr int32_t kKeys = kDigestKeys + 300;
+  std::vector<KeyRange> ranges;
+  for (const int32_t first : {0, 1, 63, 64, 65, 100, 127, 128, 191, 255, 300})
+    for (const int32_t short_of : {0, 1, 44, 64, 300}) {
+      if (first + kDigestKeys + short_of <= kKeys) ranges.push_back({first, kKeys - short_of});
+      ranges.push_back({first, first + 40});
+    }
+  expect_error_below(0.016, Head(64, kKeys, std::ssize(ranges), 1, 26), ranges.data());
+  for (const KernelTable* table : digesting()) {
+    const Head head(64, kKeys, std::ssize(ranges), 1, 26);
+    const std::vector<float> batch = head.run(*table, ranges.data());
+    for (int64_t r = 0; r < head.rows; r += 3) {
+      const KeyRange seen = ranges[static_cast<size_t>(r)];
+      Head damaged = head;
+      for (int64_t i = 0; i < kKeys * 64; ++i)
+        if (i / 64 < seen.first || i / 64 >= seen.last)
+          damaged.k[static_cast<size_t>(i)] = damaged.v[static_cast<size_t>(i)] =
+              std::numeric_limits<float>::quiet_NaN();
+      const std::vector<float> alone = damaged.stored(*table).run(ranges.data(), r, r + 1);
+      for (int64_t i = r * 64; i < (r + 1) * 64; ++i)
+        ASSERT_EQ(alone[static_cast<size_t>(i)], batch[static_cast<size_t>(i)])
+            << table->isa << " row " << r << " [" << seen.first << ", " << seen.last << ")";
+    }
+  }
+}
+
 TEST_F(Digest, DamageThatARowSeesIsNotHidden) {
   for (const KernelTable* table : digesting())
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
       for (const int which : {0, 1, 2}) {
         Head head(128, kDigestKeys + 10, 3, 1, 28);
-        const std::vector<int64_t> row_keys = {kDigestKeys + 10, kDigestKeys + 2, kDigestKeys + 10};
+        const std::vector<KeyRange> row_keys = {prefix(kDigestKeys + 10), prefix(kDigestKeys + 2),
+                                                prefix(kDigestKeys + 10)};
         auto& damaged = which == 0 ? head.k : which == 1 ? head.v : head.q;
         damaged[which == 2 ? 2 * 128 + 3 : static_cast<size_t>(kDigestKeys + 5) * 128 + 3] = bad;
         const std::vector<float> got = head.run(*table, row_keys.data());

@@ -11,8 +11,7 @@ namespace {
 using namespace testing;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-const std::vector<int64_t> kLengths = {1,  2,  3,  7,  8,   9,   15,  16,   17,  31,
-                                       32, 33, 63, 64, 100, 128, 255, 1000, 4096};
+const std::vector<int64_t> kLengths = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 100, 128, 255, 1000, 4096};
 
 TEST(RmsNorm, MatchesOracle) {
   for (const KernelTable* table : available())
@@ -24,8 +23,7 @@ TEST(RmsNorm, MatchesOracle) {
         scalar_table()->rms_norm(x.data(), weight.data(), 1e-6f, n, want.data());
         table->rms_norm(x.data(), weight.data(), 1e-6f, n, got.data());
         for (size_t i = 0; i < x.size(); ++i)  // the sum of n squares, a root, a quotient, two products
-          ASSERT_NEAR(got[i], want[i],
-                      std::fabs(want[i]) * kEpsilon * (8 + 0.5 * std::sqrt(static_cast<double>(n))))
+          ASSERT_NEAR(got[i], want[i], std::fabs(want[i]) * kEpsilon * (8 + 0.5 * std::sqrt(static_cast<double>(n))))
               << table->isa << " n=" << n;
       }
 }
@@ -58,8 +56,7 @@ TEST(Swiglu, MatchesOracle) {
       std::vector<float> want(gate.size()), got(gate.size());
       scalar_table()->swiglu(gate.data(), up.data(), n, want.data());
       table->swiglu(gate.data(), up.data(), n, got.data());
-      for (size_t i = 0; i < gate.size();
-           ++i)  // exp (2 ulp here), a sum, a quotient, a product on either side
+      for (size_t i = 0; i < gate.size(); ++i)  // exp (2 ulp here), a sum, a quotient, a product on either side
         ASSERT_NEAR(got[i], want[i], std::fabs(want[i]) * kEpsilon * 6) << table->isa << " gate " << gate[i];
     }
 }
@@ -96,8 +93,7 @@ TEST(Rope, MatchesOracle) {
           scalar_table()->rope(want.data(), args);
           table->rope(got.data(), args);
           for (size_t i = 0; i < x.size(); ++i)  // |x| < 3.5; two products and a sum
-            ASSERT_NEAR(got[i], want[i], 3.5 * 4 * kEpsilon)
-                << table->isa << " head_dim " << head_dim << " at " << i;
+            ASSERT_NEAR(got[i], want[i], 3.5 * 4 * kEpsilon) << table->isa << " head_dim " << head_dim << " at " << i;
           for (size_t i = 0; i < x.size(); ++i) {
             if (static_cast<int64_t>(i) % head_dim >= rotary) {
               ASSERT_EQ(got[i], x[i]) << table->isa << " beyond rotary";
@@ -112,11 +108,9 @@ TEST(StoreHalf, MatchesOracleBitForBit) {
       1e30f,        kInfinity,    -kInfinity, 0x1p-24f,   0x1p-25f,   0x1.8p-25f, 0x1.000002p-25f, 0x1p-14f,
       0x1.ffcp-15f, 0x1.ffep-15f, 1e-30f,     0x1.002p0f, 0x1.006p0f, 0x1.001p0f};
   Random random(50);
-  for (int i = 0; i < 2000; ++i)
-    x.push_back(random.normal() * std::exp2(static_cast<float>(random.below(44)) - 26));
+  for (int i = 0; i < 2000; ++i) x.push_back(random.normal() * std::exp2(static_cast<float>(random.below(44)) - 26));
   for (const KernelTable* table : available())
-    for (const int64_t n :
-         {int64_t{1}, int64_t{5}, int64_t{16}, int64_t{23}, static_cast<int64_t>(x.size())}) {
+    for (const int64_t n : {int64_t{1}, int64_t{5}, int64_t{16}, int64_t{23}, static_cast<int64_t>(x.size())}) {
       std::vector<uint16_t> want(static_cast<size_t>(n)), got(want);
       scalar_table()->store_half(x.data(), n, want.data());
       table->store_half(x.data(), n, got.data());
@@ -201,8 +195,7 @@ TEST(Top2, MatchesOracle) {
 TEST(Top2, TiesGoToTheLowerIndex) {
   Random random(90);
   for (const KernelTable* table : available()) {
-    for (int round = 0; round < 300;
-         ++round) {  // few distinct values: ties everywhere, across and within vectors
+    for (int round = 0; round < 300; ++round) {  // few distinct values: ties everywhere, across and within vectors
       std::vector<float> logits(static_cast<size_t>(1 + random.below(150)));
       for (float& v : logits) v = static_cast<float>(random.below(3));
       expect_top2(*table, logits);

@@ -1,6 +1,7 @@
-// What must not count, whatever its bytes, and what must not get lost. Memory that no row sees (keys behind a row's own, digests
-// that were never made, scratch) is filled with NaN, infinities and huge numbers: results stay the same bit for bit. A value that
-// is not finite and that a row does see makes its result not finite, in every kernel of every table.
+// What must not count, whatever its bytes, and what must not get lost. Memory that no row sees (keys behind a row's
+// own, digests that were never made, scratch) is filled with NaN, infinities and huge numbers: results stay the same
+// bit for bit. A value that is not finite and that a row does see makes its result not finite, in every kernel of every
+// table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,16 +24,20 @@ constexpr std::array kHostileBytes = {0xff, 0x7f, 0xfe, 0x00};
 struct Case {
   DType type;
   int64_t head_dim, keys, positions, rows;
-  std::vector<int64_t> row_keys;  // empty: all rows see all keys
+  std::vector<KeyRange> row_keys;  // empty: all rows see all keys
 };
 
 class Attention {
  public:
   Attention(const KernelTable& table, const Case& c, int hostile)
-      : table_(table), c_(c), k_(c.positions * c.head_dim * element()), v_(k_.size()),
+      : table_(table),
+        c_(c),
+        k_(c.positions * c.head_dim * element()),
+        v_(k_.size()),
         digest_(c.keys >= kDigestKeys ? table.digest_bytes(c.type, c.positions, c.head_dim) : 0),
         q_(normal_rows(c.rows, c.head_dim, 1)) {
-    for (const Bytes* bytes : {&k_, &v_, &digest_}) std::memset(bytes->data(), hostile, static_cast<size_t>(bytes->size()));
+    for (const Bytes* bytes : {&k_, &v_, &digest_})
+      std::memset(bytes->data(), hostile, static_cast<size_t>(bytes->size()));
     write(k_, normal_rows(c.keys, c.head_dim, 2));
     write(v_, normal_rows(c.keys, c.head_dim, 3));
     scratch_.resize(static_cast<size_t>(attention_scratch(c.keys)));
@@ -47,11 +52,12 @@ class Attention {
   std::vector<float> run(int64_t parts = 1) {
     std::vector<float> out(q_.size(), kPoison);
     for (int64_t i = 0; i < parts && digest_.size() > 0; ++i)
-      table_.digest({k_.data(), v_.data(), c_.type, c_.positions, c_.head_dim, c_.keys * i / parts, c_.keys * (i + 1) / parts,
-                     digest_.data()});
+      table_.digest({k_.data(), v_.data(), c_.type, c_.positions, c_.head_dim, c_.keys * i / parts,
+                     c_.keys * (i + 1) / parts, digest_.data()});
     table_.attention({q_.data(), c_.head_dim, k_.data(), v_.data(), c_.type, c_.keys, c_.head_dim,
-                      1 / std::sqrt(static_cast<float>(c_.head_dim)), 0, c_.rows, c_.row_keys.empty() ? nullptr : c_.row_keys.data(),
-                      scratch_.data(), out.data(), c_.head_dim, digest_.size() > 0 ? digest_.data() : nullptr, c_.positions});
+                      1 / std::sqrt(static_cast<float>(c_.head_dim)), 0, c_.rows,
+                      c_.row_keys.empty() ? nullptr : c_.row_keys.data(), scratch_.data(), out.data(), c_.head_dim,
+                      digest_.size() > 0 ? digest_.data() : nullptr, c_.positions});
     return out;
   }
 
@@ -78,15 +84,16 @@ std::vector<Case> cases(const KernelTable& table) {
       for (const auto& [keys, rows] : {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {67, 37}})
         list.push_back({type, head_dim, keys, 70, rows, {}});
   Case few{DType::F32, 32, 70, 70, 21, {}};
-  for (int64_t r = 0; r < few.rows; ++r) few.row_keys.push_back(1 + r * 3);
+  for (int64_t r = 0; r < few.rows; ++r) few.row_keys.push_back(prefix(1 + r * 3));
   list.push_back(few);
   if (table.digest_bytes(DType::F16, 64, 64) == 0) return list;
   // Digests: blocks of 64 keys that are full, nearly empty, and not whole groups of 4.
   for (const int64_t head_dim : {64, 128})
-    for (const auto& [keys, rows] : {std::pair<int64_t, int64_t>{1024, 1}, {1025, 33}, {1028, 9}, {1087, 17}, {1150, 3}})
+    for (const auto& [keys, rows] :
+         {std::pair<int64_t, int64_t>{1024, 1}, {1025, 33}, {1028, 9}, {1087, 17}, {1150, 3}})
       list.push_back({DType::F16, head_dim, keys, 1300, rows, {}});
   Case causal{DType::F16, 64, 1300, 1400, 37, {}};
-  for (int64_t r = 0; r < causal.rows; ++r) causal.row_keys.push_back(r % 3 == 0 ? 1300 - r : 900 + r * 11);
+  for (int64_t r = 0; r < causal.rows; ++r) causal.row_keys.push_back(prefix(r % 3 == 0 ? 1300 - r : 900 + r * 11));
   list.push_back(causal);
   return list;
 }
@@ -98,7 +105,9 @@ std::string name_of(const KernelTable& table, const Case& c) {
   return fmt::format("{} {} head {} keys {} rows {}", table.isa, traits(c.type).name, c.head_dim, c.keys, c.rows);
 }
 
-int64_t seen_by(const Case& c, int64_t row) { return c.row_keys.empty() ? c.keys : c.row_keys[static_cast<size_t>(row)]; }
+int64_t seen_by(const Case& c, int64_t row) {
+  return c.row_keys.empty() ? c.keys : c.row_keys[static_cast<size_t>(row)].last;
+}
 
 TEST(Hostile, MemoryBehindTheKeysHasNoInfluence) {
   for (const KernelTable* table : available())
@@ -121,13 +130,15 @@ TEST(Hostile, KeysThatARowDoesNotSeeHaveNoInfluence) {
       const std::vector<float> want = Attention(*table, c, 0).run();
       for (const float bad : {kNan, kInfinity, -kInfinity, 60000.0f}) {
         Attention damaged(*table, c, 0xff);
-        const int64_t from = *std::ranges::max_element(c.row_keys) / 2;
-        for (int64_t p = from; p < c.keys; ++p) damaged.set_key(p, p % c.head_dim, bad), damaged.set_value(p, p % 7, bad);
+        const int64_t from = std::ranges::max_element(c.row_keys, {}, &KeyRange::last)->last / 2;
+        for (int64_t p = from; p < c.keys; ++p)
+          damaged.set_key(p, p % c.head_dim, bad), damaged.set_value(p, p % 7, bad);
         const std::vector<float> got = damaged.run();
         for (int64_t r = 0; r < c.rows; ++r) {
           if (seen_by(c, r) > from) continue;
           for (int64_t i = r * c.head_dim; i < (r + 1) * c.head_dim; ++i)
-            ASSERT_EQ(got[static_cast<size_t>(i)], want[static_cast<size_t>(i)]) << name_of(*table, c) << " row " << r << " " << bad;
+            ASSERT_EQ(got[static_cast<size_t>(i)], want[static_cast<size_t>(i)])
+                << name_of(*table, c) << " row " << r << " " << bad;
         }
       }
     }
@@ -152,7 +163,8 @@ TEST(Hostile, DamageThatARowSeesIsNotHidden) {
               const bool hit = which == 2 ? r == row : seen_by(c, r) > position;
               const auto* first = got.data() + r * c.head_dim;
               ASSERT_EQ(std::all_of(first, first + c.head_dim, [](float x) { return std::isfinite(x); }), !hit)
-                  << name_of(*table, c) << " row " << r << ", " << bad << " in " << "kvq"[which] << " of position " << position;
+                  << name_of(*table, c) << " row " << r << ", " << bad << " in "
+                  << "kvq"[which] << " of position " << position;
             }
           }
 }
@@ -171,13 +183,15 @@ TEST(Hostile, DamagedActivationsAreSeenInEveryColumn) {
           if (left_out(static_cast<size_t>(at + (bad > 0)))) continue;
           std::vector<float> damaged = x;
           damaged[static_cast<size_t>(2 * p.k + at)] = bad;
-          if (at % 2 == 1) damaged[static_cast<size_t>(2 * p.k + at - 1)] = 1e30f;  // a neighbour that the maximum could keep
+          if (at % 2 == 1)
+            damaged[static_cast<size_t>(2 * p.k + at - 1)] = 1e30f;  // a neighbour that the maximum could keep
           const std::vector<float> got = multiply(*table, p, weights.data(), damaged);
           for (int64_t r = 0; r < p.rows; ++r)
             for (int64_t c = 0; c < p.n; ++c) {
               const auto i = static_cast<size_t>(r * p.n + c);
               if (r == 2)
-                ASSERT_FALSE(std::isfinite(got[i])) << testing::name_of(*table, p) << " " << bad << " at " << at << " column " << c;
+                ASSERT_FALSE(std::isfinite(got[i]))
+                    << testing::name_of(*table, p) << " " << bad << " at " << at << " column " << c;
               else
                 ASSERT_EQ(got[i], want[i]) << testing::name_of(*table, p) << " row " << r;
             }
@@ -204,8 +218,8 @@ std::vector<int64_t> scales_of(DType type) {
   }
 }
 
-void expect_damage_in_column(const KernelTable& table, const Problem& p, const Bytes& stored, const Bytes& damaged, int64_t column,
-                             const std::string& what) {
+void expect_damage_in_column(const KernelTable& table, const Problem& p, const Bytes& stored, const Bytes& damaged,
+                             int64_t column, const std::string& what) {
   for (const int64_t rows : {int64_t{1}, int64_t{17}, int64_t{5}}) {
     if (left_out(static_cast<size_t>(rows + 1))) continue;
     const Problem some{p.type, p.n, p.k, rows};
@@ -218,7 +232,8 @@ void expect_damage_in_column(const KernelTable& table, const Problem& p, const B
         if (c == column)
           ASSERT_FALSE(std::isfinite(got[i])) << testing::name_of(table, some) << " " << what << " gives " << got[i];
         else  // its neighbours share a tile, whose form may be another one: equal but for rounding
-          ASSERT_NEAR(got[i], want[i], 0.01 + 1e-3 * std::fabs(want[i])) << testing::name_of(table, some) << " column " << c << " " << what;
+          ASSERT_NEAR(got[i], want[i], 0.01 + 1e-3 * std::fabs(want[i]))
+              << testing::name_of(table, some) << " column " << c << " " << what;
       }
   }
 }
@@ -257,7 +272,8 @@ TEST(Hostile, DamagedLogitsMakeTheSumNotANumber) {
         for (int64_t at = 0; at < n; at += 1 + n / 9) {
           std::vector<float> logits = normal_rows(1, n, 8);
           logits[static_cast<size_t>(at)] = bad;
-          EXPECT_TRUE(std::isnan(table->softmax_stats(logits.data(), n).sum)) << table->isa << " " << bad << " at " << at << " of " << n;
+          EXPECT_TRUE(std::isnan(table->softmax_stats(logits.data(), n).sum))
+              << table->isa << " " << bad << " at " << at << " of " << n;
         }
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@
 #include "tensor/view.h"
 
 namespace llada::kernels::testing {
+
+// What a row that sees the first n keys sees.
+inline KeyRange prefix(int64_t n) { return {0, static_cast<int32_t>(n)}; }
 
 inline constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 
@@ -43,8 +47,7 @@ class Random {
 // Exactly `size` bytes, 64-byte aligned and zeroed, so that a sanitizer sees every read past the end.
 class Bytes {
  public:
-  explicit Bytes(int64_t size)
-      : size_(size), data_(::operator new (static_cast<size_t>(size), std::align_val_t{64})) {
+  explicit Bytes(int64_t size) : size_(size), data_(::operator new (static_cast<size_t>(size), std::align_val_t{64})) {
     std::memset(data_, 0, static_cast<size_t>(size));
   }
   Bytes(Bytes&& other) noexcept : size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
@@ -210,21 +213,30 @@ inline std::vector<float> multiply(const KernelTable& table, const Problem& p, c
   return y;
 }
 
-// sum_k |w| |x| for every element: the scale that rounding errors of a product are measured on.
-inline std::vector<double> magnitudes(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
-  std::vector<double> sums(static_cast<size_t>(p.rows * p.n));
+// For every element of a product what `sum` makes of its terms w[i] * x[i], which it is given in order.
+template <class Sum>
+std::vector<double> of_terms(const Problem& p, const Bytes& stored, const std::vector<float>& x, const Sum& sum) {
+  std::vector<double> out(static_cast<size_t>(p.rows * p.n)), terms(static_cast<size_t>(p.k));
   std::vector<float> w(static_cast<size_t>(p.k));
   for (int64_t c = 0; c < p.n; ++c) {
     dequantize_row(p.type, stored.data() + c * row_bytes(p.type, p.k), w.data(), p.k);
     for (int64_t r = 0; r < p.rows; ++r) {
-      double sum = 0;
-      for (int64_t i = 0; i < p.k; ++i)
-        sum +=
-            std::fabs(static_cast<double>(w[static_cast<size_t>(i)]) * x[static_cast<size_t>(r * p.k + i)]);
-      sums[static_cast<size_t>(r * p.n + c)] = sum;
+      for (size_t i = 0; i < terms.size(); ++i) terms[i] = double{w[i]} * x[static_cast<size_t>(r * p.k) + i];
+      out[static_cast<size_t>(r * p.n + c)] = sum(std::span<const double>(terms));
     }
   }
-  return sums;
+  return out;
+}
+
+inline double sum_of_magnitudes(std::span<const double> terms) {
+  double sum = 0;
+  for (const double term : terms) sum += std::fabs(term);
+  return sum;
+}
+
+// sum_k |w| |x| for every element: the scale that rounding errors of a product are measured on.
+inline std::vector<double> magnitudes(const Problem& p, const Bytes& stored, const std::vector<float>& x) {
+  return of_terms(p, stored, x, sum_of_magnitudes);
 }
 
 inline std::string name_of(const KernelTable& table, const Problem& p) {

@@ -30,8 +30,8 @@ void expect_close(const Problem& p, const Bytes& stored, const std::vector<float
     const std::vector<float> got = multiply(*table, p, weights.data(), x);
     for (size_t i = 0; i < want.size(); ++i) {
       const double limit = tolerance(p.type, p.k) * scale[i] + std::numeric_limits<float>::min();
-      ASSERT_NEAR(got[i], want[i], limit) << name_of(*table, p) << " row " << i / static_cast<size_t>(p.n)
-                                          << " column " << i % static_cast<size_t>(p.n);
+      ASSERT_NEAR(got[i], want[i], limit) << name_of(*table, p) << " row " << i / static_cast<size_t>(p.n) << " column "
+                                          << i % static_cast<size_t>(p.n);
     }
   }
 }
@@ -67,8 +67,8 @@ TEST(Matmul, ColumnCounts) {
       }
 }
 
-// Saturation and overflow: every quant and every activation at the ends of its range, in all sign patterns, and magnitudes
-// half of it.
+// Saturation and overflow: every quant and every activation at the ends of its range, in all sign patterns, and
+// magnitudes half of it.
 TEST(Matmul, Extremes) {
   for (const DType type : all_types())
     for (const Fill fill : {Fill::low, Fill::high, Fill::alternate})
@@ -76,8 +76,7 @@ TEST(Matmul, Extremes) {
         const Problem p{type, 19, 4096, 9};
         std::vector<float> x(static_cast<size_t>(p.rows * p.k));
         for (size_t i = 0; i < x.size(); ++i) {
-          const bool negative =
-              pattern == 1 || (pattern == 2 && i % 2 == 1) || (pattern == 3 && i % 2 == 0);
+          const bool negative = pattern == 1 || (pattern == 2 && i % 2 == 1) || (pattern == 3 && i % 2 == 0);
           x[i] = negative ? -127.0f : 127.0f;
           if (pattern == 4 && i % 16 > 0) x[i] = i % 16 > 1 ? 60.0f : 56.0f;
         }
@@ -101,8 +100,7 @@ TEST(Matmul, EachGroupAlone) {
     for (int64_t r = 0; r < p.rows; ++r)
       for (int64_t i = 0; i < p.k; ++i)
         if (i / 32 != r) x[static_cast<size_t>(r * p.k + i)] = 0;
-    for (const Fill fill : {Fill::random, Fill::wide})
-      expect_close(p, make_weights(type, p.n, p.k, fill, 11), x);
+    for (const Fill fill : {Fill::random, Fill::wide}) expect_close(p, make_weights(type, p.n, p.k, fill, 11), x);
   }
 }
 
@@ -124,8 +122,7 @@ TEST(Matmul, DenormalInputsGiveFiniteResults) {
     for (const DType type : all_types()) {
       const Problem p{type, 18, 256, 3};
       std::vector<float> x(static_cast<size_t>(p.rows * p.k));
-      for (size_t i = 0; i < x.size(); ++i)
-        x[i] = static_cast<float>(i % 5) * std::numeric_limits<float>::denorm_min();
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 5) * std::numeric_limits<float>::denorm_min();
       const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 14);
       const Weights weights(*table, type, stored, p.n, p.k);
       for (const float value : multiply(*table, p, weights.data(), x))
@@ -362,8 +359,8 @@ TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
           table->pick_rows({x.data(), all.data(), rows, k, picked.data(), count, type_bit(type), got.data()});
           const auto multiply = [&](const Bytes& activations) {
             std::vector<float> y(static_cast<size_t>(count * n));
-            table->matmul({type, n, k, packed.size() > 0 ? packed.data() : stored.data(), alone.data(), activations.data(),
-                           count, 0, n, y.data(), n});
+            table->matmul({type, n, k, packed.size() > 0 ? packed.data() : stored.data(), alone.data(),
+                           activations.data(), count, 0, n, y.data(), n});
             return y;
           };
           EXPECT_EQ(multiply(got), multiply(want)) << table->isa << " " << traits(type).name << " k=" << k;

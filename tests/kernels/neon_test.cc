@@ -73,13 +73,10 @@ TEST(Neon, PackedAndStoredWeightsGiveTheSameBits) {
       ASSERT_EQ(table->packed_bytes(type, few.n, few.k), 0);
       const Bytes stored = make_weights(type, many.n, many.k, Fill::wide, 203);
       const std::vector<float> x = normal_rows(many.rows, many.k, 204);
-      const std::vector<float> packed =
-          multiply(*table, many, Weights(*table, type, stored, many.n, many.k).data(), x);
+      const std::vector<float> packed = multiply(*table, many, Weights(*table, type, stored, many.n, many.k).data(), x);
       const std::vector<float> plain = multiply(*table, few, stored.data(), x);
       for (int64_t r = 0; r < few.rows; ++r)
-        ASSERT_EQ(
-            std::memcmp(&packed[static_cast<size_t>(r * many.n)], &plain[static_cast<size_t>(r * few.n)], 12),
-            0)
+        ASSERT_EQ(std::memcmp(&packed[static_cast<size_t>(r * many.n)], &plain[static_cast<size_t>(r * few.n)], 12), 0)
             << table->isa << " " << traits(type).name << " row " << r;
     }
 }
@@ -134,8 +131,7 @@ TEST(Neon, OddHeadSizes) {
           const std::vector<float> q = normal_rows(rows, head_dim, 207);
           const Bytes k = make_weights(type, keys, head_dim, Fill::random, 208);
           const Bytes v = make_weights(type, keys, head_dim, Fill::random, 209);
-          std::vector<float> scratch(static_cast<size_t>(attention_scratch(keys))), want(q.size()),
-              got(q.size());
+          std::vector<float> scratch(static_cast<size_t>(attention_scratch(keys))), want(q.size()), got(q.size());
           AttentionArgs args{q.data(), head_dim, k.data(), v.data(), type,           keys,        head_dim,
                              1.5f,     0,        rows,     nullptr,  scratch.data(), want.data(), head_dim};
           scalar_table()->attention(args);

@@ -33,10 +33,9 @@ TEST(X86, QuantizedActivationsAreTheOracles) {
       const int64_t rows = 5;
       std::vector<float> x = normal_rows(rows, k, 101);
       for (int64_t i = 0; i < k; ++i) {
-        x[static_cast<size_t>(i)] *=
-            std::exp2(static_cast<float>(i % 97) - 60);  // many magnitudes in one group
-        x[static_cast<size_t>(k + i)] = 0.5f + static_cast<float>(i % 32 - 16);  // halves: ties
-        x[static_cast<size_t>(2 * k + i)] *= 1e-38f;                             // too small to count
+        x[static_cast<size_t>(i)] *= std::exp2(static_cast<float>(i % 97) - 60);  // many magnitudes in one group
+        x[static_cast<size_t>(k + i)] = 0.5f + static_cast<float>(i % 32 - 16);   // halves: ties
+        x[static_cast<size_t>(2 * k + i)] *= 1e-38f;                              // too small to count
       }
       for (int64_t i = 0; i < k; i += 32) x[static_cast<size_t>(k + i)] = 127;
       const int64_t bytes = scalar_table()->activation_bytes(rows, k);
@@ -44,8 +43,7 @@ TEST(X86, QuantizedActivationsAreTheOracles) {
       ASSERT_GE(got.size(), bytes);
       scalar_table()->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, want.data());
       table->quantize_rows(x.data(), rows, k, 0, rows, kAllTypes, got.data());
-      EXPECT_EQ(std::memcmp(want.data(), got.data(), static_cast<size_t>(bytes)), 0)
-          << table->isa << " k=" << k;
+      EXPECT_EQ(std::memcmp(want.data(), got.data(), static_cast<size_t>(bytes)), 0) << table->isa << " k=" << k;
     }
 }
 
@@ -78,7 +76,8 @@ TEST(X86, Avx512ActivationsAreTheOracles) {
       std::vector<float> x = normal_rows(rows, k, 109);
       for (int64_t i = 0; i < k; ++i) {
         x[static_cast<size_t>(i)] *= std::exp2(static_cast<float>(i % 97) - 60);
-        if (rows > 2) x[static_cast<size_t>(k + i)] = i % 32 == 0 ? 127.0f : 0.5f + static_cast<float>(i % 32 - 16);  // ties
+        if (rows > 2)
+          x[static_cast<size_t>(k + i)] = i % 32 == 0 ? 127.0f : 0.5f + static_cast<float>(i % 32 - 16);  // ties
         if (rows > 2 && i / 32 % 3 > 0) x[static_cast<size_t>(2 * k + i)] *= 1e-38f;  // too small to count
       }
       Bytes want(scalar_table()->activation_bytes(rows, k)), got(table.activation_bytes(rows, k));
@@ -97,8 +96,8 @@ TEST(X86, Avx512ActivationsAreTheOracles) {
     }
 }
 
-// One value that is not finite anywhere in a row: each of its products is NaN, and the other rows' bits are as without it,
-// computed from the rows as they are and from picked ones.
+// One value that is not finite anywhere in a row: each of its products is NaN, and the other rows' bits are as without
+// it, computed from the rows as they are and from picked ones.
 TEST(X86, ValuesThatAreNotFiniteMakeTheirRowUndefined) {
   if (tables({"avx512vnni"}).empty()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
@@ -128,7 +127,8 @@ TEST(X86, ValuesThatAreNotFiniteMakeTheirRowUndefined) {
               table->pick_rows({dirty.data(), all.data(), rows, p.k, picks, 2, type_bit(type), picked.data()});
               std::vector<float> y(static_cast<size_t>(2 * p.n));
               table->matmul({type, p.n, p.k, weights.data(), dirty.data(), picked.data(), 2, 0, p.n, y.data(), p.n});
-              for (int64_t c = 0; c < p.n; ++c) EXPECT_TRUE(std::isnan(y[static_cast<size_t>(p.n + c)])) << name_of(*table, p);
+              for (int64_t c = 0; c < p.n; ++c)
+                EXPECT_TRUE(std::isnan(y[static_cast<size_t>(p.n + c)])) << name_of(*table, p);
               for (int64_t r = 0; r < rows; ++r)
                 for (int64_t c = 0; c < p.n; ++c) {
                   const auto at = static_cast<size_t>(r * p.n + c);
@@ -161,15 +161,13 @@ TEST(X86, IntegerProductsAreExact) {
                                                   : static_cast<uint8_t>(top ? 0xff : 0x00);
           stored.data()[i] = std::byte{byte};
         }
-        for (int64_t i = 0; i < stored.size(); i += traits(type).bytes)
-          std::memcpy(stored.data() + i, &one, 2);
+        for (int64_t i = 0; i < stored.size(); i += traits(type).bytes) std::memcpy(stored.data() + i, &one, 2);
         std::vector<float> x(static_cast<size_t>(p.rows * p.k));
         for (size_t i = 0; i < x.size(); ++i)
           x[i] = pattern == 3 ? (i % 2 == 0 ? 127.0f : -127.0f) : (random.below(4) == 0 ? -127.0f : 127.0f);
         const std::vector<float> want = multiply(*scalar_table(), p, stored.data(), x);
         const Weights weights(*table, type, stored, p.n, p.k);
-        EXPECT_EQ(multiply(*table, p, weights.data(), x), want)
-            << name_of(*table, p) << " pattern " << pattern;
+        EXPECT_EQ(multiply(*table, p, weights.data(), x), want) << name_of(*table, p) << " pattern " << pattern;
       }
 }
 
@@ -185,8 +183,7 @@ TEST(X86, ExponentialIsAccurateAndTheLargestTermIsExactlyOne) {
     }
     EXPECT_LT(worst, 1.5e-7) << table->isa;  // below 1.3 units in the last place of any float
     const float certain[3] = {40, 40 - 27.6f, -1000};
-    EXPECT_NEAR(table->softmax_stats(certain, 3).sum - 1, std::exp(static_cast<double>(certain[1]) - 40),
-                1e-15)
+    EXPECT_NEAR(table->softmax_stats(certain, 3).sum - 1, std::exp(static_cast<double>(certain[1]) - 40), 1e-15)
         << table->isa;
   }
 }
@@ -199,7 +196,8 @@ TEST(X86, WhatOnlyNeighboursSeeDoesNotReachARow) {
       std::vector<float> q = normal_rows(rows, head_dim, 103), k = normal_rows(keys, head_dim, 104),
                          v = normal_rows(keys, head_dim, 105);
       std::vector<float> scratch(static_cast<size_t>(attention_scratch(keys)));
-      const std::vector<int64_t> row_keys = {40, 9, 40, 31, 9, 40, 1, 8};
+      std::vector<KeyRange> row_keys;
+      for (const int64_t n : {40, 9, 40, 31, 9, 40, 1, 8}) row_keys.push_back(prefix(n));
       const auto run = [&] {
         std::vector<float> out(q.size());
         table->attention({q.data(), head_dim, k.data(), v.data(), DType::F32, keys, head_dim, 0.125f, 0, rows,
@@ -213,7 +211,7 @@ TEST(X86, WhatOnlyNeighboursSeeDoesNotReachARow) {
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < head_dim; ++i) {
           const auto at = static_cast<size_t>(r * head_dim + i);
-          if (row_keys[static_cast<size_t>(r)] == 40) {
+          if (row_keys[static_cast<size_t>(r)].last == 40) {
             EXPECT_TRUE(std::isnan(dirty[at])) << table->isa << " row " << r;
           } else {
             ASSERT_EQ(dirty[at], clean[at]) << table->isa << " row " << r;
@@ -231,8 +229,8 @@ TEST(X86, WideHeads) {
   std::vector<float> scratch(static_cast<size_t>(attention_scratch(keys)));
   const auto run = [&](const KernelTable& table) {
     std::vector<float> out(q.size());
-    table.attention({q.data(), head_dim, k.data(), v.data(), DType::F32, keys, head_dim, 0.05f, 0, rows,
-                     nullptr, scratch.data(), out.data(), head_dim});
+    table.attention({q.data(), head_dim, k.data(), v.data(), DType::F32, keys, head_dim, 0.05f, 0, rows, nullptr,
+                     scratch.data(), out.data(), head_dim});
     return out;
   };
   const std::vector<float> want = run(*scalar_table());

@@ -148,6 +148,45 @@ Findings forbidden_includes(std::span<const SourceFile> files, std::span<const L
   return out;
 }
 
+Findings seen_through_headers(std::span<const SourceFile> files, std::span<const Layer> table,
+                              std::span<const std::string_view> above, std::span<const std::string_view> through,
+                              std::span<const std::string_view> shown) {
+  std::map<std::string, std::vector<Include>> includes;  // by path below src/
+  for (const SourceFile& file : files)
+    if (file.path.starts_with(kSource)) includes[file.path.substr(kSource.size())] = includes_of(file);
+  const auto is_in = [](const std::string& path, std::span<const std::string_view> folders) {
+    return std::ranges::any_of(folders, [&](std::string_view folder) { return lies_below(path, folder); });
+  };
+  Findings findings;
+  std::set<std::string> reached, seen;
+  std::vector<const Layer*> watchers;
+  for (const std::string_view folder : above) watchers.push_back(layer_of(std::string(folder) + "/x", table));
+  for (const Layer* const watcher : watchers) {
+    std::vector<std::string> open;
+    for (const auto& [path, unused] : includes)
+      if (layer_of(path, table) == watcher) open.push_back(path);
+    reached.clear();
+    while (!open.empty()) {
+      const std::string path = open.back();
+      open.pop_back();
+      for (const Include& include : includes[path]) {
+        if (is_in(include.path, through) && reached.insert(include.path).second) open.push_back(include.path);
+        if (layer_of(path, table) == watcher || objection(*watcher, include.path, table).empty()) continue;
+        seen.insert(include.path);
+        if (std::ranges::find(shown, include.path) == shown.end())
+          findings.push_back(fmt::format("{}{}:{}: {} sees {} through this header, which is not among the shown ones",
+                                         kSource, path, include.line, watcher->folder, include.path));
+      }
+    }
+  }
+  for (const std::string_view header : shown)
+    if (!seen.contains(std::string(header)))
+      findings.push_back(fmt::format("{}{}:1: is among the shown headers, but nobody sees it", kSource, header));
+  std::ranges::sort(findings);
+  findings.erase(std::ranges::unique(findings).begin(), findings.end());
+  return findings;
+}
+
 Findings include_cycles(std::span<const SourceFile> files) { return CycleSearch(files).run(); }
 
 Findings missing_head_comments(std::span<const SourceFile> files) {
@@ -169,8 +208,8 @@ Findings missing_head_comments(std::span<const SourceFile> files) {
       const auto included = quoted_include(first);
       if (included && paths.contains(header) && header.ends_with("/" + *included)) continue;
     }
-    out.push_back(fmt::format("{}:{}: the file does not start with a comment that says what it is", file.path,
-                              line_number));
+    out.push_back(
+        fmt::format("{}:{}: the file does not start with a comment that says what it is", file.path, line_number));
   }
   return out;
 }
@@ -181,8 +220,8 @@ Findings too_many_lines(std::span<const SourceFile> files, size_t limit) {
     size_t lines = 0;
     for_each_line(file.text, [&](size_t number, std::string_view) { lines = number; });
     if (lines > limit)
-      out.push_back(fmt::format("{}:{}: the file has {} lines, at most {} are wanted", file.path, limit + 1,
-                                lines, limit));
+      out.push_back(
+          fmt::format("{}:{}: the file has {} lines, at most {} are wanted", file.path, limit + 1, lines, limit));
   }
   return out;
 }
@@ -192,11 +231,9 @@ Findings too_long_lines(std::span<const SourceFile> files, size_t limit) {
   for (const SourceFile& file : files) {
     for_each_line(file.text, [&](size_t number, std::string_view line) {
       // UTF-8: bytes 10xxxxxx continue a code point.
-      const auto columns =
-          static_cast<size_t>(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }));
+      const auto columns = static_cast<size_t>(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }));
       if (columns > limit)
-        out.push_back(
-            fmt::format("{}:{}: {} columns, at most {} are wanted", file.path, number, columns, limit));
+        out.push_back(fmt::format("{}:{}: {} columns, at most {} are wanted", file.path, number, columns, limit));
     });
   }
   return out;

@@ -28,6 +28,14 @@ using Findings = std::vector<std::string>;
 // that are not written from the root of src/ or include/, and folders that the table does not know.
 Findings forbidden_includes(std::span<const SourceFile> files, std::span<const Layer> table);
 
+// What files of the layers `above` see of layers that they must not include: the #include lines of headers that they reach
+// through other layers' headers, any number of steps. Every such header must be in `shown`, and every one in `shown` be
+// seen. Includes of a header that is itself seen so are not followed: its layer's row bounds them. Headers of the layers
+// `through` are followed, of others not.
+Findings seen_through_headers(std::span<const SourceFile> files, std::span<const Layer> table,
+                              std::span<const std::string_view> above, std::span<const std::string_view> through,
+                              std::span<const std::string_view> shown);
+
 // Files below src/ that reach themselves through #include "..."; one finding per cycle.
 Findings include_cycles(std::span<const SourceFile> files);
 

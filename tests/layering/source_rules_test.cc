@@ -14,10 +14,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 const std::vector<Layer> kSmallTable = {{"base", {}},
-                                   {"low", {"base"}},
-                                   {"high", {"low", "base"}},
-                                   {"high/special", {"low", "base", "high", "secret"}},
-                                   {"secret", {}}};
+                                        {"low", {"base"}},
+                                        {"high", {"low", "base"}},
+                                        {"high/special", {"low", "base", "high", "secret"}},
+                                        {"secret", {}}};
 
 Findings includes(std::string path, std::string text) {
   return forbidden_includes(std::vector<SourceFile>{{std::move(path), std::move(text)}}, kSmallTable);
@@ -31,8 +31,7 @@ TEST(ForbiddenIncludes, ReportsFileLineAndWhatIsAllowed) {
 }
 
 TEST(ForbiddenIncludes, AllowsTheTableTheOwnLayerAndSystemHeaders) {
-  EXPECT_THAT(includes("src/high/a.cc", "#include <vector>\n#include \"high/a.h\"\n#include \"low/b.h\"\n"),
-              IsEmpty());
+  EXPECT_THAT(includes("src/high/a.cc", "#include <vector>\n#include \"high/a.h\"\n#include \"low/b.h\"\n"), IsEmpty());
 }
 
 TEST(ForbiddenIncludes, SeesThroughSpacing) {
@@ -41,8 +40,7 @@ TEST(ForbiddenIncludes, SeesThroughSpacing) {
 }
 
 TEST(ForbiddenIncludes, TheLongestFolderDecides) {
-  EXPECT_THAT(includes("src/high/special/a.cc", "#include \"secret/s.h\"\n#include \"high/h.h\"\n"),
-              IsEmpty());
+  EXPECT_THAT(includes("src/high/special/a.cc", "#include \"secret/s.h\"\n#include \"high/h.h\"\n"), IsEmpty());
   EXPECT_THAT(includes("src/high/other/a.cc", "#include \"secret/s.h\"\n"),
               ElementsAre("src/high/other/a.cc:1: #include \"secret/s.h\": high may include only low, base"));
   EXPECT_THAT(includes("src/high/a.cc", "#include \"high/special/a.h\"\n").size(),
@@ -50,22 +48,43 @@ TEST(ForbiddenIncludes, TheLongestFolderDecides) {
 }
 
 TEST(ForbiddenIncludes, RefusesRelativePathsAndUnknownFolders) {
-  EXPECT_THAT(
-      includes("src/low/a.cc", "#include \"../base/b.h\"\n#include \"b.h\"\n#include \"nowhere/b.h\"\n"),
-      ElementsAre("src/low/a.cc:1: #include \"../base/b.h\": write the path from src/ or include/",
-                  "src/low/a.cc:2: #include \"b.h\": write the path from src/ or include/",
-                  "src/low/a.cc:3: #include \"nowhere/b.h\": no layer of the table holds it"));
-  EXPECT_THAT(includes("src/attic/a.cc", ""),
-              ElementsAre("src/attic/a.cc:1: no layer of the table holds this file"));
+  EXPECT_THAT(includes("src/low/a.cc", "#include \"../base/b.h\"\n#include \"b.h\"\n#include \"nowhere/b.h\"\n"),
+              ElementsAre("src/low/a.cc:1: #include \"../base/b.h\": write the path from src/ or include/",
+                          "src/low/a.cc:2: #include \"b.h\": write the path from src/ or include/",
+                          "src/low/a.cc:3: #include \"nowhere/b.h\": no layer of the table holds it"));
+  EXPECT_THAT(includes("src/attic/a.cc", ""), ElementsAre("src/attic/a.cc:1: no layer of the table holds this file"));
   EXPECT_THAT(includes("src/lower/a.cc", "").size(), 1u);  // "low" is not a prefix of a folder's name
+}
+
+TEST(SeenThroughHeaders, FollowsHeadersAndKnowsWhatIsMeant) {
+  const std::vector<Layer> table = {
+      {"low", {}}, {"lower", {}}, {"middle", {"low"}}, {"side", {"low"}}, {"top", {"middle", "side"}}};
+  const std::vector<SourceFile> files = {
+      {"src/low/a.h", "#include \"lower/deep.h\"\n"},
+      {"src/low/b.h", ""},
+      {"src/middle/first.h", "\n#include \"middle/second.h\"\n"},
+      {"src/middle/second.h", "#include \"low/a.h\"\n"},
+      {"src/middle/unused.h", "#include \"low/b.h\"\n"},
+      {"src/side/s.h", "#include \"low/b.h\"\n"},
+      {"src/top/main.cc", "#include \"middle/first.h\"\n#include \"side/s.h\"\n"},
+  };
+  constexpr std::string_view kAbove[] = {"top"}, kThrough[] = {"middle"};
+  const auto seen = [&](std::span<const std::string_view> shown) {
+    return seen_through_headers(files, table, kAbove, kThrough, shown);
+  };
+  // Two steps away; what a.h includes is its own layer's affair, and the headers of `side` are not followed.
+  EXPECT_EQ(seen({}), (Findings{"src/middle/second.h:1: top sees low/a.h through this header, which is not among the "
+                                "shown ones"}));
+  constexpr std::string_view kMeant[] = {"low/a.h"}, kMore[] = {"low/a.h", "low/b.h"};
+  EXPECT_EQ(seen(kMeant), Findings{});
+  EXPECT_EQ(seen(kMore), (Findings{"src/low/b.h:1: is among the shown headers, but nobody sees it"}));
 }
 
 TEST(IncludeCycles, NamesTheWholeCycle) {
   const std::vector<SourceFile> files = {{"src/base/a.h", "// a\n#include \"base/b.h\"\n"},
                                          {"src/base/b.h", "#include \"base/c.h\"\n"},
                                          {"src/base/c.h", "#include \"base/b.h\"\n"}};
-  EXPECT_THAT(include_cycles(files),
-              ElementsAre("src/base/c.h:1: include cycle base/b.h -> base/c.h -> base/b.h"));
+  EXPECT_THAT(include_cycles(files), ElementsAre("src/base/c.h:1: include cycle base/b.h -> base/c.h -> base/b.h"));
 }
 
 TEST(IncludeCycles, ADiamondIsNone) {

@@ -51,24 +51,21 @@ TEST(ArenaPlan, AChainOfTemporariesNeedsTwoSlots) {
 }
 
 TEST(KvStore, HeadsAreApartAndVersionsStartAbsent) {
-  auto kv = KvStore::create(
-      {.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32});
+  auto kv =
+      KvStore::create({.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32});
   ASSERT_TRUE(kv) << kv.error().message;
   for (int l = 0; l < 3; ++l)
     for (int s = 0; s < 2; ++s)
       for (int h = 0; h < 2; ++h) {
-        std::fill_n(reinterpret_cast<float*>(kv->keys(l, s, h)), 35,
-                    static_cast<float>(l * 100 + s * 10 + h));
-        std::fill_n(reinterpret_cast<float*>(kv->values(l, s, h)), 35,
-                    static_cast<float>(-(l * 100 + s * 10 + h) - 1));
+        std::fill_n(reinterpret_cast<float*>(kv->keys(l, s, h)), 35, static_cast<float>(l * 100 + s * 10 + h));
+        std::fill_n(reinterpret_cast<float*>(kv->values(l, s, h)), 35, static_cast<float>(-(l * 100 + s * 10 + h) - 1));
       }
   for (int l = 0; l < 3; ++l)
     for (int s = 0; s < 2; ++s)
       for (int h = 0; h < 2; ++h)
         for (int i = 0; i < 35; ++i) {
           ASSERT_EQ(reinterpret_cast<float*>(kv->keys(l, s, h))[i], static_cast<float>(l * 100 + s * 10 + h));
-          ASSERT_EQ(reinterpret_cast<float*>(kv->values(l, s, h))[i],
-                    static_cast<float>(-(l * 100 + s * 10 + h) - 1));
+          ASSERT_EQ(reinterpret_cast<float*>(kv->values(l, s, h))[i], static_cast<float>(-(l * 100 + s * 10 + h) - 1));
         }
   EXPECT_EQ(kv->version(1, 6), KvStore::kAbsent);
   kv->set_version(1, 6, 4);
@@ -89,10 +86,12 @@ TEST(KvStore, ImpossibleSizeIsAnError) {
   EXPECT_EQ(exit_status(kv.error()), 1);
 }
 
-// In a test program (tests/hostile_memory.cc): a store that is new or cleared holds NaN, and a digest that nobody made zeros.
+// In a test program (tests/hostile_memory.cc): a store that is new or cleared holds NaN, and a digest that nobody made
+// zeros.
 TEST(KvStore, NothingIsLeftOfWhatWasForgotten) {
   if (std::string_view(std::getenv("LLADA_POISON")) == "0") GTEST_SKIP() << "turned off by the environment";
-  auto kv = *KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 2, .head_dim = 8, .positions = 20, .type = DType::F16});
+  auto kv = *KvStore::create(
+      {.layers = 2, .sequences = 1, .kv_heads = 2, .head_dim = 8, .positions = 20, .type = DType::F16});
   const auto all = [&](std::byte value) {
     return std::all_of(kv.memory(), kv.memory() + 2 * kv.half_bytes(), [&](std::byte b) { return b == value; });
   };

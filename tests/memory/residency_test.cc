@@ -157,8 +157,7 @@ TEST(Residency, Llada8bMapsWhatTheBoundsSay) {
     EXPECT_GE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()));
     EXPECT_LE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()) + 2 * 123e6);
   }
-  EXPECT_EQ(plan_residency(group_slabs(llada_8b(true), SlabGrain::layer), kUnlimitedWindow)->bytes_per_pass(),
-            0);
+  EXPECT_EQ(plan_residency(group_slabs(llada_8b(true), SlabGrain::layer), kUnlimitedWindow)->bytes_per_pass(), 0);
 }
 
 TEST(Residency, WithinTwoSlabsOfTheBoundAtEveryWindow) {
@@ -168,8 +167,7 @@ TEST(Residency, WithinTwoSlabsOfTheBoundAtEveryWindow) {
       const auto plan = plan_residency(slabs, window(gib));
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * 117 * kMiB + 2 * 32 * 1024) << gib;
-      EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * std::max(plan->slot_bytes, kPageBytes))
-          << gib;
+      EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * std::max(plan->slot_bytes, kPageBytes)) << gib;
     }
   }
 }
@@ -180,11 +178,8 @@ TEST(Residency, RandomSlabsFitTheWindowAndKeepEveryByte) {
     const auto n = static_cast<int>(2 + uniform(trial, 0, 0, 0) * 30);
     for (int i = 0; i < n; ++i)
       slabs.push_back(
-          {{i},
-           kPageBytes * static_cast<int64_t>(1 + uniform(trial, 1, static_cast<uint64_t>(i), 0) * 40),
-           i});
-    const auto v =
-        static_cast<int64_t>(uniform(trial, 2, 0, 0) * 1.2 * static_cast<double>(total_bytes(slabs)));
+          {{i}, kPageBytes * static_cast<int64_t>(1 + uniform(trial, 1, static_cast<uint64_t>(i), 0) * 40), i});
+    const auto v = static_cast<int64_t>(uniform(trial, 2, 0, 0) * 1.2 * static_cast<double>(total_bytes(slabs)));
     const auto plan = plan_residency(slabs, v);
     if (!plan) continue;
     EXPECT_EQ(total_bytes(plan->slabs), total_bytes(slabs));
@@ -221,8 +216,7 @@ TEST(Paging, UniformCycleOfThirtyTwoThroughTwentyEight) {
     EXPECT_EQ(simulate_paging(rule, slabs, 2800, 10)->maps_per_pass, 32) << name(rule);
   // N (N - C) / (N - 1) = 32 * 4 / 31.
   EXPECT_NEAR(simulate_paging(PagingRule::belady, slabs, 2800, 31 * 8)->maps_per_pass, 32.0 * 4 / 31, 0.02);
-  for (const PagingRule rule :
-       {PagingRule::lru, PagingRule::fifo, PagingRule::drop_all, PagingRule::belady}) {
+  for (const PagingRule rule : {PagingRule::lru, PagingRule::fifo, PagingRule::drop_all, PagingRule::belady}) {
     EXPECT_EQ(simulate_paging(rule, slabs, 3200, 10)->maps_per_pass, 0) << "everything fits";
     EXPECT_EQ(simulate_paging(rule, slabs, -1, 10)->maps_per_pass, 0) << "unlimited";
     const auto none = simulate_paging(rule, slabs, 99, 10);

@@ -34,8 +34,7 @@ TEST(Presets, TensorsAreNamedOnceAndKnowTheirLayer) {
     int deepest = -1;
     for (const PresetTensor& tensor : tensors_of(p)) {
       EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
-      EXPECT_EQ(tensor.name.starts_with(fmt::format("blk.{}.", tensor.layer)), tensor.layer >= 0)
-          << tensor.name;
+      EXPECT_EQ(tensor.name.starts_with(fmt::format("blk.{}.", tensor.layer)), tensor.layer >= 0) << tensor.name;
       deepest = std::max(deepest, tensor.layer);
     }
     EXPECT_EQ(deepest + 1, p.config.layers) << name;

@@ -137,8 +137,8 @@ TEST(MoeCache, BeladyIsBestAndSlotsHelp) {
     LayerRouting r = routing(kExperts, {});
     for (uint64_t k = 0; k < 4; ++k) {
       // Slowly wandering favourites.
-      const auto e = static_cast<size_t>(static_cast<uint64_t>(8 * uniform(5, t, k, 0) * uniform(5, t, k, 1)) + t / 20) %
-                     kExperts;
+      const auto e =
+          static_cast<size_t>(static_cast<uint64_t>(8 * uniform(5, t, k, 0) * uniform(5, t, k, 1)) + t / 20) % kExperts;
       r.rows[e] = 1;
       r.score[e] = 1;
     }

@@ -195,7 +195,8 @@ TEST(MoePlan, EveryPlanHasEveryExpertOnce) {
     Case x = random_case(seed, 40);
     x.costs.grouped = seed % 3 == 1;
     if (seed % 4 == 1) x.costs = x.costs.sliced(4);
-    EXPECT_LE(plan_lower_bound(x.costs, x.loads, x.start, true), plan_lower_bound(x.costs, x.loads, x.start) * (1 + 1e-9));
+    EXPECT_LE(plan_lower_bound(x.costs, x.loads, x.start, true),
+              plan_lower_bound(x.costs, x.loads, x.start) * (1 + 1e-9));
     for (const MoeRule rule : kMoeRules) {
       const MoePlan plan = plan_layer(x.costs, x.loads, rule, x.start);
       std::vector<int32_t> experts;

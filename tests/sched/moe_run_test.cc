@@ -62,7 +62,8 @@ TEST(ExpertLanes, RefusesWhatTheHardwareCouldNotDo) {
     ASSERT_FALSE(got) << says;
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
   };
-  refused({.layer = 0, .work = {{1, 1, true}}, .moves = {}, .cancelled = {}, .kept = {}, .released = {}}, "but not there");
+  refused({.layer = 0, .work = {{1, 1, true}}, .moves = {}, .cancelled = {}, .kept = {}, .released = {}},
+          "but not there");
   ASSERT_TRUE(experts.place({0, 0}));
   EXPECT_FALSE(experts.place({0, 1})) << "one slot";
   ExpertsPlan plan;
@@ -99,8 +100,8 @@ Outcome play(MoeOptions options, double memory_bytes_per_s, int32_t slices = 1, 
   c = c.sliced(slices);
   options = options.sliced(slices);
   Lanes lanes(memory_bytes_per_s > 0 ? memory_bytes_per_s : 1e9);
-  const ExpertWindow window = {.layers = kLayers, .experts = kExperts * slices, .slots = 4 * kLayers * slices,
-                               .buffer = options.buffer};
+  const ExpertWindow window = {
+      .layers = kLayers, .experts = kExperts * slices, .slots = 4 * kLayers * slices, .buffer = options.buffer};
   ExpertLanes experts(lanes, c, window, false);
   MoeRuntime runtime(kLayers, kExperts * slices, c, options);
   Outcome out;
@@ -189,6 +190,36 @@ TEST(MoeRuntime, GuessesOfScoresAreTheLastStepsExperts) {
   ASSERT_EQ(plan.moves.size(), 1u);
   EXPECT_EQ(plan.moves[0].id, (ExpertId{1, 2}));
   EXPECT_TRUE(plan.moves[0].background);
+}
+
+// Asking the next layers' routers takes time: where what they say is wrong it is left alone, but not for good.
+TEST(MoeRuntime, GuessesThatDoNotComeTrueAreLeftAlone) {
+  for (const bool right : {true, false}) {
+    MoeOptions o;
+    o.cached = false;
+    o.cache.slots = 1;
+    ExpertCosts c = unit_costs();
+    c.host_bytes_per_s = 0.5;  // so that a move pays
+    MoeRuntime runtime(2, 4, c, o);
+    runtime.place(std::vector<LayerRouting>{loads({9, 0, 0, 0}), loads({9, 0, 0, 0})});
+    int asked = 0;
+    constexpr int kSteps = 200;
+    for (int step = 0; step < kSteps; ++step) {
+      runtime.begin_step(step == 0);
+      const bool asks = runtime.wants_guesses();
+      asked += asks;
+      const std::vector<LayerRouting> guess = {loads({0, 0, 9, 0})};
+      const ExpertsPlan plan = runtime.layer(0, loads({9, 0, 0, 0}), asks ? std::span(guess) : std::span(guess).first(0),
+                                             {.link = {}, .device_busy_s = 0, .between_s = 1000});
+      EXPECT_EQ(plan.moves.size(), asks ? 1u : 0u) << step;
+      runtime.layer(1, right ? loads({0, 0, 9, 0}) : loads({0, 0, 0, 9}), {}, {});
+    }
+    EXPECT_EQ(asked == kSteps, right);
+    if (!right) {
+      EXPECT_GT(asked, 32 + kSteps / 20);
+      EXPECT_LT(asked, 32 + kSteps / 10);
+    }
+  }
 }
 
 TEST(MoeRuntime, ExpertsAreDividedWhereStartsAreCheap) {

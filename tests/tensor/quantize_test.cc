@@ -68,8 +68,8 @@ TEST(Quantize, ErrorIsBoundedByTheStep) {
     DType type;
     float steps;  // of the range [-amax, amax]
   };
-  for (const Case c : {Case{DType::Q8_0, 254}, Case{DType::Q4_0, 16}, Case{DType::Q4_1, 15},
-                       Case{DType::Q5_0, 32}, Case{DType::Q5_1, 31}}) {
+  for (const Case c : {Case{DType::Q8_0, 254}, Case{DType::Q4_0, 16}, Case{DType::Q4_1, 15}, Case{DType::Q5_0, 32},
+                       Case{DType::Q5_1, 31}}) {
     for (int round = 0; round < 200; ++round) {
       std::vector<float> values(32), back(32);
       float amax = 0;
@@ -156,11 +156,9 @@ TEST(Half, EveryF16RoundTrips) {
 TEST(Half, F16RoundsToNearestEven) {
   std::mt19937 random(4);
   for (int i = 0; i < 200000; ++i) {
-    const float value =
-        std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x477fffffu);  // up to 65504 and a bit
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x477fffffu);  // up to 65504 and a bit
     const uint16_t half = float_to_f16(value);
-    const double got = f16_to_float(half),
-                 below = half > 0 ? f16_to_float(static_cast<uint16_t>(half - 1)) : 0.0;
+    const double got = f16_to_float(half), below = half > 0 ? f16_to_float(static_cast<uint16_t>(half - 1)) : 0.0;
     if (std::isinf(got)) {
       ASSERT_GE(value, 65520.0f);
       continue;

@@ -46,9 +46,8 @@ TEST_P(Synthesize, DoesNotDependOnTheSplit) {
   EXPECT_NE(std::memcmp(whole.data(), tail.data(), tail.size()), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Synthesize, testing::Range(0, kDTypeCount), [](const auto& type) {
-  return std::string(traits(static_cast<DType>(type.param)).name);
-});
+INSTANTIATE_TEST_SUITE_P(Types, Synthesize, testing::Range(0, kDTypeCount),
+                         [](const auto& type) { return std::string(traits(static_cast<DType>(type.param)).name); });
 
 // Worked by hand from the layout in quantize.cc: scale and min of every sub-group are the same number.
 TEST(SynthesizeK, ScalesEqualMins) {

@@ -19,8 +19,7 @@ Tokenizer fixture(const std::string& name, const std::string& config_json = "");
 Tokenizer tiny_llada();
 
 // The 256 byte tokens (id = byte), the merges (each making a new token from id 256 on), then control tokens.
-TokenizerSpec byte_spec(const std::vector<std::string>& merges,
-                        const std::vector<std::string>& controls = {});
+TokenizerSpec byte_spec(const std::vector<std::string>& merges, const std::vector<std::string>& controls = {});
 
 // Repeats: of all neighbours that have a merge, join the leftmost pair of the lowest rank.
 std::vector<int32_t> slow_merge(const TokenizerSpec& spec, std::string_view word);

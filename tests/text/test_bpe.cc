@@ -35,6 +35,7 @@ TEST(Bpe, OneMergeAtATime) {
 
 // Random merge lists over a three-letter alphabet make every kind of overlap; results must equal the obvious
 // algorithm.
+// labels: long
 TEST(Bpe, EqualsSlowMergingOnRandomRules) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -57,6 +58,7 @@ TEST(Bpe, EqualsSlowMergingOnRandomRules) {
   }
 }
 
+// labels: native
 TEST(Bpe, AMegabyteInOneWordIsNotQuadratic) {
   std::vector<std::string> doubling;
   for (int length = 1; length <= 64; length *= 2)

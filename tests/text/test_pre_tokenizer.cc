@@ -49,9 +49,8 @@ TEST(PreTokenizer, AliasesMeanTheSame) {
 // \s is Unicode's White_Space, not one engine's idea of it.
 TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
   const auto is_space = [](char32_t c) {
-    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-           c == 0x3000;
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
   };
   const auto positive = PreTokenizer::create(std::vector<std::string>{R"(\s+)"});
   const auto in_class = PreTokenizer::create(std::vector<std::string>{R"([\s]+)"});
@@ -78,8 +77,7 @@ TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
 
 TEST(PreTokenizer, LettersAndNumbersOfNewUnicodeVersions) {
   EXPECT_THAT(named("gpt-2", "\U000323AF!\U0001E4F0"), ElementsAre("\U000323AF", "!", "\U0001E4F0"));
-  EXPECT_THAT(named("bailingmoe", "\u1c89a\U00011f50\U00011f51"),
-              ElementsAre("\u1c89a", "\U00011f50", "\U00011f51"));
+  EXPECT_THAT(named("bailingmoe", "\u1c89a\U00011f50\U00011f51"), ElementsAre("\u1c89a", "\U00011f50", "\U00011f51"));
 }
 
 TEST(PreTokenizer, CaseFoldingIsUnicodes) {
@@ -100,18 +98,16 @@ TEST(PreTokenizer, EmptyMatchesCut) {
 }
 
 TEST(RegexSyntax, RefusesWhatMeansSomethingElseInTheOtherDialect) {
-  for (const char* regex :
-       {R"(\w+)",   R"(\bx)",   R"(\h)",     R"((?i)x)",     R"((?<n>x))", R"((x)\1)", R"(x{1,2}+)",
-        R"(x{2}?)", R"(x{,2})", R"([a&&b])", R"([a[b]])",    R"([]a])",    R"(^x$)",   R"((*VERB))",
-        R"(\pL)",   R"(\p{)",   R"([\s-a])", R"([a)",        R"(\)",       R"(\xFF)",  R"(\Q.\E)",
-        R"(\K)",    R"(\R)",    R"((?R))",   R"([\P{Han}])", R"(\u12)"}) {
+  for (const char* regex : {R"(\w+)",   R"(\bx)",   R"(\h)",     R"((?i)x)",     R"((?<n>x))", R"((x)\1)", R"(x{1,2}+)",
+                            R"(x{2}?)", R"(x{,2})", R"([a&&b])", R"([a[b]])",    R"([]a])",    R"(^x$)",   R"((*VERB))",
+                            R"(\pL)",   R"(\p{)",   R"([\s-a])", R"([a)",        R"(\)",       R"(\xFF)",  R"(\Q.\E)",
+                            R"(\K)",    R"(\R)",    R"((?R))",   R"([\P{Han}])", R"(\u12)"}) {
     EXPECT_FALSE(translate_regex(regex)) << regex << " -> " << *translate_regex(regex);
   }
 }
 
 TEST(RegexSyntax, MatchesTheSameInBothDialects) {
-  EXPECT_THAT(split({R"(\p{Han}+)"}, "x\u4e00\u3001"),
-              ElementsAre("x", "\u4e00", "\u3001"));  // script, not extensions
+  EXPECT_THAT(split({R"(\p{Han}+)"}, "x\u4e00\u3001"), ElementsAre("x", "\u4e00", "\u3001"));  // script, not extensions
   EXPECT_THAT(split({R"(\p{^L}+)"}, "a1b"), ElementsAre("a", "1", "b"));
   EXPECT_THAT(split({R"(\P{N}+)"}, "a1b"), ElementsAre("a", "1", "b"));
   EXPECT_THAT(split({R"(\x41|\x{1F600}|\u00e9|\v)"}, "xAx\U0001F600x\u00e9x\x0bx"),
@@ -134,12 +130,12 @@ TEST(PreTokenizer, BadRegexesAreErrorsInOneLine) {
   EXPECT_FALSE(PreTokenizer::create(std::vector<std::string>(100, "a")));
 }
 
+// labels: native
 TEST(PreTokenizer, HostileRegexesEndAndLoseNothing) {
   std::string text;
   for (int i = 0; i < 20; ++i) text.append(10000, 'a').append("\u00e9b\n");
-  for (const char* regex :
-       {"(?:a+)+[bc]", "(?:a|aa)+[bc]", "(?:a*)*[bc]", "(?:(?:a?){30}){30}[bc]", "a*+[bc]",
-        "(?:.*.*.*)*c|\n\n", "(?=(?:a+)+[bc])", "a+a+a+a+[bc]", "(?:a(?=a*+[bc])|a(?!a*+b))"}) {
+  for (const char* regex : {"(?:a+)+[bc]", "(?:a|aa)+[bc]", "(?:a*)*[bc]", "(?:(?:a?){30}){30}[bc]", "a*+[bc]",
+                            "(?:.*.*.*)*c|\n\n", "(?=(?:a+)+[bc])", "a+a+a+a+[bc]", "(?:a(?=a*+[bc])|a(?!a*+b))"}) {
     const auto pre_tokenizer = PreTokenizer::create(std::vector<std::string>{regex});
     ASSERT_TRUE(pre_tokenizer) << regex;
     PreTokenizer::Scratch scratch(*pre_tokenizer);

@@ -36,8 +36,7 @@ TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
     for (const auto& item : items) {
       const auto text = item["text"].get<std::string>();
       const auto ids = tokenizer.encode(text);
-      ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>())
-          << name << ": " << item["text"].dump(-1, ' ', true);
+      ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << name << ": " << item["text"].dump(-1, ' ', true);
       if (tokenizer.spec().nfc) continue;
       ASSERT_EQ(tokenizer.decode(ids), text);
     }
@@ -55,8 +54,8 @@ TEST(Tokenizer, AnyBytesComeBack) {
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
     }
     for (int i = 0; i < 1500; ++i) {
-      const std::string text = i % 2 == 0 ? text_test::random_bytes(random, random() % 60)
-                                          : text_test::random_text(random, 25, 15);
+      const std::string text =
+          i % 2 == 0 ? text_test::random_bytes(random, random() % 60) : text_test::random_text(random, 25, 15);
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text), /*show_special=*/true), text) << name;
     }
   }
@@ -82,8 +81,7 @@ TEST(Tokenizer, NormalisesWhenTheFileSaysSo) {
 }
 
 TEST(Tokenizer, ControlTokensInUserTextStayText) {
-  for (const Tokenizer& tokenizer :
-       {text_test::tiny_llada(), fixture("llama"), fixture("bailing"), fixture("qwen2")}) {
+  for (const Tokenizer& tokenizer : {text_test::tiny_llada(), fixture("llama"), fixture("bailing"), fixture("qwen2")}) {
     for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
       if (!tokenizer.is_control(id)) continue;
       const std::string name(tokenizer.piece(id));
@@ -107,8 +105,7 @@ TEST(Tokenizer, UserDefinedTokensMatchLeftmostLongest) {
     spec.tokens.emplace_back(text);
     spec.kinds.push_back(TokenKind::user_defined);
   }
-  const Tokenizer tokenizer =
-      *Tokenizer::create(spec, "test");  // ids 257 <tool, 258 <tool_call>, 259 ol_x, 260 b<
+  const Tokenizer tokenizer = *Tokenizer::create(spec, "test");  // ids 257 <tool, 258 <tool_call>, 259 ol_x, 260 b<
   EXPECT_THAT(tokenizer.encode("<tool_call>"), ElementsAre(258));
   EXPECT_THAT(tokenizer.encode("<tool_x"), ElementsAre(257, '_', 'x'));  // leftmost wins over ol_x
   EXPECT_THAT(tokenizer.encode("ab<tool"), ElementsAre('a', 260, 't', 'o', 'o', 'l'));
@@ -186,8 +183,7 @@ TEST(Tokenizer, BadSpecsAreErrorsThatNameTheField) {
   };
   EXPECT_THAT(broken([](auto& s) { s = {}; }), HasSubstr("no tokens"));
   EXPECT_THAT(broken([](auto& s) { s.kinds.pop_back(); }), HasSubstr("258 token types for 259 tokens"));
-  EXPECT_THAT(broken([](auto& s) { s.kinds[3] = static_cast<TokenKind>(7); }),
-              HasSubstr("token 3 has type 7"));
+  EXPECT_THAT(broken([](auto& s) { s.kinds[3] = static_cast<TokenKind>(7); }), HasSubstr("token 3 has type 7"));
   EXPECT_THAT(broken([](auto& s) { s.eos = 259; }), AllOf(HasSubstr("eos"), HasSubstr("259")));
   EXPECT_THAT(broken([](auto& s) { s.mask = -2; }), AllOf(HasSubstr("mask"), HasSubstr("-2")));
   EXPECT_THAT(broken([](auto& s) { s.pre = "nonsense"; }), AllOf(HasSubstr("nonsense"), HasSubstr("qwen2")));
@@ -198,13 +194,12 @@ TEST(Tokenizer, BadSpecsAreErrorsThatNameTheField) {
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a"); }), HasSubstr("merge 2"));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a  b"); }), HasSubstr("merge 2"));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back(" a"); }), HasSubstr("merge 2"));
-  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a q"); }),
-              AllOf(HasSubstr("merge 2"), HasSubstr("\"aq\"")));
+  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a q"); }), AllOf(HasSubstr("merge 2"), HasSubstr("\"aq\"")));
   EXPECT_THAT(broken([](auto& s) { s.merges.push_back("qq\n a"); }), HasSubstr("merge 2"));
-  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a b"); }),
-              AllOf(HasSubstr("merge 2"), HasSubstr("twice")));
+  EXPECT_THAT(broken([](auto& s) { s.merges.push_back("a b"); }), AllOf(HasSubstr("merge 2"), HasSubstr("twice")));
 }
 
+// labels: threads
 TEST(Tokenizer, ManyThreadsGetTheSameIds) {
   const Tokenizer tokenizer = fixture("llama");
   std::vector<std::string> texts;

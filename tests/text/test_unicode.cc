@@ -1,5 +1,6 @@
 // Categories, scripts and form C of every code point, against what the published library and Unicode 16.0's
 // own tables say (tools/make_unicode_tables.py).
+// labels of this file: native
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -116,25 +117,19 @@ TEST(Unicode, PropertiesInAndOutOfClassesAndTheirComplements) {
     std::vector<std::string> names;
     std::vector<std::string> regexes, negated;
   } cases[] = {
-      {{"Lu", "Ll", "Lt", "Lm", "Lo"},
-       {"\\p{L}", "[\\p{L}]", "[^\\P{L}]"},
-       {"\\P{L}", "[\\P{L}]", "\\p{^L}"}},
+      {{"Lu", "Ll", "Lt", "Lm", "Lo"}, {"\\p{L}", "[\\p{L}]", "[^\\P{L}]"}, {"\\P{L}", "[\\P{L}]", "\\p{^L}"}},
       {{"Lu", "Ll", "Lt"}, {"\\p{LC}", "\\p{lc}"}, {}},
       {{"Mn", "Mc", "Me"}, {"\\p{M}", "[\\p{M}]"}, {"[^\\p{M}]"}},
       {{"Mn"}, {"[\\p{Mn}]"}, {"\\P{Mn}", "[^\\p{Mn}]"}},
       {{"Cc", "Cf", "Co", "Cn"}, {"\\p{C}", "[\\p{C}]"}, {"\\P{C}", "[\\P{C}]"}},
       {{"Nd"}, {"\\d", "[\\d]", "[\\p{Nd}]"}, {"\\D", "[\\D]", "[^\\d]"}},
       {{"Han"}, {"\\p{Hani}", "[\\p{han}]"}, {"\\P{Han}", "[^\\p{Han}]"}},
-      {{"Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"},
-       {"[\\p{P}\\p{S}]"},
-       {"[^\\p{S}\\p{P}]"}},
+      {{"Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"}, {"[\\p{P}\\p{S}]"}, {"[^\\p{S}\\p{P}]"}},
   };
   for (const auto& c : cases) {
     const std::vector<bool> members = union_of(c.names);
-    for (const std::string& regex : c.regexes)
-      EXPECT_EQ(wrong_members(regex, members, false, 0x20000), 0) << regex;
-    for (const std::string& regex : c.negated)
-      EXPECT_EQ(wrong_members(regex, members, true, 0x20000), 0) << regex;
+    for (const std::string& regex : c.regexes) EXPECT_EQ(wrong_members(regex, members, false, 0x20000), 0) << regex;
+    for (const std::string& regex : c.negated) EXPECT_EQ(wrong_members(regex, members, true, 0x20000), 0) << regex;
   }
 }
 
@@ -170,8 +165,7 @@ TEST(Nfc, EqualsTheReferenceAndIsStable) {
   for (std::string line; std::getline(lines, line); ++count) {
     const size_t equals = line.find('=');
     const std::string text = utf8(code_points(line.substr(0, equals)));
-    const std::string expected =
-        equals == std::string::npos ? text : utf8(code_points(line.substr(equals + 1)));
+    const std::string expected = equals == std::string::npos ? text : utf8(code_points(line.substr(equals + 1)));
     changed += expected != text ? 1 : 0;
     ASSERT_EQ(nfc(text), expected) << line;
     ASSERT_EQ(nfc(expected), expected) << line;

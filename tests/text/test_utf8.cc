@@ -80,6 +80,7 @@ TEST(Nfc, ComposesOrdersAndExcludes) {
   EXPECT_EQ(to_nfc("\ufb01\u00bd", buffer), "\ufb01\u00bd");   // compatibility forms stay
 }
 
+// labels: native
 TEST(Nfc, LongRunsOfMarksAreNotQuadratic) {
   std::string text = "a", buffer;
   for (int i = 0; i < 250000; ++i) text += i % 2 == 0 ? "\u0301" : "\u0323";

@@ -69,9 +69,9 @@ class CanvasSource:
     def batch(self, step):
         epoch, index = divmod(step, max(1, len(self.prompts) // self.batch_size))
         if epoch != self._epoch:
-            self._epoch, self._groups = epoch, self._group(torch.Generator().manual_seed(_mix(self.seed, epoch, 0)))
+            self._epoch, self._groups = epoch, self._group(torch.Generator().manual_seed(mix_seed(self.seed, epoch, 0)))
         members, lengths = self._groups[index]
-        return self._corrupt(members, lengths, torch.Generator().manual_seed(_mix(self.seed, step, 1)))
+        return self._corrupt(members, lengths, torch.Generator().manual_seed(mix_seed(self.seed, step, 1)))
 
     def _group(self, generator):
         """-> [(examples of a batch, their canvas lengths)]: similar lengths together, in random order."""
@@ -145,15 +145,15 @@ class CanvasSource:
 
 def _decisive_tokens(tokenizer, example, response):
     """Indices of the response's tokens that lie in one of its decisive spans."""
-    return _tokens_in(tokenizer, response, decisive_spans(example.task, example.response))
+    return tokens_in(tokenizer, response, decisive_spans(example.task, example.response))
 
 
-def _tokens_in(tokenizer, tokens, spans):
+def tokens_in(tokenizer, tokens, spans):
     """Indices of the tokens that overlap one of the spans; the text is ASCII, a byte a character."""
-    out, begin = [], 0
+    inside, out, begin = {at for low, high in spans for at in range(low, high)}, [], 0
     for i, token in enumerate(tokens):
         end = begin + len(tokenizer.texts[token])
-        out += [i] if any(begin < high and low < end for low, high in spans) else []
+        out += [i] if not inside.isdisjoint(range(begin, end)) else []
         begin = end
     return out
 
@@ -162,8 +162,8 @@ def _lookups(tokenizer, example, prompt, response):
     """-> [(position of a decisive token, its lookup, [the hops to the keys])] on the canvas, lookup and hops as (at, first
     position attended to, end); a number's digits one by one."""
     shift, start, out = tokenizer.decode(prompt).index(example.prompt), len(prompt), []
-    in_prompt = lambda span: _tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)])
-    in_response = lambda span: [start + i for i in _tokens_in(tokenizer, response, [span])]
+    in_prompt = lambda span: tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)])
+    in_response = lambda span: [start + i for i in tokens_in(tokenizer, response, [span])]
     for found in sources(example):
         results, source, hops = in_response(found.result), in_prompt(found.source), []
         if found.key:
@@ -186,7 +186,7 @@ def _block(mask, weight, where, position, low, noise):
     return torch.where(where, inside, mask), torch.where(where & later, FAR_WEIGHT, weight)
 
 
-def _mix(*numbers):
+def mix_seed(*numbers):
     """One seed from several numbers, different for (1, 2) and (2, 1)."""
     seed = 0
     for number in numbers:

@@ -18,19 +18,25 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group["lr"], group["momentum"], group["weight_decay"], group["bf16"])
+            self._update([p for p in group["params"] if p.grad is not None], group["lr"], group["momentum"],
+                         group["weight_decay"], group["bf16"])
 
-    def _update(self, parameter, lr, momentum, weight_decay, bf16):
-        state = self.state[parameter]
-        average = state.setdefault("average", torch.zeros_like(parameter))
-        average.lerp_(parameter.grad, 1 - momentum)
-        direction = parameter.grad.lerp(average, momentum)
-        # The iteration forgives rounding; in f32 it takes four times as long, a third of a step of 32 short canvases.
-        direction = orthogonalize(direction.bfloat16() if bf16 else direction).to(parameter.dtype)
-        parameter.mul_(1 - lr * weight_decay)
-        parameter.add_(direction, alpha=-lr * 0.2 * max(parameter.shape[-2:]) ** 0.5)
+    def _update(self, parameters, lr, momentum, weight_decay, bf16):
+        """Matrices of one shape share the iteration's products: a GPU runs few large ones faster than many small ones."""
+        for parameter in parameters:
+            if "average" not in self.state[parameter]:
+                self.state[parameter]["average"] = torch.zeros_like(parameter)
+        averages, gradients = [self.state[p]["average"] for p in parameters], [p.grad for p in parameters]
+        torch._foreach_lerp_(averages, gradients, 1 - momentum)
+        directions = torch._foreach_lerp(gradients, averages, momentum)
+        torch._foreach_mul_(parameters, 1 - lr * weight_decay)
+        for shape in {parameter.shape for parameter in parameters}:
+            members = [i for i, parameter in enumerate(parameters) if parameter.shape == shape]
+            direction = torch.stack([directions[i] for i in members])
+            # The iteration forgives rounding; in f32 it takes four times as long, a third of a step of 32 short canvases.
+            direction = orthogonalize(direction.bfloat16() if bf16 else direction).to(directions[0].dtype)
+            torch._foreach_add_([parameters[i] for i in members], list(direction.unbind()),
+                                alpha=-lr * 0.2 * max(shape[-2:]) ** 0.5)
 
 
 def orthogonalize(matrix, steps=5):
@@ -66,5 +72,4 @@ class Average:
     def update(self, model):
         self.steps += 1
         decay = min(self.keep, (self.steps + 1) / (self.steps + 20))
-        for ours, theirs in zip(self.model.parameters(), model.parameters()):
-            ours.lerp_(theirs, 1 - decay)
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)

@@ -7,7 +7,7 @@ The confidence of a masked position is the softmax probability (f64) of its most
   threshold  every masked token of the block whose confidence is strictly above it, and always the most confident one.
 
     python3 tools/train/sample.py MODEL -p 'Sort the numbers from smallest to largest: 5 3 9 1'
-    python3 tools/train/sample.py MODEL --score 20 [--threshold 0.9]
+    python3 tools/train/sample.py MODEL --score 20 [--threshold 0.9] [--tasks eval/long_public.jsonl --length 384]
 """
 import argparse
 import json
@@ -15,6 +15,7 @@ import json
 import torch
 
 import data
+import long_tasks
 from hf_folder import load_model
 from tokenizer import Tokenizer
 
@@ -63,6 +64,8 @@ def _commit(model, canvas, low, high, mask, count, threshold):
 
 def extract_answer(task, text):
     """The part of a response that is compared with the example's answer; None where the form is wrong."""
+    if task in long_tasks.NAMES:
+        return long_tasks.extract_answer(task, text)
     text = text.strip()
     if task == "json":
         try:
@@ -94,16 +97,19 @@ def main():
     parser = argparse.ArgumentParser(description="LLaDA's sampler, for reading and for reference")
     parser.add_argument("model", help="folder with config.json, model.safetensors and tokenizer.json")
     parser.add_argument("-p", "--prompt")
-    parser.add_argument("--score", type=int, metavar="N", help="score the first N public examples of each task")
+    parser.add_argument("--score", type=int, metavar="N", help="score the first N examples of each task")
+    parser.add_argument("--tasks", default=data.EVAL_FILE, metavar="FILE", help="what is scored")
+    parser.add_argument("--length", type=int, default=128, help="tokens that an answer may have")
     parser.add_argument("--threshold", type=float, help="default: one token per step")
     args = parser.parse_args()
     model, tokenizer = load_model(args.model), Tokenizer(args.model)
-    options = dict(threshold=args.threshold, stop=True)
+    options = dict(length=args.length, threshold=args.threshold, stop=True)
     if args.prompt:
         tokens, trace = generate(model, tokenizer, tokenizer.chat(args.prompt), **options)
         print(f"{tokenizer.decode_answer(tokens)}\n[{len(trace)} forwards]")
     if args.score:
-        for task, row in score(model, tokenizer, data.read_examples(per_task=args.score), **options).items():
+        examples = data.read_examples(args.tasks, args.score)
+        for task, row in score(model, tokenizer, examples, **options).items():
             print(task, json.dumps(row))
 
 

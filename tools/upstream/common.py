@@ -240,6 +240,15 @@ class Comparison:
         return 1 if failed else 0
 
 
+def generations(table, args, path, generate, model, runs):
+    """The ids of LLaDA's published loop beside ours; runs: (prompt length, steps, gen, block)."""
+    for length, steps, gen, block in runs[: 1 if args.quick else None]:
+        prompt = table.prompt(length)
+        theirs = generate(model, torch.tensor([prompt]), steps=steps, gen_length=gen, block_length=block, mask_id=MASK)
+        ours, _ = our_ids(args.llada, path, prompt, "--gen-length", gen, "--block-length", block, "--steps", steps)
+        table.ids(theirs[0, length:].tolist(), ours)
+
+
 def main(work, args):
     """Exit status: 0 equal, 1 not, 2 wrong request, 3 the published code cannot be had here."""
     torch.manual_seed(args.seed)

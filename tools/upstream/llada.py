@@ -55,13 +55,7 @@ def work(args):
                 continue
             # steps, gen, block: one token a step; several; a remainder.
             runs = [(20, 32, 32, 16), (11, 8, 32, 8), (6, 20, 48, 24), (30, 10, 40, 20)]
-            for length, steps, gen, block in runs[: 1 if args.quick else None]:
-                prompt = table.prompt(length)
-                theirs = generate(model, torch.tensor([prompt]), steps=steps, gen_length=gen, block_length=block,
-                                  mask_id=MASK)[0, length:].tolist()
-                ours, _ = common.our_ids(args.llada, path, prompt, "--gen-length", gen, "--block-length", block,
-                                         "--steps", steps)
-                table.ids(theirs, ours)
+            common.generations(table, args, path, generate, model, runs)
     return table.report()
 
 

@@ -13,7 +13,7 @@ import sys
 import torch
 
 import common
-from common import EOS, MASK, VOCABULARY
+from common import EOS, VOCABULARY
 
 BASE = dict(num_hidden_layers=2, vocab_size=VOCABULARY, max_position_embeddings=256, dense_intermediate_size=64,
             shared_expert_intermediate_size=None, moe_layer_freq=[1, 1], partial_rotary_factor=1, rope_theta=50000.0,
@@ -63,13 +63,7 @@ def work(args):
             table.logits(model(torch.tensor([canvas])).logits[0], common.our_logits(args.llada, path, canvas))
             if not generate:
                 continue
-            for length, steps, gen, block in [(20, 32, 32, 16), (11, 8, 32, 8), (30, 10, 40, 20)][: 1 if args.quick else None]:
-                prompt = table.prompt(length)
-                theirs = generate(model, torch.tensor([prompt]), steps=steps, gen_length=gen, block_length=block,
-                                  mask_id=MASK)[0, length:].tolist()
-                ours, _ = common.our_ids(args.llada, path, prompt, "--gen-length", gen, "--block-length", block,
-                                         "--steps", steps)
-                table.ids(theirs, ours)
+            common.generations(table, args, path, generate, model, [(20, 32, 32, 16), (11, 8, 32, 8), (30, 10, 40, 20)])
     return table.report()
 
 

@@ -9,11 +9,13 @@
 #include <map>
 
 #include "base/check.h"
+#include "devices/cpu/cpu_attention.h"
 #include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_head.h"
 #include "devices/cpu/cpu_products.h"
 #include "devices/cpu/cpu_routing.h"
 #include "devices/cpu/cpu_weights.h"
+#include "devices/cpu/row_tasks.h"
 #include "devices/cpu/scratch.h"
 #include "devices/value_plan.h"
 #include "tensor/quantize.h"
@@ -21,8 +23,7 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kAttentionRows = 32;  // of one head in a task: two row tiles of the widest kernels
-constexpr size_t kPlans = 64;           // programs whose arena plan is remembered
+constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -40,7 +41,7 @@ DeviceInfo cpu_info(const kernels::KernelTable& table, int threads, bool exact_a
           .processor = std::move(processor)};
 }
 
-class CpuDevice final : public Device {
+class CpuDevice final : public Device, ExpertHost, HostUnit {
  public:
   CpuDevice(std::shared_ptr<CpuWeights> weights, std::unique_ptr<ThreadPool> pool, bool exact_attention)
       : weights_(std::move(weights)),
@@ -48,9 +49,7 @@ class CpuDevice final : public Device {
         pool_(std::move(pool)),
         exact_attention_(exact_attention) {}
 
-  DeviceInfo info() const override {
-    return cpu_info(kernels_, pool_->size(), exact_attention_);
-  }
+  DeviceInfo info() const override { return cpu_info(kernels_, pool_->size(), exact_attention_); }
 
   Result<std::unique_ptr<Device>> share(int threads) const override {
     return std::make_unique<CpuDevice>(weights_, std::make_unique<ThreadPool>(threads), exact_attention_);
@@ -74,16 +73,12 @@ class CpuDevice final : public Device {
       const auto begin = std::chrono::steady_clock::now();
       const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
       LLADA_TRY_STATUS(execute(op));
-      const double ms =
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
       times_[static_cast<size_t>(op.kind)] += ms;
       if (trace_ != nullptr)
-        trace_->add(
-            {"cpu",
-             op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)),
-             trace_begin,
-             ms * 1e3,
-             op.kind == OpKind::experts ? fmt::format(R"({{"experts_touched":{}}})", experts_.touched()) : ""});
+        trace_->add({"cpu", op.layer >= 0 ? fmt::format("{} {}", name(op.kind), op.layer) : std::string(name(op.kind)),
+                     trace_begin, ms * 1e3,
+                     op.kind == OpKind::experts ? fmt::format(R"({{"experts_touched":{}}})", experts_.touched()) : ""});
     }
     return ++tickets_;
   }
@@ -92,6 +87,8 @@ class CpuDevice final : public Device {
     LLADA_CHECK(ticket <= tickets_);
     return {};
   }
+
+  Capabilities capabilities() override { return {.experts = this, .host = this}; }
 
   Status load(std::span<const WeightId> ids) override { return weights_->load(*pool_, ids); }
 
@@ -105,8 +102,8 @@ class CpuDevice final : public Device {
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
-    return weights_->packed_bytes() + arena_.bytes() + activations_.bytes() + thread_scratch_.bytes() +
-           trial_kv_.bytes() + head_.memory_bytes() + experts_.memory_bytes();
+    return weights_->packed_bytes() + arena_.bytes() + activations_.bytes() + attention_.memory_bytes() +
+           head_.memory_bytes() + experts_.memory_bytes();
   }
   void set_trace(Trace* trace) override { trace_ = trace; }
 
@@ -144,7 +141,7 @@ class CpuDevice final : public Device {
     return weights_->load(*pool_, ids);
   }
 
-  void bind_rows() { rows_ = bind_row_sets(*run_->inputs, run_->program->shape); }
+  void bind_rows() { rows_ = bind_row_sets(*run_->inputs); }
 
   float* value(ValueId id) const {
     return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
@@ -152,13 +149,7 @@ class CpuDevice final : public Device {
   int64_t columns(ValueId id) const { return run_->program->values[static_cast<size_t>(id)].columns; }
   const CpuWeight& weight(WeightId id) const { return weights_->list[static_cast<size_t>(id)]; }
 
-  // Splits `rows` among the threads, a few rows at a time.
-  void for_rows(int64_t rows, const std::function<void(int64_t row)>& body) {
-    const int64_t step = std::max<int64_t>(1, rows / (4 * pool_->size()));
-    pool_->run((rows + step - 1) / step, [&](int64_t chunk, int) {
-      for (int64_t r = chunk * step; r < std::min(rows, (chunk + 1) * step); ++r) body(r);
-    });
-  }
+  void for_rows(int64_t rows, const std::function<void(int64_t row)>& body) { llada::for_rows(*pool_, rows, body); }
 
   // Rows that one task quantizes: those of a tile share cache lines, so that a thread should have all of them.
   int64_t quantize_step(int64_t rows) const {
@@ -166,8 +157,8 @@ class CpuDevice final : public Device {
     return rows >= 2 * kTile ? kTile : std::max<int64_t>(1, (rows + pool_->size() - 1) / pool_->size());
   }
 
-  // for_rows() of an op whose result, n columns wide, is quantized by the same task where the next op is a product that wants
-  // it so: the rows are still near, and a loop is saved.
+  // for_rows() of an op whose result, n columns wide, is quantized by the same task where the next op is a product that
+  // wants it so: the rows are still near, and a loop is saved.
   Status for_rows_of_input(const Op& op, int64_t rows, int64_t n, const std::function<void(int64_t row)>& body) {
     const bool wanted = next_ != nullptr && next_->kind == OpKind::matmul && next_->rows == op.rows &&
                         next_->in[0] == op.out[0] && multiplies_integers(*next_);
@@ -194,9 +185,8 @@ class CpuDevice final : public Device {
     return types;
   }
   bool multiplies_integers(const Op& op) const {
-    return std::ranges::any_of(op.weight, [&](WeightId id) {
-      return id != kNoWeight && kernels_.integer_path(weight(id).stored.type);
-    });
+    return std::ranges::any_of(
+        op.weight, [&](WeightId id) { return id != kNoWeight && kernels_.integer_path(weight(id).stored.type); });
   }
 
   Status execute(const Op& op) {
@@ -208,8 +198,7 @@ class CpuDevice final : public Device {
       case OpKind::select_rows: {
         const int64_t n = columns(op.in[0]);
         for (int64_t r = 0; r < rows; ++r)
-          std::memcpy(value(op.out[0]) + r * n,
-                      value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
+          std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
                       static_cast<size_t>(n) * 4);
         return {};
       }
@@ -233,9 +222,9 @@ class CpuDevice final : public Device {
       case OpKind::rope:
         return rope(op, rows);
       case OpKind::store_kv:
-        return store_kv(op, rows);
+        return attention_.store(attention_job(op), rows);
       case OpKind::attention:
-        return attention(op);
+        return attention_.attend(attention_job(op));
       case OpKind::swiglu: {
         if (&op == shared_.swiglu) return {};
         const int64_t n = columns(op.in[0]);
@@ -250,9 +239,8 @@ class CpuDevice final : public Device {
       }
       case OpKind::add_bias: {
         const int64_t n = columns(op.in[0]);
-        for_rows(rows, [&](int64_t r) {
-          kernels_.add(weight(op.weight[0]).vector.data(), n, value(op.in[0]) + r * n);
-        });
+        for_rows(rows,
+                 [&](int64_t r) { kernels_.add(weight(op.weight[0]).vector.data(), n, value(op.in[0]) + r * n); });
         return {};
       }
       case OpKind::route: {
@@ -286,8 +274,8 @@ class CpuDevice final : public Device {
                           .x = value(op.in[0]),
                           .activations = activations_.data(),
                           .rows = rows,
-                          .positions = rows_.positions[2],
-                          .inputs = run_->inputs},
+                          .inputs = run_->inputs,
+                          .sets = &rows_},
                          *run_->outputs);
       }
     }
@@ -298,8 +286,7 @@ class CpuDevice final : public Device {
     const CpuWeight& table = weight(op.weight[0]);
     for_rows(rows, [&](int64_t r) {
       const int64_t token = run_->inputs->tokens[static_cast<size_t>(r)];
-      dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs,
-                     table.inputs);
+      dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs, table.inputs);
     });
   }
 
@@ -328,9 +315,9 @@ class CpuDevice final : public Device {
       return op.kind == OpKind::matmul && op.rows == experts.rows && op.weight[n - 1] != kNoWeight &&
              (n == op.weight.size() || op.weight[n] == kNoWeight);
     };
-    if (sum.kind != OpKind::add || sum.in[0] == experts.in[0] || !products(gate_up, 2) || gate_up.in[0] != experts.in[0] ||
-        swiglu.kind != OpKind::swiglu || swiglu.in[0] != gate_up.out[0] || swiglu.in[1] != gate_up.out[1] ||
-        !products(down, 1) || down.in[0] != swiglu.out[0])
+    if (sum.kind != OpKind::add || sum.in[0] == experts.in[0] || !products(gate_up, 2) ||
+        gate_up.in[0] != experts.in[0] || swiglu.kind != OpKind::swiglu || swiglu.in[0] != gate_up.out[0] ||
+        swiglu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != swiglu.out[0])
       return;
     // Their own values are never written then.
     const auto at = static_cast<size_t>(ops.data() - run_->program->ops.data());
@@ -372,186 +359,32 @@ class CpuDevice final : public Device {
     return {};
   }
 
-  Status store_kv(const Op& op, int64_t rows) {
-    KvStore& kv = *run_->kv;
-    const bool half = kv.shape().type == DType::F16;
-    const int64_t n = columns(op.in[0]), d = op.head_dim;
-    std::vector<int> sequence(static_cast<size_t>(rows));
-    std::vector<bool> in_trial(static_cast<size_t>(rows));
-    bool any_trial = false;
-    for (const RowSpan& span : run_->inputs->spans) {
-      std::fill_n(sequence.begin() + span.begin, span.count, span.sequence);
-      std::fill_n(in_trial.begin() + span.begin, span.count, span.trial);
-      any_trial |= span.trial;
-    }
-    const int64_t element = half ? 2 : 4;
-    if (any_trial) LLADA_TRY_STATUS(trial_kv_.reserve(2 * rows * op.kv_heads * d * element));
-    const auto put = [&](const float* from, std::byte* to, int64_t position) {
-      if (half)
-        kernels_.store_half(from, d, reinterpret_cast<uint16_t*>(to) + position * d);
-      else
-        std::memcpy(reinterpret_cast<float*>(to) + position * d, from, static_cast<size_t>(d) * 4);
-    };
-    for_rows(rows, [&](int64_t r) {
-      const int64_t position = run_->inputs->positions[static_cast<size_t>(r)];
-      for (int h = 0; h < op.kv_heads; ++h) {
-        if (in_trial[static_cast<size_t>(r)]) {
-          std::byte* pair = trial_kv(r, h, op.kv_heads, d * element);
-          put(value(op.in[0]) + r * n + h * d, pair, 0);
-          put(value(op.in[1]) + r * n + h * d, pair + d * element, 0);
-          continue;
-        }
-        put(value(op.in[0]) + r * n + h * d, kv.keys(op.layer, sequence[static_cast<size_t>(r)], h),
-            position);
-        put(value(op.in[1]) + r * n + h * d, kv.values(op.layer, sequence[static_cast<size_t>(r)], h),
-            position);
-      }
-      if (!in_trial[static_cast<size_t>(r)]) kv.changed(op.layer, sequence[static_cast<size_t>(r)], position);
-    });
-    return {};
-  }
-
-  // Where a trial's row keeps its key and, behind it, its value of one head.
-  std::byte* trial_kv(int64_t row, int head, int64_t kv_heads, int64_t bytes) const {
-    return trial_kv_.data() + (row * kv_heads + head) * 2 * bytes;
-  }
-
-  // Digests are for spans of many keys, and where the kernels have them.
-  bool by_digest(const RowSpan& span, int64_t head_dim) const {
-    return !exact_attention_ && span.keys >= kernels::kDigestKeys && digest_bytes(head_dim) > 0;
-  }
-  int64_t digest_bytes(int64_t head_dim) const {
-    return kernels_.digest_bytes(run_->kv->shape().type, run_->kv->shape().positions, head_dim);
-  }
-
-  void digest(const Op& op, int sequence, int head, int64_t p0, int64_t p1) const {
-    KvStore& kv = *run_->kv;
-    kernels_.digest({.k = kv.keys(op.layer, sequence, head),
-                     .v = kv.values(op.layer, sequence, head),
-                     .kv_type = kv.shape().type,
-                     .positions = kv.shape().positions,
-                     .head_dim = op.head_dim,
-                     .p0 = p0,
-                     .p1 = p1,
-                     .digest = kv.digest(op.layer, sequence, head)});
-  }
-
-  // Digests of what the span reads and was written since the last time.
-  Status renew_digests(const Op& op, const RowSpan& span) {
-    KvStore& kv = *run_->kv;
-    LLADA_TRY_STATUS(kv.reserve_digests(&kernels_, digest_bytes(op.head_dim)));
-    std::vector<std::pair<int64_t, int64_t>> stale;
-    for (int64_t p = 0; p < span.keys; ++p) {
-      if (kv.digested(op.layer, span.sequence, p)) continue;
-      if (stale.empty() || stale.back().second != p) stale.emplace_back(p, p);
-      stale.back().second = p + 1;
-      kv.set_digested(op.layer, span.sequence, p);
-    }
-    if (stale.empty()) return {};
-    pool_->run(op.kv_heads, [&](int64_t head, int) {
-      for (const auto& [p0, p1] : stale) digest(op, span.sequence, static_cast<int>(head), p0, p1);
-    });
-    return {};
-  }
-
-  Status attention(const Op& op) {
-    struct Task {
-      const RowSpan* span;
-      int head;
-      int64_t r0, r1;
-    };
-    const auto& spans = rows_.spans[static_cast<size_t>(op.rows)];
-    std::vector<Task> tasks;
-    int64_t most_keys = 0;
-    for (const RowSpan& span : spans) {
-      most_keys = std::max<int64_t>(most_keys, span.keys);
-      if (span.count > 0 && by_digest(span, op.head_dim)) LLADA_TRY_STATUS(renew_digests(op, span));
-      if (span.trial) continue;
-      for (int h = 0; h < op.heads; ++h)
-        for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
-          tasks.push_back({&span, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
-    }
-    std::vector<int64_t> row_keys;
-    if (op.block > 0) {
-      const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
-      for (const RowSpan& span : spans)
-        for (int64_t r = span.begin; r < span.begin + span.count; ++r)
-          row_keys.push_back(
-              std::min<int64_t>(span.keys, (positions[static_cast<size_t>(r)] / op.block + 1) * op.block));
-    }
-    const int64_t scratch = kernels::attention_scratch(most_keys) * 4;
-    LLADA_TRY_STATUS(thread_scratch_.reserve(scratch * pool_->size()));
-    const int64_t stride = int64_t{op.heads} * op.head_dim, group = op.heads / op.kv_heads;
-    const auto attend = [&](const Task& t, int thread) {
-      const int kv_head = static_cast<int>(t.head / group);
-      kernels_.attention({.q = value(op.in[0]) + t.head * op.head_dim,
-                          .q_stride = stride,
-                          .k = run_->kv->keys(op.layer, t.span->sequence, kv_head),
-                          .v = run_->kv->values(op.layer, t.span->sequence, kv_head),
-                          .kv_type = run_->kv->shape().type,
-                          .keys = t.span->keys,
-                          .head_dim = op.head_dim,
-                          .scale = op.parameter,
-                          .r0 = t.r0,
-                          .r1 = t.r1,
-                          .row_keys = row_keys.empty() ? nullptr : row_keys.data(),
-                          .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
-                          .out = value(op.out[0]) + t.head * op.head_dim,
-                          .out_stride = stride,
-                          .digest = by_digest(*t.span, op.head_dim)
-                                        ? run_->kv->digest(op.layer, t.span->sequence, kv_head)
-                                        : nullptr,
-                          .digest_positions = run_->kv->shape().positions});
-    };
-    pool_->run(static_cast<int64_t>(tasks.size()),
-               [&](int64_t i, int thread) { attend(tasks[static_cast<size_t>(i)], thread); });
-    if (std::ranges::none_of(spans, &RowSpan::trial)) return {};
-    // A trial's rows stand in the store while its attention runs, and are taken out again; one task owns a
-    // head of the store, so nobody else looks.
-    const int64_t bytes = int64_t{op.head_dim} * (run_->kv->shape().type == DType::F16 ? 2 : 4);
-    pool_->run(op.kv_heads, [&](int64_t head, int thread) {
-      for (size_t s = 0; s < spans.size(); ++s) {
-        if (!spans[s].trial || spans[s].count == 0) continue;
-        const auto swap = [&] {
-          const RowSpan& all = run_->inputs->spans[s];
-          swap_trial(op, all, static_cast<int>(head), bytes);
-          if (!by_digest(all, op.head_dim)) return;
-          for (int64_t r = all.begin; r < all.begin + all.count; ++r) {
-            const int64_t p = run_->inputs->positions[static_cast<size_t>(r)];
-            digest(op, all.sequence, static_cast<int>(head), p, p + 1);
-          }
-        };
-        swap();
-        for (int64_t h = head * group; h < (head + 1) * group; ++h)
-          attend({&spans[s], static_cast<int>(h), spans[s].begin, spans[s].begin + spans[s].count}, thread);
-        swap();
-      }
-    });
-    return {};
-  }
-
-  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts all rows.
-  void swap_trial(const Op& op, const RowSpan& span, int head, int64_t bytes) const {
-    for (int64_t r = span.begin; r < span.begin + span.count; ++r) {
-      const int64_t at = run_->inputs->positions[static_cast<size_t>(r)] * bytes;
-      std::byte* pair = trial_kv(r, head, op.kv_heads, bytes);
-      std::swap_ranges(pair, pair + bytes, run_->kv->keys(op.layer, span.sequence, head) + at);
-      std::swap_ranges(pair + bytes, pair + 2 * bytes, run_->kv->values(op.layer, span.sequence, head) + at);
-    }
+  CpuAttention::Job attention_job(const Op& op) const {
+    return {.kernels = &kernels_,
+            .pool = pool_.get(),
+            .op = &op,
+            .inputs = run_->inputs,
+            .sets = &rows_,
+            .exact = exact_attention_,
+            .in = {value(op.in[0]), op.in[1] != kNoValue ? value(op.in[1]) : nullptr},
+            .out = op.out[0] != kNoValue ? value(op.out[0]) : nullptr};
   }
 
   void guide(const Op& op, int64_t rows) {
-    const int64_t n = rows * columns(op.in[0]);
-    const float* c = value(op.in[0]);
-    float* out = value(op.out[0]);
-    if (!run_->program->shape.guided) {
-      std::memcpy(out, c, static_cast<size_t>(n) * 4);
-      return;
+    const int64_t n = columns(op.in[0]);
+    for (int64_t r = 0; r < rows; ++r) {
+      const PredictedRow& p = run_->inputs->predictions[static_cast<size_t>(r)];
+      const float* c = value(op.in[0]) + p.conditional * n;
+      float* out = value(op.out[0]) + r * n;
+      if (p.unconditional < 0) {
+        std::memcpy(out, c, static_cast<size_t>(n) * 4);
+        continue;
+      }
+      // The head is linear, so guiding its input equals guiding the logits, at half the head's cost.
+      const float* u = value(op.in[0]) + p.unconditional * n;
+      const auto scale = static_cast<float>(p.scale + 1.0);
+      for (int64_t i = 0; i < n; ++i) out[i] = u[i] + scale * (c[i] - u[i]);
     }
-    // The head is linear, so guiding its input equals guiding the logits, at half the head's cost.
-    const float* u = c + n;
-    const auto scale = static_cast<float>(run_->inputs->guidance + 1.0);
-    for (int64_t i = 0; i < n; ++i) out[i] = u[i] + scale * (c[i] - u[i]);
   }
 
   std::shared_ptr<CpuWeights> weights_;
@@ -561,16 +394,17 @@ class CpuDevice final : public Device {
   std::map<const Program*, Planned> plans_;
   const ArenaPlan* plan_ = nullptr;
   const std::vector<size_t>* last_use_ = nullptr;  // of the same program
-  Scratch arena_, activations_, thread_scratch_, trial_kv_;
+  Scratch arena_, activations_;
+  CpuAttention attention_;
   CpuHead head_;
   CpuExperts experts_;
   const Run* run_ = nullptr;
   RowSets rows_;
   RopeTables ropes_;
-  SharedExpert shared_;       // of the last op of experts
-  const Op* next_ = nullptr;  // what the run executes after the present op
+  SharedExpert shared_;                              // of the last op of experts
+  const Op* next_ = nullptr;                         // what the run executes after the present op
   ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it
-  const Program* run_program_ = nullptr;  // whose values are in the arena
+  const Program* run_program_ = nullptr;             // whose values are in the arena
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
   Ticket tickets_ = 0;
@@ -579,8 +413,7 @@ class CpuDevice final : public Device {
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::span<const WeightInfo> infos,
-                                                std::span<const TensorView> weights,
-                                                const WeightHooks& hooks) {
+                                                std::span<const TensorView> weights, const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);

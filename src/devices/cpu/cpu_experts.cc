@@ -167,7 +167,8 @@ void CpuExperts::list_tasks(const Job& job, const std::vector<int64_t>& order, b
 
 const CpuWeight& CpuExperts::weight(const Job& job, int slot, const Group& group) const {
   const auto at = static_cast<size_t>(slot);
-  return job.weights[static_cast<size_t>(group.expert == kShared ? (*job.shared)[at] : job.op->weight[at] + group.expert)];
+  return job
+      .weights[static_cast<size_t>(group.expert == kShared ? (*job.shared)[at] : job.op->weight[at] + group.expert)];
 }
 
 void CpuExperts::fetch_head(const Job& job, int slot, const Task& task) const {
@@ -211,8 +212,8 @@ void CpuExperts::multiply(const Job& job, int slot, const Task& task, const floa
   const CpuWeight& w = weight(job, slot, group);
   const bool all_rows = group.expert == kShared && slot != 2 && rounds(job);
   const std::byte* activations = all_rows ? rounded_.data() : activations_ + group.activations;
-  llada::multiply(*job.kernels,
-                  {&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs}, task.n0, task.n1);
+  llada::multiply(*job.kernels, {&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs},
+                  task.n0, task.n1);
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
@@ -304,7 +305,8 @@ void CpuExperts::keep_slices(const Job& job, int64_t at) const {
   const int64_t inner = weight(job, 0, group).outputs, one = inner / job.plan->slices;
   for (int32_t s = 0; s < job.plan->slices; ++s) {
     if ((slices_[static_cast<size_t>(at)] >> s & 1) != 0) continue;
-    for (int64_t i = group.begin; i < group.begin + group.count; ++i) std::fill_n(gate_ + i * inner + s * one, one, 0.0f);
+    for (int64_t i = group.begin; i < group.begin + group.count; ++i)
+      std::fill_n(gate_ + i * inner + s * one, one, 0.0f);
   }
 }
 
@@ -358,10 +360,11 @@ Status CpuExperts::prepare(const Job& job) {
   return status;
 }
 
-// Brings the shared network's first weights near until there is something to do: they are sure to be read soon, and listing
-// the tasks takes one thread tens of microseconds.
+// Brings the shared network's first weights near until there is something to do: they are sure to be read soon, and
+// listing the tasks takes one thread tens of microseconds.
 void CpuExperts::fetch_shared(const Job& job, const std::atomic<bool>& stop) const {
-  constexpr int64_t kPiece = 4096, kLine = 64, kMost = 512 << 10;  // bytes: what stays in a cache of 1 MiB beside the rows
+  constexpr int64_t kPiece = 4096, kLine = 64,
+                    kMost = 512 << 10;  // bytes: what stays in a cache of 1 MiB beside the rows
   const CpuWeight& gate = job.weights[static_cast<size_t>((*job.shared)[0])];
   if (gate.packed == nullptr) return;
   const int64_t bytes = std::min(kMost, job.kernels->packed_bytes(gate.stored.type, gate.outputs, gate.inputs));

@@ -1,15 +1,17 @@
-// A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read
-// once per step whatever the number of its rows.
+// A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read once per
+// step whatever the number of its rows.
 //
 // All of a layer's work is one queue that the threads take from in order: the gate and up products of every expert,
-// each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one thread lists the
-// tasks the others round the rows to int8, each once; an expert's rows are then picked from those. (Rounded anew for each
-// of its eight experts, as before, a row of 2,048 took 1.3 us every time.) Experts are cut into column ranges where there
-// are few or one outweighs the others, so that the last tasks are small. Within a stage experts with many rows (bound by
-// arithmetic) and with few (bound by memory, which one thread nearly exhausts)
-// alternate, so that both are busy all the time. A task that needs another expert's result waits for that expert alone,
-// and what it waits for stands before it in the queue and so is under way. (Seven loops with a barrier each, as before,
-// lost little while the machine was quiet, but one descheduled worker stopped all others seven times per layer.)
+// each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one thread lists
+// the tasks the others round the rows to int8, each row once; an expert's rows are then picked from those. Experts are
+// cut into column ranges where there are few or one outweighs the others, so that the last tasks are small. Within a
+// stage, experts with many rows (bound by arithmetic) alternate with experts with few rows (bound by memory, which one
+// thread nearly exhausts), so that both are busy all the time. A task that needs another expert's result waits for that
+// expert alone. What it waits for stands before it in the queue and so is under way.
+//
+// Tried: rounding a row again for each of its eight experts (1.3 us every time for a row of 2,048); seven loops with a
+// barrier each, which lost little on a quiet machine, but one descheduled worker then stopped all others seven times
+// per layer.
 #pragma once
 #include <array>
 #include <atomic>
@@ -80,8 +82,8 @@ class CpuExperts {
   Status reserve(const Job& job);
   // Tasks of the groups of `order`, in that order; with `sums` also the rows' sums.
   void list_tasks(const Job& job, const std::vector<int64_t>& order, bool sums);
-  // Alternates tasks of many and of few rows, given in descending order of rows, each at most as far as to keep the rows per
-  // task near their mean.
+  // Alternates tasks of many and of few rows, given in descending order of rows, each at most as far as to keep the
+  // rows per task near their mean.
   void mix(std::vector<Task>& tasks) const;
   // Has the first weights of a task brought near, as the kernels do within a product for what follows.
   void fetch_head(const Job& job, int slot, const Task& task) const;
@@ -103,8 +105,7 @@ class CpuExperts {
   std::vector<int32_t> gathered_;  // row of each gathered row
   std::vector<int32_t> routed_;    // rows x experts_used: experts of each row, ascending; -1: none
   std::vector<int64_t> ends_;      // of each expert, the end of its gathered rows so far
-  std::vector<int64_t>
-      places_;  // rows x experts_used: gathered rows of each row, experts ascending; -1: none
+  std::vector<int64_t> places_;    // rows x experts_used: gathered rows of each row, experts ascending; -1: none
   std::vector<Task> tasks_;
   std::vector<int64_t> cuts_;  // gate_up tasks of each group
   // With slices, of each group: those of the part under way, and those of the part before it.

@@ -14,11 +14,15 @@ constexpr int64_t kChunk = 512;
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) {
+  return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])].sampling;
+}
+
 }  // namespace
 
 CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n,
                                  Seen& seen) const {
-  const SamplingRule& rule = job.inputs->sampling;
+  const SamplingRule& rule = rule_of(job, row);
   Partial p{};
   std::vector<std::pair<int64_t, float>> out;  // of the softmax, with their logits
   for (const int32_t token : rule.out_of_softmax)
@@ -30,8 +34,8 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
     if (value != kernels::kNoLogit) logits[at] = value;  // a token named twice: its logit was taken out the first time
   }
 
-  // Nearly always a chunk has neither of the row's two best tokens, and then only its sums matter. (With tokens out of the
-  // softmax its maximum says too little.)
+  // Nearly always a chunk has neither of the row's two best tokens, and then only its sums matter. (With tokens out of
+  // the softmax its maximum says too little.)
   if (rule.temperature == 0 && rule.out_of_softmax.empty() && p.stats.max < seen.second) {
     p.top = {-1, -1, kExcluded, kExcluded};
     p.score = -std::numeric_limits<double>::infinity(), p.sampled = -1;
@@ -50,7 +54,7 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
     p.sampled = -1;
     p.score = -std::numeric_limits<double>::infinity();
     const uint64_t key = random_key(rule.seed, static_cast<uint64_t>(rule.forward_number),
-                                    static_cast<uint64_t>(job.positions[static_cast<size_t>(row)]));
+                                    static_cast<uint64_t>(job.sets->positions[2][static_cast<size_t>(row)]));
     for (int64_t i = 0; i < n; ++i) {
       if (logits[i] == kExcluded) continue;
       const double u = draw(key, static_cast<uint64_t>(begin + i));
@@ -63,11 +67,11 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
   return p;
 }
 
-RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const {
+Prediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const {
   kernels::SoftmaxStats total{kExcluded, 0, 0};
   kernels::Top2 top{-1, -1, kExcluded, kExcluded};
   double score = -std::numeric_limits<double>::infinity();
-  RowPrediction out;
+  Prediction out;
   for (int64_t c = 0; c < chunks; ++c)
     total.max = std::max(total.max, partial_[static_cast<size_t>(row * chunks + c)].stats.max);
   for (int64_t c = 0; c < chunks; ++c) {
@@ -91,7 +95,7 @@ RowPrediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const 
     return out;
   }
   const auto probability = [&](int32_t token, float logit) {
-    if (token < 0 || std::ranges::count(job.inputs->sampling.out_of_softmax, token) > 0) return 0.0;
+    if (token < 0 || std::ranges::count(rule_of(job, row).out_of_softmax, token) > 0) return 0.0;
     return std::exp(static_cast<double>(logit) - total.max) / total.sum;
   };
   out.runner_up = top.second;
@@ -106,8 +110,7 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   const int64_t tile = job.kernels->column_tile(job.weight->stored.type);
   const int64_t chunk = (kChunk + tile - 1) / tile * tile;
   const int64_t chunks = (vocab + chunk - 1) / chunk;
-  const bool keep = job.inputs->keep_logits;
-  if (keep) outputs.logits.resize(static_cast<size_t>(job.rows * vocab));
+  reserve_logits(*job.inputs, *job.sets, vocab, outputs);
   LLADA_TRY_STATUS(scratch_.reserve(job.pool->size() * job.rows * chunk * static_cast<int64_t>(sizeof(float))));
   partial_.resize(static_cast<size_t>(chunks * job.rows));
   seen_.assign(static_cast<size_t>(job.pool->size() * job.rows), {kExcluded, kExcluded});
@@ -126,20 +129,18 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
                          .y = logits - begin,
                          .y_stride = chunk});
     for (int64_t r = 0; r < job.rows; ++r) {
-      if (keep) std::copy_n(logits + r * chunk, n, outputs.logits.data() + r * vocab + begin);
+      if (float* kept = kept_logits(*job.sets, r, vocab, outputs)) std::copy_n(logits + r * chunk, n, kept + begin);
       partial_[static_cast<size_t>(r * chunks + c)] =
           reduce(job, r, logits + r * chunk, begin, n, seen_[static_cast<size_t>(thread * job.rows + r)]);
     }
   });
   outputs.predictions.resize(static_cast<size_t>(job.rows));
-  job.pool->run(job.rows,
-                [&](int64_t r, int) { outputs.predictions[static_cast<size_t>(r)] = merge(job, r, chunks); });
+  job.pool->run(job.rows, [&](int64_t r, int) { outputs.predictions[static_cast<size_t>(r)] = merge(job, r, chunks); });
   for (int64_t r = 0; r < job.rows; ++r) {
-    const RowPrediction& p = outputs.predictions[static_cast<size_t>(r)];
+    const Prediction& p = outputs.predictions[static_cast<size_t>(r)];
     if (p.token < 0 || !std::isfinite(p.probability))
-      return failed(
-          "cpu: the logits of position {} are not finite; the weights or the activations are damaged",
-          job.positions[static_cast<size_t>(r)]);
+      return failed("cpu: the logits of position {} are not finite; the weights or the activations are damaged",
+                    job.sets->positions[2][static_cast<size_t>(r)]);
   }
   return {};
 }

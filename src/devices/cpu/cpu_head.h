@@ -2,11 +2,11 @@
 // 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
 // merged in a fixed order.
 #pragma once
-#include <span>
 #include <vector>
 
 #include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/scratch.h"
+#include "devices/value_plan.h"
 
 namespace llada {
 
@@ -19,13 +19,11 @@ class CpuHead {
     const float* x;                // rows x inputs
     const std::byte* activations;  // the same rows quantized, where the weight's type wants it
     int64_t rows;
-    std::span<const int32_t> positions;  // one per row: the random numbers of sampling depend on it
     const StepInputs* inputs;
+    const RowSets* sets;  // whose each row is, and its position: sampling depends on both
   };
   Status run(const Job& job, StepOutputs& outputs);
-  int64_t memory_bytes() const {
-    return scratch_.bytes() + static_cast<int64_t>(partial_.size() * sizeof(Partial));
-  }
+  int64_t memory_bytes() const { return scratch_.bytes() + static_cast<int64_t>(partial_.size() * sizeof(Partial)); }
 
  private:
   struct Partial {
@@ -40,7 +38,7 @@ class CpuHead {
     float best, second;
   };
   Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n, Seen& seen) const;
-  RowPrediction merge(const Job& job, int64_t row, int64_t chunks) const;
+  Prediction merge(const Job& job, int64_t row, int64_t chunks) const;
 
   Scratch scratch_;               // threads x rows x columns of a chunk: logits
   std::vector<Partial> partial_;  // rows x chunks

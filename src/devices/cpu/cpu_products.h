@@ -14,8 +14,8 @@ struct CpuProduct {
   float* y;  // rows x outputs
 };
 
-// Tasks per thread, enough that a loop's last tasks end together, and how many of them are cut finer where there are more
-// than a few rows.
+// Tasks per thread, enough that a loop's last tasks end together, and how many of them are cut finer where there are
+// more than a few rows.
 inline constexpr int64_t kTasksPerThread = 8, kFineTasks = 2, kFewRows = 16;
 
 // Columns per task that cut a product into `pieces`, or fewer: whole column tiles.

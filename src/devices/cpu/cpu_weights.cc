@@ -91,16 +91,15 @@ Status check_uses(const CpuWeights& weights, const Program& program) {
     const Op& op = program.ops[i];
     if (op.kind != OpKind::matmul && op.kind != OpKind::experts && op.kind != OpKind::head) continue;
     bool ready = true;
-    for_each_weight(
-        op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
+    for_each_weight(op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
     if (!ready)
-      return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i,
-                    name(op.kind));
+      return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i, name(op.kind));
   }
   return {};
 }
 
-Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
+Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table,
+                                                     std::span<const WeightInfo> infos,
                                                      std::span<const TensorView> weights, const WeightHooks& hooks) {
   return std::make_shared<CpuWeights>(table, infos, weights, hooks);
 }

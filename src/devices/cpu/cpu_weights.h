@@ -1,7 +1,7 @@
 // Loaded weights in the form that the kernels want: matrices that are multiplied by are packed where a packed layout
 // exists, as stored otherwise; rows are picked from the stored bytes. A head that is tied to the embedding has both
-// forms. A weight does not change once it is loaded, so any number of devices share them; behind an accelerator most are
-// never loaded.
+// forms. A weight does not change once it is loaded, so any number of devices share them; behind an accelerator most
+// are never loaded.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -37,7 +37,8 @@ class CpuWeights {
              WeightHooks hooks);
 
   // Loads those of `ids` that are not yet there: one allocation for the call, because huge pages do not fit the size of
-  // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is there.
+  // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is
+  // there.
   Status load(ThreadPool& pool, std::span<const WeightId> ids);
 
   bool complete() const { return missing_.load(std::memory_order_acquire) == 0; }
@@ -62,11 +63,12 @@ Result<std::shared_ptr<CpuWeights>> load_cpu_weights(const kernels::KernelTable&
                                                      std::span<const TensorView> weights, const WeightHooks& hooks);
 
 // None yet.
-Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
+Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table,
+                                                     std::span<const WeightInfo> infos,
                                                      std::span<const TensorView> weights, const WeightHooks& hooks);
 
-// Whether all that the program multiplies by was loaded for it: stored bytes in a kernel that reads packed ones would be
-// numbers without a meaning.
+// Whether all that the program multiplies by was loaded for it: stored bytes in a kernel that reads packed ones would
+// be numbers without a meaning.
 Status check_uses(const CpuWeights& weights, const Program& program);
 
 }  // namespace llada

@@ -4,17 +4,16 @@
 namespace llada {
 namespace {
 
-std::unexpected<Error> absent() {
-  return failed("cuda: not usable: this build has no CUDA code, because nvcc was missing or LLADA_CUDA was OFF");
-}
+constexpr const char* kAbsent =
+    "not usable: this build has no CUDA code, because nvcc was missing or LLADA_CUDA was OFF";
 
 }  // namespace
 
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions&, std::span<const WeightInfo>,
                                                      std::span<const TensorView>, std::unique_ptr<Device>,
                                                      const WeightHooks&) {
-  return absent();
+  return invalid("cuda: {}", kAbsent);
 }
-Result<std::string> describe_cuda() { return absent(); }
+Result<std::string> describe_cuda() { return invalid("{}", kAbsent); }
 
 }  // namespace llada

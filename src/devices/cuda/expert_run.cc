@@ -11,53 +11,78 @@ Status ExpertRun::prepare(const Job& job) {
   const Matrix& gate = job.weights->matrices[static_cast<size_t>(op.weight[0])];
   const int64_t gathered = job.rows * op.experts_used, e = op.experts;
   int64_t bytes = 0;
-  const auto take = [&](int64_t n) { return std::exchange(bytes, bytes + (n + 255) / 256 * 256); };
-  const int64_t begins = take((e + 1) * 4), rows = take(gathered * 4), places = take(gathered * 4), chosen = take(gathered * 4),
-                scratch = take(job.rows * e * 4), narrow0 = take(gathered * gate.outputs * 4),
-                narrow1 = take(gathered * gate.outputs * 4), wide = take(gathered * gate.inputs * 4),
-                others = take(job.rows * gate.inputs * 4), plan = take(e * (1 + 4 + 3 * 8) + 16);
+  const auto take = [&](int64_t n) { return std::exchange(bytes, bytes + align(n)); };
+  const int64_t begins = take((e + 1) * 4), rows = take(gathered * 4), places = take(gathered * 4),
+                chosen = take(gathered * 4), scratch = take(job.rows * e * 4),
+                narrow0 = take(gathered * gate.outputs * 4), narrow1 = take(gathered * gate.outputs * 4),
+                wide = take(gathered * gate.inputs * 4), others = take(job.rows * gate.inputs * 4),
+                plan = take(e * (1 + 4 + 3 * 8) + 16),
+                split_x = take(job.tensor_cores ? split_bytes(job.rows, gate.inputs) : 0),
+                split_hidden = take(job.tensor_cores ? split_bytes(gathered, gate.outputs) : 0);
   LLADA_TRY_STATUS(reserve(*job.weights->memory, memory_, bytes, "experts' rows"));
   const auto ints = [&](int64_t offset) { return reinterpret_cast<int32_t*>(memory_.data() + offset); };
   const auto floats = [&](int64_t offset) { return reinterpret_cast<float*>(memory_.data() + offset); };
   rows_ = {ints(begins), ints(rows), ints(places), ints(chosen), ints(scratch)};
   gate_ = floats(narrow0), up_ = floats(narrow1), y_ = floats(wide), others_ = floats(others);
   plan_ = memory_.data() + plan;
+  const auto type = [&](size_t slot) { return job.weights->matrices[static_cast<size_t>(op.weight[slot])].type; };
+  split_x_ = split_at(memory_.data() + split_x, job.rows, gate.inputs, std::array{type(0), type(1)});
+  split_hidden_ = split_at(memory_.data() + split_hidden, gathered, gate.outputs, std::array{type(2)});
   group_rows(job.stream, job.gates, job.rows, op.experts, op.experts_used, rows_);
+  if (on_tensor_cores(job, 0) || on_tensor_cores(job, 1))
+    split_rows(job.stream, job.x, 0, job.rows, gate.inputs, split_x_);
   return {};
+}
+
+bool ExpertRun::on_tensor_cores(const Job& job, size_t slot) const {
+  return job.tensor_cores && has_tensor_kernels(job.weights->matrices[static_cast<size_t>(job.op->weight[slot])].type);
 }
 
 void ExpertRun::multiply(const Job& job, int slot, const int32_t* order, int64_t experts, int64_t most_rows,
                          const uint8_t* const* table, const uint8_t* only_weights, int32_t only) const {
   const Op& op = *job.op;
   const Matrix& w = job.weights->matrices[static_cast<size_t>(op.weight[static_cast<size_t>(slot)])];
-  const int64_t each = only_weights != nullptr ? most_rows : job.rows * op.experts_used / std::max<int64_t>(1, op.experts);
-  expert_product(job.stream,
-                 {.type = w.type,
-                  .inputs = w.inputs,
-                  .outputs = w.outputs,
-                  .experts = static_cast<int32_t>(experts),
-                  .weights = table,
-                  .order = order,
-                  .only_weights = only_weights,
-                  .only = only,
-                  .begins = rows_.begins,
-                  .gathered = slot < 2 ? rows_.gathered : nullptr,
-                  .x = slot < 2 ? job.x : gate_,
-                  .y = slot == 0 ? gate_ : slot == 1 ? up_ : y_},
-                 each, most_rows);
+  const ExpertProduct a{.type = w.type,
+                        .inputs = w.inputs,
+                        .outputs = w.outputs,
+                        .experts = static_cast<int32_t>(experts),
+                        .weights = table,
+                        .order = order,
+                        .only_weights = only_weights,
+                        .only = only,
+                        .begins = rows_.begins,
+                        .gathered = slot < 2 ? rows_.gathered : nullptr,
+                        .x = slot < 2 ? job.x : gate_,
+                        .y = slot == 0   ? gate_
+                             : slot == 1 ? up_
+                                         : y_};
+  if (on_tensor_cores(job, static_cast<size_t>(slot)))
+    return tensor_expert_product(job.stream, a, slot < 2 ? split_x_ : split_hidden_, most_rows);
+  const int64_t each =
+      only_weights != nullptr ? most_rows : job.rows * op.experts_used / std::max<int64_t>(1, op.experts);
+  expert_product(job.stream, a, each, most_rows);
 }
 
 void ExpertRun::activate(const Job& job, int64_t begin, int64_t count) const {
   const int64_t inner = job.weights->matrices[static_cast<size_t>(job.op->weight[0])].outputs;
   swiglu(job.stream, gate_ + begin * inner, up_ + begin * inner, count * inner, gate_ + begin * inner);
+  if (on_tensor_cores(job, 2)) split_rows(job.stream, gate_, begin, count, inner, split_hidden_);
 }
 
 void ExpertRun::add_up(const Job& job, const uint8_t* here, const float* others) const {
   const Op& op = *job.op;
   const Matrix& gate = job.weights->matrices[static_cast<size_t>(op.weight[0])];
   expert_sum(job.stream,
-             {.y = y_, .gates = job.gates, .places = rows_.places, .chosen = rows_.chosen, .here = here, .others = others,
-              .out = job.out, .width = gate.inputs, .used = op.experts_used, .experts = op.experts},
+             {.y = y_,
+              .gates = job.gates,
+              .places = rows_.places,
+              .chosen = rows_.chosen,
+              .here = here,
+              .others = others,
+              .out = job.out,
+              .width = gate.inputs,
+              .used = op.experts_used,
+              .experts = op.experts},
              job.rows);
 }
 
@@ -77,7 +102,8 @@ namespace {
 // Rows of each expert, and where they begin among the gathered rows.
 struct Counts {
   std::vector<int32_t> rows, begins;
-  Counts(const float* gates, int64_t rows_count, int experts) : rows(static_cast<size_t>(experts), 0), begins(rows.size(), 0) {
+  Counts(const float* gates, int64_t rows_count, int experts)
+      : rows(static_cast<size_t>(experts), 0), begins(rows.size(), 0) {
     for (int64_t i = 0; i < rows_count * experts; ++i) rows[static_cast<size_t>(i % experts)] += gates[i] != 0;
     for (size_t e = 1; e < rows.size(); ++e) begins[e] = begins[e - 1] + rows[e - 1];
   }
@@ -89,7 +115,8 @@ Status check_work(const ExpertsPlan& plan, const Counts& counts) {
   for (const ExpertWork& work : plan.work) {
     if (work.expert < 0 || static_cast<size_t>(work.expert) >= left.size() ||
         std::exchange(left[static_cast<size_t>(work.expert)], 0) != work.rows)
-      return failed("cuda: a plan gives expert {} of layer {} {} rows, the router others", work.expert, plan.layer, work.rows);
+      return failed("cuda: a plan gives expert {} of layer {} {} rows, the router others", work.expert, plan.layer,
+                    work.rows);
   }
   if (std::ranges::any_of(left, [](int32_t n) { return n != 0; }))
     return failed("cuda: a plan of layer {} leaves out experts that have rows", plan.layer);
@@ -158,8 +185,9 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
     std::memcpy(pinned_.get(), tables.data(), 3 * e * 8);
     if (!order.empty()) std::memcpy(pinned_.get() + 3 * e * 8, order.data(), order.size() * 4);
     std::memcpy(pinned_.get() + 3 * e * 8 + e * 4, here.data(), e);
-    LLADA_TRY_STATUS(check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
-                           "copying a plan of experts"));
+    LLADA_TRY_STATUS(
+        check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
+              "copying a plan of experts"));
     const auto* table = reinterpret_cast<const uint8_t* const*>(plan_);
     const auto* device_order = reinterpret_cast<const int32_t*>(plan_ + 3 * e * 8);
     if (!order.empty()) {

@@ -1,6 +1,6 @@
-// A layer's mixture of experts on the GPU: rows grouped by expert, one pass over each expert's weights. Without a plan the
-// GPU computes all that are in its memory; with one it computes its share while the host computes the other, and products
-// of a moved expert start piece by piece as they arrive.
+// A layer's mixture of experts on the GPU: rows grouped by expert, one pass over each expert's weights. Without a plan
+// the GPU computes all that are in its memory; with one it computes its share while the host computes the other, and
+// products of a moved expert start piece by piece as they arrive.
 #pragma once
 #include <memory>
 
@@ -17,13 +17,14 @@ class ExpertRun {
     const Op* op;
     const float *x, *gates;  // device: rows x width, rows x experts
     int64_t rows;
-    float* out;               // device
+    float* out;  // device
     cudaStream_t stream;
+    bool tensor_cores = false;  // for types that have kernels for them
     // With a plan: the same gates in host memory, and the host's part.
     const float* host_gates = nullptr;
     const ExpertsPlan* plan = nullptr;
     std::function<Status(std::span<const int32_t> experts)> host = {};  // computes their sum...
-    const float* host_out = nullptr;                                     // ...to here (pinned), rows x width
+    const float* host_out = nullptr;                                    // ...to here (pinned), rows x width
   };
   Status run_all(const Job& job);
   Status run_plan(ExpertSlots& slots, const Job& job);
@@ -31,14 +32,16 @@ class ExpertRun {
  private:
   Status prepare(const Job& job);
   // One of the three products of experts in `order`, or of `only` whose matrix is `weights`.
-  void multiply(const Job& job, int slot, const int32_t* order, int64_t experts, int64_t most_rows, const uint8_t* const* table,
-                const uint8_t* only_weights = nullptr, int32_t only = 0) const;
+  void multiply(const Job& job, int slot, const int32_t* order, int64_t experts, int64_t most_rows,
+                const uint8_t* const* table, const uint8_t* only_weights = nullptr, int32_t only = 0) const;
   void activate(const Job& job, int64_t begin, int64_t count) const;
+  bool on_tensor_cores(const Job& job, size_t slot) const;
   void add_up(const Job& job, const uint8_t* here, const float* others) const;
 
   DeviceBytes memory_;
   ExpertRows rows_{};
   float *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr, *others_ = nullptr;
+  SplitRows split_x_, split_hidden_;
   uint8_t* plan_ = nullptr;  // here, order, and three tables of a plan
   SharedBytes pinned_;       // of plan_
   int64_t plan_bytes_ = 0;

@@ -1,14 +1,13 @@
 #include "devices/cuda/expert_slots.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace llada::cuda {
 namespace {
 
-constexpr int64_t kAlign = 256;
 constexpr size_t kPinned = 6;  // two experts on their way through staging
-int64_t align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t slot_count(const CudaExperts& e) { return e.slots + e.buffer + e.staging; }
 
 }  // namespace
@@ -43,8 +42,83 @@ Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(Memory& memory, const C
     if (p.data == nullptr) return failed("cuda: pinned memory for experts could not be allocated");
     LLADA_TRY(p.done, make_event(false));
   }
+  s.thread_ = std::thread([&s] { s.work(); });
   return made;
 }
+
+ExpertSlots::~ExpertSlots() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+// ---- The thread that copies
+
+void ExpertSlots::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ends_ || !jobs_.empty(); });
+    if (ends_) return;
+    const Job job = jobs_.front();
+    jobs_.pop_front();
+    if (failure_) {
+      lock.unlock();
+      Status done = carry_out(job);
+      lock.lock();
+      failure_ = std::move(done);
+    }
+    ++done_;
+    changed_.notify_all();
+  }
+}
+
+// Pieces go one after the other, so a slot that is given up while a piece is under way is written by a later copy only
+// behind that piece.
+Status ExpertSlots::carry_out(const Job& job) {
+  Slot& slot = slots_[job.slot];
+  const auto p = static_cast<size_t>(job.piece);
+  if (job.after_use)
+    LLADA_TRY_STATUS(check(cudaStreamWaitEvent(stream_.get(), slot.used.get(), 0), "waiting for an expert's slot"));
+  Pinned& staging = pinned_[static_cast<size_t>(done_) % pinned_.size()];
+  LLADA_TRY_STATUS(check(cudaEventSynchronize(staging.done.get()), "an expert's staging buffer"));
+  const auto bytes = static_cast<size_t>(piece_bytes_[p]);
+  const auto begin = std::chrono::steady_clock::now();
+  std::memcpy(staging.data.get(), job.from, bytes);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  LLADA_TRY_STATUS(
+      check(cudaMemcpyAsync(slot.data + offsets_[p], staging.data.get(), bytes, cudaMemcpyHostToDevice, stream_.get()),
+            "moving an expert"));
+  LLADA_TRY_STATUS(check(cudaEventRecord(staging.done.get(), stream_.get()), "moving an expert"));
+  LLADA_TRY_STATUS(check(cudaEventRecord(slot.piece[p].get(), stream_.get()), "moving an expert"));
+  const std::lock_guard lock(mutex_);
+  traffic_.moved_bytes += piece_bytes_[p];
+  traffic_.copy_s += took.count();
+  return {};
+}
+
+bool ExpertSlots::queued(int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return done_ >= ticket;
+}
+
+Status ExpertSlots::wait_queued(int64_t ticket) {
+  std::unique_lock lock(mutex_);
+  const auto begin = std::chrono::steady_clock::now();
+  changed_.wait(lock, [&] { return done_ >= ticket; });
+  traffic_.wait_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return failure_;
+}
+
+ExpertTraffic ExpertSlots::traffic() {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+// ---- Books
 
 Status ExpertSlots::enter(ExpertId id, Where where) {
   if (held_.contains(id)) return failed("cuda: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
@@ -84,25 +158,16 @@ Status ExpertSlots::make_room(const ExpertMove& move, cudaStream_t compute) {
   return leave(*move.replaces, compute);
 }
 
-// Pieces go one after the other, so a slot that is given up while a piece is under way is written by a later copy only
-// behind that piece.
 Status ExpertSlots::copy_piece(ExpertId id, Held& held) {
   Slot& slot = slots_[held.slot];
-  const auto p = static_cast<size_t>(held.next_piece);
-  if (p == 0 && slot.was_used)
-    LLADA_TRY_STATUS(check(cudaStreamWaitEvent(stream_.get(), slot.used.get(), 0), "waiting for an expert's slot"));
-  Pinned& staging = pinned_[next_pinned_];
-  next_pinned_ = (next_pinned_ + 1) % pinned_.size();
-  LLADA_TRY_STATUS(check(cudaEventSynchronize(staging.done.get()), "an expert's staging buffer"));
-  const auto bytes = static_cast<size_t>(piece_bytes_[p]);
-  std::memcpy(staging.data.get(), source_(id, held.next_piece), bytes);
-  LLADA_TRY_STATUS(check(cudaMemcpyAsync(slot.data + offsets_[p], staging.data.get(), bytes, cudaMemcpyHostToDevice,
-                                         stream_.get()),
-                         "moving an expert"));
-  LLADA_TRY_STATUS(check(cudaEventRecord(staging.done.get(), stream_.get()), "moving an expert"));
-  LLADA_TRY_STATUS(check(cudaEventRecord(slot.piece[p].get(), stream_.get()), "moving an expert"));
-  moved_bytes_ += piece_bytes_[p];
-  ++held.next_piece;
+  const int p = held.next_piece++;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) return failure_;
+    slot.ticket[static_cast<size_t>(p)] = ++asked_;
+    jobs_.push_back({held.slot, p, source_(id, p), p == 0 && slot.was_used});
+  }
+  changed_.notify_all();
   return {};
 }
 
@@ -137,7 +202,9 @@ bool ExpertSlots::arrived(ExpertId id) {
   const auto it = held_.find(id);
   if (it == held_.end()) return false;
   Held& held = it->second;
-  if (!held.arrived && held.next_piece == 3) held.arrived = cudaEventQuery(slots_[held.slot].piece[2].get()) == cudaSuccess;
+  const Slot& slot = slots_[held.slot];
+  if (!held.arrived && held.next_piece == 3 && queued(slot.ticket[2]))
+    held.arrived = cudaEventQuery(slot.piece[2].get()) == cudaSuccess;
   return held.arrived;
 }
 
@@ -150,6 +217,7 @@ Status ExpertSlots::copy(ExpertId id) {
 
 Status ExpertSlots::wait(ExpertId id, int piece, cudaStream_t compute) {
   const Slot& slot = slots_[held_.at(id).slot];
+  LLADA_TRY_STATUS(wait_queued(slot.ticket[static_cast<size_t>(piece)]));
   return check(cudaStreamWaitEvent(compute, slot.piece[static_cast<size_t>(piece)].get(), 0), "waiting for an expert");
 }
 
@@ -162,7 +230,8 @@ Status ExpertSlots::release(ExpertId id, cudaStream_t compute) { return leave(id
 Status ExpertSlots::keep(const ExpertMove& move, cudaStream_t compute) {
   const auto it = held_.find(move.id);
   if (it == held_.end() || it->second.where != Where::buffer)
-    return failed("cuda: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert, move.id.layer);
+    return failed("cuda: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert,
+                  move.id.layer);
   LLADA_TRY_STATUS(make_room(move, compute));
   if (residents_ >= experts_.slots)
     return failed("cuda: expert {} of layer {} is to be kept, all {} slots are taken", move.id.expert, move.id.layer,
@@ -182,8 +251,12 @@ Status ExpertSlots::pump() {
   for (const ExpertId id : arriving_) {
     Held& held = held_.at(id);
     if (!held.background || held.next_piece == 3) continue;
-    const size_t last = (next_pinned_ + pinned_.size() - 1) % pinned_.size();
-    if (cudaEventQuery(pinned_[last].done.get()) == cudaErrorNotReady) return {};
+    {
+      const std::lock_guard lock(mutex_);
+      if (done_ < asked_) return {};
+      const size_t last = static_cast<size_t>(done_ + static_cast<int64_t>(pinned_.size()) - 1) % pinned_.size();
+      if (cudaEventQuery(pinned_[last].done.get()) == cudaErrorNotReady) return {};
+    }
     LLADA_TRY_STATUS(copy_piece(id, held));
     return {};  // one piece: what comes next may be wanted more
   }
@@ -192,6 +265,7 @@ Status ExpertSlots::pump() {
 
 ExpertLink ExpertSlots::link(const ExpertCosts& costs) {
   ExpertLink link;
+  link.traffic = traffic();
   std::vector<ExpertId> left;
   double ready = 0;
   for (const ExpertId id : arriving_) {
@@ -210,6 +284,9 @@ ExpertLink ExpertSlots::link(const ExpertCosts& costs) {
   return link;
 }
 
-Status ExpertSlots::wait_for_copies() { return check(cudaStreamSynchronize(stream_.get()), "moving experts"); }
+Status ExpertSlots::wait_for_copies() {
+  LLADA_TRY_STATUS(wait_queued(asked_));
+  return check(cudaStreamSynchronize(stream_.get()), "moving experts");
+}
 
 }  // namespace llada::cuda

@@ -1,13 +1,16 @@
-// Which experts are in device memory, and the copies that bring them there: three pieces each through pinned staging on a
-// stream of its own, every piece with an event that products wait for. Carries out what sched planned and refuses what
-// cannot be (an expert that is not there, more residents than slots). A slot is any expert's; it is written again only
-// after the kernels that read it.
+// Which experts are in device memory, and the copies that bring them there: three pieces each, which a thread copies to
+// pinned staging and from there on a stream of its own, every piece with an event that products wait for. Carries out
+// what sched planned and refuses what cannot be (an expert that is not there, more residents than slots). A slot is any
+// expert's; it is written again only after the kernels that read it.
 #pragma once
 #include <array>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "devices/cuda/cuda_device.h"
@@ -18,6 +21,7 @@ namespace llada::cuda {
 
 class ExpertSlots {
  public:
+  ~ExpertSlots();
   using Source = std::function<const std::byte*(ExpertId, int piece)>;  // stored bytes
 
   static Result<std::unique_ptr<ExpertSlots>> create(Memory& memory, const CudaExperts& experts,
@@ -33,16 +37,17 @@ class ExpertSlots {
   Status assign(const ExpertMove& move, cudaStream_t compute);  // a place, and room for it
   // What the layer needs: the slot's device address; null: not there and not assigned.
   const uint8_t* address(ExpertId id, int piece) const;
-  bool arrived(ExpertId id);                                    // nothing to wait for
-  Status copy(ExpertId id);                                     // queues what is left of its copies
-  Status wait(ExpertId id, int piece, cudaStream_t compute);    // later work on `compute` waits for that piece
-  Status used(const ExpertMove& move, cudaStream_t compute);    // its products are queued; a staged expert gives its slot back
-  Status release(ExpertId id, cudaStream_t compute);            // from the buffer
-  Status keep(const ExpertMove& move, cudaStream_t compute);    // from the buffer to a slot
+  bool arrived(ExpertId id);                                  // nothing to wait for
+  Status copy(ExpertId id);                                   // queues what is left of its copies
+  Status wait(ExpertId id, int piece, cudaStream_t compute);  // later work on `compute` waits for that piece
+  // Its products are queued; a staged expert gives its slot back.
+  Status used(const ExpertMove& move, cudaStream_t compute);
+  Status release(ExpertId id, cudaStream_t compute);          // from the buffer
+  Status keep(const ExpertMove& move, cudaStream_t compute);  // from the buffer to a slot
   Status add_background(const ExpertMove& move, cudaStream_t compute);
-  Status wait_for_copies();                                     // of this process, until the link is idle
+  Status wait_for_copies();  // of this process, until the link is idle
 
-  int64_t moved_bytes() const { return moved_bytes_; }
+  ExpertTraffic traffic();
 
  private:
   enum class Where : uint8_t { slot, buffer, staging };
@@ -50,6 +55,7 @@ class ExpertSlots {
     uint8_t* data = nullptr;
     Event used;
     std::array<Event, 3> piece;
+    std::array<int64_t, 3> ticket = {0, 0, 0};  // of the present expert's pieces
     bool was_used = false;
   };
   struct Held {
@@ -63,7 +69,17 @@ class ExpertSlots {
     SharedBytes data;
     Event done;
   };
+  struct Job {
+    size_t slot = 0;
+    int piece = 0;
+    const std::byte* from = nullptr;
+    bool after_use = false;  // of what was in the slot
+  };
   ExpertSlots() = default;
+  void work();
+  Status carry_out(const Job& job);
+  bool queued(int64_t ticket);  // its copy is on the stream
+  Status wait_queued(int64_t ticket);
   Status enter(ExpertId id, Where where);
   Status leave(ExpertId id, cudaStream_t compute);
   Status make_room(const ExpertMove& move, cudaStream_t compute);
@@ -78,9 +94,16 @@ class ExpertSlots {
   std::map<ExpertId, Held> held_;
   std::vector<ExpertId> arriving_;  // residents and guesses, as asked for
   std::vector<Pinned> pinned_;
-  size_t next_pinned_ = 0;
-  int64_t residents_ = 0, buffered_ = 0, moved_bytes_ = 0;
-  Stream stream_;  // last: it waits for its copies before the memory goes
+  int64_t residents_ = 0, buffered_ = 0;
+  Queue stream_;      // behind the memory: it waits for its copies before that goes
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  int64_t asked_ = 0, done_ = 0;  // tickets: pieces given to the thread; of those on the stream
+  Status failure_;
+  bool ends_ = false;
+  ExpertTraffic traffic_;
+  std::thread thread_;
 };
 
 }  // namespace llada::cuda

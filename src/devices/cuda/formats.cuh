@@ -1,5 +1,6 @@
-// Stored weights as floats, four neighbours at a time: how every product and the embedding read a matrix. k is a multiple
-// of four, so the four lie in one quantization group. Layouts: tensor/dtype.h; scalar definition: tensor/quantize.cc.
+// Stored weights as floats, four neighbours at a time: how every float product and the embedding read a matrix. k is a
+// multiple of four, so the four lie in one quantization group. Layouts: tensor/dtype.h; scalar definition:
+// tensor/quantize.cc.
 #pragma once
 #include <cuda_block.h>
 
@@ -19,7 +20,9 @@ LLADA_DEVICE float half_at(const uint8_t* p) { return half_to_float(*reinterpret
 
 struct FormatF32 {
   LLADA_DEVICE static int64_t row_bytes(int64_t inputs) { return inputs * 4; }
-  LLADA_DEVICE static Four load(const uint8_t* row, int k) { return *reinterpret_cast<const Four*>(row + int64_t{k} * 4); }
+  LLADA_DEVICE static Four load(const uint8_t* row, int k) {
+    return *reinterpret_cast<const Four*>(row + int64_t{k} * 4);
+  }
 };
 
 struct alignas(8) FourHalves {
@@ -105,14 +108,22 @@ struct FormatQ6_K {
 template <class Visit>
 bool with_format(DType type, Visit visit) {
   switch (type) {
-    case DType::F32: return visit(FormatF32{}), true;
-    case DType::F16: return visit(FormatF16{}), true;
-    case DType::BF16: return visit(FormatBF16{}), true;
-    case DType::Q8_0: return visit(FormatQ8_0{}), true;
-    case DType::Q4_0: return visit(FormatQ4_0{}), true;
-    case DType::Q4_K: return visit(FormatQ4_K{}), true;
-    case DType::Q6_K: return visit(FormatQ6_K{}), true;
-    default: return false;
+    case DType::F32:
+      return visit(FormatF32{}), true;
+    case DType::F16:
+      return visit(FormatF16{}), true;
+    case DType::BF16:
+      return visit(FormatBF16{}), true;
+    case DType::Q8_0:
+      return visit(FormatQ8_0{}), true;
+    case DType::Q4_0:
+      return visit(FormatQ4_0{}), true;
+    case DType::Q4_K:
+      return visit(FormatQ4_K{}), true;
+    case DType::Q6_K:
+      return visit(FormatQ6_K{}), true;
+    default:
+      return false;
   }
 }
 

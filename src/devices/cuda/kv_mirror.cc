@@ -1,26 +1,18 @@
 #include "devices/cuda/kv_mirror.h"
 
+#include <algorithm>
+
 namespace llada::cuda {
 namespace {
 
-constexpr size_t kMirrors = 4;           // stores in use at a time: one, or the sparse path's beside it
-constexpr int64_t kUnusedDigest = 64;    // the flags come with memory for digests, of which there are none
+constexpr size_t kMirrors = 4;         // kept at least: a run's, the sparse path's beside it, those of the run before
+constexpr int64_t kUnusedDigest = 64;  // the flags come with memory for digests, of which there are none
 
 int64_t element(const KvStore& kv) { return kv.shape().type == DType::F16 ? 2 : 4; }
 
 int64_t head_bytes(const KvStore& kv) {
   const KvShape& s = kv.shape();
   return kv.half_bytes() / (int64_t{s.layers} * s.sequences * s.kv_heads);
-}
-
-KvLayer layer_at(KvStore& kv, uint8_t* memory, int layer) {
-  const int64_t offset = kv.keys(layer, 0, 0) - kv.memory();
-  return {.keys = memory + offset,
-          .values = memory + kv.half_bytes() + offset,
-          .head_bytes = head_bytes(kv),
-          .kv_heads = kv.shape().kv_heads,
-          .head_dim = kv.shape().head_dim,
-          .half = kv.shape().type == DType::F16};
 }
 
 }  // namespace
@@ -36,7 +28,7 @@ Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   cudaPointerAttributes attributes{};
   LLADA_TRY_STATUS(check(cudaPointerGetAttributes(&attributes, kv.memory()), "looking at the K/V store"));
   if (attributes.type != cudaMemoryTypeHost) return failed("cuda: the K/V store is not of the device's memory");
-  while (mirrors_.size() >= kMirrors) mirrors_.pop_back();
+  while (mirrors_.size() >= most_) mirrors_.pop_back();
   LLADA_TRY(auto data, memory.allocate(bytes, "the K/V store"));
   mirrors_.push_front({kv.memory(), std::move(data)});
   // Twice: a mirror that is gone may have lain at this address, and its flags say nothing about this one.
@@ -45,29 +37,45 @@ Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   return &mirrors_.front();
 }
 
-KvLayer KvMirrors::layer(const Mirror& mirror, KvStore& kv, int layer) { return layer_at(kv, mirror.data.data(), layer); }
-KvLayer KvMirrors::host_layer(KvStore& kv, int layer) {
-  return layer_at(kv, reinterpret_cast<uint8_t*>(kv.memory()), layer);
+Result<std::vector<KvPlace>> KvMirrors::of(Memory& memory, std::span<const Stream> streams) {
+  most_ = std::max(kMirrors, streams.size());
+  std::vector<KvPlace> places;
+  for (const Stream& stream : streams) {
+    KvPlace& place = places.emplace_back();
+    if (stream.kv == nullptr) continue;
+    KvStore& kv = *stream.kv;
+    LLADA_TRY(const Mirror* mirror, of(memory, kv));
+    auto* const host = reinterpret_cast<uint8_t*>(kv.memory());
+    place = {.keys = mirror->data.data(),
+             .values = mirror->data.data() + kv.half_bytes(),
+             .host_keys = host,
+             .host_values = host + kv.half_bytes(),
+             .layer_bytes = kv.half_bytes() / kv.shape().layers,
+             .head_bytes = head_bytes(kv),
+             .half = kv.shape().type == DType::F16};
+  }
+  return places;
 }
 
-Status KvMirrors::refresh(const Mirror& mirror, KvStore& kv, int layer, const RowSpan& span, cudaStream_t stream) {
+Status KvMirrors::refresh(const KvPlace& place, KvStore& kv, int layer, int sequence, KeyRange keys,
+                          cudaStream_t stream) {
   const int64_t row = kv.shape().head_dim * element(kv);
   const auto copy = [&](int64_t p0, int64_t p1) -> Status {
     const auto pitch = static_cast<size_t>(head_bytes(kv)), width = static_cast<size_t>((p1 - p0) * row),
                heads = static_cast<size_t>(kv.shape().kv_heads);
-    for (const std::byte* from : {kv.keys(layer, span.sequence, 0), kv.values(layer, span.sequence, 0)}) {
+    for (const std::byte* from : {kv.keys(layer, sequence, 0), kv.values(layer, sequence, 0)}) {
       from += p0 * row;
-      LLADA_TRY_STATUS(check(cudaMemcpy2DAsync(mirror.data.data() + (from - kv.memory()), pitch, from, pitch, width, heads,
+      LLADA_TRY_STATUS(check(cudaMemcpy2DAsync(place.keys + (from - kv.memory()), pitch, from, pitch, width, heads,
                                                cudaMemcpyHostToDevice, stream),
                              "copying keys and values"));
     }
     return {};
   };
   int64_t stale = -1;  // first of a stretch
-  for (int64_t p = 0; p <= span.keys; ++p) {
-    const bool old = p < span.keys && !kv.digested(layer, span.sequence, p);
+  for (int64_t p = keys.first; p <= keys.last; ++p) {
+    const bool old = p < keys.last && !kv.digested(layer, sequence, p);
     if (old && stale < 0) stale = p;
-    if (old) kv.set_digested(layer, span.sequence, p);
+    if (old) kv.set_digested(layer, sequence, p);
     if (old || stale < 0) continue;
     LLADA_TRY_STATUS(copy(stale, p));
     stale = -1;

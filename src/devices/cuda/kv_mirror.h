@@ -1,7 +1,10 @@
-// The GPU's copies of K/V stores, of the same layout. What a step stores goes to both; what the host has written since is
-// copied before attention reads it. The store's flags of digests tell the two apart: to this device, a digest is its copy.
+// The GPU's copies of K/V stores, of the same layout. What a step stores goes to both; what the host has written since
+// is copied before attention reads it. The store's flags of digests tell the two apart: to this device, a digest is its
+// copy.
 #pragma once
 #include <list>
+#include <span>
+#include <vector>
 
 #include "devices/cuda/kernels.h"
 #include "devices/cuda/runtime.h"
@@ -16,15 +19,17 @@ class KvMirrors {
     const std::byte* store = nullptr;
     DeviceBytes data;
   };
-  // The store's copy, made at the first time. Failed: the store is not of pinned memory (Device::allocate), or no memory.
-  Result<const Mirror*> of(Memory& memory, KvStore& kv);
+  // The stores and copies of a step's streams, copies made at the first time. Failed: a store is not of pinned memory
+  // (Device::allocate), or no memory.
+  Result<std::vector<KvPlace>> of(Memory& memory, std::span<const Stream> streams);
 
-  static KvLayer layer(const Mirror& mirror, KvStore& kv, int layer);
-  static KvLayer host_layer(KvStore& kv, int layer);
-  // Queues copies of what the span reads and the GPU does not have.
-  static Status refresh(const Mirror& mirror, KvStore& kv, int layer, const RowSpan& span, cudaStream_t stream);
+  // Queues copies of what `keys` of a sequence name and the GPU does not have.
+  static Status refresh(const KvPlace& place, KvStore& kv, int layer, int sequence, KeyRange keys, cudaStream_t stream);
 
  private:
+  Result<const Mirror*> of(Memory& memory, KvStore& kv);
+
+  size_t most_ = 0;            // kept at a time
   std::list<Mirror> mirrors_;  // most recent first
 };
 

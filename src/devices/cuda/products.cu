@@ -1,11 +1,12 @@
 // Products of rows with stored matrices: dequantized as they are read, never stored as floats. A warp computes a few
-// columns of a few rows; its lanes share the inputs four at a time, and their sums are added in a fixed order, so a row's
-// result is the same bits in any batch. Inputs pass through shared memory in stretches that all warps of the block use.
+// columns of a few rows; its lanes share the inputs four at a time, and their sums are added in a fixed order, so a
+// row's result is the same bits in any batch. Inputs pass through shared memory in stretches that all warps of the
+// block use.
 //
-// Deliberately absent: tensor cores and int8 activations. Weights are what a step of a few dozen rows waits for; a long
-// prompt would gain from both.
+// The default; tensor_products.cu does the same on tensor cores.
 #include "devices/cuda/formats.cuh"
 #include "devices/cuda/kernels.h"
+#include "devices/cuda/product_rows.cuh"
 
 namespace llada::cuda {
 namespace {
@@ -13,43 +14,6 @@ namespace {
 constexpr int kColumns = 4;     // of one warp
 constexpr int kStretch = 512;   // inputs in shared memory
 constexpr int kLaneStep = 128;  // inputs of a warp at a time
-
-// Where the rows of one launch are: all of x, or those of one expert after the other.
-struct Plain {
-  const uint8_t* weights;
-  const float* x;
-  float* y;
-  int64_t stride;
-  int32_t rows, n0;
-
-  LLADA_DEVICE bool select(int) { return true; }
-  LLADA_DEVICE const float* input(int row, int inputs) const { return x + int64_t{row} * inputs; }
-  LLADA_DEVICE float* output(int row) const { return y + row * stride - n0; }
-};
-
-struct Grouped {
-  const uint8_t* const* table;
-  const int32_t *order, *begins, *gathered;
-  const uint8_t* only_weights;
-  int32_t only;
-  const float* x;
-  float* y;
-  int64_t stride;
-  int32_t rows = 0, begin = 0, n0 = 0;
-  const uint8_t* weights = nullptr;
-
-  LLADA_DEVICE bool select(int which) {
-    const int expert = only_weights != nullptr ? only : order != nullptr ? order[which] : which;
-    begin = begins[expert];
-    rows = begins[expert + 1] - begin;
-    weights = only_weights != nullptr ? only_weights : table[expert];
-    return rows > 0;
-  }
-  LLADA_DEVICE const float* input(int row, int inputs) const {
-    return x + int64_t{gathered != nullptr ? gathered[begin + row] : begin + row} * inputs;
-  }
-  LLADA_DEVICE float* output(int row) const { return y + (begin + row) * stride; }
-};
 
 template <class Format, class Where, int Rows>
 struct Product {
@@ -73,15 +37,15 @@ struct Product {
     auto* const shared = reinterpret_cast<Four*>(block.shared());
     PerThread<Sums, kThreads> sums;
     block.each([&](int t) {
-      LLADA_UNROLL for (int r = 0; r < Rows; ++r)
-        LLADA_UNROLL for (int c = 0; c < kColumns; ++c) sums[t].v[r][c] = 0;
+      LLADA_UNROLL for (int r = 0; r < Rows; ++r) LLADA_UNROLL for (int c = 0; c < kColumns; ++c) sums[t].v[r][c] = 0;
     });
     for (int k0 = 0; k0 < inputs; k0 += kStretch) {
       block.each([&](int t) {
         for (int i = t; i < Rows * kStretch / 4; i += kThreads) {
           const int r = i / (kStretch / 4), k = k0 + i % (kStretch / 4) * 4;
           Four x{};
-          if (r < rows && k < inputs) x = *reinterpret_cast<const Four*>(at.input(row0 + r, inputs) + k);
+          if (r < rows && k < inputs)
+            x = *reinterpret_cast<const Four*>(at.x + int64_t{at.input(row0 + r)} * inputs + k);
           shared[i] = x;
         }
       });
@@ -102,8 +66,8 @@ struct Product {
         }
       });
     }
-    LLADA_UNROLL for (int r = 0; r < Rows; ++r)
-      LLADA_UNROLL for (int c = 0; c < kColumns; ++c) block.warp_sum(sums, [=](Sums& s) -> float& { return s.v[r][c]; });
+    LLADA_UNROLL for (int r = 0; r < Rows; ++r) LLADA_UNROLL for (int c = 0; c < kColumns; ++c)
+        block.warp_sum(sums, [=](Sums& s) -> float& { return s.v[r][c]; });
     block.each([&](int t) {
       const int column = column0 + t / 32 * kColumns, lane = t % 32;
       LLADA_UNROLL for (int i = 0; i < Rows * kColumns; ++i) {  // lane by lane, the indices known to the compiler
@@ -141,14 +105,22 @@ struct Embed {
   }
   LLADA_DEVICE void operator()(const Block& block) const {
     switch (table.type) {
-      case DType::F32: return row<FormatF32>(block);
-      case DType::F16: return row<FormatF16>(block);
-      case DType::BF16: return row<FormatBF16>(block);
-      case DType::Q8_0: return row<FormatQ8_0>(block);
-      case DType::Q4_0: return row<FormatQ4_0>(block);
-      case DType::Q4_K: return row<FormatQ4_K>(block);
-      case DType::Q6_K: return row<FormatQ6_K>(block);
-      default: return;
+      case DType::F32:
+        return row<FormatF32>(block);
+      case DType::F16:
+        return row<FormatF16>(block);
+      case DType::BF16:
+        return row<FormatBF16>(block);
+      case DType::Q8_0:
+        return row<FormatQ8_0>(block);
+      case DType::Q4_0:
+        return row<FormatQ4_0>(block);
+      case DType::Q4_K:
+        return row<FormatQ4_K>(block);
+      case DType::Q6_K:
+        return row<FormatQ6_K>(block);
+      default:
+        return;
     }
   }
 };
@@ -165,7 +137,7 @@ void embed(cudaStream_t stream, const Matrix& table, const int32_t* tokens, int6
 
 void product(cudaStream_t stream, const Matrix& w, const float* x, int64_t rows, int64_t n0, int64_t n1, float* y,
              int64_t stride) {
-  const Plain where{w.data, x, y, stride, static_cast<int32_t>(rows), static_cast<int32_t>(n0)};
+  const Plain where = plain_rows(w, x, rows, n0, y, stride);
   with_format(w.type, [&](auto format) {
     using Format = decltype(format);
     if (rows <= kFewRows)
@@ -176,8 +148,7 @@ void product(cudaStream_t stream, const Matrix& w, const float* x, int64_t rows,
 }
 
 void expert_product(cudaStream_t stream, const ExpertProduct& a, int64_t rows_per_expert, int64_t most_rows) {
-  const Grouped where{.table = a.weights, .order = a.order, .begins = a.begins, .gathered = a.gathered,
-                      .only_weights = a.only_weights, .only = a.only, .x = a.x, .y = a.y, .stride = a.outputs};
+  const Grouped where = grouped_rows(a);
   with_format(a.type, [&](auto format) {
     using Format = decltype(format);
     if (rows_per_expert <= kFewRows)

@@ -53,10 +53,20 @@ struct AddBias {
   LLADA_DEVICE void operator()(int64_t i) const { x[i] += bias[i % columns]; }
 };
 struct Guide {
-  const float *c, *u;
-  float scale;
+  const float* x;
+  const GuidedRow* rows_of;
+  int64_t columns;
   float* out;
-  LLADA_DEVICE void operator()(int64_t i) const { out[i] = u[i] + scale * (c[i] - u[i]); }
+  LLADA_DEVICE void operator()(int64_t i) const {
+    const GuidedRow row = rows_of[i / columns];
+    const float c = x[row.conditional * columns + i % columns];
+    if (row.unconditional < 0) {
+      out[i] = c;
+      return;
+    }
+    const float u = x[row.unconditional * columns + i % columns];
+    out[i] = u + row.factor * (c - u);
+  }
 };
 struct Rope {
   RopeArguments a;
@@ -64,7 +74,8 @@ struct Rope {
     const int half = a.rotary / 2;
     const int64_t row = i / (int64_t{a.heads} * half);
     const int j = static_cast<int>(i % half), head = static_cast<int>(i / half % a.heads);
-    const int64_t angle = int64_t{a.computed_row != nullptr ? a.computed_row[row] : static_cast<int32_t>(row)} * half + j;
+    const int64_t angle =
+        int64_t{a.computed_row != nullptr ? a.computed_row[row] : static_cast<int32_t>(row)} * half + j;
     float* x = a.x + (row * a.heads + head) * a.head_dim;
     float& p = x[a.adjacent ? 2 * j : j];
     float& q = x[a.adjacent ? 2 * j + 1 : j + half];
@@ -77,27 +88,30 @@ struct Rope {
 struct StoreKv {
   StoreArguments a;
 
-  LLADA_DEVICE void put(uint8_t* to, int64_t at, float value) const {
-    if (a.device.half)
+  LLADA_DEVICE static void put(uint8_t* to, int64_t at, float value, bool half) {
+    if (half)
       reinterpret_cast<uint16_t*>(to)[at] = float_to_half(value);
     else
       reinterpret_cast<float*>(to)[at] = value;
   }
   LLADA_DEVICE void operator()(int64_t i) const {
-    const int d = a.device.head_dim, heads = a.device.kv_heads;
+    const int d = a.head_dim, heads = a.kv_heads;
     const int64_t vector = i / d, row = vector / heads;
     const int64_t c = i % d, head = vector % heads;
-    const int sequence = a.sequences[row];
-    if (sequence < 0) {
-      put(a.trial, 2 * vector * d + c, a.k[i]);
-      put(a.trial, (2 * vector + 1) * d + c, a.v[i]);
+    const StoredRow whose = a.rows_of[row];
+    const KvPlace& store = a.stores[whose.store];
+    const bool half = store.half != 0;
+    if (whose.sequence < 0) {
+      put(a.trial + 2 * vector * d * 4, c, a.k[i], half);
+      put(a.trial + (2 * vector + 1) * d * 4, c, a.v[i], half);
       return;
     }
-    const int64_t base = (sequence * int64_t{heads} + head) * a.device.head_bytes, at = a.positions[row] * int64_t{d} + c;
-    put(a.device.keys + base, at, a.k[i]);
-    put(a.device.values + base, at, a.v[i]);
-    put(a.host.keys + base, at, a.k[i]);
-    put(a.host.values + base, at, a.v[i]);
+    const int64_t base = a.layer * store.layer_bytes + (whose.sequence * int64_t{heads} + head) * store.head_bytes,
+                  at = a.positions[row] * int64_t{d} + c;
+    put(store.keys + base, at, a.k[i], half);
+    put(store.values + base, at, a.v[i], half);
+    put(store.host_keys + base, at, a.k[i], half);
+    put(store.host_values + base, at, a.v[i], half);
   }
 };
 
@@ -213,7 +227,8 @@ struct Route {
         int winner = best[0];
         for (int other = 1; other < kThreads; ++other) {
           const int candidate = best[other];
-          if (rank[candidate] > rank[winner] || (rank[candidate] == rank[winner] && candidate < winner)) winner = candidate;
+          if (rank[candidate] > rank[winner] || (rank[candidate] == rank[winner] && candidate < winner))
+            winner = candidate;
         }
         rank[winner] = kOut;
         sum[0] += probability[winner];
@@ -306,14 +321,14 @@ void add(cudaStream_t stream, const float* from, int64_t n, float* to) { for_eac
 void add_bias(cudaStream_t stream, const float* bias, int64_t rows, int64_t columns, float* x) {
   for_each(stream, rows * columns, AddBias{bias, x, columns});
 }
-void guide(cudaStream_t stream, const float* conditional, const float* unconditional, float scale, int64_t n, float* out) {
-  for_each(stream, n, Guide{conditional, unconditional, scale, out});
+void guide(cudaStream_t stream, const float* x, const GuidedRow* rows_of, int64_t rows, int64_t columns, float* out) {
+  for_each(stream, rows * columns, Guide{x, rows_of, columns, out});
 }
 void rope(cudaStream_t stream, const RopeArguments& a, int64_t rows) {
   for_each(stream, rows * a.heads * (a.rotary / 2), Rope{a});
 }
 void store_kv(cudaStream_t stream, const StoreArguments& a, int64_t rows) {
-  for_each(stream, rows * a.device.kv_heads * a.device.head_dim, StoreKv{a});
+  for_each(stream, rows * a.kv_heads * a.head_dim, StoreKv{a});
 }
 void route(cudaStream_t stream, const RouteArguments& a, int64_t rows) {
   const int64_t bytes = 8 + (int64_t{3} * a.experts + 2 * Route::kThreads) * 4;

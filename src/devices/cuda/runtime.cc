@@ -7,6 +7,21 @@ Status check(cudaError_t code, const char* what) {
   return failed("cuda: {}: {}", what, cudaGetErrorString(code));
 }
 
+Result<FoundGpu> find_gpu() {
+  int count = 0;
+  LLADA_TRY_STATUS([&]() -> Status {
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaSuccess && count > 0) return {};
+    static_cast<void>(cudaGetLastError());
+    return invalid("not usable: {}", code == cudaSuccess ? "no GPU was found" : cudaGetErrorString(code));
+  }());
+  cudaDeviceProp properties{};
+  LLADA_TRY_STATUS(check(cudaGetDeviceProperties(&properties, 0), "asking for the GPU's properties"));
+  return FoundGpu{fmt::format("{}, compute capability {}.{}, {:.1f} GiB", properties.name, properties.major,
+                              properties.minor, static_cast<double>(properties.totalGlobalMem) / 0x1p30),
+                  properties.major};
+}
+
 DeviceBytes::~DeviceBytes() {
   if (data_ == nullptr) return;
   static_cast<void>(cudaFree(data_));
@@ -28,7 +43,8 @@ Result<DeviceBytes> Memory::allocate(int64_t bytes, const std::string& what) {
   static_cast<void>(cudaGetLastError());
   const std::lock_guard lock(mutex_);
   used_ -= bytes;
-  return failed("cuda: {} needs {} bytes of device memory beside {} in use: {}", what, bytes, used_, cudaGetErrorString(code));
+  return failed("cuda: {} needs {} bytes of device memory beside {} in use: {}", what, bytes, used_,
+                cudaGetErrorString(code));
 }
 
 int64_t Memory::used() const {
@@ -45,8 +61,8 @@ Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::st
 
 SharedBytes allocate_pinned(int64_t bytes) {
   void* data = nullptr;
-  if (cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable | cudaHostAllocMapped) !=
-      cudaSuccess) {
+  if (cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)),
+                    cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return nullptr;
   }
@@ -54,10 +70,10 @@ SharedBytes allocate_pinned(int64_t bytes) {
   return SharedBytes(static_cast<std::byte*>(data), [](std::byte* p) { static_cast<void>(cudaFreeHost(p)); });
 }
 
-Result<Stream> make_stream() {
+Result<Queue> make_stream() {
   cudaStream_t stream = nullptr;
   LLADA_TRY_STATUS(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
-  return Stream(stream);
+  return Queue(stream);
 }
 
 Result<Event> make_event(bool timed) {

@@ -17,6 +17,16 @@ namespace llada::cuda {
 
 Status check(cudaError_t code, const char* what);
 
+struct FoundGpu {
+  std::string description;
+  int compute_capability;  // major
+};
+// The first GPU that the driver shows; the error says why it is not usable, without naming the device.
+Result<FoundGpu> find_gpu();
+
+// Where a part of an allocation may begin: no kernel asks for more.
+inline int64_t align(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 class Memory;
 
 class DeviceBytes {
@@ -63,8 +73,8 @@ SharedBytes allocate_pinned(int64_t bytes);
 struct StreamEnd {
   void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
 };
-using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamEnd>;
-Result<Stream> make_stream();
+using Queue = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamEnd>;
+Result<Queue> make_stream();
 
 struct EventEnd {
   void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }

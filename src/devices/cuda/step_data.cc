@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -33,36 +34,44 @@ const StepData::Rotary& StepData::rotary(const Op& rope) const {
   return *found;
 }
 
-Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& shape, const std::vector<Rotary>& rotaries,
-                      cudaStream_t stream) {
+Status StepData::bind(Memory& memory, const StepInputs& in, std::vector<KvPlace> kv,
+                      const std::vector<Rotary>& rotaries, cudaStream_t stream) {
   packed_.clear();
-  sets = bind_row_sets(in, shape);
+  sets = bind_row_sets(in);
   tokens = put(in.tokens);
   wanted = put(in.wanted);
-  for (size_t set = 0; set < 3; ++set) positions[set] = put(sets.positions[set]);
+  positions = put(in.positions);
+  places = std::move(kv);
+  stores = put(places);
+  halves = std::ranges::any_of(places, [](const KvPlace& p) { return p.half != 0; });
+  floats = std::ranges::any_of(places, [](const KvPlace& p) { return p.half == 0; });
 
-  std::vector<int32_t> sequence(in.tokens.size(), 0), override_rows;
+  std::vector<StoredRow> whose(in.tokens.size());
+  std::vector<int32_t> override_rows;
   std::vector<int32_t> overrides_of(in.spans.size(), -1);
   for (size_t s = 0; s < in.spans.size(); ++s) {
     const RowSpan& span = in.spans[s];
-    std::fill_n(sequence.begin() + span.begin, span.count, span.trial ? -1 : span.sequence);
+    std::fill_n(whose.begin() + span.begin, span.count, StoredRow{span.stream, span.trial ? -1 : span.sequence});
     if (!span.trial) continue;
+    const int32_t keys = sets.reach[0][s].last;
     overrides_of[s] = static_cast<int32_t>(override_rows.size());
-    override_rows.resize(override_rows.size() + static_cast<size_t>(span.keys), -1);
+    override_rows.resize(override_rows.size() + static_cast<size_t>(keys), -1);
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-      if (const int32_t p = in.positions[static_cast<size_t>(r)]; p < span.keys)
+      if (const int32_t p = in.positions[static_cast<size_t>(r)]; p < keys)
         override_rows[static_cast<size_t>(overrides_of[s] + p)] = r;
   }
-  sequences = put(sequence);
+  stored_rows = put(whose);
   overrides = put(override_rows);
   for (size_t set = 0; set < 2; ++set) {
     std::vector<AttentionTile> list;
     for (size_t s = 0; s < sets.spans[set].size(); ++s) {
       const RowSpan& span = sets.spans[set][s];
       for (int32_t r = 0; r < span.count; r += kTileRows)
-        list.push_back({span.begin + r, std::min(kTileRows, span.count - r), span.sequence, span.keys, overrides_of[s]});
+        list.push_back(
+            {span.begin + r, std::min(kTileRows, span.count - r), span.stream, span.sequence, overrides_of[s]});
     }
     tiles[set] = put(list);
+    ranges[set] = put(sets.ranges[set]);
   }
   rotaries_ = rotaries;
   for (Rotary& r : rotaries_) {
@@ -75,12 +84,34 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const StepShape& sha
     r.cos = put(c);
     r.sin = put(s);
   }
-  std::vector<uint64_t> row_keys;
-  for (const int32_t p : sets.positions[2])
-    row_keys.push_back(random_key(in.sampling.seed, static_cast<uint64_t>(in.sampling.forward_number), static_cast<uint64_t>(p)));
-  keys = put(row_keys);
-  never_sampled = put(in.sampling.never_sampled);
-  out_of_softmax = put(in.sampling.out_of_softmax);
+  std::vector<GuidedRow> guides;
+  for (const PredictedRow& p : in.predictions)
+    guides.push_back({p.conditional, p.unconditional, static_cast<float>(p.scale + 1.0)});
+  guided = put(guides);
+
+  std::vector<int32_t> lists;
+  std::vector<HeadRow> rules;  // by stream
+  for (const Stream& s : in.streams) {
+    const auto append = [&](const std::vector<int32_t>& list) {
+      lists.insert(lists.end(), list.begin(), list.end());
+      return static_cast<int32_t>(lists.size());
+    };
+    HeadRow& rule = rules.emplace_back();
+    rule.temperature = s.sampling.temperature;
+    rule.never_sampled = static_cast<int32_t>(lists.size());
+    rule.never_sampled_end = rule.out_of_softmax = append(s.sampling.never_sampled);
+    rule.out_of_softmax_end = append(s.sampling.out_of_softmax);
+  }
+  std::vector<HeadRow> heads;
+  for (size_t p = 0; p < in.predictions.size(); ++p) {
+    const auto stream_index = static_cast<size_t>(sets.streams[p]);
+    const SamplingRule& sampling = in.streams[stream_index].sampling;
+    heads.push_back(rules[stream_index]);
+    heads.back().key = random_key(sampling.seed, static_cast<uint64_t>(sampling.forward_number),
+                                  static_cast<uint64_t>(sets.positions[2][p]));
+  }
+  head_rows = put(heads);
+  head_tokens = put(lists);
 
   const auto bytes = static_cast<int64_t>(packed_.size());
   if (bytes > pinned_bytes_) {

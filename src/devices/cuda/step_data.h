@@ -1,5 +1,5 @@
-// What a step's kernels read beside weights and activations, packed into one transfer: tokens, positions, which rows belong
-// to which sequence, attention's tiles, rotary angles, the rules of the head.
+// What a step's kernels read beside weights and activations, packed into one transfer: tokens, positions, which rows
+// belong to which sequence, attention's tiles, rotary angles, the rules of the head.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -27,16 +27,17 @@ class StepData {
   static std::vector<Rotary> rotaries_of(const Program& program);
 
   // Packs and queues the transfer. The transfer before has ended.
-  Status bind(Memory& memory, const StepInputs& inputs, const StepShape& shape, const std::vector<Rotary>& rotaries,
-              cudaStream_t stream);
+  Status bind(Memory& memory, const StepInputs& inputs, std::vector<KvPlace> stores,
+              const std::vector<Rotary>& rotaries, cudaStream_t stream);
 
   const Rotary& rotary(const Op& rope) const;
 
-  // By RowSet: attention's tiles of all and of wanted rows; positions of each set.
-  std::array<Part, 2> tiles;
-  std::array<Part, 3> positions;
-  Part tokens, wanted, sequences, overrides, keys, never_sampled, out_of_softmax;
+  // By RowSet: attention's tiles and ranges of all and of wanted rows.
+  std::array<Part, 2> tiles, ranges;
+  Part tokens, wanted, positions, stores, stored_rows, overrides, guided, head_rows, head_tokens;
   RowSets sets;
+  std::vector<KvPlace> places;          // of the streams' stores
+  bool halves = false, floats = false;  // among them
 
   template <class T>
   const T* at(const Part& part) const {

@@ -5,11 +5,8 @@
 namespace llada::cuda {
 namespace {
 
-constexpr int64_t kAlign = 256;
-
 int64_t device_bytes(const WeightInfo& info, const TensorView& view) {
-  const int64_t bytes = is_vector(info) ? info.dims[0] * 4 : view.bytes();
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  return align(is_vector(info) ? info.dims[0] * 4 : view.bytes());
 }
 
 Status check_type(const WeightInfo& info, const TensorView& view) {
@@ -42,12 +39,13 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
   }
   LLADA_TRY(w.slab, w.memory->allocate(total, "weights"));
   LLADA_TRY(w.pointers, w.memory->allocate(static_cast<int64_t>(infos.size()) * 8, "the list of weights"));
-  LLADA_TRY(const Stream stream, make_stream());
+  LLADA_TRY(const Queue stream, make_stream());
   std::vector<const uint8_t*> pointers(infos.size(), nullptr);
   std::vector<std::vector<float>> vectors;  // alive until the copies are done
   uint8_t* at = w.slab.data();
   for (size_t i = 0; i < infos.size(); ++i) {
-    w.matrices[i] = {nullptr, views[i].type, static_cast<int32_t>(infos[i].dims[0]), static_cast<int32_t>(infos[i].dims[1])};
+    w.matrices[i] = {nullptr, views[i].type, static_cast<int32_t>(infos[i].dims[0]),
+                     static_cast<int32_t>(infos[i].dims[1])};
     if (!stays(i)) continue;
     const void* from = views[i].data;
     int64_t bytes = views[i].bytes();
@@ -66,9 +64,9 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
     if (hooks.packed) hooks.packed(i);  // the bytes are read when the call returns: they are not of pinned memory
     at += device_bytes(infos[i], views[i]);
   }
-  LLADA_TRY_STATUS(check(cudaMemcpyAsync(w.pointers.data(), pointers.data(), pointers.size() * 8, cudaMemcpyHostToDevice,
-                                         stream.get()),
-                         "copying the list of weights"));
+  LLADA_TRY_STATUS(check(
+      cudaMemcpyAsync(w.pointers.data(), pointers.data(), pointers.size() * 8, cudaMemcpyHostToDevice, stream.get()),
+      "copying the list of weights"));
   LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream.get()), "copying weights"));
   return loaded;
 }

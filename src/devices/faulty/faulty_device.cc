@@ -8,9 +8,19 @@
 namespace llada {
 namespace {
 
-class FaultyDevice final : public Device {
+class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, HostUnit {
  public:
-  FaultyDevice(std::unique_ptr<Device> device, FaultPlan plan) : device_(std::move(device)), plan_(plan) {}
+  FaultyDevice(std::unique_ptr<Device> device, FaultPlan plan)
+      : device_(std::move(device)), can_(device_->capabilities()), plan_(plan) {}
+
+  // Those of the device behind.
+  Capabilities capabilities() override {
+    return {.window = can_.window != nullptr ? this : nullptr,
+            .experts = can_.experts != nullptr ? this : nullptr,
+            .clock = can_.clock != nullptr ? this : nullptr,
+            .beside = can_.beside != nullptr ? this : nullptr,
+            .host = can_.host != nullptr ? this : nullptr};
+  }
 
   DeviceInfo info() const override { return device_->info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override {
@@ -20,6 +30,17 @@ class FaultyDevice final : public Device {
   }
 
   Result<Ticket> submit(const Run& run) override {
+    return submit(run, [this](const Run& part) { return device_->submit(part); });
+  }
+  Result<Ticket> submit_beside(const Run& run) override {
+    const auto ticket = submit(run, [this](const Run& part) { return can_.beside->submit_beside(part); });
+    if (!overlaps()) damage();  // its numbers are there although nobody has waited
+    return ticket;
+  }
+  bool overlaps() const override { return can_.beside->overlaps(); }
+
+  template <typename Submit>
+  Result<Ticket> submit(const Run& run, Submit&& behind) {
     LLADA_TRY_STATUS(alive());
     if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
     const auto ops = static_cast<int64_t>(run.last - run.first);
@@ -28,7 +49,7 @@ class FaultyDevice final : public Device {
       // Half of the run is done: K/V of some layers is new, of others old.
       Run part = run;
       part.last = run.first + static_cast<size_t>(plan_.at - ops_);
-      LLADA_TRY(const Ticket ticket, device_->submit(part));
+      LLADA_TRY(const Ticket ticket, behind(part));
       LLADA_TRY_STATUS(device_->wait(ticket));
     }
     if (hit) {
@@ -38,10 +59,7 @@ class FaultyDevice final : public Device {
     }
     ops_ += ops;
     if (plan_.fault == Fault::nan && ops_ > plan_.at && run.outputs != nullptr) damaged_.push_back(run.outputs);
-    const auto ticket = device_->submit(run);
-    // Its numbers are there although nobody has waited.
-    if (run.beside && !device_->runs_beside()) damage();
-    return ticket;
+    return behind(run);
   }
   Status wait(Ticket ticket) override {
     LLADA_TRY_STATUS(alive());
@@ -51,33 +69,34 @@ class FaultyDevice final : public Device {
   }
 
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
-  void use_arena(SharedBytes memory, int64_t bytes) override { device_->use_arena(std::move(memory), bytes); }
-  bool runs_beside() const override { return device_->runs_beside(); }
-  bool computes() const override { return device_->computes(); }
-  Status load(std::span<const WeightId> ids) override { return device_->load(ids); }
+  void use_arena(SharedBytes memory, int64_t bytes) override { can_.host->use_arena(std::move(memory), bytes); }
+  Status load(std::span<const WeightId> ids) override { return can_.host->load(ids); }
   Unit place(const Op& op) const override { return device_->place(op); }
-  DeviceWindow window() const override { return device_->window(); }
-  std::vector<int64_t> weight_sizes() const override { return device_->weight_sizes(); }
+  DeviceWindow window() const override { return can_.window->window(); }
+  std::vector<int64_t> weight_sizes() const override { return can_.window->weight_sizes(); }
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
     LLADA_TRY_STATUS(alive());
     if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
-    return device_->define_slabs(std::move(slabs));
+    return can_.window->define_slabs(std::move(slabs));
   }
   Status map(int slab, MapMode mode) override {
     LLADA_TRY_STATUS(alive());
     if (plan_.fault == Fault::map && maps_++ >= plan_.at)
       return failed("{}: mapping slab {} refused (injected)", info().name, slab);
-    return device_->map(slab, mode);
+    return can_.window->map(slab, mode);
   }
   Status unmap(int slab) override {
     LLADA_TRY_STATUS(alive());
-    return device_->unmap(slab);
+    return can_.window->unmap(slab);
   }
-  std::span<const float> peek(const Program& program, ValueId id) const override { return device_->peek(program, id); }
-  ExpertLink expert_link() override { return device_->expert_link(); }
-  void drop_experts() override { device_->drop_experts(); }
-  std::optional<EmulatedStats> emulated() override { return device_->emulated(); }
-  void reset_emulated() override { device_->reset_emulated(); }
+  std::span<const float> peek(const Program& program, ValueId id) const override {
+    return can_.experts->peek(program, id);
+  }
+  ExpertLink expert_link() override { return can_.experts->expert_link(); }
+  void drop_experts() override { can_.experts->drop_experts(); }
+  EmulatedStats emulated() override { return can_.clock->emulated(); }
+  void reset_emulated() override { can_.clock->reset_emulated(); }
+  bool dry() const override { return can_.clock->dry(); }
   PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
   int64_t memory_bytes() const override { return device_->memory_bytes(); }
   void set_trace(Trace* trace) override { device_->set_trace(trace); }
@@ -86,8 +105,8 @@ class FaultyDevice final : public Device {
   void damage() {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
     for (StepOutputs* outputs : std::exchange(damaged_, {})) {
-      for (RowPrediction& p : outputs->predictions) p.probability = p.entropy = p.margin = kNan;
-      std::ranges::fill(outputs->logits, static_cast<float>(kNan));
+      for (Prediction& p : outputs->predictions) p.probability = p.entropy = p.margin = kNan;
+      for (auto& logits : outputs->logits) std::ranges::fill(logits, static_cast<float>(kNan));
     }
   }
   Status alive() const {
@@ -96,6 +115,7 @@ class FaultyDevice final : public Device {
   }
 
   std::unique_ptr<Device> device_;
+  Capabilities can_;  // of device_
   FaultPlan plan_;
   std::vector<StepOutputs*> damaged_;  // of runs that are not waited for yet
   int64_t ops_ = 0, maps_ = 0;

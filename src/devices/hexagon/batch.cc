@@ -1,6 +1,7 @@
 #include "devices/hexagon/batch.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,7 +18,8 @@ Status Staging::restart(const std::shared_ptr<Library>& library) {
     const int64_t wanted = std::max(kFirst, used_ + used_ / 4);
     buffer_ = nullptr;
     buffer_ = Buffer::allocate(library, wanted);
-    if (buffer_ == nullptr) return failed("hexagon: {} bytes of shared memory for a step could not be allocated", wanted);
+    if (buffer_ == nullptr)
+      return failed("hexagon: {} bytes of shared memory for a step could not be allocated", wanted);
   }
   used_ = 0;
   return {};
@@ -35,29 +37,34 @@ constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
 
 class Builder {
  public:
-  Builder(const BatchSources& sources, Staging& staging) : s_(sources), program_(*sources.run->program), staging_(staging) {}
+  Builder(const BatchSources& sources, Staging& staging)
+      : s_(sources), program_(*sources.run->program), staging_(staging) {}
 
   Result<Batch> build(size_t first, size_t last) {
     LLADA_TRY(arena_, s_.number(s_.arena));
     LLADA_TRY(staged_, s_.number(staging_.buffer()));
     LLADA_TRY(const uint32_t scratch, s_.number(s_.scratch));
-    if (s_.kv != nullptr) {
-      LLADA_TRY(kv_, s_.number(s_.kv));
+    for (const auto& store : s_.kv) {
+      LLADA_TRY(const uint32_t number, s_.number(store));
+      kv_.push_back(number);
     }
-    std::vector<WireOp> ops;
-    for (size_t i = first; i < last; ++i) {
-      LLADA_TRY(const WireOp op, translate(program_.ops[i]));
-      ops.push_back(op);
-    }
+    find_groups();
+    for (size_t i = first; i < last; ++i) LLADA_TRY_STATUS(translate(program_.ops[i]));
     const std::vector<WireRange> ranges = this->ranges(first, last);
-    WireBatch head{WIRE_MAGIC, WIRE_VERSION, s_.sequence, static_cast<uint32_t>(ops.size()),
-                   static_cast<uint32_t>(ranges.size()), 0, static_cast<uint32_t>(s_.scratch->bytes()), {scratch, 0}};
+    WireBatch head{WIRE_MAGIC,
+                   WIRE_VERSION,
+                   s_.sequence,
+                   static_cast<uint32_t>(ops_.size()),
+                   static_cast<uint32_t>(ranges.size()),
+                   0,
+                   static_cast<uint32_t>(s_.scratch->bytes()),
+                   {scratch, 0}};
     const auto append = [&](const void* data, size_t bytes) {
       const auto* from = static_cast<const std::byte*>(data);
       batch_.bytes.insert(batch_.bytes.end(), from, from + bytes);
     };
     append(&head, sizeof head);
-    append(ops.data(), ops.size() * sizeof(WireOp));
+    append(ops_.data(), ops_.size() * sizeof(WireOp));
     append(ranges.data(), ranges.size() * sizeof(WireRange));
     return std::move(batch_);
   }
@@ -83,36 +90,74 @@ class Builder {
     const PlacedWeight place = s_.weight(id);
     LLADA_CHECK(place.buffer != nullptr);
     LLADA_TRY(const uint32_t number, s_.number(place.buffer));
-    return WireWeight{{number, place.offset}, static_cast<uint32_t>(s_.layouts[static_cast<size_t>(id)]),
-                      static_cast<uint32_t>(info.dims[0]), static_cast<uint32_t>(info.dims[1])};
+    return WireWeight{{number, place.offset},
+                      static_cast<uint32_t>(s_.layouts[static_cast<size_t>(id)]),
+                      static_cast<uint32_t>(info.dims[0]),
+                      static_cast<uint32_t>(info.dims[1])};
   }
 
-  void spans(WireOp& op, RowSet set) {
-    const auto& all = s_.rows->spans[0];
-    const auto& list = s_.rows->spans[static_cast<size_t>(set)];
-    auto [known, fresh] = spans_.try_emplace(set, kNone, 0u);
-    if (fresh) {
-      std::vector<WireSpan> out;
-      for (size_t i = 0; i < list.size(); ++i)
-        if (list[i].count > 0)
-          out.push_back({static_cast<uint32_t>(list[i].begin), static_cast<uint32_t>(list[i].count),
-                         static_cast<uint32_t>(list[i].sequence), static_cast<uint32_t>(list[i].keys),
-                         list[i].trial ? 1u : 0u, static_cast<uint32_t>(all[i].begin), static_cast<uint32_t>(all[i].count)});
-      known->second = {staged(out), static_cast<uint32_t>(out.size())};
+  // Rows of one stream: spans [first, last) of the step.
+  struct Group {
+    size_t first, last;
+    int32_t stream;
+    std::array<uint32_t, 2> begin, rows;  // of all and of wanted rows
+    WireRef trial;                        // room for the keys and values of its trials
+    std::array<std::pair<WireRef, uint32_t>, 2> spans;
+  };
+  void find_groups() {
+    const auto& list = s_.rows->spans;
+    for (size_t i = 0; i < list[0].size(); ++i) {
+      if (groups_.empty() || groups_.back().stream != list[0][i].stream)
+        groups_.push_back({i, i, list[0][i].stream, {}, {}, kNone, {std::pair{kNone, 0u}, {kNone, 0u}}});
+      Group& g = groups_.back();
+      for (size_t set = 0; set < 2; ++set) {
+        if (g.last == g.first) g.begin[set] = static_cast<uint32_t>(list[set][i].begin);
+        g.rows[set] += static_cast<uint32_t>(list[set][i].count);
+      }
+      g.last = i + 1;
     }
-    op.spans = known->second.first;
-    op.span_count = known->second.second;
   }
-  bool any_trial() const { return std::ranges::any_of(s_.rows->spans[0], &RowSpan::trial); }
+  bool any_trial(const Group& g) const {
+    return std::any_of(s_.rows->spans[0].begin() + static_cast<std::ptrdiff_t>(g.first),
+                       s_.rows->spans[0].begin() + static_cast<std::ptrdiff_t>(g.last),
+                       [](const RowSpan& span) { return span.trial; });
+  }
 
-  void kv(WireOp& wire, const Op& op) {
-    KvStore& store = *s_.run->kv;
+  void spans(WireOp& op, Group& g, size_t set) {
+    auto& [ref, count] = g.spans[set];
+    if (ref.buffer == WIRE_NO_BUFFER) {
+      std::vector<WireSpan> out;
+      for (size_t i = g.first; i < g.last; ++i) {
+        const RowSpan &some = s_.rows->spans[set][i], &all = s_.rows->spans[0][i];
+        if (some.count > 0)
+          out.push_back({static_cast<uint32_t>(some.begin) - g.begin[set], static_cast<uint32_t>(some.count),
+                         static_cast<uint32_t>(some.sequence), some.trial ? 1u : 0u,
+                         static_cast<uint32_t>(all.begin) - g.begin[0], static_cast<uint32_t>(all.count)});
+      }
+      ref = staged(out);
+      count = static_cast<uint32_t>(out.size());
+    }
+    op.spans = ref;
+    op.span_count = count;
+  }
+  WireRef key_ranges(size_t set) {
+    if (key_ranges_[set].buffer == WIRE_NO_BUFFER) key_ranges_[set] = staged(s_.rows->ranges[set]);
+    return key_ranges_[set];
+  }
+  static WireRef behind(WireRef ref, uint64_t bytes) { return {ref.buffer, ref.offset + static_cast<uint32_t>(bytes)}; }
+
+  KvStore& store_of(const Group& g) const { return *s_.run->inputs->streams[static_cast<size_t>(g.stream)].kv; }
+
+  void kv(WireOp& wire, const Op& op, Group& g) {
+    KvStore& store = store_of(g);
     const KvShape& shape = store.shape();
+    const uint32_t number = kv_[static_cast<size_t>(g.stream)];
     const auto offset = [&](const std::byte* at) { return static_cast<uint32_t>(at - store.memory()); };
-    const auto head_bytes = static_cast<uint32_t>(shape.kv_heads > 1 ? store.keys(0, 0, 1) - store.keys(0, 0, 0)
-                                                                     : store.half_bytes() / shape.layers / shape.sequences);
-    wire.kv = {.keys = {kv_, offset(store.keys(op.layer, 0, 0))},
-               .values = {kv_, offset(store.values(op.layer, 0, 0))},
+    const auto head_bytes =
+        static_cast<uint32_t>(shape.kv_heads > 1 ? store.keys(0, 0, 1) - store.keys(0, 0, 0)
+                                                 : store.half_bytes() / shape.layers / shape.sequences);
+    wire.kv = {.keys = {number, offset(store.keys(op.layer, 0, 0))},
+               .values = {number, offset(store.values(op.layer, 0, 0))},
                .sequence_stride = head_bytes * static_cast<uint32_t>(shape.kv_heads),
                .head_stride = head_bytes,
                .sequences = static_cast<uint32_t>(shape.sequences),
@@ -121,18 +166,20 @@ class Builder {
                .head_dim = static_cast<uint32_t>(shape.head_dim),
                .half = shape.type == DType::F16 ? 1u : 0u,
                .trial = kNone};
-    if (!any_trial()) return;
-    if (trial_kv_.buffer == WIRE_NO_BUFFER)
-      trial_kv_ = {staged_, staging_.take(int64_t{program_.shape.rows} * shape.kv_heads * 2 * shape.head_dim *
-                                          (shape.type == DType::F16 ? 2 : 4))};
-    wire.kv.trial = trial_kv_;
+    if (!any_trial(g)) return;
+    if (g.trial.buffer == WIRE_NO_BUFFER)
+      g.trial = {staged_, staging_.take(int64_t{g.rows[0]} * shape.kv_heads * 2 * shape.head_dim *
+                                        (shape.type == DType::F16 ? 2 : 4))};
+    wire.kv.trial = g.trial;
   }
 
-  Result<WireOp> translate(const Op& op) {
+  // Appends what the op becomes.
+  Status translate(const Op& op) {
     WireOp w{};
     w.kind = static_cast<uint16_t>(op.kind);
     w.layer = op.layer;
     w.rows = static_cast<uint32_t>(program_.shape.count(op.rows));
+    if (w.rows == 0) return {};
     if (op.in[0] != kNoValue) w.columns = columns(op.in[0]);
     w.in[0] = value(op.in[0]), w.in[1] = value(op.in[1]);
     for (size_t i = 0; i < 3; ++i) {
@@ -157,66 +204,109 @@ class Builder {
         w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
         w.parameter = op.parameter;
         break;
-      case OpKind::rope: {
-        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-        w.rotary = static_cast<uint16_t>(op.rotary), w.rope_adjacent = op.rope_adjacent;
-        // One for the queries and keys of all layers that turn alike.
-        const auto [known, fresh] = tables_.try_emplace({op.rows, op.parameter, op.rotary}, kNone);
-        if (fresh) {
-          const int64_t positions = int64_t{*std::ranges::max_element(s_.run->inputs->positions)} + 1;
-          const RopeTable& angles = s_.rope->of(op.parameter, op.rotary, positions);
-          std::vector<float> table;
-          for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
-            table.insert(table.end(), angles.cos(p), angles.cos(p) + op.rotary / 2);
-            table.insert(table.end(), angles.sin(p), angles.sin(p) + op.rotary / 2);
-          }
-          known->second = staged(table);
-        }
-        w.table = known->second;
+      case OpKind::rope:
+        rope(w, op);
         break;
-      }
       case OpKind::store_kv:
-        kv(w, op);
-        w.index = positions(op.rows);
-        spans(w, RowSet::all);
-        break;
       case OpKind::attention:
-        w.columns = 0;
-        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-        w.block = static_cast<uint32_t>(op.block);
-        w.parameter = op.parameter;
-        kv(w, op);
-        spans(w, op.rows);
-        if (op.block > 0) w.index = positions(op.rows);
-        if (any_trial()) w.trial_index = positions(RowSet::all);
-        break;
-      case OpKind::guide:
-        w.source_rows = program_.shape.guided ? 2 * w.rows : w.rows;
-        w.parameter = static_cast<float>(s_.run->inputs->guidance + 1.0);
-        break;
-      case OpKind::head: {
-        const SamplingRule& rule = s_.run->inputs->sampling;
-        batch_.has_head = true;
-        batch_.head_rows = w.rows;
-        batch_.vocabulary = w.weight[0].outputs;
-        // What no head answers, so that one that does not answer at all is noticed.
-        const std::vector<std::byte> poison(w.rows * sizeof(WirePrediction), std::byte{0xff});
-        w.predictions = staged(poison);
-        batch_.predictions = w.predictions.offset;
-        if (s_.run->inputs->keep_logits || rule.temperature > 0) {
-          batch_.logits = staging_.take(int64_t{w.rows} * w.weight[0].outputs * 4);
-          w.logits = {staged_, batch_.logits};
-        }
-        if (!rule.out_of_softmax.empty()) w.out_of_softmax = staged(rule.out_of_softmax);
-        if (!rule.never_sampled.empty()) w.never_sampled = staged(rule.never_sampled);
-        w.out_of_softmax_count = static_cast<uint32_t>(rule.out_of_softmax.size());
-        w.never_sampled_count = static_cast<uint32_t>(rule.never_sampled.size());
+        for (Group& g : groups_) of_group(w, op, g);
+        return {};
+      case OpKind::guide: {
+        std::vector<WireGuide> guides;
+        for (const PredictedRow& p : s_.run->inputs->predictions)
+          guides.push_back({static_cast<uint32_t>(p.conditional),
+                            p.unconditional < 0 ? WIRE_NO_ROW : static_cast<uint32_t>(p.unconditional),
+                            static_cast<float>(p.scale + 1.0)});
+        w.source_rows = static_cast<uint32_t>(program_.shape.wanted);
+        w.index = staged(guides);
         break;
       }
+      case OpKind::head:
+        head(w);
+        return {};
       default:
         break;
     }
-    return w;
+    ops_.push_back(w);
+    return {};
+  }
+
+  void rope(WireOp& w, const Op& op) {
+    w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+    w.rotary = static_cast<uint16_t>(op.rotary), w.rope_adjacent = op.rope_adjacent;
+    // One for the queries and keys of all layers that turn alike.
+    const auto [known, fresh] = tables_.try_emplace({op.rows, op.parameter, op.rotary}, kNone);
+    if (fresh) {
+      const int64_t positions = int64_t{*std::ranges::max_element(s_.run->inputs->positions)} + 1;
+      const RopeTable& angles = s_.rope->of(op.parameter, op.rotary, positions);
+      std::vector<float> table;
+      for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
+        table.insert(table.end(), angles.cos(p), angles.cos(p) + op.rotary / 2);
+        table.insert(table.end(), angles.sin(p), angles.sin(p) + op.rotary / 2);
+      }
+      known->second = staged(table);
+    }
+    w.table = known->second;
+  }
+
+  // The rows of one stream of a store_kv or an attention.
+  void of_group(WireOp w, const Op& op, Group& g) {
+    const auto set = static_cast<size_t>(op.rows);
+    w.rows = g.rows[set];
+    if (w.rows == 0) return;
+    const uint64_t begin = g.begin[set];
+    for (size_t i = 0; i < 2; ++i)
+      if (op.in[i] != kNoValue) w.in[i] = behind(w.in[i], begin * columns(op.in[i]) * 4);
+    kv(w, op, g);
+    spans(w, g, set);
+    if (op.kind == OpKind::store_kv) {
+      w.index = behind(positions(RowSet::all), begin * 4);
+    } else {
+      w.out[0] = behind(w.out[0], begin * columns(op.out[0]) * 4);
+      w.columns = 0;
+      w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+      w.parameter = op.parameter;
+      w.index = behind(key_ranges(set), begin * sizeof(WireKeys));
+      if (any_trial(g)) w.trial_index = behind(positions(RowSet::all), uint64_t{g.begin[0]} * 4);
+    }
+    ops_.push_back(w);
+  }
+
+  // One op for neighbouring rows with the same lists of tokens, so for all rows nearly always.
+  void head(const WireOp& whole) {
+    const StepInputs& in = *s_.run->inputs;
+    const auto stream_of = [&](uint32_t row) -> const Stream& {
+      return in.streams[static_cast<size_t>(s_.rows->streams[row])];
+    };
+    const auto alike = [&](uint32_t a, uint32_t b) {
+      const SamplingRule &x = stream_of(a).sampling, &y = stream_of(b).sampling;
+      return &x == &y || (x.never_sampled == y.never_sampled && x.out_of_softmax == y.out_of_softmax);
+    };
+    const uint32_t vocabulary = whole.weight[0].outputs;
+    batch_.has_head = true;
+    batch_.head_rows = whole.rows;
+    batch_.vocabulary = vocabulary;
+    // What no head answers, so that one that does not answer at all is noticed.
+    const WireRef predictions = staged(std::vector<std::byte>(whole.rows * sizeof(WirePrediction), std::byte{0xff}));
+    batch_.predictions = predictions.offset;
+    if (std::ranges::any_of(in.streams, [](const Stream& s) { return s.keep_logits || s.sampling.temperature > 0; }))
+      batch_.logits = staging_.take(int64_t{whole.rows} * vocabulary * 4);
+    for (uint32_t first = 0, next; first < whole.rows; first = next) {
+      for (next = first + 1; next < whole.rows && alike(first, next);) ++next;
+      const SamplingRule& rule = stream_of(first).sampling;
+      WireOp w = whole;
+      w.rows = next - first;
+      w.in[0] = behind(w.in[0], uint64_t{first} * w.columns * 4);
+      w.predictions = behind(predictions, uint64_t{first} * sizeof(WirePrediction));
+      if (batch_.logits != WIRE_NO_BUFFER)
+        w.logits = behind({staged_, batch_.logits}, uint64_t{first} * vocabulary * 4);
+      if (!rule.out_of_softmax.empty()) w.out_of_softmax = staged(rule.out_of_softmax);
+      if (!rule.never_sampled.empty()) w.never_sampled = staged(rule.never_sampled);
+      w.out_of_softmax_count = static_cast<uint32_t>(rule.out_of_softmax.size());
+      w.never_sampled_count = static_cast<uint32_t>(rule.never_sampled.size());
+      batch_.head_begin[static_cast<uint32_t>(ops_.size())] = first;
+      ops_.push_back(w);
+    }
   }
 
   // Everything that both sides touch. Of the K/V the layers of this batch: keys and values are contiguous per layer.
@@ -229,12 +319,14 @@ class Builder {
       if (program_.ops[i].kind == OpKind::store_kv || program_.ops[i].kind == OpKind::attention)
         low = std::min<int>(low, program_.ops[i].layer), high = std::max<int>(high, program_.ops[i].layer);
     if (high < 0) return out;
-    KvStore& store = *s_.run->kv;
-    const int64_t layer = store.half_bytes() / store.shape().layers;
-    for (const std::byte* begin : {store.keys(low, 0, 0), store.values(low, 0, 0)})
-      out.push_back({{kv_, static_cast<uint32_t>(begin - store.memory())},
-                     static_cast<uint32_t>(layer * (high - low + 1)),
-                     kBoth});
+    for (size_t s = 0; s < kv_.size(); ++s) {
+      KvStore& store = *s_.run->inputs->streams[s].kv;
+      const int64_t layer = store.half_bytes() / store.shape().layers;
+      for (const std::byte* begin : {store.keys(low, 0, 0), store.values(low, 0, 0)})
+        out.push_back({{kv_[s], static_cast<uint32_t>(begin - store.memory())},
+                       static_cast<uint32_t>(layer * (high - low + 1)),
+                       kBoth});
+    }
     return out;
   }
 
@@ -242,14 +334,23 @@ class Builder {
   const Program& program_;
   Staging& staging_;
   Batch batch_;
-  uint32_t arena_ = 0, staged_ = 0, kv_ = WIRE_NO_BUFFER;
+  std::vector<WireOp> ops_;
+  uint32_t arena_ = 0, staged_ = 0;
+  std::vector<uint32_t> kv_;  // buffers of the streams' stores
+  std::vector<Group> groups_;
   std::map<RowSet, WireRef> positions_;
   std::map<std::tuple<RowSet, float, int>, WireRef> tables_;  // rotary angles by rows, theta, rotary
-  std::map<RowSet, std::pair<WireRef, uint32_t>> spans_;
-  WireRef trial_kv_ = kNone;
+  std::array<WireRef, 2> key_ranges_ = {kNone, kNone};        // of all and of wanted rows
 };
 
+static_assert(sizeof(WireKeys) == sizeof(KeyRange), "ranges are staged as they are");
+
 }  // namespace
+
+size_t wire_ops(const Op& op, const StepInputs& inputs) {
+  const bool apart = op.kind == OpKind::store_kv || op.kind == OpKind::attention || op.kind == OpKind::head;
+  return apart ? std::max<size_t>(1, inputs.spans.size()) : 1;
+}
 
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
                           const std::shared_ptr<Library>& library) {
@@ -263,7 +364,7 @@ Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last
 namespace {
 
 // Gumbel-max over the row, as every device does it: ties and order cannot matter, each token has its own noise.
-void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t position, RowPrediction& out) {
+void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t position, Prediction& out) {
   const uint64_t key =
       random_key(rule.seed, static_cast<uint64_t>(rule.forward_number), static_cast<uint64_t>(position));
   std::vector<bool> excluded(static_cast<size_t>(n), false);
@@ -284,9 +385,10 @@ void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t po
 Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run) {
   const StepInputs& in = *run.inputs;
   const auto* from = reinterpret_cast<const WirePrediction*>(staging.at(batch.predictions));
-  const float* logits = batch.logits == WIRE_NO_BUFFER ? nullptr : reinterpret_cast<const float*>(staging.at(batch.logits));
+  const float* logits =
+      batch.logits == WIRE_NO_BUFFER ? nullptr : reinterpret_cast<const float*>(staging.at(batch.logits));
   run.outputs->predictions.assign(static_cast<size_t>(batch.head_rows), {});
-  if (in.keep_logits) run.outputs->logits.assign(logits, logits + batch.head_rows * batch.vocabulary);
+  reserve_logits(in, rows, batch.vocabulary, *run.outputs);
   for (int64_t r = 0; r < batch.head_rows; ++r) {
     const WirePrediction w = from[r];
     const auto known = [&](int32_t token) { return token >= -1 && token < batch.vocabulary; };
@@ -295,13 +397,16 @@ Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows
     if (!sane)
       return failed("hexagon: the prediction of position {} is garbage (token {} of {})",
                     rows.positions[2][static_cast<size_t>(r)], w.best, batch.vocabulary);
-    RowPrediction& p = run.outputs->predictions[static_cast<size_t>(r)];
+    Prediction& p = run.outputs->predictions[static_cast<size_t>(r)];
+    const SamplingRule& rule = in.streams[static_cast<size_t>(rows.streams[static_cast<size_t>(r)])].sampling;
     p.token = w.best, p.runner_up = w.second, p.logit = w.best_logit;
-    if (in.sampling.temperature > 0)
-      sample(logits + r * batch.vocabulary, batch.vocabulary, in.sampling, rows.positions[2][static_cast<size_t>(r)], p);
+    if (float* kept = kept_logits(rows, r, batch.vocabulary, *run.outputs))
+      std::copy_n(logits + r * batch.vocabulary, batch.vocabulary, kept);
+    if (rule.temperature > 0)
+      sample(logits + r * batch.vocabulary, batch.vocabulary, rule, rows.positions[2][static_cast<size_t>(r)], p);
     const double sum = 1.0 + static_cast<double>(w.rest);
     const auto probability = [&](int32_t token, float logit) {
-      if (token < 0 || std::ranges::count(in.sampling.out_of_softmax, token) > 0) return 0.0;
+      if (token < 0 || std::ranges::count(rule.out_of_softmax, token) > 0) return 0.0;
       return std::exp(static_cast<double>(logit) - static_cast<double>(w.max)) / sum;
     };
     p.probability = probability(p.token, p.logit);

@@ -52,7 +52,8 @@ struct BatchSources {
   const ArenaPlan* plan = nullptr;
   const RowSets* rows = nullptr;
   RopeTables* rope = nullptr;  // extended as far as the step needs
-  std::shared_ptr<Buffer> arena, kv, scratch;  // kv may be null where no op needs it
+  std::shared_ptr<Buffer> arena, scratch;
+  std::vector<std::shared_ptr<Buffer>> kv;  // by stream; empty where no op needs them
   std::span<const WeightInfo> infos;
   std::span<const WireLayout> layouts;  // by weight
   std::function<PlacedWeight(WeightId)> weight;
@@ -66,8 +67,13 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
-  double macs = 0;  // multiply-accumulates, for the deadline
+  std::map<uint32_t, uint32_t> head_begin;  // first prediction of each head op, by its index in the batch
+  double macs = 0;                          // multiply-accumulates, for the deadline
 };
+
+// How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
+// what the DSP is told of them.
+size_t wire_ops(const Op& op, const StepInputs& inputs);
 
 // Ops [first, last) of the run's program. The staging buffer grows until it holds what is staged.
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,

@@ -31,9 +31,9 @@ typedef union {
 } remote_arg;
 
 // Arguments stand in this order: input buffers, output buffers, input handles, output handles.
-#define REMOTE_SCALARS_MAKEX(attr, method, in, out, in_handles, out_handles)                                  \
-  ((((uint32_t)(attr) & 0x7) << 29) | (((uint32_t)(method) & 0x1f) << 24) | (((uint32_t)(in) & 0xff) << 16) | \
-   (((uint32_t)(out) & 0xff) << 8) | (((uint32_t)(in_handles) & 0x0f) << 4) | ((uint32_t)(out_handles) & 0x0f))
+#define REMOTE_SCALARS_MAKEX(attr, method, in, out, in_handles, out_handles)                            \
+  ((((uint32_t)(attr)&0x7) << 29) | (((uint32_t)(method)&0x1f) << 24) | (((uint32_t)(in)&0xff) << 16) | \
+   (((uint32_t)(out)&0xff) << 8) | (((uint32_t)(in_handles)&0x0f) << 4) | ((uint32_t)(out_handles)&0x0f))
 #define REMOTE_SCALARS_METHOD(sc) (((sc) >> 24) & 0x1f)
 #define REMOTE_SCALARS_INBUFS(sc) (((sc) >> 16) & 0xff)
 #define REMOTE_SCALARS_OUTBUFS(sc) (((sc) >> 8) & 0xff)

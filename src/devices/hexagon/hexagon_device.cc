@@ -36,7 +36,10 @@ class Hexagon final : public HexagonDevice {
  public:
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
           std::unique_ptr<Device> host)
-      : options_(std::move(options)), library_(std::move(library)), weights_(std::move(weights)), host_(std::move(host)) {
+      : options_(std::move(options)),
+        library_(std::move(library)),
+        weights_(std::move(weights)),
+        host_(std::move(host)) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
@@ -60,10 +63,10 @@ class Hexagon final : public HexagonDevice {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
     if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
-    return {"hexagon", fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
-                                   options_.sessions, options_.sessions == 1 ? "" : "s",
-                                   static_cast<double>(window_) / 0x1p30,
-                                   static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
+    return {"hexagon",
+            fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
+                        options_.sessions, options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
+                        static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
             behind.threads, behind.processor};
   }
 
@@ -80,10 +83,12 @@ class Hexagon final : public HexagonDevice {
   }
 
   Status start() override {
-    if (!sessions_.empty() && std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
+    if (!sessions_.empty() &&
+        std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
       return {};
     sessions_.clear();
-    const int64_t space = options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
+    const int64_t space =
+        options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
     for (int i = 0; i < options_.sessions; ++i) {
       LLADA_TRY(auto session, Session::open(library_, space, options_.deadline_s));
       sessions_.push_back(std::move(session));
@@ -99,11 +104,13 @@ class Hexagon final : public HexagonDevice {
     return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
   }
 
+  Capabilities capabilities() override { return {.window = this, .beside = this}; }
+
   // ---- Placement and the window
 
   Unit place(const Op& op) const override {
     switch (op.kind) {
-      case OpKind::embed:    // its table would take a tenth of the window for a few rows
+      case OpKind::embed:  // its table would take a tenth of the window for a few rows
       case OpKind::route:
       case OpKind::experts:
         return Unit::host;
@@ -124,7 +131,8 @@ class Hexagon final : public HexagonDevice {
   }
 
   DeviceWindow window() const override {
-    return {.weight_bytes = window_, .sessions = options_.sessions, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
+    return {
+        .weight_bytes = window_, .sessions = options_.sessions, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
   }
   std::vector<int64_t> weight_sizes() const override { return {weights_->bytes().begin(), weights_->bytes().end()}; }
 
@@ -141,7 +149,8 @@ class Hexagon final : public HexagonDevice {
     std::ranges::fill(in_slab_, -1);
     for (DeviceSlab& slab : slabs) {
       if (slab.session < 0 || slab.session >= options_.sessions)
-        return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session, options_.sessions);
+        return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session,
+                      options_.sessions);
       LLADA_TRY(auto packed, weights_->pack(library_, slab.weights, host_->info().threads));
       for (const PackedSlab::Place& p : packed->places) {
         const auto w = static_cast<size_t>(p.weight);
@@ -154,25 +163,26 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs, and
-  // has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
+  // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs,
+  // and has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
   Status map(int index, MapMode) override {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
     s.mapped = true;
-    s.ticket = map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
-      const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
-      for (size_t b = 0; b < packed->buffers.size(); ++b) {
-        const auto number = session->map(packed->buffers[b]);
-        if (number) continue;
-        while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
-        return failed("{} (slab {})", number.error().message, index);
-      }
-      ++counters_.maps;
-      counters_.mapped_bytes += bytes;
-      return {};
-    });
+    s.ticket =
+        map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
+          const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
+          for (size_t b = 0; b < packed->buffers.size(); ++b) {
+            const auto number = session->map(packed->buffers[b]);
+            if (number) continue;
+            while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
+            return failed("{} (slab {})", number.error().message, index);
+          }
+          ++counters_.maps;
+          counters_.mapped_bytes += bytes;
+          return {};
+        });
     return {};
   }
 
@@ -195,7 +205,6 @@ class Hexagon final : public HexagonDevice {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
-    if (run.beside) return submit_beside(run);
     LLADA_TRY_STATUS(prepare(run));
     if (run.unit == Unit::host) {
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
@@ -205,8 +214,10 @@ class Hexagon final : public HexagonDevice {
     for (size_t i = run.first; i < run.last;) {
       const bool host = needs_host(run, run.program->ops[i]);
       int session = session_of(run.program->ops[i]);
-      size_t end = i + 1;
+      size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
       for (; end < run.last && needs_host(run, run.program->ops[end]) == host; ++end) {
+        ops += wire_ops(run.program->ops[end], *run.inputs);
+        if (!host && ops > WIRE_MAX_OPS) break;
         const int next = session_of(run.program->ops[end]);
         if (!host && next >= 0 && session >= 0 && next != session) break;
         if (session < 0) session = next;
@@ -231,7 +242,20 @@ class Hexagon final : public HexagonDevice {
     return status;
   }
 
-  bool runs_beside() const override { return true; }
+  // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
+  Result<Ticket> submit_beside(const Run& run) override {
+    if (beside_host_ == nullptr) {
+      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
+    }
+    for (auto& [ticket, done] : beside_) done.wait();  // one at a time
+    beside_[++tickets_] = std::async(std::launch::async, [this, run]() -> Status {
+      const TraceSpan span(trace_, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
+      LLADA_TRY(const Ticket inner, beside_host_->submit(run));
+      return beside_host_->wait(inner);
+    });
+    return tickets_;
+  }
+  bool overlaps() const override { return true; }
 
   PhaseTimes take_phase_times() override {
     PhaseTimes times = host_->take_phase_times();
@@ -269,26 +293,39 @@ class Hexagon final : public HexagonDevice {
       arena_ = Buffer::allocate(library_, plan_->bytes);
       if (arena_ == nullptr)
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
-      host_->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}), arena_->bytes());
+      host_->capabilities().host->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}),
+                                            arena_->bytes());
     }
     if (run.first == 0) {
       if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
-      rows_ = bind_row_sets(*run.inputs, run.program->shape);
+      rows_ = bind_row_sets(*run.inputs);
+      int64_t seen = 0;
+      for (const Stream& s : run.inputs->streams) seen += s.kv != nullptr && library_->find(s.kv->memory()) != nullptr;
+      if (seen > 0 && seen < std::ssize(run.inputs->streams))
+        return failed("hexagon: of the K/V stores of a step the DSP sees {} of {}", seen, run.inputs->streams.size());
     }
     return {};
   }
 
   // What the DSP could do, but not in this step: K/V in memory that it does not see, more rows than a batch takes.
+  // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
+  // depend on its company, and the step is refused (prepare).
   bool needs_host(const Run& run, const Op& op) const {
     if (run.program->shape.rows > WIRE_MAX_ROWS) return true;
-    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return library_->find(run.kv->memory()) == nullptr;
+    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return !in_sight(run);
     return false;
+  }
+
+  bool in_sight(const Run& run) const {
+    return std::ranges::all_of(run.inputs->streams,
+                               [&](const Stream& s) { return library_->find(s.kv->memory()) != nullptr; });
   }
 
   int session_of(const Op& op) const {
     int session = -1;
     for_each_weight(op, [&](WeightId w) {
-      if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0) session = slabs_[static_cast<size_t>(slab)].slab.session;
+      if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0)
+        session = slabs_[static_cast<size_t>(slab)].slab.session;
     });
     return session;
   }
@@ -307,7 +344,8 @@ class Hexagon final : public HexagonDevice {
       if (slab < 0)
         status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
       else if (!slabs_[static_cast<size_t>(slab)].mapped)
-        status = failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
+        status =
+            failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
       else if (LoadedSlab& s = slabs_[static_cast<size_t>(slab)]; !(status = map_lane_.wait(s.ticket)))
         s.mapped = false;
     });
@@ -325,6 +363,10 @@ class Hexagon final : public HexagonDevice {
   Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+    std::vector<std::shared_ptr<Buffer>> stores;
+    for (const Stream& s : run.inputs->streams)
+      if (s.kv != nullptr)
+        if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
     for (;;) {
       if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
       BatchSources sources{.run = &run,
@@ -332,8 +374,8 @@ class Hexagon final : public HexagonDevice {
                            .rows = &rows_,
                            .rope = &rope_,
                            .arena = arena_,
-                           .kv = run.kv != nullptr ? library_->find(run.kv->memory()) : nullptr,
                            .scratch = scratch_,
+                           .kv = stores,
                            .infos = weights_->infos(),
                            .layouts = weights_->layouts(),
                            .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
@@ -342,8 +384,7 @@ class Hexagon final : public HexagonDevice {
       forget_digests(run, first, last);
       LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
       const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-      LLADA_TRY(const WireReply reply,
-                session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
+      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
       if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
         scratch_ = nullptr;
         scratch_ = Buffer::allocate(library_, reply.detail);
@@ -352,9 +393,12 @@ class Hexagon final : public HexagonDevice {
       ++counters_.batches;
       counters_.packets += static_cast<int64_t>(reply.packets);
       counters_.maps_beside += reply.maps_beside;
-      if (reply.status == WIRE_NOT_FINITE)
+      if (reply.status == WIRE_NOT_FINITE) {
+        const auto begin = batch.head_begin.find(reply.op);
+        const size_t row = reply.detail + (begin != batch.head_begin.end() ? begin->second : 0);
         return failed("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
-                      reply.detail < rows_.positions[2].size() ? rows_.positions[2][reply.detail] : -1);
+                      row < rows_.positions[2].size() ? rows_.positions[2][row] : -1);
+      }
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
       counters_.dsp_ops += static_cast<int64_t>(last - first);
       for (size_t k = 0; k < times_.size(); ++k) times_[k] += reply.microseconds[k] / 1e3;
@@ -369,22 +413,9 @@ class Hexagon final : public HexagonDevice {
       if (op.kind != OpKind::store_kv) continue;
       for (const RowSpan& span : run.inputs->spans)
         for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-          run.kv->changed(op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
+          run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
+              op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
     }
-  }
-
-  // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
-  Result<Ticket> submit_beside(const Run& run) {
-    if (beside_host_ == nullptr) {
-      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
-    }
-    for (auto& [ticket, done] : beside_) done.wait();  // one at a time
-    beside_[++tickets_] = std::async(std::launch::async, [this, run]() -> Status {
-      const TraceSpan span(trace_, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
-      LLADA_TRY(const Ticket inner, beside_host_->submit(run));
-      return beside_host_->wait(inner);
-    });
-    return tickets_;
   }
 
   HexagonOptions options_;
@@ -417,7 +448,7 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
                                                            std::span<const WeightInfo> infos,
                                                            std::span<const TensorView> weights,
                                                            std::unique_ptr<Device> host, const WeightHooks& hooks) {
-  LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1);
+  LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1 && host->capabilities().host != nullptr);
   LLADA_TRY(auto library, Library::open(options.library));
   auto packed = std::make_shared<Weights>(infos, weights, hooks);
   return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host));
@@ -425,7 +456,8 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {
   LLADA_TRY(auto library, Library::open(options.library));
-  LLADA_TRY(const auto session, Session::open(library, options.space_bytes.value_or(kHexagonSpace), options.deadline_s));
+  LLADA_TRY(const auto session,
+            Session::open(library, options.space_bytes.value_or(kHexagonSpace), options.deadline_s));
   return Hexagon::describe_session(*library, session->info());
 }
 

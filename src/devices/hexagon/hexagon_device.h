@@ -1,6 +1,6 @@
-// A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is the cpu device, both
-// work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights lie in
-// slabs that are mapped and unmapped in the DSP's 32-bit address space.
+// A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is a device that it is
+// given, both work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights
+// lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
 //
 // Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
 // is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
@@ -16,12 +16,12 @@
 namespace llada {
 
 struct HexagonOptions {
-  std::string library = {};                  // libcdsprpc; empty: searched for (hexagon/library.h)
-  int sessions = 1;                          // windows, each a process on the DSP
-  std::optional<int64_t> window_bytes = {};  // for weights, of one session
+  std::string library = {};                   // libcdsprpc; empty: searched for (hexagon/library.h)
+  int sessions = 1;                           // windows, each a process on the DSP
+  std::optional<int64_t> window_bytes = {};   // for weights, of one session
   int64_t reserve_bytes = int64_t{64} << 20;  // of a session's address space, for everything else (reserve.h)
-  std::optional<int64_t> space_bytes = {};   // address space of an emulated session; absent: window and reserve
-  double deadline_s = 10;                    // of a call, beside what a batch's work may take
+  std::optional<int64_t> space_bytes = {};    // address space of an emulated session; absent: window and reserve
+  double deadline_s = 10;                     // of a call, beside what a batch's work may take
   bool head_on_dsp = true;
 };
 
@@ -34,12 +34,12 @@ struct HexagonCounters {
   int64_t batches = 0, dsp_ops = 0, host_ops = 0;  // host_ops: of runs placed on the accelerator
   int64_t maps = 0, unmaps = 0, mapped_bytes = 0;  // slabs; bytes summed over maps
   int64_t maps_beside = 0;  // mappings and unmappings that the DSP served while one of its batches ran
-  int64_t packets = 0;                             // instruction packets, counted by the emulator
+  int64_t packets = 0;      // instruction packets, counted by the emulator
   int64_t sessions_opened = 0;
   int64_t arena_bytes = 0, staging_bytes = 0, scratch_bytes = 0;  // of buffers beside weights, as they are now
 };
 
-class HexagonDevice : public Device {
+class HexagonDevice : public Device, public Window, public Beside {
  public:
   // Opens the sessions now instead of at the first use. An error says what is missing.
   virtual Status start() = 0;
@@ -48,12 +48,11 @@ class HexagonDevice : public Device {
 };
 
 // weights[i] belongs to infos[i] and must stay readable as long as the device or one that shares with it lives. host: a
-// device over the same weights that runs any op.
+// device over the same weights that runs any op and can be a HostUnit.
 Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions& options,
                                                            std::span<const WeightInfo> infos,
                                                            std::span<const TensorView> weights,
-                                                           std::unique_ptr<Device> host,
-                                                           const WeightHooks& hooks = {});
+                                                           std::unique_ptr<Device> host, const WeightHooks& hooks = {});
 
 // What was found here, for a listing: opens a session for a moment.
 Result<std::string> describe_hexagon(const HexagonOptions& options);

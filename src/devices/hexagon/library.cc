@@ -16,8 +16,7 @@
 namespace llada::hexagon {
 namespace {
 
-constexpr std::string_view kModule =
-    "file:///lib" WIRE_SKEL "_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
+constexpr std::string_view kModule = "file:///lib" WIRE_SKEL "_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
 
 std::string beside_program() {
   char path[4096];
@@ -66,19 +65,44 @@ std::string aee_name(int code) {
   const int plain = bits >= kOffset && bits - kOffset < 0x400 ? static_cast<int>(bits - kOffset) : code;
   const char* name = nullptr;
   switch (plain) {
-    case AEE_EFAILED: name = "failed"; break;
-    case AEE_ENOMEMORY: name = "out of memory"; break;
-    case AEE_EUNABLETOLOAD: name = "unable to load"; break;
-    case AEE_EBADPARM: name = "bad parameter"; break;
-    case AEE_EUNSUPPORTED: name = "unsupported"; break;
-    case AEE_ENOSUCH: name = "no such session"; break;
-    case AEE_EINVHANDLE: name = "invalid handle"; break;
-    case AEE_ENOSUCHMOD: name = "no such module"; break;
-    case AEE_ENOSUCHSYMBOL: name = "no such symbol"; break;
-    case AEE_ENOSUCHMAP: name = "no such mapping"; break;
-    case AEE_ECONNRESET: name = "connection reset"; break;
-    case AEE_EMAPALREADYPRESENT: name = "mapped already"; break;
-    default: break;
+    case AEE_EFAILED:
+      name = "failed";
+      break;
+    case AEE_ENOMEMORY:
+      name = "out of memory";
+      break;
+    case AEE_EUNABLETOLOAD:
+      name = "unable to load";
+      break;
+    case AEE_EBADPARM:
+      name = "bad parameter";
+      break;
+    case AEE_EUNSUPPORTED:
+      name = "unsupported";
+      break;
+    case AEE_ENOSUCH:
+      name = "no such session";
+      break;
+    case AEE_EINVHANDLE:
+      name = "invalid handle";
+      break;
+    case AEE_ENOSUCHMOD:
+      name = "no such module";
+      break;
+    case AEE_ENOSUCHSYMBOL:
+      name = "no such symbol";
+      break;
+    case AEE_ENOSUCHMAP:
+      name = "no such mapping";
+      break;
+    case AEE_ECONNRESET:
+      name = "connection reset";
+      break;
+    case AEE_EMAPALREADYPRESENT:
+      name = "mapped already";
+      break;
+    default:
+      break;
   }
   return name != nullptr ? fmt::format("{} ({})", name, code) : fmt::format("error {}", code);
 }
@@ -178,7 +202,8 @@ Result<Library::Place> Library::take_session(double deadline_s) {
   };
   const auto asked = std::make_shared<Asked>();
   const auto part = [&](auto& field) { return std::shared_ptr<void>(asked, &field); };
-  LLADA_TRY(const int reserved, control(FASTRPC_RESERVE_NEW_SESSION, part(asked->session), sizeof asked->session, deadline_s));
+  LLADA_TRY(const int reserved,
+            control(FASTRPC_RESERVE_NEW_SESSION, part(asked->session), sizeof asked->session, deadline_s));
   if (reserved != AEE_SUCCESS) return failed("hexagon: no further session on the DSP: {}", aee_name(reserved));
   asked->get.session_id = asked->session.session_id;
   LLADA_TRY(const int named, control(FASTRPC_GET_URI, part(asked->get), sizeof asked->get, deadline_s));
@@ -200,10 +225,30 @@ std::shared_ptr<Buffer> Library::find(const std::byte* data) const {
   return found == buffers_.end() ? nullptr : found->second.lock();
 }
 
-std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes) {
+std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes, double deadline_s) {
   const int64_t rounded = (std::max<int64_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (rounded >= kBufferLimit) return nullptr;
-  void* data = library->rpcmem_alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, static_cast<int>(rounded));
+  // The driver may not answer; memory that it gives too late goes back.
+  struct Asked {
+    std::mutex mutex;
+    void* data = nullptr;
+    bool late = false;
+  };
+  const auto asked = std::make_shared<Asked>();
+  const Guarded call([asked, library, rounded] {
+    void* const given = library->rpcmem_alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, static_cast<int>(rounded));
+    const std::lock_guard lock(asked->mutex);
+    asked->data = given;
+    if (asked->late && given != nullptr) library->rpcmem_free(given);
+    return 0;
+  });
+  static_cast<void>(call.wait(deadline_s));
+  void* data = nullptr;
+  {
+    const std::lock_guard lock(asked->mutex);
+    data = asked->data;
+    asked->late = data == nullptr;
+  }
   if (data == nullptr) return nullptr;
   std::shared_ptr<Buffer> buffer(new Buffer);
   buffer->fd_ = library->rpcmem_to_fd(data);

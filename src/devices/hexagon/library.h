@@ -16,16 +16,17 @@
 
 namespace llada::hexagon {
 
-inline constexpr int64_t kBufferLimit = int64_t{1} << 31;  // a buffer has fewer bytes: the DSP's mapping call takes no more
-inline constexpr int64_t kPageBytes = 64 * 1024;           // buffers are whole pages of the emulated process
+inline constexpr int64_t kBufferLimit = int64_t{1}
+                                        << 31;    // a buffer has fewer bytes: the DSP's mapping call takes no more
+inline constexpr int64_t kPageBytes = 64 * 1024;  // buffers are whole pages of the emulated process
 
 // "out of memory (2)"; the number alone where it has no name here.
 std::string aee_name(int code);
 
 class Buffer;
 
-// A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it does
-// not return in time.
+// A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it
+// does not return in time.
 class Guarded {
  public:
   explicit Guarded(std::function<int()> function);
@@ -95,7 +96,7 @@ class Session;
 class Buffer {
  public:
   // Zeroed, whole pages. Null when there is no such memory or it would be too large.
-  static std::shared_ptr<Buffer> allocate(std::shared_ptr<Library> library, int64_t bytes);
+  static std::shared_ptr<Buffer> allocate(std::shared_ptr<Library> library, int64_t bytes, double deadline_s = 10);
   ~Buffer();  // also takes it out of the sessions that have it mapped
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

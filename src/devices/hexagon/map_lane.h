@@ -1,5 +1,5 @@
-// Mappings beside work: a thread that does what it is given in order, while whoever gave it goes on. Words: ticket = the
-// number of a job, from 1.
+// Mappings beside work: a thread that does what it is given in order, while whoever gave it goes on. Words: ticket =
+// the number of a job, from 1.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -24,8 +24,8 @@ class MapLane {
 
   int64_t post(Job job);
   Status wait(int64_t ticket);  // until it is done; how it ended
-  void finish();  // until all are done
-  Status drain();  // the same, and forgets how they ended; the first error
+  void finish();                // until all are done
+  Status drain();               // the same, and forgets how they ended; the first error
 
  private:
   void work();

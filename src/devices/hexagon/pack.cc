@@ -17,13 +17,11 @@ namespace {
 constexpr int64_t kBlock = 32, kTile = 32, kVector = 128;
 
 static_assert(sizeof(WireReply) == 104 && sizeof(WireInfo) == 64 && sizeof(WireMap) == 24 && sizeof(WireKv) == 52);
-static_assert(sizeof(WireOp) == 260 && sizeof(WirePrediction) == 32 && sizeof(WireBatch) == 40);
+static_assert(sizeof(WireOp) == 256 && sizeof(WirePrediction) == 32 && sizeof(WireBatch) == 40);
 
 bool is_tile(WireLayout layout) { return layout >= WIRE_TILE_Q4_0; }
 
-int64_t vectors_of_block(WireLayout layout) {
-  return layout == WIRE_TILE_Q4_0 ? 4 : layout == WIRE_TILE_Q8_0 ? 8 : 16;
-}
+int64_t vectors_of_block(WireLayout layout) { return layout == WIRE_TILE_Q4_0 ? 4 : layout == WIRE_TILE_Q8_0 ? 8 : 16; }
 int64_t pairs_of(int64_t inputs) { return (inputs / kBlock + 1) / 2; }
 int64_t bytes_of_tile(WireLayout layout, int64_t inputs) {
   return kVector * (1 + pairs_of(inputs) * (2 * vectors_of_block(layout) + 1));
@@ -101,8 +99,8 @@ bool pack_groups(const std::byte* row, int64_t blocks, const Lane& lane, std::ve
 }
 
 // Floats become 16-bit integers; the scale of a block is the power of two that its largest value needs, but not below
-// 2^-13 of the output's largest: then the scale and its product with an activation's are exact in 16 bits. False where a
-// value is not finite.
+// 2^-13 of the output's largest: then the scale and its product with an activation's are exact in 16 bits. False where
+// a value is not finite.
 bool pack_floats(DType type, const std::byte* row, int64_t blocks, const Lane& lane, std::vector<double>& scales) {
   std::vector<float> values(static_cast<size_t>(blocks * kBlock));
   dequantize_row(type, row, values.data(), blocks * kBlock);
@@ -187,7 +185,8 @@ std::optional<int64_t> pack(WireLayout layout, const TensorView& weight, int64_t
   LLADA_CHECK(n0 >= 0 && n0 <= n1 && n1 <= outputs);
   std::optional<int64_t> damaged;
   if (!is_tile(layout)) {
-    std::memcpy(packed + n0 * weight.row_stride(), weight.row(n0), static_cast<size_t>((n1 - n0) * weight.row_stride()));
+    std::memcpy(packed + n0 * weight.row_stride(), weight.row(n0),
+                static_cast<size_t>((n1 - n0) * weight.row_stride()));
     std::vector<float> values;
     for (int64_t n = n0; n < n1 && !damaged; ++n)
       if (!finite_row(weight.type, weight.row(n), inputs, values)) damaged = n;

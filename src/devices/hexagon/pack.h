@@ -21,10 +21,10 @@ std::optional<WireLayout> layout_for(DType type, WeightUse use);
 // Bytes of a weight in its layout, rounded up to 128. inputs: a multiple of the type's group.
 int64_t layout_bytes(WireLayout layout, int64_t outputs, int64_t inputs);
 
-// Outputs [n0, n1) of the weight to their place in `packed`, which has layout_bytes() bytes. For tiles n0 is a
-// multiple of 32 and n1 too or the number of outputs; disjoint ranges may be packed in parallel. A stored layout is
-// a copy of the bytes. layout is what layout_for() gave for the weight's type. Returned is the first output with a value that
-// is not finite, if there is one: integers cannot carry it, so such a weight must not be used.
+// Outputs [n0, n1) of the weight to their place in `packed`, which has layout_bytes() bytes. For tiles n0 is a multiple
+// of 32 and n1 too or the number of outputs; disjoint ranges may be packed in parallel. A stored layout is a copy of
+// the bytes. layout is what layout_for() gave for the weight's type. Returned is the first output with a value that is
+// not finite, if there is one: integers cannot carry it, so such a weight must not be used.
 std::optional<int64_t> pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
 
 }  // namespace llada::hexagon

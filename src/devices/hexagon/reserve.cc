@@ -36,8 +36,8 @@ int64_t scratch_of_attention(int64_t heads, int64_t head_dim) {
 HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions) {
   const int64_t rows = program.shape.rows;
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
-  // Per row and row set: positions, tokens, spans, a prediction.
-  int64_t staged = rows * 3 * (8 + 28 + 32) + 4096, table = 0, trial = 0;
+  // Per row and row set: position, token, range of keys, span, how it is guided, a prediction.
+  int64_t staged = rows * 3 * (8 + 8 + 28 + 12 + 32) + 4096, table = 0, trial = 0;
   std::set<std::tuple<RowSet, float, int>> rotated;  // a table each, as batch.cc stages them
   for (const Op& op : program.ops) {
     const auto dims = [&](size_t i) { return infos[static_cast<size_t>(op.weight[i])].dims; };

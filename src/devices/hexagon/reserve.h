@@ -12,7 +12,8 @@ struct HexagonReserve {
   int64_t process = 0;  // code, stacks, messages, and room between buffers
   int64_t arena = 0;    // activations
   int64_t kv = 0;       // keys and values in F16
-  int64_t staging = 0;  // tokens, positions, spans, rotary angles, predictions; logits of kLogitRows rows where they are kept
+  int64_t staging =
+      0;  // tokens, positions, spans, rotary angles, predictions; logits of kLogitRows rows where they are kept
   int64_t scratch = 0;  // of the kernels
   int64_t total() const { return process + arena + kv + staging + scratch; }
 };

@@ -1,16 +1,17 @@
 // The emulator only, never on a phone: what a stand-in for FastRPC's library and the emulated DSP process share. The
-// stand-in starts `qemu-hexagon [-R window] llada_dsp HOST_PID CONTROL_FD`; the program maps CONTROL_FD of that
-// process (through /proc) and serves invokes until told to leave. Buffers that wire.h's map method names by fd are
-// opened the same way. Plain C; both sides include it. Words: request and reply count invokes; both are futex words
-// (shared futexes): each side sleeps on the other's; channel = a ring with a thread of the program that serves it. There are
+// stand-in starts `qemu-hexagon [-R window] llada_dsp HOST_PID CONTROL_FD`; the program maps CONTROL_FD of that process
+// (through /proc) and serves invokes until told to leave. Buffers that wire.h's map method names by fd are opened the
+// same way. Plain C; both sides include it. Words: request and reply count invokes; both are futex words (shared
+// futexes): each side sleeps on the other's; channel = a ring with a thread of the program that serves it. There are
 // RING_CHANNELS of them in the control file, so that a second thread of the host is served while the first one's invoke
 // runs, as FastRPC does it; a program may serve the first channel only.
 //
-// One invoke on one channel: the stand-in fills scalars, handle, bytes[] and copies the in buffers to their places in data[]
-// (argument i starts at the sum of the sizes before it, each rounded up to 128); adds 1 to request and wakes it. The
-// program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it; then the
+// One invoke on one channel: the stand-in fills scalars, handle, bytes[] and copies the in buffers to their places in
+// data[] (argument i starts at the sum of the sizes before it, each rounded up to 128); adds 1 to request and wakes it.
+// The program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it; then the
 // stand-in copies the out buffers back. The out handle of open and the in handle of close travel in `handle`.
-// RING_LEAVE as scalars of the first channel ends the process with status 0. The program also leaves when HOST_PID is gone.
+// RING_LEAVE as scalars of the first channel ends the process with status 0. The program also leaves when HOST_PID is
+// gone.
 #ifndef LLADA_DEVICES_HEXAGON_RING_H_
 #define LLADA_DEVICES_HEXAGON_RING_H_
 #include <stdint.h>
@@ -30,14 +31,15 @@ typedef struct Ring {
   uint32_t ready;          /* by the program: 1 once it serves; a futex word */
   uint32_t scalars;
   uint64_t handle;
-  int32_t result;          /* what the skel's entry returned */
+  int32_t result;                 /* what the skel's entry returned */
   uint32_t bytes[RING_ARGUMENTS]; /* in buffers first, then out buffers */
-  uint32_t channels;          /* by the program before it is ready, in the first channel: how many it serves; 0 counts as 1 */
+  uint32_t channels; /* by the program before it is ready, in the first channel: how many it serves; 0 counts as 1 */
   uint32_t reserved[4];
 } Ring; /* the arguments' bytes follow at offset 128 */
 
 #define RING_DATA 128u
 #define RING_CHANNEL_AT(channel) ((channel) == 0 ? 0 : RING_BYTES - (RING_CHANNELS - (channel)) * RING_SHORT_BYTES)
-#define RING_CHANNEL_BYTES(channel) ((channel) == 0 ? RING_BYTES - (RING_CHANNELS - 1) * RING_SHORT_BYTES : RING_SHORT_BYTES)
+#define RING_CHANNEL_BYTES(channel) \
+  ((channel) == 0 ? RING_BYTES - (RING_CHANNELS - 1) * RING_SHORT_BYTES : RING_SHORT_BYTES)
 
 #endif

@@ -42,13 +42,15 @@ struct Session::Worker {
 };
 
 std::string describe(const WireReply& reply) {
-  constexpr const char* kNames[] = {"done",        "bad batch",   "bad op",           "bad ref",   "unsupported",
-                                    "map refused", "busy buffer", "scratch too small", "not finite"};
+  constexpr const char* kNames[] = {"done",        "bad batch",         "bad op",
+                                    "bad ref",     "unsupported",       "map refused",
+                                    "busy buffer", "scratch too small", "not finite"};
   return fmt::format("op {}: {} (detail {})", reply.op,
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
 }
 
-Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes, double deadline_s) {
+Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes,
+                                               double deadline_s) {
   LLADA_TRY(auto place, library->take_session(deadline_s));
   std::shared_ptr<Session> session(new Session);
   session->library_ = std::move(library);
@@ -168,13 +170,17 @@ Result<int> Session::invoke(Channel& channel, uint32_t method, std::span<const s
     std::vector<std::byte> in, out;
   };
   const auto message = std::make_shared<Message>(Message{{in.begin(), in.end()}, std::vector<std::byte>(out.size())});
-  LLADA_TRY(const int status, call(channel, [library = library_, handle = handle_, method, message] {
-              remote_arg arguments[2] = {};
-              const uint32_t has_in = message->in.empty() ? 0 : 1;
-              arguments[0].buf = {message->in.data(), message->in.size()};
-              arguments[has_in].buf = {message->out.data(), message->out.size()};
-              return library->invoke(handle, REMOTE_SCALARS_MAKEX(0, method, has_in, 1, 0, 0), arguments);
-            }, deadline_s, what));
+  LLADA_TRY(const int status, call(
+                                  channel,
+                                  [library = library_, handle = handle_, method, message] {
+                                    remote_arg arguments[2] = {};
+                                    const uint32_t has_in = message->in.empty() ? 0 : 1;
+                                    arguments[0].buf = {message->in.data(), message->in.size()};
+                                    arguments[has_in].buf = {message->out.data(), message->out.size()};
+                                    return library->invoke(handle, REMOTE_SCALARS_MAKEX(0, method, has_in, 1, 0, 0),
+                                                           arguments);
+                                  },
+                                  deadline_s, what));
   std::memcpy(out.data(), message->out.data(), out.size());
   return status;
 }
@@ -216,16 +222,19 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
     // By value: what a call that never returns would use.
-    return call(maps_, [library = library_, domain = place_.domain, fd, data, length, mapping] {
-      return mapping ? library->fastrpc_mmap(domain, fd, data, 0, length, FASTRPC_MAP_FD_DELAYED)
-                     : library->fastrpc_munmap(domain, fd, data, length);
-    }, deadline_s_, "mapping a buffer");
+    return call(
+        maps_,
+        [library = library_, domain = place_.domain, fd, data, length, mapping] {
+          return mapping ? library->fastrpc_mmap(domain, fd, data, 0, length, FASTRPC_MAP_FD_DELAYED)
+                         : library->fastrpc_munmap(domain, fd, data, length);
+        },
+        deadline_s_, "mapping a buffer");
   };
   LLADA_TRY(const int allowed, driver(true));
   if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
   if (allowed != AEE_SUCCESS)
-    return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length, mapped_bytes(),
-                  aee_name(allowed));
+    return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length,
+                  mapped_bytes(), aee_name(allowed));
   if (const Status status = map_number(WIRE_MAP, number, *buffer, "mapping a buffer"); !status) {
     if (alive()) static_cast<void>(driver(false));
     return std::unexpected(status.error());
@@ -252,10 +261,11 @@ Status Session::unmap(Buffer& buffer) {
     if (numbers_.erase(&buffer) > 0) mapped_bytes_ -= buffer.bytes();
   }
   const auto length = static_cast<size_t>(buffer.bytes());
-  LLADA_TRY(const int status,
-            call(maps_, [library = library_, domain = place_.domain, fd = buffer.fd(), data = buffer.data(), length] {
-              return library->fastrpc_munmap(domain, fd, data, length);
-            }, deadline_s_, "unmapping a buffer"));
+  LLADA_TRY(const int status, call(
+                                  maps_,
+                                  [library = library_, domain = place_.domain, fd = buffer.fd(), data = buffer.data(),
+                                   length] { return library->fastrpc_munmap(domain, fd, data, length); },
+                                  deadline_s_, "unmapping a buffer"));
   if (status != AEE_SUCCESS) return die(fmt::format("unmapping a buffer: {}", aee_name(status)));
   return {};
 }

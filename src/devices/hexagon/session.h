@@ -1,7 +1,8 @@
 // One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
 // bounded time. Every call of the library runs on a thread of the session; the caller waits for it no longer than the
-// deadline, then has the DSP process killed, which makes the call return. A session that failed once stays dead: open a new one.
-// Any thread may call: batches run one after the other, mappings one after the other, and mappings beside batches.
+// deadline, then has the DSP process killed, which makes the call return. A session that failed once stays dead: open a
+// new one. Any thread may call: batches run one after the other, mappings one after the other, and mappings beside
+// batches.
 #pragma once
 #include <functional>
 #include <map>
@@ -21,7 +22,8 @@ namespace llada::hexagon {
 class Session : public std::enable_shared_from_this<Session> {
  public:
   // space_bytes: of its address space, where that can be chosen. deadline_s: of every call beside run().
-  static Result<std::shared_ptr<Session>> open(std::shared_ptr<Library> library, int64_t space_bytes, double deadline_s);
+  static Result<std::shared_ptr<Session>> open(std::shared_ptr<Library> library, int64_t space_bytes,
+                                               double deadline_s);
   ~Session();
 
   const WireInfo& info() const { return info_; }

@@ -6,23 +6,24 @@
 // vector unit reads them (below). Deliberately absent: pointers, and anything that only one side needs to know.
 //
 // The DSP trusts nothing. It copies a batch with its ops, ranges, index lists and spans before it looks at them, so
-// that they are what they were when the batch started whatever happens to the shared memory; every ref is checked against
-// its buffer's size before the first op runs. It writes nothing but the arena values named in `out` (and `in` of the ops
-// that work in place), K/V, the scratch and the outputs. What an op writes may not overlap anything else that it touches
-// (but where "may be the same" stands below), nor any list of the batch, nor the scratch, nor a buffer mapped read-only.
+// that they are what they were when the batch started whatever happens to the shared memory; every ref is checked
+// against its buffer's size before the first op runs. It writes nothing but the arena values named in `out` (and `in`
+// of the ops that work in place), K/V, the scratch and the outputs. What an op writes may not overlap anything else
+// that it touches (but where "may be the same" stands below), nor any list of the batch, nor the scratch, nor a buffer
+// mapped read-only.
 #ifndef LLADA_DEVICES_HEXAGON_WIRE_H_
 #define LLADA_DEVICES_HEXAGON_WIRE_H_
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
-#define WIRE_MAX_ROWS 1024    /* rows of a step */
-#define WIRE_MAX_RANGES 64
-#define WIRE_MAX_LISTS 64            /* different index lists and lists of spans in a batch */
+#define WIRE_MAX_ROWS 1024 /* rows of a step */
+#define WIRE_MAX_RANGES 256
+#define WIRE_MAX_LISTS 512            /* different index lists and lists of spans in a batch */
 #define WIRE_MAX_LIST_BYTES (1 << 20) /* of all of them together */
-#define WIRE_SKEL "llada_hexagon" /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
+#define WIRE_SKEL "llada_hexagon"     /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
 
 /* ---- Methods of `int llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, remote_arg*)`, in bits
    24..28 of the scalars. Open and close are FastRPC's own (handles are passed as in remote_handle64 interfaces: open
@@ -41,36 +42,37 @@ enum WireMethod {
 
 enum WireStatus {
   WIRE_OK = 0,
-  WIRE_BAD_BATCH = 1,      /* magic, version, counts */
-  WIRE_BAD_OP = 2,         /* an op's shape makes no sense; detail: WireCheck */
-  WIRE_BAD_REF = 3,        /* a ref names a buffer that is not mapped, or bytes beyond its end; detail: the buffer */
-  WIRE_UNSUPPORTED = 4,    /* a layout or kind that this op cannot take */
-  WIRE_MAP_REFUSED = 5,    /* the DSP's system refused the mapping; detail: its error number */
-  WIRE_BUSY_BUFFER = 6,    /* map: the number is in use; unmap: a batch that runs names the buffer */
-  WIRE_NO_SCRATCH = 7,     /* the scratch is too small; detail: bytes that this batch needs */
-  WIRE_NOT_FINITE = 8      /* head: a row's logits are not finite; detail: the row */
+  WIRE_BAD_BATCH = 1,   /* magic, version, counts */
+  WIRE_BAD_OP = 2,      /* an op's shape makes no sense; detail: WireCheck */
+  WIRE_BAD_REF = 3,     /* a ref names a buffer that is not mapped, or bytes beyond its end; detail: the buffer */
+  WIRE_UNSUPPORTED = 4, /* a layout or kind that this op cannot take */
+  WIRE_MAP_REFUSED = 5, /* the DSP's system refused the mapping; detail: its error number */
+  WIRE_BUSY_BUFFER = 6, /* map: the number is in use; unmap: a batch that runs names the buffer */
+  WIRE_NO_SCRATCH = 7,  /* the scratch is too small; detail: bytes that this batch needs */
+  WIRE_NOT_FINITE = 8   /* head: a row's logits are not finite; detail: the row */
 };
 
 enum WireCheck {
   WIRE_CHECK_ROWS = 1,    /* 1 to WIRE_MAX_ROWS; source_rows fits */
   WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head, embed: a multiple of 32 where the layout has groups */
-  WIRE_CHECK_HEADS = 3,   /* heads * head_dim = columns, rotary even and at most head_dim, the scale of scores in (0, 1] */
-  WIRE_CHECK_WEIGHT = 4,  /* inputs and outputs of a weight do not fit the op */
-  WIRE_CHECK_INDEX = 5,   /* a token, row or position is out of range */
-  WIRE_CHECK_SPANS = 6,   /* spans do not cover the rows in order, or their sequence or keys are out of range */
-  WIRE_CHECK_KV = 7,      /* strides or counts of the K/V store */
+  WIRE_CHECK_HEADS =
+      3, /* heads * head_dim = columns, rotary even and at most head_dim, the scale of scores in (0, 1] */
+  WIRE_CHECK_WEIGHT = 4, /* inputs and outputs of a weight do not fit the op */
+  WIRE_CHECK_INDEX = 5,  /* a token, row or position is out of range */
+  WIRE_CHECK_SPANS = 6,  /* spans do not cover the rows in order, or a sequence or a range of keys is out of range */
+  WIRE_CHECK_KV = 7,     /* strides or counts of the K/V store */
   WIRE_CHECK_ALIGNMENT = 8,
-  WIRE_CHECK_ALIAS = 9,  /* an output lies over something else that the op touches, over an index list or the scratch */
-  WIRE_CHECK_LISTS = 10  /* more lists than WIRE_MAX_LISTS, or larger ones than WIRE_MAX_LIST_BYTES */
+  WIRE_CHECK_ALIAS = 9, /* an output lies over something else that the op touches, over an index list or the scratch */
+  WIRE_CHECK_LISTS = 10 /* more lists than WIRE_MAX_LISTS, or larger ones than WIRE_MAX_LIST_BYTES */
 };
 
 typedef struct WireReply {
-  uint32_t magic;     /* WIRE_MAGIC: written last */
-  uint32_t status;    /* WireStatus */
-  uint32_t op;        /* run: index of the op that failed, or the number of ops done */
+  uint32_t magic;  /* WIRE_MAGIC: written last */
+  uint32_t status; /* WireStatus */
+  uint32_t op;     /* run: index of the op that failed, or the number of ops done */
   uint32_t detail;
-  uint64_t sequence;  /* run: that of the batch */
-  uint64_t packets;   /* run, emulator only: instruction packets of all threads together; otherwise 0 */
+  uint64_t sequence;         /* run: that of the batch */
+  uint64_t packets;          /* run, emulator only: instruction packets of all threads together; otherwise 0 */
   uint32_t microseconds[16]; /* run: by kind of op */
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
@@ -78,11 +80,11 @@ typedef struct WireReply {
 
 typedef struct WireInfo {
   uint32_t magic, version;
-  uint32_t arch;          /* 67, 73, ... of the build */
-  uint32_t emulated;      /* 1: runs under an emulator */
-  uint32_t threads;       /* workers at most */
-  uint32_t vector_bytes;  /* 128 */
-  uint32_t kinds;         /* bit per WireKind that run takes */
+  uint32_t arch;           /* 67, 73, ... of the build */
+  uint32_t emulated;       /* 1: runs under an emulator */
+  uint32_t threads;        /* workers at most */
+  uint32_t vector_bytes;   /* 128 */
+  uint32_t kinds;          /* bit per WireKind that run takes */
   uint32_t matrix_layouts; /* bit per WireLayout that matmul and head take */
   uint32_t reserved[8];
 } WireInfo;
@@ -150,20 +152,32 @@ enum WireLayout {
 
 typedef struct WireWeight {
   WireRef data;
-  uint32_t layout; /* WireLayout; WIRE_NO_LAYOUT: there is none */
+  uint32_t layout;          /* WireLayout; WIRE_NO_LAYOUT: there is none */
   uint32_t inputs, outputs; /* vectors: outputs = 1; embed: inputs = width, outputs = vocabulary */
 } WireWeight;
 
-/* Rows [begin, begin + count) of the op's row set attend to positions [0, keys) of a sequence. A trial's rows are
-   not stored; `all` is the first of them among all rows (the rows of store_kv), all_count their number there. */
+/* Rows [begin, begin + count) of the op's rows belong to a sequence. A trial's rows are not stored; `all` is the
+   first of them among the rows of store_kv, all_count their number there. */
 typedef struct WireSpan {
-  uint32_t begin, count, sequence, keys, trial, all, all_count;
+  uint32_t begin, count, sequence, trial, all, all_count;
 } WireSpan;
+
+/* A row attends to positions [first, last) of its sequence, at least one. */
+typedef struct WireKeys {
+  uint32_t first, last;
+} WireKeys;
+
+/* One result of guide: u + factor * (c - u) of two rows of in[0]; WIRE_NO_ROW as the unconditional one: a copy of c. */
+#define WIRE_NO_ROW 0xffffffffu
+typedef struct WireGuide {
+  uint32_t conditional, unconditional;
+  float factor;
+} WireGuide;
 
 /* The keys and values of one layer: element (sequence, head, position, i) of keys lies at
    keys + sequence * sequence_stride + head * head_stride + (position * head_dim + i) * (half ? 2 : 4). */
 typedef struct WireKv {
-  WireRef keys, values; /* multiples of 64 */
+  WireRef keys, values;                  /* multiples of 64 */
   uint32_t sequence_stride, head_stride; /* bytes */
   uint32_t sequences, positions, heads, head_dim;
   uint32_t half; /* 1: F16, 0: F32 */
@@ -172,8 +186,10 @@ typedef struct WireKv {
   WireRef trial;
 } WireKv;
 
-/* One op. Values are rows x columns of F32, contiguous, 128-byte aligned in the arena; `rows` is the number of rows of
-   the result. Fields that a kind does not name are 0, refs that it does not name are absent.
+/* One op. Values are rows x columns of F32, contiguous, 128-byte aligned in the arena (those of store_kv and attention
+   as rows are: 128 bytes where head_dim is a multiple of 32, else 4); `rows` is the number of rows of the result. A
+   step of several streams has a store_kv and an attention for the rows of each. Fields that a kind does not name are
+   0, refs that it does not name are absent.
 
    embed        out[0]; weight[0]; index = int32 token per row
    select_rows  in[0], out[0], columns; source_rows = rows of in[0]; index = int32 row of in[0] per row
@@ -184,15 +200,13 @@ typedef struct WireKv {
                 then rotary / 2 sines (F32)
    store_kv     in[0] keys, in[1] values, columns = heads * head_dim of kv; kv; index = int32 position per row;
                 spans over all rows
-   attention    in[0] queries, out[0]; heads, head_dim; kv; parameter = scale of the scores, in (0, 1]; spans of this row
-                set; block > 0: row at position p sees
-                keys below (p / block + 1) * block only, index = int32 position per row; a step with trials also
-                needs trial_index = int32 position per row of all rows
+   attention    in[0] queries, out[0]; heads, head_dim; kv; parameter = scale of the scores, in (0, 1]; spans of these
+                rows; index = WireKeys per row; a step with trials also needs trial_index = int32 position per row of
+                store_kv
    swiglu       in[0] gate, in[1] up, out[0] (may be in[0]), columns
    add          in[0] += in[1], columns
    add_bias     in[0] += weight[0], columns
-   guide        in[0], out[0], columns; source_rows = 2 * rows: out = u + parameter * (c - u), c = the first half;
-                source_rows = rows: a copy
+   guide        in[0], out[0], columns; source_rows = rows of in[0]; index = WireGuide per row
    head         in[0], columns = inputs; weight[0]; predictions = WirePrediction per row; out_of_softmax and
                 never_sampled = int32 token lists; logits (may be absent) = rows x outputs of F32 */
 typedef struct WireOp {
@@ -202,7 +216,6 @@ typedef struct WireOp {
   WireRef in[2], out[3];
   WireWeight weight[3];
   uint16_t heads, head_dim, rotary, rope_adjacent;
-  uint32_t block;
   float parameter;
   WireRef index, trial_index, table;
   WireRef spans;

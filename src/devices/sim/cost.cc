@@ -6,8 +6,8 @@
 
 namespace llada {
 
-OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
-                std::span<const WeightInfo> infos, std::span<const WeightSize> sizes, int64_t keys) {
+OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
+                std::span<const WeightSize> sizes, double row_keys) {
   OpCost cost;
   const double rows = program.shape.count(op.rows);
   const double padded = std::ceil(rows / unit.row_tile.value) * unit.row_tile.value;
@@ -34,15 +34,14 @@ OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
       cost.kernels = 3 * static_cast<int>(std::ceil(touched));
       for (const WeightId id : op.weight) {
         const WeightInfo& w = infos[static_cast<size_t>(id)];
-        cost.compute_s += touched * each * 2 * static_cast<double>(w.dims[0]) *
-                          static_cast<double>(w.dims[1]) / (unit.matmul_gflops.value * 1e9);
+        cost.compute_s += touched * each * 2 * static_cast<double>(w.dims[0]) * static_cast<double>(w.dims[1]) /
+                          (unit.matmul_gflops.value * 1e9);
         cost.stream_bytes += touched * static_cast<double>(sizes[static_cast<size_t>(id)].bytes);
       }
       return cost;
     }
     case OpKind::attention:
-      cost.compute_s =
-          4 * rows * static_cast<double>(keys) * op.heads * op.head_dim / (unit.attention_gflops.value * 1e9);
+      cost.compute_s = 4 * row_keys * op.heads * op.head_dim / (unit.attention_gflops.value * 1e9);
       return cost;
     default: {
       double values = 0;

@@ -1,6 +1,6 @@
 // The price of one op on one unit of a profile, from its shape alone. A matrix product costs its weights'
 // bytes at the streaming rate and 2 x inputs x outputs x rows operations, rows padded to the unit's tile;
-// attention costs 4 x heads x head_dim x rows x keys operations; everything else the activations that it
+// attention costs 4 x heads x head_dim operations per row and key; everything else the activations that it
 // reads and writes. Of a mixture, the experts that some row is expected to choose. Deliberately absent:
 // caches, and bandwidth taken by activations.
 #pragma once
@@ -27,9 +27,9 @@ struct OpCost {
   double stream_bytes = 0;  // from DRAM, at most at the unit's streaming rate
 };
 
-// keys: positions that a row of this step attends to.
-OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op,
-                std::span<const WeightInfo> infos, std::span<const WeightSize> sizes, int64_t keys);
+// row_keys: of attention, the keys that its rows read, all rows together.
+OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
+                std::span<const WeightSize> sizes, double row_keys);
 
 // The price of one expert of a mixture; the profile must have experts. flops_per_row: operations of one row of
 // one expert; a map variant matters where experts are mapped and not copied.

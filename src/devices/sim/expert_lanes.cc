@@ -107,7 +107,8 @@ void ExpertLanes::hurry(ExpertId id) {
 }
 
 ExpertLink ExpertLanes::link() {
-  ExpertLink link{.free_s = lanes_.free_in_s(link_lane()), .arriving = {}};
+  ExpertLink link;
+  link.free_s = lanes_.free_in_s(link_lane());
   std::vector<ExpertId> left;
   for (const ExpertId id : order_) {
     const Move& move = arriving_.at(id);

@@ -1,8 +1,8 @@
-// The experts of a mixture on emulated lanes: carries out what sched planned for a layer and refuses what the
-// hardware could not do. Host experts are tasks of the cpu lane, the accelerator's of the npu lane; moves are
-// three pieces each on the dma lane, or on the map lane where pages are mapped instead of copied. A moved
-// expert's products wait for its pieces one by one. Beside the slots of residents there are staging slots (costs.staging), and a
-// move ahead lands in one of those while the expert that it replaces is in use; then the two change roles.
+// The experts of a mixture on emulated lanes: carries out what sched planned for a layer and refuses what the hardware
+// could not do. Host experts are tasks of the cpu lane, the accelerator's of the npu lane; moves are three pieces each
+// on the dma lane, or on the map lane where pages are mapped instead of copied. A moved expert's products wait for its
+// pieces one by one. Beside the slots of residents there are staging slots (costs.staging), and a move ahead lands in
+// one of those while the expert that it replaces is in use; then the two change roles.
 #pragma once
 #include <array>
 #include <map>
@@ -17,8 +17,8 @@ namespace llada {
 
 struct ExpertWindow {
   int32_t layers = 0, experts = 0;
-  int64_t slots = 0;    // resident experts of all layers together
-  int32_t buffer = 4;   // experts that can be moved ahead on a guess beside them
+  int64_t slots = 0;   // resident experts of all layers together
+  int32_t buffer = 4;  // experts that can be moved ahead on a guess beside them
 };
 
 class ExpertLanes {
@@ -81,7 +81,7 @@ class ExpertLanes {
   std::vector<Where> where_;
   int64_t residents_ = 0, buffered_ = 0, moved_bytes_ = 0;
   std::map<ExpertId, Move> arriving_;
-  std::vector<ExpertId> order_;          // of arriving_, as asked for
+  std::vector<ExpertId> order_;  // of arriving_, as asked for
   std::vector<Slot> staging_;
   size_t next_staging_ = 0;
 };

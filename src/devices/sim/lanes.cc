@@ -76,9 +76,7 @@ void Lanes::start_ready() {
       return !queue.empty() && done(queue.front().task.after) &&
              std::ranges::all_of(queue.front().task.maps, [&](TaskId id) { return done(id); });
     };
-    auto* queue = ready_at(queues_[lane])       ? &queues_[lane]
-                  : ready_at(background_[lane]) ? &background_[lane]
-                                                : nullptr;
+    auto* queue = ready_at(queues_[lane]) ? &queues_[lane] : ready_at(background_[lane]) ? &background_[lane] : nullptr;
     if (queue == nullptr) continue;
     const Queued& front = queue->front();
     double ready = std::max(lane_free_[lane], front.not_before), mapped = 0;
@@ -98,11 +96,9 @@ void Lanes::share_bandwidth() {
   std::array<Active*, kLaneCount> streams;
   size_t count = 0;
   for (size_t lane = 0; lane < kLaneCount; ++lane)
-    if (busy_now_[lane] && active_[lane].fixed <= 0 && active_[lane].bytes > 0)
-      streams[count++] = &active_[lane];
+    if (busy_now_[lane] && active_[lane].fixed <= 0 && active_[lane].bytes > 0) streams[count++] = &active_[lane];
   for (size_t i = 1; i < count; ++i)  // at most four
-    for (size_t j = i; j > 0 && streams[j]->queued.task.bytes_per_s < streams[j - 1]->queued.task.bytes_per_s;
-         --j)
+    for (size_t j = i; j > 0 && streams[j]->queued.task.bytes_per_s < streams[j - 1]->queued.task.bytes_per_s; --j)
       std::swap(streams[j], streams[j - 1]);
   double left = ddr_;
   for (size_t i = 0; i < count; ++i) {
@@ -126,8 +122,7 @@ void Lanes::advance() {
       if (a.compute <= 0 && a.bytes <= 0) step = 0;
     }
   }
-  LLADA_CHECK(step <
-              std::numeric_limits<double>::infinity());  // otherwise tasks wait for each other in a circle
+  LLADA_CHECK(step < std::numeric_limits<double>::infinity());  // otherwise tasks wait for each other in a circle
   now_ += step;
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     if (!busy_now_[lane]) continue;

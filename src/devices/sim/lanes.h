@@ -1,9 +1,9 @@
-// Emulated time: tasks on four lanes (npu, cpu, map, dma), first in first out on each (background tasks in a
-// queue of their own that yields between tasks, not within one), with dependencies
-// between them and one DRAM that they share. A task first takes its fixed time, then computes and streams its
-// bytes at once, and ends when both are done. Streams run at their own rate until together they ask for more
-// than the DRAM gives; then they share it evenly, none getting more than it asked for. Time is simulated from
-// event to event: nothing sleeps, and equal tasks give equal times.
+// Emulated time: tasks on four lanes (npu, cpu, map, dma), with dependencies between them and one DRAM that they share.
+// Each lane is first in, first out. Background tasks have a queue of their own, which yields to the other one between
+// tasks and not within one. A task first takes its fixed time, then computes and streams its bytes at once, and ends
+// when both are done. Streams run at their own rate until together they ask for more than the DRAM gives; then they
+// share it evenly, and none gets more than it asked for. Time is simulated from event to event: nothing sleeps, and
+// equal tasks give equal times.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -60,9 +60,7 @@ class Lanes {
   // Time that work waited for a mapping and for nothing else.
   double exposed_s() const { return exposed_; }
   // Time that mappings and copies took in all.
-  double transfer_s() const {
-    return busy_[static_cast<size_t>(Lane::map)] + busy_[static_cast<size_t>(Lane::dma)];
-  }
+  double transfer_s() const { return busy_[static_cast<size_t>(Lane::map)] + busy_[static_cast<size_t>(Lane::dma)]; }
 
   void record(bool on) { recording_ = on; }
   std::vector<LaneSpan> take_spans() { return std::move(spans_); }

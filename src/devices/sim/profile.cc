@@ -25,25 +25,24 @@ struct NumberField {
 
 constexpr double kTiny = 1e-6, kHuge = 1e9;
 
-#define UNIT(unit)                                                                                           \
-  NumberField{#unit ".matmul_gflops", "GFLOP/s", kTiny, kHuge,                                               \
-              [](Profile& p) -> Number& { return p.unit.matmul_gflops; }},                                   \
-      NumberField{#unit ".stream_gb_per_s", "GB/s", kTiny, kHuge,                                            \
-                  [](Profile& p) -> Number& { return p.unit.stream_gb_per_s; }},                             \
-      NumberField{#unit ".attention_gflops", "GFLOP/s", kTiny, kHuge,                                        \
-                  [](Profile& p) -> Number& { return p.unit.attention_gflops; }},                            \
-      NumberField{#unit ".elementwise_gb_per_s", "GB/s", kTiny, kHuge,                                       \
-                  [](Profile& p) -> Number& { return p.unit.elementwise_gb_per_s; }},                        \
-      NumberField{#unit ".activation_bytes", "bytes", 1, 8,                                                  \
-                  [](Profile& p) -> Number& { return p.unit.activation_bytes; }},                            \
-      NumberField{#unit ".row_tile", "rows", 1, 4096,                                                        \
-                  [](Profile& p) -> Number& { return p.unit.row_tile; }},                                    \
-      NumberField{#unit ".op_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.unit.op_us; }},       \
-      NumberField{#unit ".batch_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.unit.batch_us; }}, \
-      NumberField{#unit ".batch_kernels", "kernels", 1, 1e6,                                                 \
-                  [](Profile& p) -> Number& { return p.unit.batch_kernels; }},                               \
-      NumberField {                                                                                          \
-#unit ".watts", "W", 0, 1000, [](Profile & p) -> Number& { return p.unit.watts; }                        \
+#define UNIT(unit)                                                                                            \
+  NumberField{#unit ".matmul_gflops", "GFLOP/s", kTiny, kHuge,                                                \
+              [](Profile& p) -> Number& { return p.unit.matmul_gflops; }},                                    \
+      NumberField{#unit ".stream_gb_per_s", "GB/s", kTiny, kHuge,                                             \
+                  [](Profile& p) -> Number& { return p.unit.stream_gb_per_s; }},                              \
+      NumberField{#unit ".attention_gflops", "GFLOP/s", kTiny, kHuge,                                         \
+                  [](Profile& p) -> Number& { return p.unit.attention_gflops; }},                             \
+      NumberField{#unit ".elementwise_gb_per_s", "GB/s", kTiny, kHuge,                                        \
+                  [](Profile& p) -> Number& { return p.unit.elementwise_gb_per_s; }},                         \
+      NumberField{#unit ".activation_bytes", "bytes", 1, 8,                                                   \
+                  [](Profile& p) -> Number& { return p.unit.activation_bytes; }},                             \
+      NumberField{#unit ".row_tile", "rows", 1, 4096, [](Profile& p) -> Number& { return p.unit.row_tile; }}, \
+      NumberField{#unit ".op_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.unit.op_us; }},        \
+      NumberField{#unit ".batch_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.unit.batch_us; }},  \
+      NumberField{#unit ".batch_kernels", "kernels", 1, 1e6,                                                  \
+                  [](Profile& p) -> Number& { return p.unit.batch_kernels; }},                                \
+      NumberField {                                                                                           \
+#unit ".watts", "W", 0, 1000, [](Profile & p) -> Number& { return p.unit.watts; }                         \
   }
 
 constexpr std::array kFields = {
@@ -52,8 +51,7 @@ constexpr std::array kFields = {
     NumberField{"ddr.gb_per_s", "GB/s", kTiny, kHuge, [](Profile& p) -> Number& { return p.ddr_gb_per_s; }},
     NumberField{"window.reserve_gib", "GiB", 0, 1024, [](Profile& p) -> Number& { return p.reserve_gib; }},
     NumberField{"window.sessions", "sessions", 1, 64, [](Profile& p) -> Number& { return p.sessions; }},
-    NumberField{"window.session_hop_us", "us", 0, kHuge,
-                [](Profile& p) -> Number& { return p.session_hop_us; }},
+    NumberField{"window.session_hop_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.session_hop_us; }},
     NumberField{"copy.gb_per_s", "GB/s", kTiny, kHuge, [](Profile& p) -> Number& { return p.copy_gb_per_s; }},
     NumberField{"power.map_watts", "W", 0, 1000, [](Profile& p) -> Number& { return p.map_watts; }},
     NumberField{"power.dma_watts", "W", 0, 1000, [](Profile& p) -> Number& { return p.dma_watts; }},
@@ -61,17 +59,16 @@ constexpr std::array kFields = {
 };
 #undef UNIT
 
-constexpr NumberField kWindow{"window.gib", "GiB", 1e-3, 1024,
-                              [](Profile& p) -> Number& { return *p.window_gib; }};
+constexpr NumberField kWindow{"window.gib", "GiB", 1e-3, 1024, [](Profile& p) -> Number& { return *p.window_gib; }};
 constexpr NumberField kRival{"rival.tokens_per_s", "tokens/s", kTiny, kHuge,
                              [](Profile& p) -> Number& { return p.rival_tokens_per_s; }};
-#define EXPERTS(name, unit, least)                                       \
-  NumberField {                                                          \
-    "experts." #name, unit, least, kHuge, [](Profile & p) -> Number& { return p.experts->name; } \
+#define EXPERTS(name, unit, least)                                                              \
+  NumberField {                                                                                 \
+    "experts." #name, unit, least, kHuge, [](Profile& p) -> Number& { return p.experts->name; } \
   }
 constexpr std::array kExperts = {EXPERTS(link_gb_per_s, "GB/s", kTiny), EXPERTS(piece_us, "us", 0),
-                                 EXPERTS(host_first_us, "us", 0), EXPERTS(host_expert_us, "us", 0),
-                                 EXPERTS(device_expert_us, "us", 0), EXPERTS(device_member_us, "us", 0)};
+                                 EXPERTS(host_first_us, "us", 0),       EXPERTS(host_expert_us, "us", 0),
+                                 EXPERTS(device_expert_us, "us", 0),    EXPERTS(device_member_us, "us", 0)};
 #undef EXPERTS
 constexpr size_t kLongest = 2000;  // characters of a description or a source
 
@@ -82,8 +79,8 @@ class Reader {
 
   Result<Profile> run() {
     LLADA_TRY_STATUS(fields(root_, "",
-                            {"name", "description", "npu", "cpu", "ddr", "window", "map", "copy", "power",
-                             "head", "logits", "rival", "experts", "uncertain"},
+                            {"name", "description", "npu", "cpu", "ddr", "window", "map", "copy", "power", "head",
+                             "logits", "rival", "experts", "uncertain"},
                             {"rival", "experts"}));
     LLADA_TRY(profile_.name, text(root_, "name"));
     if (profile_.name.empty() ||
@@ -118,9 +115,9 @@ class Reader {
                               {"own_memory", "copied", "grouped", "link_gb_per_s", "piece_us", "host_first_us",
                                "host_expert_us", "device_expert_us", "device_member_us"}));
       profile_.experts.emplace();
-      for (const auto& [key, value] : {std::pair{"own_memory", &profile_.experts->own_memory},
-                                       std::pair{"copied", &profile_.experts->copied},
-                                       std::pair{"grouped", &profile_.experts->grouped}}) {
+      for (const auto& [key, value] :
+           {std::pair{"own_memory", &profile_.experts->own_memory}, std::pair{"copied", &profile_.experts->copied},
+            std::pair{"grouped", &profile_.experts->grouped}}) {
         if (!experts[key].is_boolean()) return wrong(fmt::format("experts.{}", key), "true or false");
         *value = experts[key].get<bool>();
       }
@@ -172,8 +169,7 @@ class Reader {
     if (!value.is_number()) return wrong(path, fmt::format("a number in {}", field.unit));
     const double found = value.get<double>();
     if (!(found >= field.least && found <= field.most))
-      return invalid("{}: {}: found {}, needed {} to {} {}", origin_, path, found, field.least, field.most,
-                     field.unit);
+      return invalid("{}: {}: found {}, needed {} to {} {}", origin_, path, found, field.least, field.most, field.unit);
     return found;
   }
 
@@ -186,8 +182,7 @@ class Reader {
     if (trust != "H" && trust != "M" && trust != "L" && trust != "I")
       return invalid("{}: {}.trust: found '{}', needed H, M, L or I", origin_, path, printable(trust));
     out.trust = trust[0];
-    if (object.contains("low") != object.contains("high"))
-      return wrong(path, "both low and high, or neither");
+    if (object.contains("low") != object.contains("high")) return wrong(path, "both low and high, or neither");
     if (object.contains("low")) {
       LLADA_TRY(out.low, real(object["low"], path + ".low", field));
       LLADA_TRY(out.high, real(object["high"], path + ".high", field));
@@ -205,10 +200,10 @@ class Reader {
 
   Status unit(const char* key, UnitProfile& out) const {
     const Json& object = root_[key];
-    LLADA_TRY_STATUS(fields(
-        object, key,
-        {"matmul_gflops", "stream_gb_per_s", "attention_gflops", "elementwise_gb_per_s", "activation_bytes",
-         "row_tile", "op_us", "batch_us", "batch_kernels", "watts", "overlap", "ops", "types"}));
+    LLADA_TRY_STATUS(
+        fields(object, key,
+               {"matmul_gflops", "stream_gb_per_s", "attention_gflops", "elementwise_gb_per_s", "activation_bytes",
+                "row_tile", "op_us", "batch_us", "batch_kernels", "watts", "overlap", "ops", "types"}));
     if (!object["overlap"].is_boolean()) return wrong(fmt::format("{}.overlap", key), "true or false");
     out.overlap = object["overlap"].get<bool>();
     const auto words = [&](const char* name, const std::function<bool(const std::string&)>& take) -> Status {
@@ -217,9 +212,8 @@ class Reader {
       if (!list.is_array() || list.empty()) return wrong(path, "a list of names");
       for (const Json& word : list)
         if (!word.is_string() || !take(word.get<std::string>()))
-          return invalid(
-              "{}: {}: found {}, which is unknown or listed twice", origin_, path,
-              printable(word.is_string() ? word.get_ref<const std::string&>() : std::string("no name")));
+          return invalid("{}: {}: found {}, which is unknown or listed twice", origin_, path,
+                         printable(word.is_string() ? word.get_ref<const std::string&>() : std::string("no name")));
       return {};
     };
     LLADA_TRY_STATUS(words("ops", [&](const std::string& word) {
@@ -271,8 +265,7 @@ class Reader {
       const auto& path = entry.get_ref<const std::string&>();
       const auto found = std::ranges::find(all, path, &NamedNumber::path);
       if (found == all.end())
-        return invalid("{}: uncertain: found '{}', which is no number of this profile", origin_,
-                       printable(path));
+        return invalid("{}: uncertain: found '{}', which is no number of this profile", origin_, printable(path));
       if (!found->number->low) return wrong(path, "low and high, because uncertain names it");
       profile_.uncertain.push_back(path);
     }
@@ -326,8 +319,7 @@ Result<Profile> load_profile(const std::string& name_or_path) {
 }
 
 std::vector<NamedNumber> numbers(const Profile& profile) {
-  auto& p =
-      const_cast<Profile&>(profile);  // the accessors serve reading and writing; nothing is written here
+  auto& p = const_cast<Profile&>(profile);  // the accessors serve reading and writing; nothing is written here
   std::vector<NamedNumber> all;
   for (const NumberField& field : kFields) {
     if (std::string_view(field.path) == "window.reserve_gib" && p.window_gib)

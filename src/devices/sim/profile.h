@@ -5,7 +5,7 @@
 // Trust marks: H a primary source was read; M one measurement by someone; L a summary, a data sheet or
 // memory; I inference or arithmetic of this project.
 //
-// The text form is JSON (profiles/*.json, docs/npu.md); parsing is strict: nothing unknown, nothing missing,
+// The text form is JSON (profiles/*.json, docs/lab/npu.md); parsing is strict: nothing unknown, nothing missing,
 // nothing out of range.
 #pragma once
 #include <optional>
@@ -78,7 +78,7 @@ struct Profile {
   std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
   std::optional<ExpertProfile> experts;  // none: experts are computed where the units' op lists say
-  std::vector<std::string> uncertain;  // paths of the three least certain numbers: "npu.matmul_gflops"
+  std::vector<std::string> uncertain;    // paths of the three least certain numbers: "npu.matmul_gflops"
 
   const MapVariant& map(std::string_view variant) const;  // "" or an unknown name: the default
 };

@@ -1,9 +1,11 @@
 #include "devices/sim/sim_device.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
+#include "devices/value_plan.h"
 
 namespace llada {
 namespace {
@@ -28,9 +30,7 @@ constexpr double kMb = 1e6;
 class Sim final : public SimDevice {
  public:
   Sim(std::shared_ptr<const Chip> chip, std::unique_ptr<Device> numerics)
-      : chip_(std::move(chip)),
-        numerics_(std::move(numerics)),
-        lanes_(chip_->profile.ddr_gb_per_s.value * 1e9) {
+      : chip_(std::move(chip)), numerics_(std::move(numerics)), lanes_(chip_->profile.ddr_gb_per_s.value * 1e9) {
     lanes_.record(chip_->options.record_spans);
     of_weight_.resize(chip_->infos.size());
     const Profile& p = chip_->profile;
@@ -62,12 +62,13 @@ class Sim final : public SimDevice {
     // Shared-out experts have no slab; a run without a plan (beside a step) is the host's.
     const bool shared_out = chip_->options.experts && op.kind == OpKind::experts;
     if (chip_->options.host_only || op.kind == OpKind::embed || shared_out) return Unit::host;
-    if (op.kind == OpKind::head && !chip_->options.head_on_npu.value_or(chip_->profile.head_on_npu))
-      return Unit::host;
+    if (op.kind == OpKind::head && !chip_->options.head_on_npu.value_or(chip_->profile.head_on_npu)) return Unit::host;
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
-  bool computes() const override { return numerics_ != nullptr; }
+  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
+
+  bool dry() const override { return numerics_ == nullptr; }
 
   DeviceWindow window() const override { return {window_, static_cast<int>(chip_->profile.sessions.value)}; }
 
@@ -99,8 +100,8 @@ class Sim final : public SimDevice {
       return failed("sim: slab {} wants session {}, the profile has {}", index, s.slab.session, used_.size());
     int64_t& used = used_[static_cast<size_t>(s.slab.session)];
     if (window_ >= 0 && used + s.slab.bytes > window_)
-      return failed("sim: mapping slab {} of {} bytes needs a window of {} bytes, it has {}", index,
-                    s.slab.bytes, used + s.slab.bytes, window_);
+      return failed("sim: mapping slab {} of {} bytes needs a window of {} bytes, it has {}", index, s.slab.bytes,
+                    used + s.slab.bytes, window_);
     used += s.slab.bytes;
     s.mapped = true;
     const MapVariant& price = chip_->profile.map(chip_->options.map_variant);
@@ -134,7 +135,11 @@ class Sim final : public SimDevice {
     return {};
   }
 
-  Result<Ticket> submit(const Run& run) override {
+  Result<Ticket> submit(const Run& run) override { return submit(run, false); }
+  Result<Ticket> submit_beside(const Run& run) override { return submit(run, true); }
+  bool overlaps() const override { return false; }
+
+  Result<Ticket> submit(const Run& run, bool beside) {
     LLADA_CHECK(run.program != nullptr && run.first <= run.last && run.last <= run.program->ops.size());
     if (run.experts != nullptr) return submit_experts(run);
     const bool npu = run.unit == Unit::accelerator;
@@ -143,13 +148,11 @@ class Sim final : public SimDevice {
       LLADA_TRY(const Ticket inner, numerics_->submit(run));
       LLADA_TRY_STATUS(numerics_->wait(inner));
     }
-    int64_t keys = 0;
-    if (run.inputs != nullptr)
-      for (const RowSpan& span : run.inputs->spans) keys = std::max<int64_t>(keys, span.keys);
-    TaskId& last = run.beside ? last_beside_ : last_;
+    const std::array<double, 2> keys = row_keys(run.inputs);
+    TaskId& last = beside ? last_beside_ : last_;
     if (run.first == 0) last = kNoTask;  // a new step: the host has waited for the one before
     int in_batch = 0;
-    for (size_t i = run.first; i < run.last; ++i) add(run, run.program->ops[i], keys, npu, in_batch, last);
+    for (size_t i = run.first; i < run.last; ++i) add(run, run.program->ops[i], keys, npu, beside, in_batch, last);
     return last;
   }
 
@@ -159,7 +162,8 @@ class Sim final : public SimDevice {
   }
 
   std::span<const float> peek(const Program& program, ValueId id) const override {
-    return numerics_ ? numerics_->peek(program, id) : std::span<const float>();
+    ExpertHost* const host = numerics_ ? numerics_->capabilities().experts : nullptr;
+    return host != nullptr ? host->peek(program, id) : std::span<const float>();
   }
 
   ExpertLink expert_link() override { return experts_ ? experts_->link() : ExpertLink{}; }
@@ -170,7 +174,7 @@ class Sim final : public SimDevice {
       experts_.emplace(lanes_, shared->costs, shared->window, chip_->options.record_spans);
   }
 
-  std::optional<EmulatedStats> emulated() override {
+  EmulatedStats emulated() override {
     const Profile& p = chip_->profile;
     EmulatedStats s = stats_;
     s.profile = p.name;
@@ -226,8 +230,7 @@ class Sim final : public SimDevice {
 
   // Why `unit` cannot run the op; empty where it can.
   std::string refusal(const Op& op, const UnitProfile& unit) const {
-    if (std::ranges::find(unit.ops, op.kind) == unit.ops.end())
-      return fmt::format("no {} op", llada::name(op.kind));
+    if (std::ranges::find(unit.ops, op.kind) == unit.ops.end()) return fmt::format("no {} op", llada::name(op.kind));
     if (op.kind != OpKind::matmul && op.kind != OpKind::head && op.kind != OpKind::experts) return "";
     std::string reason;
     for_each_weight(op, [&](WeightId w) {
@@ -258,15 +261,27 @@ class Sim final : public SimDevice {
     return status;
   }
 
-  void add(const Run& run, const Op& op, int64_t keys, bool npu, int& in_batch, TaskId& last) {
+  // Of all and of wanted rows. A unit takes the rows of a span together: each as long as the longest.
+  static std::array<double, 2> row_keys(const StepInputs* inputs) {
+    std::array<double, 2> keys{};
+    if (inputs == nullptr) return keys;
+    const RowSets sets = bind_row_sets(*inputs);
+    for (size_t set = 0; set < 2; ++set)
+      for (size_t s = 0; s < sets.spans[set].size(); ++s)
+        keys[set] += static_cast<double>(sets.spans[set][s].count) * sets.reach[set][s].count();
+    return keys;
+  }
+
+  void add(const Run& run, const Op& op, const std::array<double, 2>& keys, bool npu, bool beside, int& in_batch,
+           TaskId& last) {
     const UnitProfile& unit = npu ? chip_->profile.npu : chip_->profile.cpu;
-    const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, keys);
+    const OpCost cost =
+        price_op(unit, *run.program, op, chip_->infos, chip_->sizes, keys[op.rows == RowSet::all ? 0 : 1]);
     LaneTask task;
     task.lane = npu ? Lane::npu : Lane::cpu;
     task.fixed_s = cost.kernels * unit.op_us.value * 1e-6;
     for (int k = 0; k < cost.kernels; ++k)
-      if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0)
-        task.fixed_s += unit.batch_us.value * 1e-6;
+      if (in_batch++ % static_cast<int>(unit.batch_kernels.value) == 0) task.fixed_s += unit.batch_us.value * 1e-6;
     (unit.overlap ? task.compute_s : task.fixed_s) += cost.compute_s;
     if (npu && chip_->profile.experts && chip_->profile.experts->own_memory) {
       const double streams = cost.stream_bytes / (unit.stream_gb_per_s.value * 1e9);
@@ -279,7 +294,7 @@ class Sim final : public SimDevice {
       task.bytes_per_s = unit.stream_gb_per_s.value * 1e9;
     }
     task.after = last;
-    task.background = run.beside;
+    task.background = beside;
     std::vector<int> needed;
     if (npu && window_ >= 0) {
       for_each_weight(op, [&](WeightId w) {
@@ -297,9 +312,9 @@ class Sim final : public SimDevice {
       }
     }
     if (chip_->options.record_spans)
-      task.label = op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer)
-                                 : std::string(llada::name(op.kind));
-    if (run.beside && !task.label.empty()) task.label = "sparse " + task.label;
+      task.label =
+          op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer) : std::string(llada::name(op.kind));
+    if (beside && !task.label.empty()) task.label = "sparse " + task.label;
     last = lanes_.add(std::move(task));
     for (const int slab : needed) slabs_[static_cast<size_t>(slab)].used = last;
   }
@@ -321,16 +336,15 @@ class Sim final : public SimDevice {
 }  // namespace
 
 Result<std::unique_ptr<SimDevice>> make_sim_device(const Profile& profile, const SimOptions& options,
-                                                   std::span<const WeightInfo> infos,
-                                                   std::span<const WeightSize> sizes,
+                                                   std::span<const WeightInfo> infos, std::span<const WeightSize> sizes,
                                                    std::unique_ptr<Device> numerics) {
   LLADA_CHECK(infos.size() == sizes.size());
   if (!options.map_variant.empty() && profile.map(options.map_variant).name != options.map_variant)
     return invalid("profile {}: found no map variant '{}'", profile.name, options.map_variant);
   if (options.window_bytes && *options.window_bytes < -1)
     return invalid("window: found {} bytes, needed 0 or more, or -1 for unlimited", *options.window_bytes);
-  auto chip = std::make_shared<const Chip>(
-      Chip{profile, options, {infos.begin(), infos.end()}, {sizes.begin(), sizes.end()}});
+  auto chip =
+      std::make_shared<const Chip>(Chip{profile, options, {infos.begin(), infos.end()}, {sizes.begin(), sizes.end()}});
   return std::make_unique<Sim>(std::move(chip), std::move(numerics));
 }
 

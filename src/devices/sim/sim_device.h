@@ -27,10 +27,10 @@ struct SimOptions {
     ExpertWindow window;
   };
   std::optional<Experts> experts = {};
-  bool record_spans = false;                 // keep every task for take_spans()
+  bool record_spans = false;  // keep every task for take_spans()
 };
 
-class SimDevice : public Device {
+class SimDevice : public Device, public Window, public ExpertHost, public Clock, public Beside {
  public:
   // Spans of the lanes since the last call; only with record_spans.
   virtual std::vector<LaneSpan> take_spans() = 0;
@@ -39,8 +39,7 @@ class SimDevice : public Device {
 // sizes[i] belongs to infos[i]. numerics may be null: then the device is dry. The embedding table is read by
 // the host and needs no mapping.
 Result<std::unique_ptr<SimDevice>> make_sim_device(const Profile& profile, const SimOptions& options,
-                                                   std::span<const WeightInfo> infos,
-                                                   std::span<const WeightSize> sizes,
+                                                   std::span<const WeightInfo> infos, std::span<const WeightSize> sizes,
                                                    std::unique_ptr<Device> numerics);
 
 }  // namespace llada

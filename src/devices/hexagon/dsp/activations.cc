@@ -102,8 +102,8 @@ void put(BlockF16& block, uint32_t row, const Quantized& q, int32_t mantissa, in
 }
 
 template <class Block>
-void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs, uint32_t* work,
-          RowGroup& head, Block* blocks) {
+void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs,
+          uint32_t* work, RowGroup& head, Block* blocks) {
   // p * 2^unit is a block's product; see activations.h.
   const int32_t unit = format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15;
   const uint32_t padded = blocks_of(inputs), real = inputs / kBlock;

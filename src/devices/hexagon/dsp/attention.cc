@@ -3,7 +3,9 @@
 namespace dsp {
 namespace {
 
-bool vectors_suit(uint32_t head_dim, bool half) { return half && (head_dim == 32 || head_dim == 64 || head_dim == 128); }
+bool vectors_suit(uint32_t head_dim, bool half) {
+  return half && (head_dim == 32 || head_dim == 64 || head_dim == 128);
+}
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Attention of some rows over the first keys of a store, for all query heads that share a K/V head. Two ways with the
+// Attention of some rows over a range of keys of a store, for all query heads that share a K/V head. Two ways with the
 // same meaning: attend_vectors() in integers on the vector unit for F16 stores with heads of 32, 64 or 128,
-// attend_plainly() in scalar floats for everything else. Which one runs depends on the store and on the keys that the rows
-// see alone, so a row gets the same bits in any batch. All rows of a job see the same keys.
+// attend_plainly() in scalar floats for everything else. Which one runs depends on the store and on the keys that the
+// rows see alone, so a row gets the same bits in any batch. All rows of a job see the same keys.
 #pragma once
 #include <stdint.h>
 
@@ -19,7 +19,7 @@ struct AttentionJob {
   uint32_t count;  // keys, at least 1
   bool half;
   uint32_t head_dim;
-  float scale;  // of the scores
+  float scale;       // of the scores
   uint8_t* scratch;  // attention_bytes(), aligned to 128
 };
 

@@ -1,7 +1,6 @@
-// Attention in scalar floats: any head size, F32 stores, and numbers that are not finite. Keys come in tiles, widened to
-// float once for all rows; the softmax is online, rescaled by tile.
+// Attention in scalar floats: any head size, F32 stores, and numbers that are not finite. Keys come in tiles, widened
+// to float once for all rows; the softmax is online, rescaled by tile.
 #include "devices/hexagon/dsp/attention.h"
-
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/rows.h"
 

@@ -1,12 +1,12 @@
-// Attention on the vector unit, all in integers, so that an emulator without float vectors runs the very code of a phone.
-// Per chunk of keys: keys and values become tiles of the F16 matrix kernel (key_tiles.h); scores are its products with
-// the queries; weights 2^-t, t = (largest - score) * log2(e) / sqrt(head_dim), come from a polynomial in fixed
-// point; the mix is the kernel's product of the values with the weights.
+// Attention on the vector unit, all in integers, so that an emulator without float vectors runs the very code of a
+// phone. Per chunk of keys: keys and values become tiles of the F16 matrix kernel (key_tiles.h); scores are its
+// products with the queries; weights 2^-t, t = (largest - score) * log2(e) / sqrt(head_dim), come from a polynomial in
+// fixed point; the mix is the kernel's product of the values with the weights.
 //
 // Errors: a score is off by what 15 bits of the largest query, and 16 bits of the largest key of 32, leave, and by the
-// floors of its kernel; a weight by 2^-14 of the largest weight of its 32 keys, by a relative 2^-15 t and 2^-15.5; a value
-// by 2^-15 of the largest of its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per key.
-// tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
+// floors of its kernel; a weight by 2^-14 of the largest weight of its 32 keys, by a relative 2^-15 t and 2^-15.5; a
+// value by 2^-15 of the largest of its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per
+// key. tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/hvx.h"
@@ -24,9 +24,9 @@ uint32_t align(uint32_t bytes) { return (bytes + 127) & ~127u; }
 // Scratch of a job, in order.
 struct Areas {
   uint8_t *work, *key_tile, *value_tiles, *queries, *weights;
-  int32_t* row;       // weights of a row
+  int32_t* row;                 // weights of a row
   float *scores, *mix, *state;  // kAttentionRows x kChunkKeys; heads x rows x head_dim; heads x rows x {largest, sum}
-  float* chunk_mix;   // rows x head_dim
+  float* chunk_mix;             // rows x head_dim
   uint32_t bytes;
 };
 Areas areas(uint8_t* base, uint32_t d, uint32_t heads) {
@@ -92,8 +92,8 @@ struct Softmax {
 
 // Weights have 30 digits behind the point.
 //
-// The weights of one row of a group, as activations of the value tiles. scores: count floats, the rest of the last vector
-// anything.
+// The weights of one row of a group, as activations of the value tiles. scores: count floats, the rest of the last
+// vector anything.
 Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, int32_t* work, uint8_t* group) {
   const uint32_t vectors = (count + kLanes - 1) / kLanes, tail = count % kLanes;
   const auto* s = reinterpret_cast<const HVX_Vector*>(scores);
@@ -127,8 +127,8 @@ Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, in
   for (uint32_t i = 0; i < vectors; ++i) {
     const HVX_Vector difference = Q6_Vw_vmin_VwVw(Q6_Vw_vsub_VwVw(reference, fixed(s[i], field)), most);
     const HVX_Vector product = Q6_Vw_vmpyo_VwVh_s1_rnd_sat(Q6_Vw_vmax_VwVw(difference, zero), factors);
-    const HVX_Vector t = exponent >= 0 ? Q6_Vw_vasl_VwR(product, exponent)
-                                       : Q6_Vw_vasr_VwR(product, exponent < -31 ? 31 : -exponent);
+    const HVX_Vector t =
+        exponent >= 0 ? Q6_Vw_vasl_VwR(product, exponent) : Q6_Vw_vasr_VwR(product, exponent < -31 ? 31 : -exponent);
     w[i] = masked(i, power(t), zero);
     sums = Q6_Vw_vadd_VwVw(sums, Q6_Vw_vasr_VwR(w[i], 4));
     // Digits of the block's largest weight beyond 14.
@@ -203,7 +203,8 @@ bool attend_vectors(const AttentionJob& job) {
   const auto* values = static_cast<const uint16_t*>(job.values);
   for (uint32_t first = 0; first < job.count; first += kKeyTile) {
     const uint32_t n = job.count - first < kKeyTile ? job.count - first : kKeyTile;
-    if (largest_exponent(keys + first * d, n, d) == 31 || largest_exponent(values + first * d, n, d) == 31) return false;
+    if (largest_exponent(keys + first * d, n, d) == 31 || largest_exponent(values + first * d, n, d) == 31)
+      return false;
   }
   const float scale = job.scale;
   const uint32_t groups = (job.rows + kGroupRows - 1) / kGroupRows;
@@ -234,9 +235,14 @@ bool attend_vectors(const AttentionJob& job) {
         pack_keys(from, in_tile(t), d, largest_exponent(from, in_tile(t), d), a.work, a.key_tile);
         for (uint32_t g = 0; g < groups; ++g) {
           const uint32_t first = g * kGroupRows, left = job.rows - first;
-          multiply_f16({.tile = a.key_tile, .group = a.queries + g * query_bytes, .rows = left < kGroupRows ? left : kGroupRows,
-                        .capacity = kGroupRows, .inputs = d, .y = a.scores + first * kChunkKeys + t * kKeyTile,
-                        .stride = kChunkKeys, .columns = kKeyTile});
+          multiply_f16({.tile = a.key_tile,
+                        .group = a.queries + g * query_bytes,
+                        .rows = left < kGroupRows ? left : kGroupRows,
+                        .capacity = kGroupRows,
+                        .inputs = d,
+                        .y = a.scores + first * kChunkKeys + t * kKeyTile,
+                        .stride = kChunkKeys,
+                        .columns = kKeyTile});
         }
       }
       for (uint32_t g = 0; g < groups; ++g) {
@@ -245,8 +251,14 @@ bool attend_vectors(const AttentionJob& job) {
         for (uint32_t r = 0; r < rows; ++r)
           softmax[r] = weigh(a.scores + (first + r) * kChunkKeys, count, scale, r, a.row, a.weights);
         for (uint32_t t = 0; t < d / 32; ++t)
-          multiply_f16({.tile = a.value_tiles + t * value_bytes, .group = a.weights, .rows = rows, .capacity = kGroupRows,
-                        .inputs = tiles * kKeyTile, .y = a.chunk_mix + t * 32, .stride = d, .columns = 32});
+          multiply_f16({.tile = a.value_tiles + t * value_bytes,
+                        .group = a.weights,
+                        .rows = rows,
+                        .capacity = kGroupRows,
+                        .inputs = tiles * kKeyTile,
+                        .y = a.chunk_mix + t * 32,
+                        .stride = d,
+                        .columns = 32});
         for (uint32_t r = 0; r < rows; ++r) {
           const uint32_t at = head * kAttentionRows + first + r;
           join(softmax[r], a.chunk_mix + r * d, scale, d, chunk == 0, a.state + 2 * at, a.mix + at * d);

@@ -17,8 +17,8 @@ uint32_t supported_matrix_layouts() {
   return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
 }
 
-Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out) {
-  return at(ref, rows * columns * 4, use, out, 128);
+Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment) {
+  return at(ref, rows * columns * 4, use, out, alignment);
 }
 
 Fault Batch::vector(const WireWeight& weight, uint32_t length, const float*& out) {
@@ -53,12 +53,20 @@ Fault Batch::spans(const WireOp& op, const WireSpan*& out) {
   uint32_t next = 0;
   for (uint32_t i = 0; i < op.span_count; ++i) {
     const WireSpan& s = out[i];
-    if (s.begin != next || s.count > op.rows - next || s.sequence >= op.kv.sequences || s.keys > op.kv.positions ||
-        (s.count > 0 && s.keys == 0) || s.trial > 1)
+    if (s.begin != next || s.count > op.rows - next || s.sequence >= op.kv.sequences || s.trial > 1)
       return {WIRE_BAD_OP, WIRE_CHECK_SPANS};
     next += s.count;
   }
   return next == op.rows ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_SPANS};
+}
+
+Fault Batch::key_ranges(const WireOp& op, const WireKeys*& out) {
+  const CopiedList* copied = nullptr;
+  DSP_TRY(list(op.index, uint64_t{op.rows} * sizeof(WireKeys), copied));
+  out = reinterpret_cast<const WireKeys*>(copied->words);
+  for (uint32_t r = 0; r < op.rows; ++r)
+    if (out[r].first >= out[r].last || out[r].last > op.kv.positions) return {WIRE_BAD_OP, WIRE_CHECK_SPANS};
+  return {};
 }
 
 // rows_of_all: how many rows the trial area holds.
@@ -74,7 +82,8 @@ Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all
       kv.head_stride % element != 0 || kv.sequence_stride % element != 0)
     return bad;
   // The last sequence may lack the padding behind its last head.
-  const uint64_t bytes = uint64_t{kv.sequences - 1} * kv.sequence_stride + uint64_t{kv.heads - 1} * kv.head_stride + head;
+  const uint64_t bytes =
+      uint64_t{kv.sequences - 1} * kv.sequence_stride + uint64_t{kv.heads - 1} * kv.head_stride + head;
   trial = nullptr;
   for (uint32_t i = 0; i < op.span_count && trial == nullptr; ++i)
     if (spans[i].trial != 0)
@@ -89,7 +98,8 @@ Fault Batch::embed(const WireOp& op) {
   const WireWeight& w = op.weight[0];
   if (w.layout < WIRE_STORED_F32 || w.layout > WIRE_STORED_Q4_0) return {WIRE_UNSUPPORTED, w.layout};
   const bool groups = w.layout >= WIRE_STORED_Q8_0;
-  if (w.inputs == 0 || w.inputs > kMaxColumns || (groups && w.inputs % 32 != 0)) return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
+  if (w.inputs == 0 || w.inputs > kMaxColumns || (groups && w.inputs % 32 != 0))
+    return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
   const uint8_t* table = nullptr;
   float* out = nullptr;
   const uint32_t* tokens = nullptr;
@@ -98,7 +108,8 @@ Fault Batch::embed(const WireOp& op) {
   DSP_TRY(value(op.out[0], op.rows, w.inputs, Use::writes, out));
   DSP_TRY(indices(op.index, op.rows, w.outputs, tokens));
   if (!checking_)
-    each_row(op.rows, [&](uint32_t r) { stored_row(w.layout, table, tokens[r], w.inputs, out + uint64_t{r} * w.inputs); });
+    each_row(op.rows,
+             [&](uint32_t r) { stored_row(w.layout, table, tokens[r], w.inputs, out + uint64_t{r} * w.inputs); });
   return {};
 }
 
@@ -168,43 +179,63 @@ Fault Batch::elementwise(const WireOp& op) {
 }
 
 Fault Batch::guide(const WireOp& op) {
-  const bool guided = op.source_rows == 2 * op.rows;
-  if (!guided && op.source_rows != op.rows) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
+  if (op.source_rows == 0 || op.source_rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
   const uint32_t n = op.columns;
   float *x = nullptr, *out = nullptr;
+  const CopiedList* copied = nullptr;
   DSP_TRY(value(op.in[0], op.source_rows, n, Use::reads, x));
   DSP_TRY(value(op.out[0], op.rows, n, Use::writes, out));
+  DSP_TRY(list(op.index, uint64_t{op.rows} * sizeof(WireGuide), copied));
+  const auto* guides = reinterpret_cast<const WireGuide*>(copied->words);
+  for (uint32_t r = 0; r < op.rows; ++r)
+    if (guides[r].conditional >= op.source_rows ||
+        (guides[r].unconditional >= op.source_rows && guides[r].unconditional != WIRE_NO_ROW))
+      return {WIRE_BAD_OP, WIRE_CHECK_INDEX};
   if (!checking_)
     each_row(op.rows, [&](uint32_t r) {
-      const uint64_t first = uint64_t{r} * n;
-      if (guided)
-        dsp::guide(x + first, x + uint64_t{op.rows} * n + first, op.parameter, n, out + first);
+      const WireGuide& g = guides[r];
+      const float* c = x + uint64_t{g.conditional} * n;
+      float* to = out + uint64_t{r} * n;
+      if (g.unconditional != WIRE_NO_ROW)
+        dsp::guide(c, x + uint64_t{g.unconditional} * n, g.factor, n, to);
       else
-        for (uint32_t i = 0; i < n; ++i) out[first + i] = x[first + i];
+        for (uint32_t i = 0; i < n; ++i) to[i] = c[i];
     });
   return {};
 }
 
 Fault Batch::execute(const WireOp& op) {
   if (op.rows == 0 || op.rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
-  if (op.columns > kMaxColumns || (op.columns == 0 && op.kind != WIRE_EMBED && op.kind != WIRE_HEAD_NORM &&
-                                   op.kind != WIRE_ATTENTION))
+  if (op.columns > kMaxColumns ||
+      (op.columns == 0 && op.kind != WIRE_EMBED && op.kind != WIRE_HEAD_NORM && op.kind != WIRE_ATTENTION))
     return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
   switch (op.kind) {
-    case WIRE_EMBED: return embed(op);
-    case WIRE_SELECT_ROWS: return select_rows(op);
-    case WIRE_RMS_NORM: return norm(op, false);
-    case WIRE_HEAD_NORM: return norm(op, true);
-    case WIRE_MATMUL: return matmul(op);
-    case WIRE_ROPE: return rope(op);
-    case WIRE_STORE_KV: return store_kv(op);
-    case WIRE_ATTENTION: return attention(op);
+    case WIRE_EMBED:
+      return embed(op);
+    case WIRE_SELECT_ROWS:
+      return select_rows(op);
+    case WIRE_RMS_NORM:
+      return norm(op, false);
+    case WIRE_HEAD_NORM:
+      return norm(op, true);
+    case WIRE_MATMUL:
+      return matmul(op);
+    case WIRE_ROPE:
+      return rope(op);
+    case WIRE_STORE_KV:
+      return store_kv(op);
+    case WIRE_ATTENTION:
+      return attention(op);
     case WIRE_SWIGLU:
     case WIRE_ADD:
-    case WIRE_ADD_BIAS: return elementwise(op);
-    case WIRE_GUIDE: return guide(op);
-    case WIRE_HEAD: return head(op);
-    default: return {WIRE_UNSUPPORTED, op.kind};
+    case WIRE_ADD_BIAS:
+      return elementwise(op);
+    case WIRE_GUIDE:
+      return guide(op);
+    case WIRE_HEAD:
+      return head(op);
+    default:
+      return {WIRE_UNSUPPORTED, op.kind};
   }
 }
 
@@ -275,7 +306,9 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   if (!copy_.take(data, bytes)) return;
   const WireBatch& batch = copy_.head();
   reply.sequence = batch.sequence;
-  const auto fail = [&](Fault fault, uint32_t op) { reply.status = fault.status, reply.detail = fault.detail, reply.op = op; };
+  const auto fail = [&](Fault fault, uint32_t op) {
+    reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
+  };
   pool_.use(batch.threads);
   pool_.take_packets();
 

@@ -1,7 +1,7 @@
-// A batch of ops (devices/hexagon/wire.h) over mapped buffers. Batch, ops, ranges and every list that an op indexes with
-// are copied into memory of this module first (batch_copy.h): shared memory may change at any time, by the host or by an
-// op of the batch itself, so nothing is checked in one place and used from another. Every op is checked with all its refs
-// and indices before the first one runs, then all run in order. Words: fault = why a batch was refused.
+// A batch of ops (devices/hexagon/wire.h) over mapped buffers. Batch, ops, ranges and every list that an op indexes
+// with are copied into memory of this module first (batch_copy.h): shared memory may change at any time, by the host or
+// by an op of the batch itself, so nothing is checked in one place and used from another. Every op is checked with all
+// its refs and indices before the first one runs, then all run in order. Words: fault = why a batch was refused.
 #pragma once
 #include <stdint.h>
 
@@ -66,17 +66,18 @@ class Batch {
 
   Fault maintain(uint32_t use);
 
-  // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned, or inside the
-  // scratch, or written where only reading is allowed. While checking, what the op touches is noted.
+  // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned, or inside
+  // the scratch, or written where only reading is allowed. While checking, what the op touches is noted.
   template <class T>
   Fault at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment = alignof(T));
-  Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out);
+  Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
   // Private copies of what the op indexes with.
   Fault list(WireRef ref, uint64_t bytes, const CopiedList*& out);
   Fault indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out);
   Fault spans(const WireOp& op, const WireSpan*& out);
+  Fault key_ranges(const WireOp& op, const WireKeys*& out);
   Fault cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all, Use use, uint8_t*& keys, uint8_t*& values,
               uint8_t*& trial);
   // The first `bytes` bytes of the scratch; while checking the largest demand is remembered.

@@ -26,6 +26,9 @@ void swap(uint8_t* a, uint8_t* b, uint32_t bytes) {
   }
 }
 
+// Rows of a stream begin anywhere in a value: the vector unit has only such that are whole vectors.
+uint32_t row_alignment(uint32_t head_dim) { return head_dim % 32 == 0 ? 128 : 4; }
+
 }  // namespace
 
 Fault Batch::store_kv(const WireOp& op) {
@@ -36,8 +39,8 @@ Fault Batch::store_kv(const WireOp& op) {
   const uint32_t* positions = nullptr;
   uint8_t *keys = nullptr, *values = nullptr, *trial = nullptr;
   if (columns != op.columns) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
-  DSP_TRY(value(op.in[0], op.rows, columns, Use::reads, k));
-  DSP_TRY(value(op.in[1], op.rows, columns, Use::reads, v));
+  DSP_TRY(value(op.in[0], op.rows, columns, Use::reads, k, row_alignment(kv.head_dim)));
+  DSP_TRY(value(op.in[1], op.rows, columns, Use::reads, v, row_alignment(kv.head_dim)));
   DSP_TRY(spans(op, spans_list));
   DSP_TRY(cache(op, spans_list, op.rows, Use::writes, keys, values, trial));
   DSP_TRY(indices(op.index, op.rows, kv.positions, positions));
@@ -66,15 +69,16 @@ Fault Batch::attention(const WireOp& op) {
   const WireKv& kv = op.kv;
   float *q = nullptr, *out = nullptr;
   const WireSpan* list = nullptr;
-  const uint32_t *positions = nullptr, *all_positions = nullptr;
+  const WireKeys* seen = nullptr;  // by row
+  const uint32_t* all_positions = nullptr;
   uint8_t *keys = nullptr, *values = nullptr, *trial = nullptr;
   if (op.heads == 0 || op.head_dim != kv.head_dim || kv.heads == 0 || op.heads % kv.heads != 0)
     return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   const float scale = op.parameter;
   if (!(scale > 0 && scale <= 1)) return {WIRE_BAD_OP, WIRE_CHECK_HEADS};
   const uint32_t stride = uint32_t{op.heads} * op.head_dim;
-  DSP_TRY(value(op.in[0], op.rows, stride, Use::reads, q));
-  DSP_TRY(value(op.out[0], op.rows, stride, Use::writes, out));
+  DSP_TRY(value(op.in[0], op.rows, stride, Use::reads, q, row_alignment(kv.head_dim)));
+  DSP_TRY(value(op.out[0], op.rows, stride, Use::writes, out, row_alignment(kv.head_dim)));
   DSP_TRY(spans(op, list));
   uint32_t rows_of_all = 0;
   for (uint32_t i = 0; i < op.span_count; ++i) {
@@ -84,33 +88,31 @@ Fault Batch::attention(const WireOp& op) {
     rows_of_all = end > rows_of_all ? end : rows_of_all;
   }
   DSP_TRY(cache(op, list, rows_of_all, Use::reads, keys, values, trial));
-  if (op.block > 0) DSP_TRY(indices(op.index, op.rows, kv.positions, positions));
+  DSP_TRY(key_ranges(op, seen));
   if (rows_of_all > 0) DSP_TRY(indices(op.trial_index, rows_of_all, kv.positions, all_positions));
   const uint32_t group = op.heads / kv.heads, bytes = kv.head_dim * (kv.half != 0 ? 2 : 4);
   const uint32_t worker_bytes = attention_bytes(op.head_dim, group, kv.half != 0);
   uint8_t* memory = scratch(uint64_t{kMaxWorkers} * worker_bytes);
   if (checking_) return {};
 
-  // How many keys a row of the span sees.
-  const auto keys_of = [&](const WireSpan& span, uint32_t row) {
-    const uint32_t limit = op.block > 0 ? (positions[row] / op.block + 1) * op.block : span.keys;
-    return limit < span.keys ? limit : span.keys;
-  };
   // All rows of a span, one K/V head; rows that see the same keys go together.
   const auto span_rows = [&](const WireSpan& span, uint32_t head, uint32_t worker) {
     const uint64_t at = uint64_t{span.sequence} * kv.sequence_stride + uint64_t{head} * kv.head_stride;
     const uint32_t column = head * group * op.head_dim, end = span.begin + span.count;
     for (uint32_t first = span.begin, next; first < end; first = next) {
-      for (next = first + 1; next < end && next - first < kAttentionRows && keys_of(span, next) == keys_of(span, first);)
+      const WireKeys range = seen[first];
+      for (next = first + 1; next < end && next - first < kAttentionRows && seen[next].first == range.first &&
+                             seen[next].last == range.last;)
         ++next;
+      const uint64_t from = at + uint64_t{range.first} * bytes;
       attend({.q = q + uint64_t{first} * stride + column,
               .out = out + uint64_t{first} * stride + column,
               .stride = stride,
               .rows = next - first,
               .heads = group,
-              .keys = keys + at,
-              .values = values + at,
-              .count = keys_of(span, first),
+              .keys = keys + from,
+              .values = values + from,
+              .count = range.last - range.first,
               .half = kv.half != 0,
               .head_dim = op.head_dim,
               .scale = scale,

@@ -1,6 +1,6 @@
-// A batch in memory that only this module sees. Whoever can write shared memory (the host at any time, an op of the very
-// batch) cannot change what was checked. Words: list = indices or spans that ops read beside their values; place = bytes of
-// a mapped file, the same however many numbers it is mapped under.
+// A batch in memory that only this module sees. Whoever can write shared memory (the host at any time, an op of the
+// very batch) cannot change what was checked. Words: list = indices or spans that ops read beside their values; place =
+// bytes of a mapped file, the same however many numbers it is mapped under.
 //
 // Lists are copied once per batch, however many ops share them, with their largest word: so a limit is checked without
 // reading the list again. Sizes are fixed because the module has no heap; what does not fit is refused.

@@ -12,10 +12,14 @@ constexpr uint32_t kNoFormat = ~0u;
 
 uint32_t format_of(uint32_t layout) {
   switch (layout) {
-    case WIRE_TILE_Q4_0: return static_cast<uint32_t>(Format::q4);
-    case WIRE_TILE_Q8_0: return static_cast<uint32_t>(Format::q8);
-    case WIRE_TILE_F16: return static_cast<uint32_t>(Format::f16);
-    default: return kNoFormat;
+    case WIRE_TILE_Q4_0:
+      return static_cast<uint32_t>(Format::q4);
+    case WIRE_TILE_Q8_0:
+      return static_cast<uint32_t>(Format::q8);
+    case WIRE_TILE_F16:
+      return static_cast<uint32_t>(Format::f16);
+    default:
+      return kNoFormat;
   }
 }
 uint32_t align(uint32_t bytes) { return (bytes + 127) & ~127u; }
@@ -48,8 +52,8 @@ uint8_t* Batch::quantize(uint32_t layout, const float* x, uint32_t rows, uint32_
   uint8_t* work = to + quantized_bytes(layout, rows, inputs);
   const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
   pool_.each(groups_of(format, rows), [&](uint32_t group, uint32_t worker) {
-    quantize_group(format, x, inputs, rows, inputs, group * most, reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)),
-                   to + group * bytes);
+    quantize_group(format, x, inputs, rows, inputs, group * most,
+                   reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)), to + group * bytes);
   });
   return to;
 }
@@ -123,7 +127,8 @@ Fault Batch::head(const WireOp& op) {
   DSP_TRY(value(op.in[0], op.rows, op.columns, Use::reads, x));
   DSP_TRY(matrix(w, op.columns, weights));
   DSP_TRY(at(op.predictions, uint64_t{op.rows} * sizeof(WirePrediction), Use::writes, predictions));
-  if (op.logits.buffer != WIRE_NO_BUFFER) DSP_TRY(at(op.logits, uint64_t{op.rows} * w.outputs * 4, Use::writes, logits));
+  if (op.logits.buffer != WIRE_NO_BUFFER)
+    DSP_TRY(at(op.logits, uint64_t{op.rows} * w.outputs * 4, Use::writes, logits));
   if (op.out_of_softmax_count > kMostExcluded) return {WIRE_UNSUPPORTED, op.kind};
   if (op.out_of_softmax_count > 0) DSP_TRY(indices(op.out_of_softmax, op.out_of_softmax_count, w.outputs, out));
   if (op.never_sampled_count > 0) DSP_TRY(indices(op.never_sampled, op.never_sampled_count, w.outputs, never));
@@ -133,7 +138,8 @@ Fault Batch::head(const WireOp& op) {
   const uint32_t quantized = quantized_bytes(w.layout, op.rows, op.columns);
   const uint32_t chunk_bytes = align(op.rows * kChunk * 4);
   const uint64_t common = quantized + uint64_t{kMaxWorkers} * work_bytes(op.columns);
-  uint8_t* memory = scratch(common + uint64_t{kMaxWorkers} * chunk_bytes + uint64_t{chunks} * op.rows * sizeof(WirePrediction));
+  uint8_t* memory =
+      scratch(common + uint64_t{kMaxWorkers} * chunk_bytes + uint64_t{chunks} * op.rows * sizeof(WirePrediction));
   if (checking_) return {};
   const uint8_t* activations =
       w.layout == WIRE_STORED_F32 ? nullptr : quantize(w.layout, x, op.rows, op.columns, memory);

@@ -28,8 +28,14 @@ void put_back(float* logits, uint32_t begin, uint32_t n, TokenList list, const f
 }  // namespace
 
 WirePrediction no_prediction() {
-  return {.best = -1, .second = -1, .best_logit = -kInfinity, .second_logit = -kInfinity, .max = -kInfinity, .rest = 0,
-          .weighted = 0, .reserved = 0};
+  return {.best = -1,
+          .second = -1,
+          .best_logit = -kInfinity,
+          .second_logit = -kInfinity,
+          .max = -kInfinity,
+          .rest = 0,
+          .weighted = 0,
+          .reserved = 0};
 }
 
 WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList out_of_softmax,

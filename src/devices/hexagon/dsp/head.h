@@ -16,7 +16,8 @@ struct TokenList {
 };
 
 // Logits of tokens [begin, begin + n) of one row; overwritten. An excluded token is -infinity for that purpose.
-WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList out_of_softmax, TokenList never_sampled);
+WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList out_of_softmax,
+                            TokenList never_sampled);
 // next's tokens follow those of total.
 void merge(WirePrediction& total, const WirePrediction& next);
 // What nothing merges to.

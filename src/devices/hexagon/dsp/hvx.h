@@ -20,12 +20,13 @@ inline __attribute__((always_inline)) HVX_Vector scaled_floats(HVX_Vector value,
   const HVX_Vector mantissa = Q6_Vuw_vlsr_VuwR(normal, 8);
   // Round on the eight bits that fall off: up above the half, and at the half when the mantissa is odd.
   const HVX_Vector odd = Q6_V_vand_VV(mantissa, Q6_V_vsplat_R(1));
-  const HVX_Vector rest = Q6_Vw_vadd_VwVw(Q6_V_vand_VV(normal, Q6_V_vsplat_R(0xff)), Q6_Vw_vadd_VwVw(odd, Q6_V_vsplat_R(0x7f)));
+  const HVX_Vector rest =
+      Q6_Vw_vadd_VwVw(Q6_V_vand_VV(normal, Q6_V_vsplat_R(0xff)), Q6_Vw_vadd_VwVw(odd, Q6_V_vsplat_R(0x7f)));
   const HVX_Vector up = Q6_Vuw_vlsr_VuwR(rest, 8);
   const HVX_Vector field = Q6_Vw_vsub_VwVw(Q6_Vw_vadd_VwVw(exponent, Q6_V_vsplat_R(127 + 31)), zeros);
   // The mantissa's leading one adds 1 to the exponent field, a carry of the rounding another.
-  HVX_Vector bits = Q6_Vw_vadd_VwVw(Q6_Vw_vasl_VwR(Q6_Vw_vsub_VwVw(field, Q6_V_vsplat_R(1)), 23),
-                                    Q6_Vw_vadd_VwVw(mantissa, up));
+  HVX_Vector bits =
+      Q6_Vw_vadd_VwVw(Q6_Vw_vasl_VwR(Q6_Vw_vsub_VwVw(field, Q6_V_vsplat_R(1)), 23), Q6_Vw_vadd_VwVw(mantissa, up));
   const HVX_Vector infinity = Q6_V_vsplat_R(0x7f800000);
   bits = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VwVw(field, Q6_V_vsplat_R(254)), infinity, bits);
   bits = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VwVw(Q6_V_vsplat_R(1), field), zero, bits);

@@ -33,8 +33,8 @@ struct Bytes {
 inline __attribute__((always_inline)) HVX_Vector half_vector(const uint16_t* row) {
   const auto first = reinterpret_cast<uintptr_t>(row), last = first + 63;
   constexpr uintptr_t kLine = ~static_cast<uintptr_t>(kVector - 1);
-  return Q6_V_valign_VVR(*reinterpret_cast<const HVX_Vector*>(last & kLine), *reinterpret_cast<const HVX_Vector*>(first & kLine),
-                         static_cast<int32_t>(first));
+  return Q6_V_valign_VVR(*reinterpret_cast<const HVX_Vector*>(last & kLine),
+                         *reinterpret_cast<const HVX_Vector*>(first & kLine), static_cast<int32_t>(first));
 }
 
 // One row of 32, 64 or 128 elements; absent ones are zero, of 32 those up to the 64th anything.
@@ -86,7 +86,8 @@ int32_t largest_exponent(const uint16_t* elements, uint32_t count, uint32_t head
   return field > 0 ? field : 1;
 }
 
-void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t exponent, uint8_t* work, uint8_t* tile) {
+void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t exponent, uint8_t* work,
+               uint8_t* tile) {
   auto* high = reinterpret_cast<HVX_Vector*>(work);
   auto* low = high + kKeys;
   auto* other = low + kKeys;  // 32 vectors to move to and from
@@ -103,8 +104,8 @@ void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t 
   for (uint32_t block = 0; block < head_dim / 32; ++block) put_scales(tile, block, kFullScale);
 }
 
-void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs, int32_t exponent,
-                 int32_t top, uint8_t* tiles) {
+void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs,
+                 int32_t exponent, int32_t top, uint8_t* tiles) {
   // Scales reach 2^-13 of the largest.
   if (top - exponent > 13) exponent = top - 13;
   const uint32_t bytes = tile_bytes(Format::f16, inputs), tile_count = head_dim / 32;

@@ -1,6 +1,6 @@
-// Keys and values of F16 as the F16 matrix kernel reads weights (devices/hexagon/wire.h, TILE_F16): 32 keys as the outputs
-// of one tile with head_dim inputs, and the values of a chunk as head_dim / 32 tiles whose inputs are the keys. The
-// elements of 32 keys share an exponent and are rounded to 16 bits of their largest.
+// Keys and values of F16 as the F16 matrix kernel reads weights (devices/hexagon/wire.h, TILE_F16): 32 keys as the
+// outputs of one tile with head_dim inputs, and the values of a chunk as head_dim / 32 tiles whose inputs are the keys.
+// The elements of 32 keys share an exponent and are rounded to 16 bits of their largest.
 #pragma once
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t 
 
 // Values of `count` (at most 32) keys as block `block` of tiles with `inputs` inputs, `top` the largest exponent of all
 // blocks.
-void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs, int32_t exponent,
-                 int32_t top, uint8_t* tiles);
+void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs,
+                 int32_t exponent, int32_t top, uint8_t* tiles);
 
 }  // namespace dsp

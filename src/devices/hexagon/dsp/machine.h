@@ -1,5 +1,5 @@
-// The scalar instructions that have no name in C, and what the build is for. A fuzzer's build for the host has a file of
-// this name of its own.
+// The scalar instructions that have no name in C, and what the build is for. A fuzzer's build for the host has a file
+// of this name of its own.
 #pragma once
 #include <stdint.h>
 

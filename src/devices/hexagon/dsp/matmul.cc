@@ -40,9 +40,12 @@ void finish(const TileJob& job, const HVX_Vector* sums) {
 
 void multiply_tile(Format format, const TileJob& job) {
   switch (format) {
-    case Format::q4: return multiply_q4(job);
-    case Format::q8: return multiply_q8(job);
-    case Format::f16: return multiply_f16(job);
+    case Format::q4:
+      return multiply_q4(job);
+    case Format::q8:
+      return multiply_q8(job);
+    case Format::f16:
+      return multiply_f16(job);
   }
 }
 

@@ -18,8 +18,7 @@ DSP_INLINE void row(const BlockF16& a, int r, const HVX_Vector* w, HVX_Vector sc
     low = Q6_Vw_vrmpyacc_VwVubRb(low, w[8 + g], al);
   }
   // floor(P / 2^8): the correction takes back 128 of every high byte and is a multiple of it.
-  const HVX_Vector dot =
-      Q6_Vw_vadd_VwVw(Q6_Vw_vaslacc_VwVwR(middle, high, 8), Q6_Vw_vasr_VwR(low, 8));
+  const HVX_Vector dot = Q6_Vw_vadd_VwVw(Q6_Vw_vaslacc_VwVwR(middle, high, 8), Q6_Vw_vasr_VwR(low, 8));
   HVX_Vector scales = Q6_Vh_vmpy_VhRh_s1_rnd_sat(scale, of_row(&a.mantissa, r / 2));
   if (r % 2 == 0) scales = Q6_Vw_vasl_VwR(scales, 16);
   const HVX_Vector product = Q6_Vw_vmpyo_VwVh_s1_sat(Q6_Vw_vasl_VwR(dot, 4), scales);
@@ -32,10 +31,9 @@ DSP_INLINE void block(const BlockF16& a, const HVX_Vector* w, HVX_Vector scale, 
 }
 
 __attribute__((noinline)) void rows(const TileJob& job, HVX_Vector* out) {
-  sum_blocks<4, kVectors, BlockF16>(
-      job, out, [](const BlockF16& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums) DSP_LAMBDA {
-        block(a, w, scale, sums);
-      });
+  sum_blocks<4, kVectors, BlockF16>(job, out,
+                                    [](const BlockF16& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums)
+                                        DSP_LAMBDA { block(a, w, scale, sums); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Q4_0 tiles x int8 rows, by eight rows or four. Per block of 32 inputs: 8 multiply-accumulates of 4 bytes per row and 32
-// outputs; then the dots of two rows, which fit 16 bits once the zero point is subtracted, share one vector for the
+// Q4_0 tiles x int8 rows, by eight rows or four. Per block of 32 inputs: 8 multiply-accumulates of 4 bytes per row and
+// 32 outputs; then the dots of two rows, which fit 16 bits once the zero point is subtracted, share one vector for the
 // scale's multiplication. Tried and lost: one vector of 32-bit dots per row through vmpyo (a row then costs a whole
 // multiplier packet twice); words instead of pairs of words loaded (the load slots fill: 24 packets for 22).
 #include "devices/hexagon/dsp/tile.h"
@@ -25,8 +25,7 @@ DSP_INLINE HVX_Vector high_nibbles(HVX_Vector v) { return Q6_Vub_vlsr_VubR(v, 4)
 
 template <int R>
 DSP_INLINE void accumulate(const BlockQ4<R>& a, int g, int r, HVX_Vector low, HVX_Vector high, HVX_Vector* dots) {
-  dots[r] = g == 0 ? Q6_Vw_vrmpy_VubRb(low, a.q[g][r].low())
-                   : Q6_Vw_vrmpyacc_VwVubRb(dots[r], low, a.q[g][r].low());
+  dots[r] = g == 0 ? Q6_Vw_vrmpy_VubRb(low, a.q[g][r].low()) : Q6_Vw_vrmpyacc_VwVubRb(dots[r], low, a.q[g][r].low());
   dots[r] = Q6_Vw_vrmpyacc_VwVubRb(dots[r], high, a.q[g][r].high());
 }
 
@@ -61,10 +60,9 @@ DSP_INLINE void block(const BlockQ4<8>& a, const HVX_Vector* w, HVX_Vector scale
 
 template <int R>
 __attribute__((noinline)) void rows(const TileJob& job, HVX_Vector* out) {
-  sum_blocks<R, kVectors, BlockQ4<R>>(
-      job, out, [](const BlockQ4<R>& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums) DSP_LAMBDA {
-        block(a, w, scale, sums);
-      });
+  sum_blocks<R, kVectors, BlockQ4<R>>(job, out,
+                                      [](const BlockQ4<R>& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums)
+                                          DSP_LAMBDA { block(a, w, scale, sums); });
 }
 
 }  // namespace

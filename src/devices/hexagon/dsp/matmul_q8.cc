@@ -13,7 +13,8 @@ DSP_INLINE void block(const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, H
     const HVX_Vector first = w[2 * g], second = w[2 * g + 1];
 #pragma clang loop unroll(full)
     for (int r = 0; r < 4; ++r) {
-      dots[r] = Q6_Vw_vrmpyacc_VwVubRb(g == 0 ? Q6_V_vsplat_R(of_row(a.correction, r)) : dots[r], first, a.q[g][r].low());
+      dots[r] =
+          Q6_Vw_vrmpyacc_VwVubRb(g == 0 ? Q6_V_vsplat_R(of_row(a.correction, r)) : dots[r], first, a.q[g][r].low());
       dots[r] = Q6_Vw_vrmpyacc_VwVubRb(dots[r], second, a.q[g][r].high());
     }
   }
@@ -29,10 +30,9 @@ DSP_INLINE void block(const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, H
 }
 
 __attribute__((noinline)) void rows(const TileJob& job, HVX_Vector* out) {
-  sum_blocks<4, kVectors, BlockQ8>(
-      job, out, [](const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums) DSP_LAMBDA {
-        block(a, w, scale, sums);
-      });
+  sum_blocks<4, kVectors, BlockQ8>(job, out,
+                                   [](const BlockQ8& a, const HVX_Vector* w, HVX_Vector scale, HVX_Vector* sums)
+                                       DSP_LAMBDA { block(a, w, scale, sums); });
 }
 
 }  // namespace

@@ -9,8 +9,18 @@ namespace dsp {
 namespace {
 
 enum Call {
-  kOpenAt = 56, kClose = 57, kWrite = 64, kExit = 93, kExitGroup = 94, kFutex = 98, kClockGetTime = 113,
-  kAffinity = 123, kKill = 129, kUnmap = 215, kClone = 220, kMap2 = 222,
+  kOpenAt = 56,
+  kClose = 57,
+  kWrite = 64,
+  kExit = 93,
+  kExitGroup = 94,
+  kFutex = 98,
+  kClockGetTime = 113,
+  kAffinity = 123,
+  kKill = 129,
+  kUnmap = 215,
+  kClone = 220,
+  kMap2 = 222,
 };
 
 int32_t call(int32_t number, int32_t a = 0, int32_t b = 0, int32_t c = 0, int32_t d = 0, int32_t e = 0, int32_t f = 0) {
@@ -113,10 +123,10 @@ int32_t serve(uint32_t control_fd) {
     os_log("llada_dsp: the control file is not a ring of this version\n");
     return 2;
   }
-  static_assert(RING_CHANNELS == 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
+  static_assert(RING_CHANNELS ==
+                2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
   const bool second = os_start_worker(
-      kMaxWorkers,
-      [](void* channel) { call(kExitGroup, serve(*static_cast<Ring*>(channel), RING_CHANNEL_BYTES(1))); },
+      kMaxWorkers, [](void* channel) { call(kExitGroup, serve(*static_cast<Ring*>(channel), RING_CHANNEL_BYTES(1))); },
       file + RING_CHANNEL_AT(1));
   ring->channels = second ? RING_CHANNELS : 1;
   __atomic_store_n(&ring->ready, 1u, __ATOMIC_SEQ_CST);

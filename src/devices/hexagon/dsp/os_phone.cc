@@ -1,6 +1,6 @@
-// The system back end of a phone: what FastRPC's user process on the DSP exports, declared here by prototype because its
-// headers are not free. Everything but mapping is weak: what is missing costs speed (one thread, no clock), not work.
-// Compiled, never run by a test: no emulator has these functions. Deliberately absent: power votes, VTCM and HVX
+// The system back end of a phone: what FastRPC's user process on the DSP exports, declared here by prototype because
+// its headers are not free. Everything but mapping is weak: what is missing costs speed (one thread, no clock), not
+// work. Compiled, never run by a test: no emulator has these functions. Deliberately absent: power votes, VTCM and HVX
 // locks, whose structures are only in the vendor's SDK.
 #include "devices/hexagon/dsp/os.h"
 
@@ -12,7 +12,8 @@ __attribute__((weak)) void HAP_debug(const char* text, int level, const char* fi
 __attribute__((weak)) int qurt_hvx_get_units();
 __attribute__((weak)) int qurt_futex_wait(void* word, int seen);
 __attribute__((weak)) int qurt_futex_wake(void* word, int threads);
-__attribute__((weak)) int pthread_create(unsigned* thread, const void* attributes, void* (*entry)(void*), void* argument);
+__attribute__((weak)) int pthread_create(unsigned* thread, const void* attributes, void* (*entry)(void*),
+                                         void* argument);
 __attribute__((weak)) int pthread_join(unsigned thread, void** result);
 }
 
@@ -36,7 +37,8 @@ void os_log(const char* text) {
 }
 
 uint32_t os_threads() {
-  if (pthread_create == nullptr || pthread_join == nullptr || qurt_futex_wait == nullptr || qurt_futex_wake == nullptr) return 1;
+  if (pthread_create == nullptr || pthread_join == nullptr || qurt_futex_wait == nullptr || qurt_futex_wake == nullptr)
+    return 1;
   // The number of vector units of 128 bytes stands in the second byte.
   const uint32_t units = qurt_hvx_get_units != nullptr ? static_cast<uint32_t>(qurt_hvx_get_units()) >> 8 & 0xff : 0;
   return units > 0 ? units : 4;

@@ -21,7 +21,9 @@ class Pool {
 
   template <class Body>
   void each(uint32_t tasks, const Body& body) {
-    run(tasks, [](void* context, uint32_t task, uint32_t worker) { (*static_cast<const Body*>(context))(task, worker); },
+    run(
+        tasks,
+        [](void* context, uint32_t task, uint32_t worker) { (*static_cast<const Body*>(context))(task, worker); },
         const_cast<Body*>(&body));
   }
 

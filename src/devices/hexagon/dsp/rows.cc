@@ -22,8 +22,8 @@ void rms_norm(const float* x, const float* weight, float epsilon, uint32_t n, fl
     const float v = x[i] * down;
     sum[i % 8] = fma(v, v, sum[i % 8]);
   }
-  const float mean = (((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) /
-                     static_cast<float>(n);
+  const float mean =
+      (((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) / static_cast<float>(n);
   const float scale = extreme ? inverse_sqrt(fma(epsilon * down, down, mean)) * down : inverse_sqrt(mean + epsilon);
   for (uint32_t i = 0; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
@@ -64,11 +64,15 @@ constexpr uint32_t kQ8 = 34, kQ4 = 18, kGroup = 32;  // bytes of a stored group,
 
 uint32_t stored_row_bytes(uint32_t layout, uint32_t n) {
   switch (layout) {
-    case WIRE_STORED_F32: return 4 * n;
+    case WIRE_STORED_F32:
+      return 4 * n;
     case WIRE_STORED_F16:
-    case WIRE_STORED_BF16: return 2 * n;
-    case WIRE_STORED_Q8_0: return n / kGroup * kQ8;
-    default: return n / kGroup * kQ4;
+    case WIRE_STORED_BF16:
+      return 2 * n;
+    case WIRE_STORED_Q8_0:
+      return n / kGroup * kQ8;
+    default:
+      return n / kGroup * kQ4;
   }
 }
 

@@ -1,5 +1,5 @@
-// Kernels of one row in plain C++, float in float. Errors to first order, with u = 2^-24 and n elements: rms_norm (n / 16 + 6) u
-// of the result; rope 2 u of both products; swiglu 7 u of the result; add and guide a rounding per operation.
+// Kernels of one row in plain C++, float in float. Errors to first order, with u = 2^-24 and n elements: rms_norm (n /
+// 16 + 6) u of the result; rope 2 u of both products; swiglu 7 u of the result; add and guide a rounding per operation.
 // tests/hexagon_dsp/tolerance.h derives them.
 #pragma once
 #include <stdint.h>

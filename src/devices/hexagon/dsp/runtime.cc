@@ -14,7 +14,8 @@ void* memcpy(void* to, const void* from, size_t bytes) {
   auto* p = static_cast<uint8_t*>(to);
   const auto* q = static_cast<const uint8_t*>(from);
   if (((reinterpret_cast<uintptr_t>(p) | reinterpret_cast<uintptr_t>(q)) & 7) == 0)
-    for (; bytes >= 8; bytes -= 8, p += 8, q += 8) *reinterpret_cast<uint64_t*>(p) = *reinterpret_cast<const uint64_t*>(q);
+    for (; bytes >= 8; bytes -= 8, p += 8, q += 8)
+      *reinterpret_cast<uint64_t*>(p) = *reinterpret_cast<const uint64_t*>(q);
   for (size_t i = 0; i < bytes; ++i) p[i] = q[i];
   return to;
 }

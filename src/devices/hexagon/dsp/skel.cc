@@ -1,5 +1,6 @@
 // The methods of wire.h behind FastRPC's calling convention. One session per process: a phone gives every session a
-// process of its own. Several threads may be in here at a time: FastRPC has one for every thread of the host that calls.
+// process of its own. Several threads may be in here at a time: FastRPC has one for every thread of the host that
+// calls.
 #include "devices/hexagon/dsp/skel.h"
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ struct Session {
   Lock running;  // one batch at a time
   Pool pool;
 };
-constinit Session session;  // nobody runs constructors here
+constinit Session session;       // nobody runs constructors here
 constinit BatchCopy batch_copy;  // of the batch that runs
 constexpr uint64_t kHandle = 0x4c4c;
 
@@ -176,19 +177,24 @@ class Inside {
 int32_t llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, RemoteArgument* arguments) {
   const uint32_t method = scalars >> 24 & 0x1f;
   switch (method) {
-    case WIRE_OPEN: return is(scalars, {2, 0, 0, 1}) ? open(arguments[2].handle) : kBadParameter;
-    case WIRE_CLOSE: return is(scalars, {0, 0, 1, 0}) ? close(arguments[0].handle) : kBadParameter;
-    default: break;
+    case WIRE_OPEN:
+      return is(scalars, {2, 0, 0, 1}) ? open(arguments[2].handle) : kBadParameter;
+    case WIRE_CLOSE:
+      return is(scalars, {0, 0, 1, 0}) ? close(arguments[0].handle) : kBadParameter;
+    default:
+      break;
   }
   const Inside inside(handle);
   if (!inside.allowed()) return kBadParameter;
   switch (method) {
-    case WIRE_QUERY: return is(scalars, {0, 1, 0, 0}) ? query(arguments[0].buffer) : kBadParameter;
+    case WIRE_QUERY:
+      return is(scalars, {0, 1, 0, 0}) ? query(arguments[0].buffer) : kBadParameter;
     case WIRE_MAP:
     case WIRE_UNMAP:
     case WIRE_RUN:
       return is(scalars, {1, 1, 0, 0}) ? call(method, arguments[0].buffer, arguments[1].buffer) : kBadParameter;
-    default: return kNoSuchMethod;
+    default:
+      return kNoSuchMethod;
   }
 }
 

@@ -18,7 +18,7 @@ static_assert(sizeof(RemoteArgument) == 2 * sizeof(void*));
 constexpr int32_t kBadState = 13, kBadParameter = 14, kNoSuchMethod = 20, kNoMemory = 2;  // FastRPC's error numbers
 
 extern "C" __attribute__((visibility("default"))) int32_t llada_hexagon_skel_handle_invoke(uint64_t handle,
-                                                                                             uint32_t scalars,
-                                                                                             RemoteArgument* arguments);
+                                                                                           uint32_t scalars,
+                                                                                           RemoteArgument* arguments);
 
 }  // namespace dsp

@@ -10,9 +10,10 @@
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
 //                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none. "hang-map:N",
-//                           "hang-unmap:N" and "hang-control:N" let the N-th fastrpc_mmap(), fastrpc_munmap() or
-//                           remote_session_control() and all later ones hang, whatever is killed, until another failure
-//                           or none is chosen; "hang-all:N" all three, and the process from the N-th invoke on
+//                           "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let the N-th fastrpc_mmap(),
+//                           fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and all later ones hang,
+//                           whatever is killed, until another failure or none is chosen; "hang-all:N" the first three,
+//                           and the process from the N-th invoke on
 //   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
@@ -54,7 +55,7 @@ struct Buffer {
 
 struct Session {
   std::shared_ptr<DspProcess> process;
-  uint64_t module = 0;  // handle that the skel's open method gave
+  uint64_t module = 0;           // handle that the skel's open method gave
   std::map<int, size_t> mapped;  // bytes by descriptor
 };
 
@@ -252,6 +253,11 @@ EXPORT int llada_standin_poison(int byte) {
 
 EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
   if (size <= 0) return nullptr;
+  {
+    State& s = state();
+    std::unique_lock lock(s.mutex);
+    if (s.fault.kind == "hang-alloc") hang(s, lock, "alloc");
+  }
   const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
   const char* folder = std::getenv("LLADA_HEXAGON_FILES");
   const int fd = folder != nullptr ? ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
@@ -378,17 +384,24 @@ EXPORT int remote_handle_control(uint32_t request, void* data, uint32_t length) 
   if (request != DSPRPC_GET_DSP_INFO || length < sizeof(remote_dsp_capability)) return AEE_EUNSUPPORTED;
   auto* asked = static_cast<remote_dsp_capability*>(data);
   switch (asked->attribute_ID) {
-    case DSP_UNSIGNED_PD_SUPPORT: asked->capability = 1; return AEE_SUCCESS;
-    case DSP_ARCH_VER: asked->capability = 0x67; return AEE_SUCCESS;
-    default: return AEE_EUNSUPPORTED;
+    case DSP_UNSIGNED_PD_SUPPORT:
+      asked->capability = 1;
+      return AEE_SUCCESS;
+    case DSP_ARCH_VER:
+      asked->capability = 0x67;
+      return AEE_SUCCESS;
+    default:
+      return AEE_EUNSUPPORTED;
   }
 }
 
 EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
   State& s = state();
-  if (std::unique_lock lock(s.mutex); hang(s, lock, "control") && request != FASTRPC_REMOTE_PROCESS_KILL) return AEE_EFAILED;
+  if (std::unique_lock lock(s.mutex); hang(s, lock, "control") && request != FASTRPC_REMOTE_PROCESS_KILL)
+    return AEE_EFAILED;
   switch (request) {
-    case DSPRPC_CONTROL_UNSIGNED_MODULE: return AEE_SUCCESS;
+    case DSPRPC_CONTROL_UNSIGNED_MODULE:
+      return AEE_SUCCESS;
     case FASTRPC_REMOTE_PROCESS_KILL: {
       const auto process = process_of(static_cast<remote_rpc_process_clean_params*>(data)->domain);
       if (process == nullptr) return AEE_ENOSUCH;
@@ -411,6 +424,7 @@ EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
       std::memcpy(asked->uri, uri.c_str(), uri.size() + 1);
       return AEE_SUCCESS;
     }
-    default: return AEE_EUNSUPPORTED;
+    default:
+      return AEE_EUNSUPPORTED;
   }
 }

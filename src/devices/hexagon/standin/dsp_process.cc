@@ -64,8 +64,8 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
   const std::string space_text = std::to_string(space);
   p->keeper_ = std::thread([self, paths, host, control, space_text] {
-    const char* const arguments[] = {paths.emulator.c_str(), "-cpu", "v67", "-R", space_text.c_str(),
-                                     paths.program.c_str(), host.c_str(), control.c_str(), nullptr};
+    const char* const arguments[] = {paths.emulator.c_str(), "-cpu",       "v67",           "-R",   space_text.c_str(),
+                                     paths.program.c_str(),  host.c_str(), control.c_str(), nullptr};
     const int parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid == 0) become_dsp(arguments, paths.log.c_str(), parent);

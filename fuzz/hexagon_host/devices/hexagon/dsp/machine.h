@@ -15,7 +15,9 @@ inline int32_t round_to_int(float x) {  // beyond the range of int32 the nearest
 }
 inline void clean_cache(const uint8_t* bytes, uint32_t count) {
   // All of it may be touched.
-  if (count > 0) static_cast<void>(*static_cast<const volatile uint8_t*>(bytes)), static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + count - 1));
+  if (count > 0)
+    static_cast<void>(*static_cast<const volatile uint8_t*>(bytes)),
+        static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + count - 1));
 }
 
 }  // namespace dsp

@@ -1,0 +1,20 @@
+// Limits of JSON text from outside, looked at before a parser sees it: deep nesting, very long strings or white space,
+// and huge numbers of values are refused.
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada {
+
+struct JsonLimits {
+  size_t depth = 64;
+  size_t values = 5000;                // counted as separators and opening brackets
+  size_t run_bytes = size_t{1} << 17;  // of one string, number or stretch of white space
+};
+
+// Looks at brackets, separators and the lengths between them only; cheap, allocates nothing.
+Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits);
+
+}  // namespace llada

@@ -1,0 +1,16 @@
+// The help of a command, in the width of a terminal: short (two screens of 80 by 24 at most) or whole. An option's
+// group (CLI::Option::group) says where it stands.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace llada::cli {
+
+// Groups of options: under one heading in the whole help, under another, or not at all, in the short one. A plain group
+// stands in both.
+std::string shown_as(const std::string& short_heading, const std::string& heading);
+std::string further(const std::string& heading);  // in the whole help only
+
+std::string help_text(const CLI::App& app, bool whole, int width);
+
+}  // namespace llada::cli

@@ -1,0 +1,119 @@
+#include "cli/mistakes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace llada::cli {
+namespace {
+
+// Words of other programs. Where `here` is an option, it is taken for it (`same`) or named as the way to it.
+struct Foreign {
+  std::string_view word, here, hint;
+  bool same = false;
+};
+
+constexpr Foreign kForeign[] = {
+    {"-sys", "--system", "", true},
+    {"-cnv", "--chat", "", true},
+    {"--conversation", "--chat", "", true},
+    {"--interactive", "--chat", "", true},
+    {"--system-prompt", "--system", "", true},
+    {"--stream", "--live", "did you mean --live?"},
+    {"--preset", "--preset-decode", "did you mean --preset-decode?"},
+    {"-ngl", "--device", "--device says where to compute"},
+    {"--gpu-layers", "--device", "--device says where to compute"},
+    {"--n-gpu-layers", "--device", "--device says where to compute"},
+    {"-c", "--model", "the context is the model's own"},
+    {"--ctx-size", "--model", "the context is the model's own"},
+    {"--top-k", "--temperature", "sampling has --temperature and --seed"},
+    {"--top-p", "--temperature", "sampling has --temperature and --seed"},
+    {"--min-p", "--temperature", "sampling has --temperature and --seed"},
+    {"--repeat-penalty", "--temperature", "sampling has --temperature and --seed"},
+};
+
+const CLI::Option* option_of(const CLI::App& app, std::string_view name) {
+  return app.get_option_no_throw(std::string(name));
+}
+
+const Foreign* find_foreign(const CLI::App& app, std::string_view word) {
+  const auto found = std::ranges::find(kForeign, word, &Foreign::word);
+  if (found == std::end(kForeign) || option_of(app, word) != nullptr || option_of(app, found->here) == nullptr)
+    return nullptr;
+  return found;
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    int diagonal = std::exchange(row[0], static_cast<int>(i) + 1);
+    for (size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1], std::min({row[j + 1] + 1, row[j] + 1, diagonal + (a[i] != b[j])}));
+  }
+  return row.back();
+}
+
+std::string unknown(const CLI::App& app, std::string_view word) {
+  if (const Foreign* foreign = find_foreign(app, word))
+    return fmt::format("unknown option {}; {}", word, foreign->hint);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_group().empty())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  return fmt::format("unknown option {}{}", word, suggestion(word, known));
+}
+
+}  // namespace
+
+std::string suggestion(std::string_view word, std::span<const std::string> known) {
+  const auto distance = [&](const std::string& candidate) {
+    return word.size() > 4 && candidate.starts_with(word) ? 0 : edit_distance(word, candidate);
+  };
+  const auto best = std::ranges::min_element(known, {}, distance);
+  // In a word of few letters two others are another word.
+  const bool near = best != known.end() && distance(*best) <= (word.size() < 5 ? 1 : 2);
+  return near && word.size() > 2 ? fmt::format("; did you mean {}?", *best) : "";
+}
+
+Result<Arguments> known_words(const CLI::App& app, Arguments arguments) {
+  for (std::string& word : arguments) {
+    const Foreign* foreign = find_foreign(app, word);
+    if (foreign == nullptr) continue;
+    if (foreign->same)
+      word = foreign->here;
+    else if (!word.starts_with("--"))
+      return invalid("{}", unknown(app, word));
+  }
+  return arguments;
+}
+
+std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string name = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && name.size() < text.size())
+    return fmt::format("{}: {}", name, text.contains("At Most") ? "given twice" : "needs a value");
+  const auto extra = app.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || extra.empty()) return text;
+  if (extra.front().starts_with("-")) return unknown(app, extra.front());
+  return fmt::format("unexpected argument '{}'{}", extra.front(),
+                     option_of(app, "--prompt") != nullptr ? "; a prompt stands behind -p" : "");
+}
+
+Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {
+  const size_t end = error.message.find_first_of(": ");
+  const CLI::Option* option =
+      end == std::string::npos ? nullptr : app.get_option_no_throw(error.message.substr(0, end));
+  if (option == nullptr || !error.message.starts_with("--")) return error;
+  for (const std::string& word : arguments) {
+    const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : 2);
+    if (name.starts_with("-") && name.size() > 1 && app.get_option_no_throw(name) == option) {
+      error.message.replace(0, end, name);
+      break;
+    }
+  }
+  return error;
+}
+
+}  // namespace llada::cli

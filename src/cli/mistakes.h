@@ -1,0 +1,27 @@
+// What a wrong command line is told: which word is wrong, as it was typed, and what was probably meant.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada::cli {
+
+using Arguments = std::vector<std::string>;
+
+// "; did you mean X?" where one of `known` is a slip of the finger away or begins with `word`, else nothing.
+std::string suggestion(std::string_view word, std::span<const std::string> known);
+
+// Options that other programs spell with one dash and several letters, as CLI11 can read them. Invalid: one that
+// nothing here does.
+Result<Arguments> known_words(const CLI::App& app, Arguments arguments);
+
+std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error);
+
+// An error that begins with an option's long name, with the name that stands in `arguments` in its place: "-n: ...".
+Error as_typed(Error error, const CLI::App& app, const Arguments& arguments);
+
+}  // namespace llada::cli

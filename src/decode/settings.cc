@@ -1,0 +1,131 @@
+#include "decode/settings.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <vector>
+
+namespace llada::decode {
+namespace {
+
+std::string_view target_of(const Field& field) { return field.target.empty() ? field.key : field.target; }
+
+// "wino=false" asks for nothing.
+bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
+
+// Drafts are asked for by naming how.
+bool asks_for_drafts(const Field& field) { return field.group == FieldGroup::drafts && field.key != "mbsd"; }
+
+// The threshold that a way of revising was published with.
+double published_threshold(Revision way) { return way == Revision::wino ? 0.6 : 0.7; }
+
+class Resolver {
+ public:
+  // soft: left out where it contradicts what is there.
+  Status add(const Setting& s, bool soft) {
+    if (is_idle(s)) return {};
+    const Field& f = *s.field;
+    const std::string_view target = target_of(f);
+    DecodeOptions next = options_;
+    if (const Status status = set_field(next, f.key, s.text); !status) return as_typed_value(s, status.error());
+    const unsigned rules = target == "accept" ? rule_bit(next.acceptance) : f.rules;
+    const auto way = target == "revision"           ? std::optional(next.revision)
+                     : f.revision != Revision::none ? std::optional(f.revision)
+                                                    : std::nullopt;
+    const Status fits = check(s, target, rules, way);
+    if (!fits && soft) return {};
+    LLADA_TRY_STATUS(fits);
+    if (rules != 0) {
+      rules_ &= rules;
+      if (chooser_.empty()) chooser_ = s.typed;
+    }
+    if (way && !way_) way_ = way, reviser_ = s.typed;
+    drafts_ |= asks_for_drafts(f);
+    seen_.emplace_back(target, s.typed);
+    options_ = std::move(next);
+    return {};
+  }
+
+  DecodeOptions finish() {
+    if (!chooser_.empty()) options_.acceptance = static_cast<Acceptance>(std::countr_zero(rules_));
+    if (way_) options_.revision = *way_;
+    if (options_.revision != Revision::none) {
+      if (chooser_.empty()) options_.acceptance = Acceptance::threshold;
+      if (first("threshold") == nullptr) options_.threshold = published_threshold(options_.revision);
+    }
+    if (drafts_ && first("mbsd") == nullptr) options_.mbsd = true;
+    return options_;
+  }
+
+ private:
+  static Status as_typed_value(const Setting& s, const Error& error) {
+    return invalid("{}", as_typed(error, {&s, 1}).message);
+  }
+  const std::string* first(std::string_view target) const {
+    const auto found = std::ranges::find(seen_, target, &std::pair<std::string_view, std::string>::first);
+    return found == seen_.end() ? nullptr : &found->second;
+  }
+  Status check(const Setting& s, std::string_view target, unsigned rules, std::optional<Revision> way) const {
+    const std::string* before = first(target);
+    if (before != nullptr && *before == s.typed) return invalid("{}: given twice", s.typed);
+    if (way && way_ && *way_ != *way)
+      return invalid("{}: {} already chose {} revision", s.typed, reviser_, name(*way_));
+    if (before != nullptr && target != "revision")
+      return invalid("{}: {} already set the same {}", s.typed, *before, target);
+    if (rules != 0 && (rules_ & rules) == 0)
+      return invalid("{}: {} already chose how tokens are accepted: {}, which does not go with it", s.typed, chooser_,
+                     name(static_cast<Acceptance>(std::countr_zero(rules_))));
+    return {};
+  }
+
+  DecodeOptions options_;
+  unsigned rules_ = ~0u;         // those that read everything that was named
+  std::optional<Revision> way_;  // of revising
+  bool drafts_ = false;
+  std::string chooser_, reviser_;  // what chose the rule and the way first
+  std::vector<std::pair<std::string_view, std::string>> seen_;
+};
+
+// What in `settings` an error about `key` is about: the option itself, or one that chose it.
+const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
+  const Setting* chose = nullptr;
+  for (const Setting& s : settings) {
+    if (is_idle(s)) continue;
+    if (target_of(*s.field) == key || s.field->key == key) return &s;
+    if (chose == nullptr &&
+        ((key == "revision" && s.field->revision != Revision::none) || (key == "mbsd" && asks_for_drafts(*s.field))))
+      chose = &s;
+  }
+  return chose;
+}
+
+}  // namespace
+
+Result<Setting> setting(std::string_view key, std::string_view text) {
+  const Field* field = find_field(key);
+  if (field == nullptr) return invalid("'{}' is no decoding option", key);
+  return Setting{field, std::string(text), std::string(key)};
+}
+
+Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset, bool infill) {
+  Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
+  for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
+  for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
+  for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
+  const DecodeOptions options = resolver.finish();
+  if (const Status status = validate(options, infill); !status)
+    return std::unexpected(as_typed(status.error(), given, preset));
+  return options;
+}
+
+Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset) {
+  const size_t colon = error.message.find(':');
+  const std::string_view key = std::string_view(error.message).substr(0, colon);
+  if (colon == std::string::npos || find_field(key) == nullptr) return error;
+  const Setting* s = culprit(key, given);
+  if (s == nullptr) s = culprit(key, preset);
+  if (s != nullptr) error.message = s->typed + error.message.substr(colon);
+  return error;
+}
+
+}  // namespace llada::decode

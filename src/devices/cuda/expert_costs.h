@@ -1,0 +1,22 @@
+// What computing and moving an expert costs on this machine, measured when a model is opened, for the planner.
+#pragma once
+#include <array>
+
+#include "devices/cuda/expert_run.h"
+
+namespace llada::cuda {
+
+struct ExpertsOnGpu {
+  const Weights* weights;
+  const CudaExperts& experts;
+  std::array<int64_t, 3> piece_bytes;
+  ExpertSlots::Source source;
+  bool tensor_cores = false;  // for types that have kernels for them
+};
+
+// Wall clock, in seconds and bytes. `op`: any experts op of the model. `behind`: the host's device, of which a share
+// measures. Call it while nothing else runs.
+Result<ExpertCosts> measure_expert_costs(const ExpertsOnGpu& gpu, const Op& op, const Device& behind, ExpertRun& run,
+                                         cudaStream_t stream);
+
+}  // namespace llada::cuda

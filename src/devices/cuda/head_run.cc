@@ -1,0 +1,85 @@
+#include "devices/cuda/head_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace llada::cuda {
+namespace {
+
+constexpr int64_t kHeadColumns = 32 * 512;  // of logits in device memory at a time
+
+}  // namespace
+
+Status HeadRun::run(const Job& job, ProductRun& products) {
+  const Matrix& w = *job.matrix;
+  const StepData& step = *job.step;
+  Memory& memory = *job.memory;
+  const int64_t rows = job.rows;
+  const int64_t vocab = w.outputs,
+                chunk = std::min<int64_t>(kHeadColumns, (vocab + kHeadChunk - 1) / kHeadChunk * kHeadChunk);
+  const int64_t chunks = (vocab + kHeadChunk - 1) / kHeadChunk;
+  LLADA_TRY_STATUS(reserve(memory, logits_, rows * chunk * 4, "logits"));
+  LLADA_TRY_STATUS(reserve(memory, partials_, rows * chunks * static_cast<int64_t>(sizeof(HeadPartial)), "the head"));
+  const auto result_bytes = rows * static_cast<int64_t>(sizeof(Prediction));
+  LLADA_TRY_STATUS(reserve(memory, results_, result_bytes, "predictions"));
+  if (result_bytes > host_results_bytes_) {
+    host_results_ = allocate_pinned(result_bytes);
+    host_results_bytes_ = host_results_ != nullptr ? result_bytes : 0;
+    if (host_results_ == nullptr) return failed("cuda: pinned memory for predictions could not be allocated");
+  }
+  auto* const logits = reinterpret_cast<float*>(logits_.data());
+  HeadArguments a{.logits = logits,
+                  .stride = chunk,
+                  .begin = 0,
+                  .end = 0,
+                  .rows_of = step.at<HeadRow>(step.head_rows),
+                  .tokens = step.at<int32_t>(step.head_tokens),
+                  .partials = reinterpret_cast<HeadPartial*>(partials_.data()),
+                  .chunks = static_cast<int32_t>(chunks)};
+  reserve_logits(*job.inputs, step.sets, vocab, *job.outputs);
+  for (int64_t begin = 0; begin < vocab; begin += chunk) {
+    a.begin = static_cast<int32_t>(begin);
+    a.end = static_cast<int32_t>(std::min(vocab, begin + chunk));
+    products.multiply(w, a.begin, a.end, logits, chunk);
+    head_reduce(job.stream, a, rows);
+    LLADA_TRY_STATUS(keep_logits(job, vocab, a));
+  }
+  head_merge(job.stream, a, rows, reinterpret_cast<Prediction*>(results_.data()));
+  LLADA_TRY_STATUS(check(cudaMemcpyAsync(host_results_.get(), results_.data(), static_cast<size_t>(result_bytes),
+                                         cudaMemcpyDeviceToHost, job.stream),
+                         "copying predictions"));
+  pending_ = Pending{job.outputs, rows, step.sets.positions[2]};
+  return {};
+}
+
+Status HeadRun::keep_logits(const Job& job, int64_t vocab, const HeadArguments& a) {
+  const RowSets& sets = job.step->sets;
+  for (int64_t first = 0, next; first < job.rows; first = next) {
+    float* const to = kept_logits(sets, first, vocab, *job.outputs);
+    const auto follows = [&](int64_t r) {
+      return kept_logits(sets, r, vocab, *job.outputs) == (to == nullptr ? to : to + (r - first) * vocab);
+    };
+    for (next = first + 1; next < job.rows && follows(next);) ++next;
+    if (to == nullptr) continue;
+    LLADA_TRY_STATUS(
+        check(cudaMemcpy2DAsync(to + a.begin, static_cast<size_t>(vocab) * 4, a.logits + first * a.stride,
+                                static_cast<size_t>(a.stride) * 4, static_cast<size_t>(a.end - a.begin) * 4,
+                                static_cast<size_t>(next - first), cudaMemcpyDeviceToHost, job.stream),
+              "copying logits"));
+  }
+  return {};
+}
+
+Status HeadRun::take() {
+  if (!pending_) return {};
+  const Pending done = *std::exchange(pending_, std::nullopt);
+  const auto* results = reinterpret_cast<const Prediction*>(host_results_.get());
+  done.outputs->predictions.assign(results, results + done.rows);
+  for (int64_t r = 0; r < done.rows; ++r)
+    if (results[r].token < 0 || !std::isfinite(results[r].probability))
+      return failed("cuda: the logits of position {} are not finite; the weights or the activations are damaged",
+                    done.positions[static_cast<size_t>(r)]);
+  return {};
+}
+
+}  // namespace llada::cuda

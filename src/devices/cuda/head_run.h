@@ -1,0 +1,45 @@
+// The head: logits in stretches of columns, reduced on the GPU to predictions, which are copied to the host.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "devices/cuda/product_run.h"
+#include "devices/cuda/step_data.h"
+#include "devices/device.h"
+
+namespace llada::cuda {
+
+class HeadRun {
+ public:
+  struct Job {
+    const Matrix* matrix;
+    Memory* memory;
+    const StepData* step;
+    const StepInputs* inputs;
+    StepOutputs* outputs;  // until take()
+    int64_t rows;
+    cudaStream_t stream;
+  };
+  // Queues it; `products` has begun with the head's op.
+  Status run(const Job& job, ProductRun& products);
+  // Once the stream has been waited for: writes predictions to the outputs, if a head has run since. Error: a logit
+  // that is not finite.
+  Status take();
+  void forget() { pending_.reset(); }
+
+ private:
+  struct Pending {  // results on their way
+    StepOutputs* outputs;
+    int64_t rows;
+    std::vector<int32_t> positions;
+  };
+  // Queues copies of the columns that are there: one for neighbouring rows that are kept.
+  static Status keep_logits(const Job& job, int64_t vocab, const HeadArguments& a);
+
+  DeviceBytes logits_, partials_, results_;
+  SharedBytes host_results_;
+  int64_t host_results_bytes_ = 0;
+  std::optional<Pending> pending_;
+};
+
+}  // namespace llada::cuda

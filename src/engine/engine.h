@@ -1,0 +1,95 @@
+// A thread that runs a Scheduler, for whoever has many requests at a time: submit() from any thread, get a handle, take
+// events by callback or one by one, wait for the answer, cancel.
+//
+// Threads: Engine and Submission may be used by any number of threads at a time. Callbacks are called on the engine's
+// thread, one at a time and outside all locks: they may submit and cancel, but must not wait for an answer, nor destroy
+// the Engine, and every other request waits while one runs. The device computes on the engine's thread and its own. A
+// model may be used by sessions at the same time only where SchedulerOptions::threads gives the Engine a share of its
+// own. The destructor cancels what is under way, calls its callbacks, and joins the thread; handles stay usable.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/scheduler.h"
+
+namespace llada {
+
+// A step as a handle gives it: a copy, where StepEvent is a view.
+struct StepUpdate {
+  int64_t step = 0, committed = 0;  // as in StepEvent
+  std::vector<decode::Edit> edits;
+};
+
+class Submission {
+ public:
+  // Waits until the request has ended and on_done has been called: its answer (of a cancelled one what there is) or its
+  // error. Again the same.
+  const Result<Generation>& wait() const;
+  bool done() const;
+
+  // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
+  // submitted with keep_steps.
+  std::optional<StepUpdate> next();
+
+  void cancel() { cancelled_ = true; }  // before the next forward; nothing where it has ended
+
+ private:
+  friend class Engine;
+  std::atomic<bool> cancelled_ = false;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  std::deque<StepUpdate> steps_;
+  std::optional<Result<Generation>> result_;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  struct Callbacks {
+    StepCallback on_step = {};             // false cancels
+    Scheduler::DoneCallback on_done = {};  // the answer is the handle's as well
+    bool keep_steps = false;               // for Submission::next()
+  };
+  // Never fails here: a request that is refused ends with that error.
+  std::shared_ptr<Submission> submit(Request request, Callbacks callbacks);
+  std::shared_ptr<Submission> submit(Request request) { return submit(std::move(request), {}); }
+
+  SchedulerStats stats() const;  // as of the last forward
+  int64_t row_budget() const { return row_budget_; }
+
+ private:
+  struct Incoming {
+    Request request;
+    Callbacks callbacks;
+    std::shared_ptr<Submission> handle;
+  };
+
+  explicit Engine(std::unique_ptr<Scheduler> scheduler);
+  void work();
+  void take_on(Incoming incoming);
+  void cancel_asked();
+  static void settle(Submission& handle, const Scheduler::DoneCallback& on_done, Result<Generation> result);
+
+  const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
+  const int64_t row_budget_;
+  std::map<Scheduler::Id, std::shared_ptr<Submission>> running_;  // the thread's alone
+  mutable std::mutex mutex_;                                      // guards what follows
+  std::condition_variable changed_;
+  std::deque<Incoming> incoming_;
+  SchedulerStats stats_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace llada

@@ -1,0 +1,103 @@
+#include "engine/open_device.h"
+
+#include <algorithm>
+
+#include "devices/hexagon/reserve.h"
+
+namespace llada {
+namespace {
+
+Program one_row(const ModelGraph& graph) { return graph.forward(plain_shape(1, 1)); }
+
+int64_t share_of(int64_t bytes, double percent) {
+  return static_cast<int64_t>(static_cast<double>(bytes) * percent / 100);
+}
+
+Result<std::unique_ptr<Device>> open_sim(const DeviceSpec& spec, const ModelGraph& graph,
+                                         std::span<const TensorView> weights, std::unique_ptr<Device> host) {
+  std::vector<WeightSize> sizes;
+  for (const TensorView& view : weights) sizes.push_back({view.bytes(), view.type, view.shape.rank > 1});
+  SimOptions options = spec.sim;
+  if (spec.window.percent > 0) {
+    LLADA_TRY(const auto probe, make_sim_device(*spec.profile, options, graph.weights, sizes, nullptr));
+    const auto total = total_bytes(group_slabs(weight_uses(one_row(graph), *probe), SlabGrain::op));
+    options.window_bytes = share_of(total, spec.window.percent);
+  } else if (spec.window.gib > 0) {
+    const double net = spec.window.gib - spec.profile->reserve_gib.value;
+    if (net <= 0)
+      return invalid("window: found {} GiB, needed more than the reserve of {} GiB", spec.window.gib,
+                     spec.profile->reserve_gib.value);
+    options.window_bytes = static_cast<int64_t>(net * 0x1p30);
+  } else if (spec.window.unlimited) {
+    options.window_bytes = -1;
+  }
+  return make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(host));
+}
+
+Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
+                                             std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                             const WeightHooks& hooks) {
+  const int64_t positions =
+      spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
+  const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
+  HexagonOptions dsp = spec.dsp;
+  const Program full = graph.forward(plain_shape(rows, rows));
+  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
+  LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host), hooks));
+  if (spec.window.percent > 0) {
+    const auto slabs = group_slabs(weight_uses(one_row(graph), *device), SlabGrain::layer, device->window().page_bytes);
+    device->set_window(share_of(total_bytes(slabs), spec.window.percent));
+  } else if (spec.window.gib > 0) {
+    const auto net = static_cast<int64_t>(spec.window.gib * 0x1p30) - dsp.reserve_bytes;
+    if (net <= 0)
+      return invalid(
+          "window: found {} GiB, needed more than the {:.2f} GiB beside weights for a canvas of {} positions",
+          spec.window.gib, static_cast<double>(dsp.reserve_bytes) / 0x1p30, positions);
+    device->set_window(net);
+  }
+  LLADA_TRY_STATUS(device->start());
+  return device;
+}
+
+// What the host multiplies in every step beside an accelerator that works. Everything else is for the day that it
+// fails.
+std::vector<WeightId> host_weights(const Program& program, const Device& device, bool experts) {
+  std::vector<WeightId> ids;
+  for (const Op& op : program.ops)
+    if (op.kind != OpKind::embed && (device.place(op) == Unit::host || (experts && op.kind == OpKind::experts)))
+      for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
+  return ids;
+}
+
+}  // namespace
+
+Result<OpenedDevice> open_device(const DeviceSpec& spec, CpuOptions cpu, const ModelGraph& graph,
+                                 std::span<const TensorView> weights, const WeightHooks& hooks) {
+  OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
+  cpu.when_needed = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
+  LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
+  if (spec.fallback) {
+    LLADA_TRY(opened.fallback, host->share(cpu.threads));
+  }
+  HostUnit& unit = *host->capabilities().host;
+  if (spec.profile) {
+    LLADA_TRY(opened.device, open_sim(spec, graph, weights, std::move(host)));
+  } else if (spec.hexagon) {
+    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(host), hooks));
+    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *opened.device, false)));
+  } else if (spec.cuda) {
+    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(host), hooks));
+    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *gpu, spec.gpu.experts.has_value())));
+    if (spec.gpu.experts) {
+      const Program program = one_row(graph);
+      LLADA_TRY(opened.expert_costs, gpu->measure_experts(*std::ranges::find(program.ops, OpKind::experts, &Op::kind)));
+    }
+    opened.device = std::move(gpu);
+  } else {
+    opened.device = std::move(host);
+  }
+  if (spec.fault.fault != Fault::none) opened.device = make_faulty_device(std::move(opened.device), spec.fault);
+  return opened;
+}
+
+}  // namespace llada

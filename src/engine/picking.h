@@ -1,0 +1,28 @@
+// Which requests take part in the next forward: a pure rule over numbers. Rows of one forward share the read of the
+// weights, so they cost little up to some number of rows and their full price behind it; that number is the budget.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/options.h"
+
+namespace llada {
+
+struct Candidate {
+  int64_t rows = 0;         // that its next forward computes
+  int64_t passed_over = 0;  // forwards since its last one that it was not part of
+};
+
+// Indices of `oldest_first`, ascending. Whoever has been passed over `patience` times or more comes first, the longest
+// waiting of them before all; then the oldest. Each takes part if the budget has room left for its rows; the first does
+// in any case, so that every forward serves somebody and a request larger than the budget has its turn too.
+//
+// Nobody is passed over more than patience + n - 1 times in a row while at most n requests run: once a request is
+// impatient, every forward serves the first of those that wait at least as long, and there are at most n - 1 of them.
+std::vector<size_t> pick(std::span<const Candidate> oldest_first, int64_t row_budget, int64_t patience);
+
+// The fewest rows at which a row costs at most a tenth more than where it is cheapest. The points ascend in rows.
+int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms);
+
+}  // namespace llada

@@ -1,0 +1,107 @@
+// What somebody wants to have decoded, and what comes of it. A request that is under way belongs to whoever runs it:
+// a Session one at a time, a Scheduler many in shared forwards. Its answer is the same in both.
+#pragma once
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/denoiser.h"
+#include "decode/options.h"
+#include "engine/model.h"
+#include "engine/model_runner.h"
+#include "memory/prefix_cache.h"
+
+namespace llada {
+
+// What the live view and a server get after every step; false cancels.
+using StepCallback = std::function<bool(const decode::StepEvent&)>;
+
+struct Request {
+  std::vector<int32_t> tokens;                    // the prompt; for infilling the whole text
+  std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
+  decode::DecodeOptions options = {};
+};
+
+struct GenerationStats {
+  decode::RunStats decode;
+  int64_t prompt_tokens = 0;
+  int64_t content_tokens = 0;  // generated tokens before the end token
+  double seconds = 0;          // measured wall clock of the denoising loop, waiting between forwards included
+  double device_seconds = 0;   // of it inside the device; of a shared forward all of it
+  std::array<double, kOpKindCount> phase_ms{};  // of a session; a shared forward is nobody's alone
+  int64_t kv_bytes = 0;
+  int64_t reused_positions = 0;  // whose K/V came from a PrefixCache
+  uint64_t canvas_hash = 0;
+  std::string device;
+  std::optional<MoeStats> experts;        // of a session, where they were shared out between units
+  std::optional<EmulatedStats> emulated;  // of a device that lives in emulated time; modelled, not measured
+
+  double content_tokens_per_s() const { return seconds > 0 ? static_cast<double>(content_tokens) / seconds : 0; }
+  double ms_per_step() const { return decode.steps > 0 ? seconds * 1e3 / static_cast<double>(decode.steps) : 0; }
+};
+
+struct Generation {
+  std::vector<int32_t> tokens;  // the generated region (all of it, tail included); for infilling the whole canvas
+  std::string text;             // decoded content; for infilling the whole text
+  GenerationStats stats;
+};
+
+// Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
+int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
+
+// Whether a prompt and what is generated behind it fit the model's context.
+Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
+
+// Whether all are ids of the model's vocabulary.
+Status check_tokens(const Model& model, std::span<const int32_t> tokens);
+
+// A share of the model's device and of its fallback with so many threads; 0 threads: none, the model's own are meant.
+struct OwnDevices {
+  std::unique_ptr<Device> device, fallback;
+};
+Result<OwnDevices> share_devices(const Model& model, int threads);
+
+class RunningRequest {
+ public:
+  // Refuses what cannot be. threads: of the device, whose latency table the options may ask for: then not while a run
+  // of the model is under way on this thread (Model::begin_run).
+  static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
+                                                        int threads);
+
+  // Makes the K/V store; once, before the first step. prefixes may be null, and is used where the model and the options
+  // allow: a block-causal model, K/V policy `block`, no guidance.
+  Status allocate(Device& device, PrefixCache* prefixes);
+  bool allocated() const { return state_.has_value(); }
+
+  // Of the next forward; valid until take(). Only once allocated and while the denoiser is not done.
+  Result<RequestStep> step();
+  // What it brought. prefixes: as above; null where what computed is not what prefixes are kept for.
+  Result<decode::StepEvent> take(decode::StepResult result, double device_seconds, PrefixCache* prefixes);
+
+  decode::Denoiser& denoiser() { return denoiser_; }
+
+  // Once the denoiser is done: the answer, or of a cancelled request what there is of it. Called once.
+  Generation finish(const Device& device);
+
+ private:
+  RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
+                 std::shared_ptr<decode::Strategy> strategy);
+  std::span<const int32_t> tokens(int64_t count) const;
+
+  const std::shared_ptr<const Model> model_;
+  const decode::DecodeOptions options_;
+  const bool infill_, shares_prefix_;
+  const int64_t prompt_tokens_;
+  decode::Denoiser denoiser_;
+  std::optional<RequestState> state_;
+  std::optional<PrefixCache::Cursor> cursor_;
+  GenerationStats stats_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace llada

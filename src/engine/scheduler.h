@@ -1,0 +1,95 @@
+// Many requests in shared forwards. Between two forwards requests join, leave and are cancelled; each forward picks who
+// takes part (picking.h), merges their plans into one step with a stream for each, runs it once, and hands everybody
+// their own results. The contract: the answer of a request, its recording and its counted stats are bit for bit those
+// that it has alone, whoever else is there.
+//
+// Not thread-safe: one thread owns a Scheduler and drives it (engine.h is such a thread). Callbacks are called by it,
+// from inside run_forward() or cancel(), and call nothing of the Scheduler.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace llada {
+
+struct SchedulerOptions {
+  int threads = 0;            // 0: use the model's device itself; otherwise a share with that many threads
+  int64_t row_budget = 0;     // rows of a forward; 0: from the device's rows -> ms table, which is measured for it
+  int64_t patience = 4;       // forwards that a request is passed over before it comes before older ones
+  int64_t most_running = 64;  // requests that hold a K/V store; the others wait in the order in which they came
+  std::shared_ptr<PrefixCache> prefixes = {};         // kept blocks of block-causal models; null: none are
+  Trace* trace = nullptr;                             // outlives the Scheduler; may be null
+  std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
+};
+
+struct SchedulerStats {
+  int64_t forwards = 0;          // shared ones
+  int64_t parts = 0;             // of requests in them
+  int64_t rows = 0;              // in all forwards
+  int64_t most_rows = 0;         // of one forward of several requests
+  int64_t most_passed_over = 0;  // forwards in a row that somebody was not part of
+};
+
+class Scheduler {
+ public:
+  using Id = int64_t;
+  using DoneCallback = std::function<void(Result<Generation>)>;
+
+  static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
+
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Takes the request on, or refuses it with one line. on_step may be empty; on_done is called exactly once.
+  Result<Id> add(const Request& request, StepCallback on_step, DoneCallback on_done);
+
+  // Ends the request with what there is of its answer. Nothing where it has ended.
+  void cancel(Id id);
+
+  // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
+  void run_forward();
+
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  int64_t row_budget() const { return budget_; }
+  const SchedulerStats& stats() const { return stats_; }
+  bool fell_back() const { return runner_.fell_back(); }
+
+ private:
+  struct Entry {
+    Id id;
+    std::unique_ptr<RunningRequest> request;
+    StepCallback on_step;
+    DoneCallback on_done;
+    int64_t passed_over = 0;
+    std::optional<RequestStep> step = {};  // planned, not yet run
+    std::optional<Error> error = {};
+  };
+
+  Scheduler(std::shared_ptr<const Model> model, std::unique_ptr<Device> own, std::unique_ptr<Device> fallback,
+            const SchedulerOptions& options, int64_t budget);
+  Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
+  // Of a device that has failed nothing is kept: what computes now may round otherwise.
+  PrefixCache* prefixes() const { return runner_.fell_back() ? nullptr : options_.prefixes.get(); }
+  void admit();
+  void plan(Entry& entry);
+  void end_finished();
+  void end(Entry& entry);
+
+  const std::shared_ptr<const Model> model_;
+  const std::unique_ptr<Device> own_device_, own_fallback_;  // null: the model's own
+  const SchedulerOptions options_;
+  const int64_t budget_;
+  ModelRunner runner_;
+  SchedulerStats stats_;
+  Id next_id_ = 0;
+  std::vector<std::unique_ptr<Entry>> running_;  // oldest first
+  std::deque<std::unique_ptr<Entry>> waiting_;
+};
+
+}  // namespace llada

@@ -1,0 +1,88 @@
+// What changes from step to step: the rows that a forward computes, and the requests that they belong to.
+//
+// Words:
+//   stream  one request's part of a step, with its own K/V store and its own rules of sampling
+//   span    consecutive rows of one sequence of a stream
+//   trial   rows that are computed as if they stood in their sequence, and leave no trace there
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/key_range.h"
+#include "tensor/prediction.h"
+
+namespace llada {
+
+class KvStore;
+
+struct SamplingRule {
+  double temperature = 0;
+  uint64_t seed = 0;
+  int64_t forward_number = 0;
+  std::vector<int32_t> never_sampled;
+  std::vector<int32_t> out_of_softmax;
+};
+
+struct Stream {
+  KvStore* kv = nullptr;  // no other stream's; null where the program stores no keys
+  SamplingRule sampling = {};
+  bool keep_logits = false;
+  // Which block of the request its rows are of, any number: steps of one block choose experts alike.
+  int32_t block = 0;
+};
+
+// Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
+// attends to the sequence as it is after the step's other rows were stored, with the trial's own keys and values in
+// place of those at its positions, and no other span sees them.
+struct RowSpan {
+  int32_t begin = 0, count = 0;
+  int32_t stream = 0, sequence = 0;
+  bool trial = false;
+};
+
+// One prediction, by indices into the step's wanted rows, both of one stream: u + (scale + 1)(c - u) of the conditional
+// and the unconditional row is what the head reads; without an unconditional row, c as it is.
+struct PredictedRow {
+  int32_t conditional = 0, unconditional = -1;
+  double scale = 0;
+};
+
+// One forward. Every row is one token at one position of its span's sequence, and reads one range of that sequence: the
+// range is what the model's rule (KeyRule) made of the row's position when the step was put together.
+struct StepInputs {
+  std::vector<Stream> streams;
+  std::vector<RowSpan> spans;  // cover all rows, in order
+  std::vector<int32_t> tokens, positions;
+  std::vector<KeyRange> ranges;
+  std::vector<int32_t> wanted;            // rows that predictions need, ascending
+  std::vector<PredictedRow> predictions;  // of a stream together
+};
+
+struct StepOutputs {
+  std::vector<Prediction> predictions;     // as in StepInputs
+  std::vector<std::vector<float>> logits;  // by stream: its predictions x vocabulary; empty where they are not kept
+};
+
+// How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.
+struct KeyRule {
+  int32_t block = 0;         // > 0: nothing behind the row's own block of so many positions, counted from 0
+  int32_t before = -1;       // >= 0: of the positions before the row's only so many
+  int32_t after = -1;        // >= 0: of those behind it only so many
+  int32_t causal_below = 0;  // rows at lower positions (a prompt's) read nothing behind themselves
+
+  static KeyRule full() { return {}; }
+  static KeyRule causal() { return {.after = 0}; }
+  static KeyRule block_causal(int32_t block) { return {.block = block}; }
+  static KeyRule window(int32_t before, int32_t after) { return {.before = before, .after = after}; }
+  static KeyRule behind_prompt(int32_t prompt) { return {.causal_below = prompt}; }
+
+  // What a row at `position` reads where positions [0, keys) have keys; at least one.
+  KeyRange of(int32_t position, int32_t keys) const;
+};
+
+// Adds rows to a step as a span of its own; what they read follows from the rule.
+void append_span(StepInputs& step, const RowSpan& whose, std::span<const int32_t> tokens,
+                 std::span<const int32_t> positions, const KeyRule& rule, int32_t keys);
+
+}  // namespace llada

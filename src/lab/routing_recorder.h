@@ -1,0 +1,25 @@
+// Records what every router of a mixture decided in a run (`--record-routing`, docs/lab/recording.md).
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "formats/model_file.h"
+#include "sched/expert_split.h"
+
+namespace llada {
+
+// Writes what it hears to a file that appears when commit() is called.
+class RoutingRecorder {
+ public:
+  static Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path, const ModelFile& file);
+  Status hear(const RoutedLayer& routed);
+  Status commit();
+
+ private:
+  RoutingRecorder() = default;
+  std::string path_, text_;
+  int64_t step_ = -1;  // of the file: several answers of one conversation go on counting
+};
+
+}  // namespace llada

@@ -1,0 +1,83 @@
+#include "sched/check_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "memory/kv_store.h"
+
+namespace llada {
+namespace {
+
+Status check_store(const KvGeometry& needed, const Stream& stream) {
+  if (stream.kv == nullptr) return failed("step: a stream has no K/V store");
+  const KvShape& store = stream.kv->shape();
+  const bool same = needed.kv_heads == store.kv_heads && needed.head_dim == store.head_dim;
+  if (same && needed.layers <= store.layers) return {};
+  return failed("K/V store: found {} layers of {} heads of {} elements, needed {} of {} of {}", store.layers,
+                store.kv_heads, store.head_dim, needed.layers, needed.kv_heads, needed.head_dim);
+}
+
+// One span's rows, against its stream's store.
+Status check_span(const StepInputs& in, const RowSpan& span, bool stores) {
+  const Stream& stream = in.streams[static_cast<size_t>(span.stream)];
+  const int64_t positions = stores ? stream.kv->shape().positions : INT32_MAX;
+  if (span.sequence < 0 || (stores && span.sequence >= stream.kv->shape().sequences))
+    return failed("step: sequence {} does not exist in its store", span.sequence);
+  for (int32_t r = span.begin; r < span.begin + span.count; ++r) {
+    const int32_t p = in.positions[static_cast<size_t>(r)];
+    const KeyRange keys = in.ranges[static_cast<size_t>(r)];
+    if (p < 0 || p >= positions) return failed("step: row {} is at position {} of {}", r, p, positions);
+    if (keys.first < 0 || keys.first >= keys.last || keys.last > positions)
+      return failed("step: row {} reads positions [{}, {}) of {}", r, keys.first, keys.last, positions);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_step(const StepInputs& in, const KvGeometry& needed) {
+  const bool stores = needed.layers > 0;
+  const auto rows = static_cast<int64_t>(in.tokens.size());
+  if (std::ssize(in.positions) != rows || std::ssize(in.ranges) != rows)
+    return failed("step: {} tokens, {} positions, {} ranges of keys", rows, in.positions.size(), in.ranges.size());
+  std::vector<const KvStore*> seen;
+  for (const Stream& stream : in.streams) {
+    if (!stores) continue;
+    LLADA_TRY_STATUS(check_store(needed, stream));
+    seen.push_back(stream.kv);
+  }
+  std::ranges::sort(seen);
+  if (std::ranges::adjacent_find(seen) != seen.end()) return failed("step: two streams have one K/V store");
+  int64_t next = 0;
+  std::vector<int32_t> stream_of(static_cast<size_t>(rows));
+  for (const RowSpan& span : in.spans) {
+    if (span.begin != next || span.count < 0 || span.count > rows - next)
+      return failed("step: a span of rows [{}, {} + {}) follows row {} of {}", span.begin, span.begin, span.count, next,
+                    rows);
+    if (span.stream < 0 || span.stream >= std::ssize(in.streams))
+      return failed("step: stream {} of {} does not exist", span.stream, in.streams.size());
+    LLADA_TRY_STATUS(check_span(in, span, stores));
+    std::fill_n(stream_of.begin() + next, span.count, span.stream);
+    next += span.count;
+  }
+  if (next != rows) return failed("step: spans cover {} of {} rows", next, rows);
+  for (size_t i = 0; i < in.wanted.size(); ++i)
+    if (in.wanted[i] < 0 || in.wanted[i] >= rows || (i > 0 && in.wanted[i] <= in.wanted[i - 1]))
+      return failed("step: wanted row {} is {} of {}", i, in.wanted[i], rows);
+  const auto wanted_stream = [&](int32_t row) {
+    return row < 0 || row >= std::ssize(in.wanted)
+               ? -1
+               : stream_of[static_cast<size_t>(in.wanted[static_cast<size_t>(row)])];
+  };
+  for (size_t i = 0; i < in.predictions.size(); ++i) {
+    const PredictedRow& p = in.predictions[i];
+    const int32_t stream = wanted_stream(p.conditional);
+    if (stream < 0 || p.unconditional < -1 || (p.unconditional >= 0 && wanted_stream(p.unconditional) != stream) ||
+        !std::isfinite(p.scale))
+      return failed("step: prediction {} is of the wanted rows {} and {}, scale {}", i, p.conditional, p.unconditional,
+                    p.scale);
+  }
+  return {};
+}
+
+}  // namespace llada

@@ -1,0 +1,226 @@
+// The list of options: complete, its texts read back, its ranges hold, and the documentation shows it.
+#include "decode/fields.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "decode/settings.h"
+
+namespace llada::decode {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+
+// How many members the struct has: the longest list of values that makes one.
+template <class T, class... Values>
+constexpr size_t members() {
+  if constexpr (requires { T{Values{}..., Anything{}}; })
+    return members<T, Values..., Anything>();
+  else
+    return sizeof...(Values);
+}
+
+bool is_own(const Field& f) { return f.target.empty(); }
+
+// Texts that the field takes, other than its default, the ends of its range among them.
+std::vector<std::string> samples(const Field& f) {
+  std::vector<std::string> texts;
+  const std::string preset = f.show(f, {});
+  if (f.key == "latency_table") return {"device", "8:1,16:1.5", "1:0"};
+  if (f.is_switch()) return {preset == "true" ? "false" : "true"};
+  for (const std::string_view word : f.words) texts.emplace_back(word);
+  if (f.words.empty()) {
+    const bool whole = f.unit == "N";
+    const double step = whole ? 1 : 0.0625, most = std::min(f.range.most, 1e6);
+    texts.push_back(fmt::format("{}", f.range.least + (f.range.above_least ? step : 0)));
+    texts.push_back(fmt::format("{}", most - (f.range.below_most ? step : 0)));
+    texts.push_back(fmt::format("{}", f.range.least + 3 * step));
+    if (!f.word.empty()) texts.emplace_back(f.word);
+  }
+  std::erase(texts, preset);
+  return texts;
+}
+
+std::vector<std::string> texts_of(const DecodeOptions& options) {
+  std::vector<std::string> texts;
+  for (const Field& f : fields())
+    if (is_own(f)) texts.push_back(f.show(f, options));
+  return texts;
+}
+
+TEST(Fields, EveryMemberIsInTheListOnce) {
+  size_t own = 0;
+  std::set<std::string_view> keys;
+  std::set<std::string> flags;
+  for (const Field& f : fields()) {
+    own += is_own(f);
+    EXPECT_TRUE(keys.insert(f.key).second) << f.key;
+    EXPECT_TRUE(flags.insert(flag(f)).second) << f.key;
+    EXPECT_FALSE(f.help.empty()) << f.key;
+    EXPECT_EQ(find_field(f.key), &f);
+    EXPECT_TRUE(is_own(f) || (find_field(f.target) != nullptr && is_own(*find_field(f.target)))) << f.key;
+  }
+  // latency_table and device_latency are one option.
+  EXPECT_EQ(own + 1, members<DecodeOptions>()) << "a member of DecodeOptions has no entry in fields.cc";
+  EXPECT_TRUE(check_fields({}, false));
+}
+
+TEST(Fields, ATextReadsBackAndChangesItsOwnMemberAlone) {
+  const std::vector<std::string> before = texts_of({});
+  size_t at = 0;
+  for (const Field& f : fields()) {
+    if (!is_own(f)) continue;
+    DecodeOptions options;
+    ASSERT_TRUE(set_field(options, f.key, before[at])) << f.key;
+    EXPECT_EQ(texts_of(options), before) << f.key << ": its default reads back";
+    ASSERT_FALSE(samples(f).empty()) << f.key;
+    for (const std::string& text : samples(f)) {
+      const Status status = set_field(options, f.key, text);
+      ASSERT_TRUE(status) << status.error().message;
+      EXPECT_EQ(*get_field(options, f.key), text);
+      EXPECT_TRUE(check_fields(options, false)) << f.key << " " << text;
+      auto after = texts_of(options);
+      EXPECT_NE(after[at], before[at]) << f.key;
+      after[at] = before[at];
+      EXPECT_EQ(after, before) << f.key << " changes another option";
+    }
+    ++at;
+  }
+}
+
+TEST(Fields, HostileTextsAreRefusedAndChangeNothing) {
+  const std::string with_nul("1\0", 2);
+  for (const Field& f : fields()) {
+    for (const std::string& text :
+         {std::string(), std::string("nan"), std::string("inf"), std::string("-inf"), std::string("1e999"),
+          std::string("-1"), std::string("-0.5"), std::string("99999999999999999999999"), std::string("0x10"),
+          std::string(" 1"), std::string("1 "), std::string("+1"), std::string("1,5"), std::string("TRUE"), with_nul,
+          std::string(1 << 16, '9'), std::string("\xff"), std::string("%s%n"), std::string("1;2")}) {
+      DecodeOptions options;
+      const Field& own = is_own(f) ? f : *find_field(f.target);
+      if (text.starts_with("999") && text.size() < 100 && own.words.empty() && own.unit != "N" &&
+          own.key != "latency_table" && !own.is_switch() && std::isinf(own.range.most))
+        continue;  // a number like another
+      const Status status = set_field(options, f.key, text);
+      ASSERT_FALSE(status) << f.key << " took '" << text.substr(0, 40) << "'";
+      EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
+      EXPECT_THAT(status.error().message, HasSubstr("eeded")) << f.key;
+      EXPECT_TRUE(status.error().message.starts_with(std::string(f.key) + ": ") ||
+                  status.error().message.starts_with(std::string(f.target) + ": "))
+          << status.error().message;
+      EXPECT_EQ(texts_of(options), texts_of({})) << f.key;
+    }
+    // Just beyond the ends of its range.
+    if (!f.words.empty() || f.is_switch() || f.key == "latency_table") continue;
+    const Range& r = f.range;
+    std::vector<double> outside = {r.above_least ? r.least : r.least - 1};
+    if (std::isfinite(r.most)) outside.push_back(r.below_most ? r.most : r.most + 1);
+    for (const double value : outside) {
+      DecodeOptions options;
+      EXPECT_FALSE(set_field(options, f.key, fmt::format("{}", value))) << f.key << " took " << value;
+    }
+  }
+  DecodeOptions options;
+  EXPECT_EQ(set_field(options, "thresold", "1").error().message, "'thresold' is no decoding option");
+  EXPECT_FALSE(get_field(options, ""));
+}
+
+// Naming an option alone gives options that are valid or refused for what they go with, never by another name.
+TEST(Fields, EveryOneAloneIsResolvedOrRefusedByItsName) {
+  for (const Field& f : fields()) {
+    const Field& own = is_own(f) ? f : *find_field(f.target);
+    const auto texts = !f.value.empty() ? std::vector<std::string>{"true"} : samples(own);
+    for (const std::string& text : texts) {
+      Setting s = *setting(f.key, text);
+      s.typed = "--typed";
+      const auto options = decode_options({&s, 1});
+      if (!options) {
+        EXPECT_THAT(options.error().message, StartsWith("--typed: ")) << f.key << " " << text;
+        continue;
+      }
+      EXPECT_EQ(own.show(own, *options), f.value.empty() ? text : std::string(f.value)) << f.key;
+    }
+  }
+}
+
+TEST(Fields, WhatTuningTriesIsReadAndHoldsTheDefault) {
+  for (const Field& f : fields()) {
+    if (f.tune.empty()) continue;
+    std::stringstream words{std::string(f.tune)};
+    bool has_default = false;
+    for (std::string word; words >> word;) {
+      DecodeOptions options;
+      EXPECT_TRUE(set_field(options, f.key, word)) << f.key << " " << word;
+      has_default |= word == f.show(f, {});
+    }
+    EXPECT_TRUE(has_default) << f.key;
+  }
+}
+
+TEST(Fields, TheDocumentedTableIsTheCodes) {
+  std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find(field_table(true)), std::string::npos)
+      << "docs/strategies.md should contain what `llada help options --markdown` prints";
+}
+
+Result<DecodeOptions> resolve(std::vector<std::pair<const char*, const char*>> given,
+                              std::vector<std::pair<const char*, const char*>> preset = {}) {
+  std::vector<Setting> settings[2];
+  for (const auto& [key, text] : given) settings[0].push_back(*setting(key, text));
+  for (const auto& [key, text] : preset) settings[1].push_back(*setting(key, text));
+  return decode_options(settings[0], settings[1]);
+}
+
+TEST(Settings, APresetGivesWay) {
+  const auto own = resolve({{"threshold", "0.5"}}, {{"threshold", "0.9"}, {"credit", "true"}});
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->threshold, 0.5);
+  EXPECT_TRUE(own->credit);
+  EXPECT_FALSE(resolve({{"credit", "false"}}, {{"credit", "true"}})->credit);
+  // Another rule, another way of revising: the preset's parameters of its own are left out.
+  const auto factor = resolve({{"factor", "2"}}, {{"threshold", "0.9"}, {"tail", "16"}});
+  ASSERT_TRUE(factor) << factor.error().message;
+  EXPECT_EQ(factor->acceptance, Acceptance::factor);
+  EXPECT_EQ(factor->tail, 16);
+  const auto wino = resolve({{"wino", "true"}}, {{"threshold", "0.9"}, {"edit_threshold", "0.5"}});
+  ASSERT_TRUE(wino) << wino.error().message;
+  EXPECT_EQ(wino->revision, Revision::wino);
+  EXPECT_EQ(wino->threshold, 0.9);
+  EXPECT_EQ(wino->edit_threshold, DecodeOptions().edit_threshold);
+  EXPECT_EQ(resolve({{"tail", "all"}}, {{"tail", "16"}})->tail, -1);
+  EXPECT_FALSE(resolve({}, {{"factor", "2"}, {"threshold", "0.9"}})) << "a preset that contradicts itself";
+}
+
+TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
+  const auto plain = resolve({{"wino", "false"}, {"revise", "false"}});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->revision, Revision::none);
+  EXPECT_EQ(plain->acceptance, Acceptance::schedule);
+  EXPECT_EQ(resolve({{"revision", "edit"}})->threshold, 0.7);
+  EXPECT_FALSE(resolve({{"revision", "none"}, {"wino_back", "0.8"}}));
+}
+
+TEST(Settings, ARefusalNamesWhatWasTyped) {
+  Setting s = *setting("wino", "true");
+  s.typed = "--wino";
+  const auto refused = decode_options(std::vector<Setting>{s, *setting("accept", "schedule")});
+  EXPECT_THAT(refused.error().message, StartsWith("--wino: wino and remask"));
+  Setting drafts = *setting("mbsd_trigger", "4");
+  drafts.typed = "--mbsd-trigger";
+  EXPECT_THAT(decode_options(std::vector<Setting>{drafts, *setting("tail", "0")}).error().message,
+              StartsWith("--mbsd-trigger: found tail 0"));
+}
+
+}  // namespace
+}  // namespace llada::decode

@@ -1,0 +1,233 @@
+// Rows of several requests in one forward: each gives bit for bit what it gives alone, on every device.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "devices_under_test.h"
+#include "one_stream.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+class Streams : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+  void open(DType type, const ModelConfig& config) {
+    requests_.clear();  // their memory is of the device before
+    model_ = make_small_model(type, config);
+    auto device = GetParam().open(model_);
+    ASSERT_TRUE(device) << device.error().message;
+    device_ = std::move(*device);
+    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      auto program = std::make_shared<Program>(model_.graph.forward(shape));
+      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
+      return program;
+    });
+  }
+
+  // A request: its canvas is in the store, and `step` is what it wants of the next forward.
+  struct Request {
+    std::unique_ptr<KvStore> kv;
+    OneStream step;
+    OneResult alone;
+  };
+
+  int32_t vocabulary() const { return static_cast<int32_t>(model_.config.vocab); }
+  int32_t token(uint64_t request, int32_t position, uint64_t sequence) const {
+    return static_cast<int32_t>(uniform(5 + request, static_cast<uint64_t>(position), sequence, 0) * vocabulary());
+  }
+  static void add_rows(OneStream& step, const std::vector<int32_t>& rows, const std::vector<int32_t>& tokens,
+                       const std::vector<int32_t>& wanted, int32_t sequence, int32_t keys, bool trial) {
+    const auto begin = static_cast<int32_t>(step.tokens.size());
+    step.positions.insert(step.positions.end(), rows.begin(), rows.end());
+    step.tokens.insert(step.tokens.end(), tokens.begin(), tokens.end());
+    step.spans.push_back({begin, static_cast<int32_t>(rows.size()), sequence, keys, trial});
+    for (const int32_t row : wanted) step.wanted.push_back(begin + row);
+  }
+
+  // One whose canvas has `keys` positions: rows from `first` on, with everything that requests differ in. guidance > 0
+  // asks for a second sequence, a trial rides in the same forward.
+  void add_request(int32_t keys, int32_t first, int32_t count, double guidance, double temperature, bool trial,
+                   DType type, const KeyRule& rule) {
+    const auto number = static_cast<uint64_t>(requests_.size());
+    Request r;
+    auto store = KvStore::create({.layers = model_.graph.layers,
+                                  .sequences = 2,
+                                  .kv_heads = model_.graph.kv_heads,
+                                  .head_dim = model_.graph.head_dim,
+                                  .positions = keys + 3,
+                                  .type = type},
+                                 [this](int64_t bytes) { return device_->allocate(bytes); });
+    ASSERT_TRUE(store) << store.error().message;
+    r.kv = std::make_unique<KvStore>(std::move(*store));
+    std::vector<int32_t> all(static_cast<size_t>(keys));
+    std::iota(all.begin(), all.end(), 0);
+    const auto tokens_of = [&](const std::vector<int32_t>& rows, uint64_t sequence, uint64_t salt) {
+      std::vector<int32_t> tokens;
+      for (const int32_t p : rows) tokens.push_back(token(number + salt, p, sequence));
+      return tokens;
+    };
+    OneStream whole;
+    whole.rule = rule;
+    for (int32_t s = 0; s < 2; ++s)
+      add_rows(whole, all, tokens_of(all, static_cast<uint64_t>(s), 0), {}, s, keys, false);
+    OneResult out;
+    const auto filled = run_one(*executor_, whole, *r.kv, out);
+    ASSERT_TRUE(filled) << filled.error().message;
+    r.step.rule = rule;
+    r.step.guidance = guidance;
+    r.step.keep_logits = number % 3 != 1;
+    r.step.sampling = {.temperature = temperature,
+                       .seed = 17 + number,
+                       .forward_number = 3 + static_cast<int64_t>(number),
+                       .never_sampled = number % 2 == 0 ? std::vector<int32_t>{1, 2} : std::vector<int32_t>{},
+                       .out_of_softmax = number % 3 == 0 ? std::vector<int32_t>{3} : std::vector<int32_t>{}};
+    const std::vector<int32_t> rows(all.begin() + first, all.begin() + first + count);
+    const std::vector<int32_t> wanted = count > 1 ? std::vector<int32_t>{0, count - 1} : std::vector<int32_t>{0};
+    for (int32_t s = 0; s < (guidance > 0 ? 2 : 1); ++s) {
+      add_rows(r.step, rows, tokens_of(rows, static_cast<uint64_t>(s), 50), wanted, s, keys, false);
+      if (trial)
+        add_rows(r.step, {keys - 2, keys - 1}, tokens_of({keys - 2, keys - 1}, static_cast<uint64_t>(s), 90), {1}, s,
+                 keys, true);
+    }
+    requests_.push_back(std::move(r));
+  }
+
+  // Each alone, its store put back behind it.
+  void run_alone() {
+    for (Request& r : requests_) {
+      const auto saved = everything(*r.kv);
+      const auto status = run_one(*executor_, r.step, *r.kv, r.alone);
+      ASSERT_TRUE(status) << status.error().message;
+      r.kv->put_back(saved);
+    }
+  }
+  static KvStore::Saved everything(const KvStore& kv) {
+    std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
+    std::iota(all.begin(), all.end(), 0);
+    return kv.save(all);
+  }
+
+  void expect_alike_together(const std::vector<size_t>& order) {
+    StepInputs step;
+    std::vector<KvStore::Saved> before;
+    for (const size_t i : order) {
+      Request& r = requests_[i];
+      step.streams.push_back({.kv = r.kv.get(), .sampling = r.step.sampling, .keep_logits = r.step.keep_logits});
+      r.step.add_to(step, static_cast<int32_t>(step.streams.size()) - 1);
+      before.push_back(everything(*r.kv));
+    }
+    StepOutputs out;
+    const auto status = executor_->run(step, out);
+    ASSERT_TRUE(status) << status.error().message;
+    size_t at = 0;
+    ASSERT_EQ(out.logits.size(), order.size());
+    for (size_t s = 0; s < order.size(); ++s) {
+      Request& r = requests_[order[s]];
+      EXPECT_EQ(out.logits[s], r.alone.logits) << "request " << order[s];
+      for (const Prediction& alone : r.alone.predictions) {
+        ASSERT_LT(at, out.predictions.size());
+        const Prediction& p = out.predictions[at++];
+        EXPECT_EQ(p.token, alone.token) << "request " << order[s];
+        EXPECT_EQ(p.runner_up, alone.runner_up);
+        EXPECT_EQ(p.logit, alone.logit);
+        EXPECT_EQ(p.probability, alone.probability);
+        EXPECT_EQ(p.entropy, alone.entropy);
+        EXPECT_EQ(p.margin, alone.margin);
+      }
+      if (device_->capabilities().clock == nullptr || !device_->capabilities().clock->dry()) {
+        EXPECT_EQ(r.kv->version(0, r.step.positions[0]), r.step.sampling.forward_number);
+      }
+      r.kv->put_back(before[s]);
+    }
+    EXPECT_EQ(at, out.predictions.size());
+  }
+
+  SmallModel model_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<Request> requests_;
+};
+
+TEST_P(Streams, EachGivesWhatItGivesAlone) {
+  for (const DType kv : {DType::F16, DType::F32})
+    for (const ModelConfig& config : {small_config(RopePairing::half_split, 2), small_llada_moe(), small_llada2()}) {
+      open(DType::Q8_0, config);
+      const KeyRule rule = model_.graph.keys;
+      const KeyRule window = KeyRule::window(5, 3);
+      add_request(19, 4, 7, 0, 0, false, kv, rule);
+      add_request(9, 0, 9, 1.5, 0, true, kv, rule);
+      add_request(33, 30, 1, 0, 0.7, true, kv, window);
+      add_request(12, 3, 5, 0.25, 0, false, kv, KeyRule::causal());
+      ASSERT_EQ(requests_.size(), 4u);
+      run_alone();
+      expect_alike_together({0, 1, 2, 3});
+      expect_alike_together({3, 1});
+      expect_alike_together({2, 0, 3, 1});
+      if (HasFailure()) return;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Streams, testing::ValuesIn(all_devices()),
+                         [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
+
+// Digests are of one store; rows of long and short requests, windows among them.
+TEST(LongStreams, DigestsAreEachRequestsOwn) {
+  const ModelConfig config = [] {
+    ModelConfig c = small_config(RopePairing::half_split, 1);
+    c.width = 128, c.heads = 2, c.kv_heads = 1, c.head_dim = c.rotary_dims = 64, c.layers = 1, c.ffn_width = 64;
+    c.context = 2048;
+    return c;
+  }();
+  const SmallModel model = make_small_model(DType::Q8_0, config);
+  for (const auto* table : kernels::available()) {
+    const auto device = *make_cpu_device({.threads = 3, .isa = table->isa}, model.graph.weights, model.views, {});
+    Executor executor(*device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+      return std::make_shared<const Program>(model.graph.forward(shape));
+    });
+    const std::pair<int32_t, KeyRule> requests[] = {{1300, KeyRule::full()},
+                                                    {60, KeyRule::full()},
+                                                    {1500, KeyRule::window(1100, 0)},
+                                                    {1400, KeyRule::window(90, 30)},
+                                                    {1100, KeyRule::causal()}};
+    std::vector<std::unique_ptr<KvStore>> stores;
+    std::vector<OneStream> steps;
+    std::vector<OneResult> alone;
+    for (const auto& [keys, rule] : requests) {
+      stores.push_back(std::make_unique<KvStore>(*KvStore::create(
+          {.layers = 1, .sequences = 1, .kv_heads = 1, .head_dim = 64, .positions = keys, .type = DType::F16})));
+      OneStream whole;
+      for (int32_t p = 0; p < keys; ++p)
+        whole.tokens.push_back((p * 7 + keys) % static_cast<int32_t>(config.vocab)), whole.positions.push_back(p);
+      whole.spans = {{0, keys, 0, keys}};
+      whole.rule = rule;
+      OneResult out;
+      ASSERT_TRUE(run_one(executor, whole, *stores.back(), out));
+      OneStream step;
+      for (int32_t p = keys - 40; p < keys; ++p)
+        step.tokens.push_back((p * 3 + 1) % static_cast<int32_t>(config.vocab)), step.positions.push_back(p);
+      step.spans = {{0, 40, 0, keys}};
+      step.wanted = {0, 17, 39};
+      step.keep_logits = true;
+      step.rule = rule;
+      alone.emplace_back();
+      ASSERT_TRUE(run_one(executor, step, *stores.back(), alone.back()));
+      steps.push_back(std::move(step));
+    }
+    StepInputs together;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      together.streams.push_back({.kv = stores[i].get(), .sampling = {}, .keep_logits = true});
+      steps[i].add_to(together, static_cast<int32_t>(i));
+    }
+    StepOutputs out;
+    ASSERT_TRUE(executor.run(together, out));
+    for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(out.logits[i], alone[i].logits) << table->isa << " " << i;
+  }
+}
+
+}  // namespace
+}  // namespace llada

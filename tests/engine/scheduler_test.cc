@@ -1,0 +1,448 @@
+// Requests in shared forwards: the answers that each has alone, on the cpu and on simulated devices; who is picked;
+// what an error, a failing device and a shared prefix change for the others, which is nothing.
+// labels of this file: native
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "engine/convert.h"
+#include "engine/picking.h"
+#include "formats/convert.h"
+#include "golden.h"
+#include "llada2_files.h"
+#include "shared_forwards.h"
+
+namespace llada {
+namespace {
+
+constexpr int64_t kAnyRows = int64_t{1} << 40;
+
+TEST(Picking, OldestFirstWithinTheBudget) {
+  const std::vector<Candidate> three = {{10, 0}, {10, 0}, {10, 0}};
+  EXPECT_EQ(pick(three, 100, 4), (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(pick(three, 20, 4), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(pick(three, 29, 4), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(pick(three, 1, 4), (std::vector<size_t>{0})) << "somebody always";
+  const std::vector<Candidate> uneven = {{10, 0}, {30, 0}, {5, 0}};
+  EXPECT_EQ(pick(uneven, 20, 4), (std::vector<size_t>{0, 2})) << "who fits may pass who does not";
+  EXPECT_TRUE(pick({}, 20, 4).empty());
+}
+
+TEST(Picking, TheImpatientComeFirst) {
+  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 3}, {5, 0}}, 20, 4), (std::vector<size_t>{0, 2}));
+  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 4}, {5, 0}}, 20, 4), (std::vector<size_t>{1}));
+  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 4}, {5, 6}}, 20, 4), (std::vector<size_t>{0, 2}))
+      << "the longest waiting; then who fits";
+  EXPECT_EQ(pick(std::vector<Candidate>{{1, 0}, {1, 0}}, 1, 0), (std::vector<size_t>{0})) << "equal: the older";
+}
+
+// Any budget, patience and sizes, with requests coming and going: the budget holds for all but a single one, nobody
+// waits longer than the bound, and what is picked could not take one more.
+TEST(Picking, NobodyWaitsForEver) {
+  int64_t longest = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    auto random = [&, n = uint64_t{0}](int64_t below) mutable {
+      return static_cast<int64_t>(mix64(seed * kRandomStep + ++n) % static_cast<uint64_t>(below));
+    };
+    const int64_t most = 1 + random(12), budget = 1 + random(60), patience = random(6);
+    std::vector<Candidate> running;
+    for (int forward = 0; forward < 200; ++forward) {
+      while (static_cast<int64_t>(running.size()) < most && random(3) == 0) running.push_back({0, 0});
+      for (Candidate& c : running) c.rows = 1 + random(40);
+      const auto picked = pick(running, budget, patience);
+      ASSERT_EQ(picked.empty(), running.empty());
+      int64_t rows = 0;
+      for (const size_t i : picked) rows += running[i].rows;
+      EXPECT_TRUE(picked.size() <= 1 || rows <= budget);
+      for (size_t i = 0; i < running.size(); ++i) {
+        if (std::ranges::count(picked, i) == 0) {
+          EXPECT_GT(running[i].rows + rows, budget);
+        }
+        ++running[i].passed_over;
+      }
+      for (const size_t i : picked) running[i].passed_over = 0;
+      for (const Candidate& c : running) {
+        EXPECT_LE(c.passed_over, patience + most - 1);
+        longest = std::max(longest, c.passed_over - patience);
+      }
+      std::erase_if(running, [&](const Candidate& c) { return c.passed_over == 0 && random(9) == 0; });
+    }
+  }
+  EXPECT_GT(longest, 3) << "the bound is not far from what happens";
+}
+
+TEST(Picking, TheBudgetIsWhereRowsStopBeingCheap) {
+  using Points = std::vector<decode::LatencyPoint>;
+  EXPECT_EQ(row_budget(Points{{1, 10}, {8, 11.5}, {16, 20}, {32, 40}}), 16) << "1.25 ms a row at best";
+  EXPECT_EQ(row_budget(Points{{1, 10}, {8, 10}, {16, 20}, {32, 40}}), 8);
+  EXPECT_EQ(row_budget(Points{{1, 1}, {8, 8}}), 1);
+  EXPECT_EQ(row_budget(Points{{4, 7}}), 4);
+  EXPECT_EQ(row_budget({}), 1);
+}
+
+class SharedForwards : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::filesystem::temp_directory_path() / fmt::format("llada_shared_forwards_{}", ::getpid());
+    std::filesystem::create_directories(folder_);
+    for (const char* type : {"q8_0", "q4_0"}) {
+      const auto report = convert_model(kFloat, path(type), type, {});
+      if (!report) throw std::runtime_error(report.error().message);
+    }
+    write_gguf(make_small_model(DType::F32, tiny_llada2(8)), path("llada2"));
+    const ModelFile file = std::move(*ModelFile::open(path("llada2")));
+    for (const DType type : {DType::Q8_0, DType::F16})
+      if (!convert_to_gguf(file, nullptr, path(fmt::format("llada2-{}", traits(type).name)),
+                           {.type = type, .progress = {}}))
+        throw std::runtime_error("llada2 could not be converted");
+    text_ = load_golden(kFloat + "/golden.json").back().canvas;
+    text_.resize(24);
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static std::string path(const std::string& name) { return (folder_ / (name + ".gguf")).string(); }
+  static std::shared_ptr<const Model> load(const std::string& path, const std::string& device = "cpu",
+                                           int threads = 2) {
+    auto model = Model::load(path, {.device = device, .isa = isa_from_environment(), .threads = threads});
+    if (!model) throw std::runtime_error(model.error().message);
+    return *model;
+  }
+  static std::vector<int32_t> causal_text() {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < 27; ++i) ids.push_back(static_cast<int32_t>(37 + 53 * i % 900));
+    return ids;
+  }
+  static std::vector<Wanted> eight() { return eight_requests(text_, quick() ? 8 : 16); }
+  static std::vector<Wanted> eight_causal() { return eight_block_causal(causal_text(), 13, 8, 0.012); }
+
+  static inline const std::string kFloat = LLADA_SOURCE_DIR "/models/tiny-llada";
+  static inline std::filesystem::path folder_;
+  static inline std::vector<int32_t> text_;
+};
+
+// The requests really differ, really share forwards, and some are really cancelled.
+// labels: golden -native
+TEST_F(SharedForwards, TheEightAreWhatTheyClaim) {
+  for (const bool causal : {false, true}) {
+    const auto model = load(causal ? path("llada2") : kFloat);
+    const auto wanted = causal ? eight_causal() : eight();
+    ASSERT_EQ(wanted.size(), 8u);
+    const auto alone = run_alone(model, wanted);
+    int64_t steps = 0, cancelled = 0, sparse = 0, trials = 0, drafts = 0, changed = 0;
+    std::vector<size_t> lengths;
+    for (const Ran& ran : alone) {
+      steps += ran.stats.steps, cancelled += ran.stats.cancelled, sparse += ran.stats.sparse_forwards;
+      trials += ran.stats.trial_rows, drafts += ran.stats.counters.drafts_proposed;
+      changed += ran.stats.counters.revisions_made;
+      lengths.push_back(ran.tokens.size());
+    }
+    std::ranges::sort(lengths);
+    EXPECT_GE(std::ranges::unique(lengths).begin() - lengths.begin(), 3);
+    EXPECT_EQ(cancelled, 2);
+    EXPECT_GT(changed, 0);
+    EXPECT_GT(trials, 0);
+    EXPECT_TRUE(causal || (sparse > 0 && drafts > 0));
+    const Together together = run_together(model, wanted, {.row_budget = kAnyRows});
+    expect_same(wanted, together.ran, alone);
+    EXPECT_EQ(together.stats.parts, steps);
+    int64_t last = 0;  // everybody takes part in every forward from the first to their last
+    for (size_t i = 0; i < 8; ++i) last = std::max(last, wanted[i].joins + alone[i].stats.steps);
+    EXPECT_EQ(together.stats.forwards, last);
+    EXPECT_LT(last, steps);
+    EXPECT_EQ(together.stats.most_passed_over, 0);
+  }
+}
+
+// labels: golden
+TEST_F(SharedForwards, NeitherBudgetNorPatienceNorOrderChangesAnAnswer) {
+  for (const bool causal : {false, true}) {
+    const auto model = load(causal ? path("llada2-q8_0") : path("q8_0"));
+    auto wanted = causal ? eight_causal() : eight();
+    const auto alone = run_alone(model, wanted);
+    struct Way {
+      int64_t budget, patience, most_running;
+    };
+    std::vector<Way> ways = {{1, 0, 64}, {1, 5, 64}, {40, 2, 64}, {90, 1, 3}, {kAnyRows, 4, 64}};
+    if (quick()) ways = {{1, 5, 64}, {40, 2, 3}};
+    for (const Way& way : ways) {
+      const Together together = run_together(
+          model, wanted, {.row_budget = way.budget, .patience = way.patience, .most_running = way.most_running});
+      expect_same(wanted, together.ran, alone);
+      EXPECT_LE(together.stats.most_passed_over, way.patience + std::min<int64_t>(way.most_running, 8) - 1);
+      EXPECT_LE(together.stats.most_rows, way.budget);
+      if (way.budget == 1) {
+        EXPECT_EQ(together.stats.forwards, together.stats.parts) << "one at a time";
+      }
+    }
+    // Another order of coming, and everybody at once.
+    std::ranges::reverse(wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i].joins = i < 4 ? 0 : static_cast<int64_t>(i);
+    std::vector<Ran> reversed(alone.rbegin(), alone.rend());
+    expect_same(wanted, run_together(model, wanted, {.row_budget = kAnyRows}).ran, reversed);
+  }
+}
+
+// labels: -threads
+TEST_F(SharedForwards, OfEveryWeightTypeAndOnSimulatedDevices) {
+  const std::string cases[][2] = {{path("q4_0"), "cpu"},
+                                  {LLADA_SOURCE_DIR "/models/tiny-llada-moe", "cpu"},
+                                  {path("q8_0"), "sim:v79-8elite,window=50%"},
+                                  {path("q4_0"), "sim:v81-8elite-gen5"},
+                                  {path("llada2-f16"), "cpu"},
+                                  {path("llada2-q8_0"), "sim:v79-8elite,window=50%"}};
+  for (size_t i = 0; i < std::size(cases); i += quick() ? 2 : 1) {
+    const auto& [file, device] = cases[i];
+    const auto wanted = file.contains("llada2") ? eight_causal() : eight();
+    const auto model = load(file, device);
+    const auto alone = run_alone(model, wanted);
+    const Together together = run_together(model, wanted, {.row_budget = 64});
+    expect_same(wanted, together.ran, alone);
+    EXPECT_LT(together.stats.forwards, together.stats.parts) << file;
+  }
+}
+
+// A device that fails is replaced for all; a fallback computes the same.
+TEST_F(SharedForwards, AFailingDeviceFallsBackForAll) {
+  const auto wanted = eight();
+  const auto alone = run_alone(load(path("q8_0")), wanted);
+  for (const char* device : {"cpu,fallback=cpu,fail=gone:400", "sim:v79-8elite,window=50%,fail=submit:300",
+                             "cpu,fallback=cpu,fail=submit:0", "cpu,fallback=cpu,fail=nan:500"}) {
+    const Together together = run_together(load(path("q8_0"), device), wanted, {.row_budget = 100});
+    expect_same(wanted, together.ran, alone);
+    EXPECT_TRUE(together.fell_back) << device;
+    EXPECT_EQ(together.warnings.size(), 1u) << device;
+  }
+}
+
+// Without a fallback all that are under way end with the error; who had ended keeps the answer.
+TEST_F(SharedForwards, WithoutAFallbackEverybodyHearsOfIt) {
+  const auto model = load(path("q8_0"), "cpu,fallback=none,fail=gone:600");
+  auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows});
+  int ended = 0, failures = 0;
+  for (const Wanted& w : eight())
+    ASSERT_TRUE(scheduler->add(w.request, {}, [&](const Result<Generation>& result) {
+      ++ended;
+      failures += !result;
+    }));
+  while (!scheduler->idle()) scheduler->run_forward();
+  EXPECT_EQ(ended, 8);
+  EXPECT_GT(failures, 0);
+}
+
+// One whose store cannot be had, and refused ones.
+TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
+  const auto model = load(kFloat);
+  const auto wanted = eight();
+  const auto alone = run_alone(model, wanted);
+  auto scheduler = *Scheduler::create(model, {.row_budget = 50});
+  Request bad = wanted[0].request;
+  bad.options.gen_length = 4096;
+  EXPECT_FALSE(scheduler->add(bad, {}, {}));
+  bad = wanted[0].request;
+  bad.tokens[0] = 1 << 20;
+  const auto refused = scheduler->add(bad, {}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("token id 1048576"), std::string::npos);
+  Recorder first(wanted[0]), second(wanted[4]);
+  std::vector<Ran> got(2);
+  ASSERT_TRUE(scheduler->add(wanted[0].request, first.on_step(), [&](auto g) { got[0] = first.ran(*g); }));
+  bool cancelled_at_once = false;
+  const auto id = scheduler->add(wanted[1].request, {}, [&](const Result<Generation>& g) {
+    cancelled_at_once = g && g->stats.decode.cancelled && g->stats.decode.steps == 0;
+  });
+  ASSERT_TRUE(id);
+  scheduler->cancel(*id);
+  scheduler->cancel(*id);
+  scheduler->cancel(12345);
+  EXPECT_TRUE(cancelled_at_once);
+  ASSERT_TRUE(scheduler->add(wanted[4].request, second.on_step(), [&](auto g) { got[1] = second.ran(*g); }));
+  while (!scheduler->idle()) scheduler->run_forward();
+  EXPECT_TRUE(got[0] == alone[0]);
+  EXPECT_TRUE(got[1] == alone[4]);
+}
+
+TEST_F(SharedForwards, TheDevicesOwnTableGivesTheBudget) {
+  const auto model = load(path("q8_0"), "sim:v79-8elite");  // modelled time: the same every time
+  const auto a = *Scheduler::create(model, {}), b = *Scheduler::create(model, {});
+  EXPECT_EQ(a->row_budget(), b->row_budget());
+  EXPECT_GT(a->row_budget(), 1) << "an NPU's first rows cost no more than one";
+  EXPECT_FALSE(Scheduler::create(model, {.row_budget = -1}));
+}
+
+// ---- Shared prefixes
+
+struct Reuse {
+  std::vector<Generation> generations;
+  std::vector<std::string> predictions;  // confidences, bit for bit, and edits
+};
+
+// Each after the other in one scheduler: a conversation of three turns, and another with the same beginning.
+Reuse converse(const std::shared_ptr<const Model>& model, const std::shared_ptr<PrefixCache>& prefixes,
+               decode::Revision revision = decode::Revision::none) {
+  Reuse out;
+  auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows, .prefixes = prefixes});
+  std::vector<int32_t> history;
+  const auto ask = [&](int32_t seed, int64_t tokens) {
+    for (int64_t i = 0; i < tokens; ++i) history.push_back(static_cast<int32_t>((seed + 53 * i) % 900 + 20));
+    Request r{.tokens = history};
+    r.options.gen_length = 13, r.options.block_length = 8, r.options.kv = decode::KvChoice::block;
+    r.options.acceptance = decode::Acceptance::threshold, r.options.threshold = 0.012;
+    r.options.early_stop = decode::EarlyStop::none;
+    r.options.revision = revision, r.options.stable_threshold = 0.02, r.options.edit_threshold = 0.012;
+    out.predictions.emplace_back();
+    const auto on_step = [&](const decode::StepEvent& event) {
+      for (const auto& p : event.predictions)
+        out.predictions.back() += fmt::format("{} {} {:a} {:a};", p.position, p.token, p.probability, p.entropy);
+      for (const auto& e : event.edits) out.predictions.back() += fmt::format("{}={} ", e.position, e.token);
+      return true;
+    };
+    EXPECT_TRUE(scheduler->add(r, on_step, [&](Result<Generation> g) {
+      ASSERT_TRUE(g) << g.error().message;
+      out.generations.push_back(std::move(*g));
+    }));
+    while (!scheduler->idle()) scheduler->run_forward();
+    history.insert(history.end(), out.generations.back().tokens.begin(), out.generations.back().tokens.end());
+  };
+  ask(1, 19);
+  const std::vector<int32_t> common = history;
+  ask(2, 5), ask(3, 6);
+  history = common;
+  ask(4, 9);
+  return out;
+}
+
+TEST_F(SharedForwards, AConversationsHistoryIsNotComputedAgain) {
+  for (const char* type : {"llada2", "llada2-q8_0"}) {
+    const auto model = load(path(type));
+    for (const auto revision : {decode::Revision::none, decode::Revision::edit}) {
+      const Reuse without = converse(model, nullptr, revision);
+      const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
+      const Reuse with = converse(model, prefixes, revision);
+      EXPECT_EQ(with.predictions, without.predictions);
+      ASSERT_EQ(with.generations.size(), 4u);
+      for (size_t i = 0; i < 4; ++i) {
+        const Generation &a = with.generations[i], &b = without.generations[i];
+        EXPECT_EQ(a.tokens, b.tokens);
+        EXPECT_EQ(a.stats.decode.nfe, b.stats.decode.nfe);
+        EXPECT_EQ(a.stats.decode.rows, b.stats.decode.rows - a.stats.reused_positions);
+        EXPECT_EQ(b.stats.reused_positions, 0);
+        // All whole blocks of the turn before, but the last one, which no forward has seen finished; the second turn's
+        // prompt has that one for the fourth.
+        EXPECT_EQ(a.stats.reused_positions, (std::array<int64_t, 4>{0, 24, 48, 32})[i]) << i;
+      }
+      // Once more, by sessions and with everything known.
+      const Reuse again = converse(model, prefixes, revision);
+      EXPECT_EQ(again.predictions, without.predictions);
+      EXPECT_EQ(again.generations[0].stats.reused_positions, 16) << "the prompt's whole blocks";
+      EXPECT_EQ(converse(model, std::make_shared<PrefixCache>(0), revision).predictions, without.predictions);
+      EXPECT_EQ(converse(model, std::make_shared<PrefixCache>(20000), revision).predictions, without.predictions);
+    }
+  }
+}
+
+TEST_F(SharedForwards, ASharedPrefixIsNoPartOfTheAnswerWhoeverIsThere) {
+  const auto model = load(path("llada2-q8_0"));
+  const auto other = load(path("llada2"));
+  auto wanted = eight_causal();
+  auto alone = run_alone(model, wanted);
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
+  const auto without_rows = [](std::vector<Ran> all) {
+    for (Ran& ran : all) ran.recording.clear(), ran.stats.rows = ran.stats.full_forwards = 0;
+    return all;
+  };
+  alone = without_rows(alone);
+  expect_same(wanted, without_rows(run_together(other, wanted, {.row_budget = 40, .prefixes = prefixes}).ran),
+              without_rows(run_alone(other, wanted)));
+  for (int i = 0; i < 2; ++i)
+    expect_same(wanted, without_rows(run_together(model, wanted, {.row_budget = 40, .prefixes = prefixes}).ran), alone);
+  EXPECT_GT(prefixes->stats().found, 0);
+}
+
+TEST_F(SharedForwards, FullAttentionSharesNothing) {
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
+  const auto model = load(kFloat);
+  const auto wanted = eight();
+  for (int i = 0; i < 2; ++i) run_together(model, wanted, {.row_budget = 40, .prefixes = prefixes});
+  EXPECT_EQ(prefixes->stats().published, 0);
+}
+
+// A cache that a device filled which then failed is left alone from there on.
+TEST_F(SharedForwards, AFallbackKeepsAwayFromTheCache) {
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
+  const Reuse expected = converse(load(path("llada2-q8_0")), nullptr);
+  const auto failing = load(path("llada2-q8_0"), "cpu,fallback=cpu,fail=gone:150");
+  const Reuse got = converse(failing, prefixes);
+  EXPECT_EQ(got.predictions, expected.predictions);
+  EXPECT_EQ(got.generations.back().stats.reused_positions, 0);
+}
+
+// ---- The engine's thread
+
+TEST_F(SharedForwards, ManyThreadsSubmitAndCancel) {
+  const auto model = load(kFloat);
+  const auto wanted = eight();
+  std::vector<Wanted> uncancelled = wanted;
+  for (Wanted& w : uncancelled) w.cancelled_after.reset();
+  const auto alone = run_alone(model, uncancelled);
+  std::atomic<int> whole = 0, cancelled = 0, steps_seen = 0;
+  {
+    const auto engine = *Engine::create(model, {.row_budget = 60, .patience = 2});
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        for (size_t k = 0; k < (quick() ? 3 : 6); ++k) {
+          const size_t i = (t + 3 * k) % wanted.size();
+          Recorder recorder(uncancelled[i]);
+          const auto handle =
+              engine->submit(wanted[i].request, {.on_step = recorder.on_step(), .on_done = {}, .keep_steps = true});
+          const bool cancel = (t + k) % 4 == 1;
+          while (const auto step = handle->next()) {
+            ++steps_seen;
+            EXPECT_FALSE(step->edits.size() > 1000);
+            if (cancel && step->step == 0) handle->cancel();
+          }
+          const Result<Generation>& g = handle->wait();
+          ASSERT_TRUE(g) << g.error().message;
+          EXPECT_TRUE(handle->done());
+          if (g->stats.decode.cancelled) {
+            ++cancelled;
+          } else {
+            EXPECT_TRUE(recorder.ran(*g) == alone[i]) << wanted[i].name;
+            ++whole;
+          }
+        }
+      });
+    threads.clear();
+    EXPECT_GT(engine->stats().parts, engine->stats().forwards);
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(cancelled, 0);
+  EXPECT_GT(steps_seen, whole);
+}
+
+TEST_F(SharedForwards, TheEngineEndsWithWhatIsUnderWay) {
+  const auto model = load(kFloat);
+  std::vector<std::shared_ptr<Submission>> handles;
+  std::atomic<int> called = 0;
+  {
+    const auto engine = *Engine::create(model, {.row_budget = 30, .most_running = 2});
+    for (const Wanted& w : eight())
+      handles.push_back(engine->submit(w.request, {.on_step = {}, .on_done = [&](const auto&) { ++called; }}));
+    Request bad = eight()[0].request;
+    bad.tokens = {-1};
+    const auto refused = engine->submit(bad);
+    EXPECT_FALSE(refused->wait());
+    EXPECT_EQ(exit_status(refused->wait().error()), 2);
+    EXPECT_FALSE(refused->next());
+  }
+  EXPECT_EQ(called, 8);
+  for (const auto& handle : handles) {
+    ASSERT_TRUE(handle->done());
+    ASSERT_TRUE(handle->wait());
+    handle->cancel();
+  }
+  EXPECT_TRUE(handles.back()->wait()->stats.decode.cancelled);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Checks the documents: every file that one names is there, prose wraps at 120 columns, tables have equal columns.
+
+    tools/check_docs.py [--self-test]       # the same: the documents are the test
+
+Looked at are all *.md, and of the sources every mention of a path below docs/.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COLUMNS = 120
+
+
+def files(*patterns):
+    """What git knows of, or in an archive without git what lies there."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            text=True).stdout.split()
+    found = sorted(set(listed)) or [f for p in patterns for f in ([p] if (ROOT / p).is_file() else
+                                                                 ROOT.rglob(p if "*" in p else f"{p}/**/*"))]
+    return [ROOT / f for f in found if "build" not in pathlib.Path(f).parts]
+
+
+def links(path, text):
+    """Files that the text names: targets of its links, and paths below docs/."""
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text) if path.suffix == ".md" else []:
+        yield target, path.parent / target
+    for target in re.findall(r"(?<![\w/.-])docs/[\w./-]+\.(?:md|svg)", text):
+        yield target, ROOT / target
+
+
+def findings(path, text):
+    for target, place in links(path, text):
+        if not place.exists():
+            yield f"names {target}, which is not there"
+    columns, fenced = None, False
+    for number, line in enumerate(text.splitlines() if path.suffix == ".md" else [], 1):
+        fenced ^= line.startswith("```")
+        cells = len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", line))) if line.startswith("|") else None
+        if cells and columns and cells != columns:
+            yield f"line {number} has {cells - 1} cells, the row above {columns - 1}"
+        columns = cells
+        code = fenced or line.startswith(("    ", "|")) or re.fullmatch(r"\d+\. `.*`", line)
+        if len(line) > COLUMNS and not code:
+            yield f"line {number} has {len(line)} columns, needed {COLUMNS} at most"
+
+
+def main():
+    found = []
+    for path in sorted(set(files("*.md", "src", "tests", "tools", "cmake", "fuzz", "Makefile", "CMakeLists.txt"))):
+        if path.is_file() and path.suffix not in (".jsonl", ".json", ".bin", ".gguf") and path.name != "check_docs.py":
+            found += [f"{path.relative_to(ROOT)}: {f}" for f in findings(path, path.read_text(errors="replace"))]
+    wrong = list(findings(ROOT / "x.md", "[a](nowhere.md)\n| a | b |\n|---|\n" + "x" * 121))
+    assert len(wrong) == 3, wrong
+    print("\n".join(found) or "documents are in order")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
