@@ -80,7 +80,8 @@ Status validate(const DecodeOptions& o, bool infill) {
   if (o.mbsd && !infill && o.block_length >= o.gen_length)
     return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
                    o.block_length, o.gen_length);
-  const int64_t blocks = (o.gen_length - 1) / o.block_length + 1;
+  // An infilling has no generation length: whatever stands there was not checked.
+  const int64_t blocks = infill ? 0 : (o.gen_length - 1) / o.block_length + 1;
   if (!infill && o.steps > 0 && o.steps < blocks)
     return invalid("steps: found {}, needed at least one for each of {} blocks (gen_length {}, block_length {})",
                    o.steps, blocks, o.gen_length, o.block_length);

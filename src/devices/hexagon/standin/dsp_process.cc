@@ -104,7 +104,16 @@ void DspProcess::signal(int number) {
   if (pid > 0) ::kill(pid, number);
 }
 void DspProcess::kill() { signal(SIGKILL); }
-void DspProcess::freeze() { signal(SIGSTOP); }
+
+// The signal goes to one thread, and the others run on until that one has taken it, which on a busy machine is long
+// enough to answer an invoke. So it waits until all are stopped, or the process has ended.
+void DspProcess::freeze() {
+  const int pid = pid_.load();
+  signal(SIGSTOP);
+  siginfo_t info{};
+  while (pid > 0 && ::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+}
 
 // Short channels first: a large request must not wait for a small one.
 bool DspProcess::take_channel(uint64_t bytes, uint32_t& channel) {

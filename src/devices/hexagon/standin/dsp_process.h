@@ -31,9 +31,9 @@ class DspProcess {
   // (ring.h), others wait.
   int invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after = {});
 
-  // Any thread, at any time; both return at once.
-  void kill();
-  void freeze();  // stops without an end: what a hang looks like from outside
+  // Any thread, at any time.
+  void kill();    // returns at once
+  void freeze();  // stops without an end, what a hang looks like from outside; returns once it is stopped
   bool alive() const { return !ended_.load(); }
 
  private:
