@@ -23,6 +23,8 @@ TEST(Latency, LinesBetweenAndBeyondPoints) {
   EXPECT_DOUBLE_EQ(one.ms(16), 8);
 }
 
+// Measures for seconds, under a sanitizer for a minute; other tests run the same code there.
+// labels: long
 TEST(Latency, IsMeasuredOncePerModel) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
   const auto table = model->latency(1);
@@ -41,6 +43,7 @@ TEST(Latency, IsMeasuredOncePerModel) {
 }
 
 // A table that was measured beside other workers would tell of them.
+// labels: long
 TEST(Latency, IsMeasuredAlone) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
   const auto begin = std::chrono::steady_clock::now();

@@ -261,6 +261,7 @@ TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
   EXPECT_TRUE(got[1] == alone[4]);
 }
 
+// labels: long
 TEST_F(SharedForwards, TheDevicesOwnTableGivesTheBudget) {
   const auto model = load(path("q8_0"), "sim:v79-8elite");  // modelled time: the same every time
   const auto a = *Scheduler::create(model, {}), b = *Scheduler::create(model, {});
