@@ -85,6 +85,16 @@ float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, 
   return outputs.logits[static_cast<size_t>(sets.streams[p])].data() + sets.kept[p] * vocabulary;
 }
 
+RoutingRule routing_rule(const Op& op) {
+  return {.experts = op.experts,
+          .used = op.experts_used,
+          .groups = op.groups,
+          .groups_used = op.groups_used,
+          .scale = op.parameter,
+          .sigmoid = op.sigmoid != 0,
+          .renormalise = op.renormalise != 0};
+}
+
 void RopeTable::extend(float theta, int rotary, int64_t positions) {
   const int64_t half = rotary / 2;
   if (theta_ != theta || half_ != half) cos_.clear(), sin_.clear();

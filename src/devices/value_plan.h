@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/recent.h"
+#include "devices/routing_rule.h"
 #include "graph/program.h"
 #include "memory/arena_plan.h"
 
@@ -46,6 +47,9 @@ RowSets bind_row_sets(const StepInputs& inputs);
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
 // Where a prediction's logits go; null where they are not kept.
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs);
+
+// Of a route op.
+RoutingRule routing_rule(const Op& op);
 
 // cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept. Which
 // elements of a head make a pair is the kernel's business: both pairings read the same angles.

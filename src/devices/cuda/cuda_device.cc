@@ -233,13 +233,7 @@ class Cuda final : public CudaDevice {
               {.scores = value(op.in[0]),
                .bias = op.weight[0] == kNoWeight ? nullptr : vector(op.weight[0]),
                .gates = value(op.out[0]),
-               .experts = op.experts,
-               .used = op.experts_used,
-               .groups = op.groups,
-               .groups_used = op.groups_used,
-               .scale = op.parameter,
-               .sigmoid = op.sigmoid != 0,
-               .renormalise = op.renormalise != 0},
+               .rule = routing_rule(op)},
               rows);
         return {};
       case OpKind::experts:
