@@ -4,27 +4,35 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace llada {
 
-ArenaPlan plan_values(const Program& program) {
+std::vector<Lifetime> value_lifetimes(const Program& program, int64_t bytes_per_element) {
+  std::vector<Lifetime> lives(program.values.size(), {0, INT32_MAX, -1});
+  for (size_t i = 0; i < lives.size(); ++i)
+    lives[i].bytes =
+        program.shape.count(program.values[i].rows) * int64_t{program.values[i].columns} * bytes_per_element;
+  for (size_t i = 0; i < program.ops.size(); ++i)
+    for (const auto& ids : {program.ops[i].in, program.ops[i].out})
+      for (const ValueId id : ids) {
+        if (id == kNoValue) continue;
+        Lifetime& l = lives[static_cast<size_t>(id)];
+        l.first = std::min(l.first, static_cast<int32_t>(i));
+        l.last = std::max(l.last, static_cast<int32_t>(i));
+      }
+  return lives;
+}
+
+ValuePlan plan_values(const Program& program) {
   constexpr int64_t kAlign = 128;  // the widest vector register of any device here
-  std::vector<Lifetime> lifetimes(program.values.size(), {0, INT32_MAX, -1});
-  for (size_t i = 0; i < program.values.size(); ++i) {
-    const int64_t bytes = int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * 4;
-    lifetimes[i].bytes = (bytes + kAlign - 1) / kAlign * kAlign;
-  }
-  for (size_t i = 0; i < program.ops.size(); ++i) {
-    const auto touch = [&](ValueId id) {
-      if (id == kNoValue) return;
-      Lifetime& l = lifetimes[static_cast<size_t>(id)];
-      l.first = std::min(l.first, static_cast<int32_t>(i));
-      l.last = std::max(l.last, static_cast<int32_t>(i));
-    };
-    std::ranges::for_each(program.ops[i].in, touch);
-    std::ranges::for_each(program.ops[i].out, touch);
-  }
-  return plan_arena(lifetimes);
+  ValuePlan plan;
+  plan.lives = value_lifetimes(program, 4);
+  for (Lifetime& l : plan.lives) l.bytes = (l.bytes + kAlign - 1) / kAlign * kAlign;
+  ArenaPlan arena = plan_arena(plan.lives);
+  plan.offsets = std::move(arena.offsets);
+  plan.bytes = arena.bytes;
+  return plan;
 }
 
 RowSets bind_row_sets(const StepInputs& in) {
@@ -75,6 +83,16 @@ float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, 
   const auto p = static_cast<size_t>(prediction);
   if (sets.kept[p] < 0) return nullptr;
   return outputs.logits[static_cast<size_t>(sets.streams[p])].data() + sets.kept[p] * vocabulary;
+}
+
+RoutingRule routing_rule(const Op& op) {
+  return {.experts = op.experts,
+          .used = op.experts_used,
+          .groups = op.groups,
+          .groups_used = op.groups_used,
+          .scale = op.parameter,
+          .sigmoid = op.sigmoid != 0,
+          .renormalise = op.renormalise != 0};
 }
 
 void RopeTable::extend(float theta, int rotary, int64_t positions) {

@@ -4,16 +4,34 @@
 #include <array>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <vector>
 
+#include "base/recent.h"
+#include "devices/routing_rule.h"
 #include "graph/program.h"
 #include "memory/arena_plan.h"
 
 namespace llada {
 
-// Offsets of the values (F32, rows x columns) in one arena, multiples of 128 bytes; values that do not live at the
+// When each value of a program lives: the first and the last op that names it, and its bytes at so many per element. Of
+// a value that no op names, first is above last.
+std::vector<Lifetime> value_lifetimes(const Program& program, int64_t bytes_per_element);
+
+// The values (F32, rows x columns) in one arena: offsets are multiples of 128 bytes, and values that do not live at the
 // same time share bytes.
-ArenaPlan plan_values(const Program& program);
+struct ValuePlan {
+  std::vector<Lifetime> lives;   // by value
+  std::vector<int64_t> offsets;  // by value
+  int64_t bytes = 0;             // of the arena
+};
+ValuePlan plan_values(const Program& program);
+
+// Programs whose plan a device keeps, by their address (base/recent.h). More than an executor keeps programs, since
+// the passes beside a step and those of a device that fell back have some of their own.
+inline constexpr size_t kRecentPlans = 64;
+template <class Plan>
+using RecentPlans = Recent<std::shared_ptr<const Program>, Plan>;
 
 struct RowSets {
   std::array<std::vector<int32_t>, 3> positions;  // by RowSet, by row; a prediction's is that of its conditional row
@@ -29,6 +47,9 @@ RowSets bind_row_sets(const StepInputs& inputs);
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
 // Where a prediction's logits go; null where they are not kept.
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs);
+
+// Of a route op.
+RoutingRule routing_rule(const Op& op);
 
 // cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept. Which
 // elements of a head make a pair is the kernel's business: both pairings read the same angles.

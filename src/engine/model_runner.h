@@ -19,6 +19,8 @@
 
 namespace llada {
 
+class PrefixCache;
+
 // What keys and values are stored as: F16 halves what attention reads; where the weights are exact floats the
 // store stays exact too, so that the float path reproduces a reference implementation.
 DType kv_type(const Model& model);
@@ -58,6 +60,8 @@ class ModelRunner {
   std::vector<Result<decode::StepResult>> run(std::span<const RequestStep> steps);
 
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
+  // Of a device that has failed nothing is kept, and nothing used: what computes now may round otherwise. Null then.
+  PrefixCache* usable(PrefixCache* prefixes) const { return fell_back() ? nullptr : prefixes; }
   const MoeStats* expert_stats() const { return executor_.expert_stats(); }
   double device_seconds() const { return device_seconds_; }
 

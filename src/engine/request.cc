@@ -54,6 +54,16 @@ Result<OwnDevices> share_devices(const Model& model, int threads) {
   return own;
 }
 
+Device& device_of(const Model& model, const OwnDevices& own) { return own.device ? *own.device : model.device(); }
+
+ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
+                                 const std::function<void(const std::string&)>& warn) {
+  return {.memory = model.memory(),
+          .experts = model.experts(),
+          .fallback = own.device ? own.fallback.get() : model.fallback(),
+          .warn = warn};
+}
+
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
                                std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),

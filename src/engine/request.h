@@ -60,11 +60,16 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
 // Whether all are ids of the model's vocabulary.
 Status check_tokens(const Model& model, std::span<const int32_t> tokens);
 
-// A share of the model's device and of its fallback with so many threads; 0 threads: none, the model's own are meant.
+// What computes: a share of the model's device and of its fallback with so many threads, or, with 0 threads and where
+// these are null, the model's own.
 struct OwnDevices {
   std::unique_ptr<Device> device, fallback;
 };
 Result<OwnDevices> share_devices(const Model& model, int threads);
+Device& device_of(const Model& model, const OwnDevices& own);
+// What an executor over device_of() is told. warn may be empty.
+ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
+                                 const std::function<void(const std::string&)>& warn);
 
 class RunningRequest {
  public:

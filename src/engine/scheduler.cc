@@ -8,18 +8,13 @@
 
 namespace llada {
 
-Scheduler::Scheduler(std::shared_ptr<const Model> model, std::unique_ptr<Device> own, std::unique_ptr<Device> fallback,
-                     const SchedulerOptions& options, int64_t budget)
+Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options,
+                     int64_t budget)
     : model_(std::move(model)),
-      own_device_(std::move(own)),
-      own_fallback_(std::move(fallback)),
+      own_(std::move(own)),
       options_(options),
       budget_(budget),
-      runner_(*model_, device(), options.trace,
-              {.memory = model_->memory(),
-               .experts = model_->experts(),
-               .fallback = own_device_ ? own_fallback_.get() : model_->fallback(),
-               .warn = options.warn}) {
+      runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)) {
   if (options_.trace != nullptr) device().set_trace(options_.trace);
 }
 
@@ -38,8 +33,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
     LLADA_TRY(const LatencyTable table, model->latency(options.threads));
     budget = llada::row_budget(table.points);
   }
-  return std::unique_ptr<Scheduler>(
-      new Scheduler(std::move(model), std::move(devices.device), std::move(devices.fallback), options, budget));
+  return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options, budget));
 }
 
 Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {

@@ -71,18 +71,16 @@ class Scheduler {
     std::optional<Error> error = {};
   };
 
-  Scheduler(std::shared_ptr<const Model> model, std::unique_ptr<Device> own, std::unique_ptr<Device> fallback,
-            const SchedulerOptions& options, int64_t budget);
-  Device& device() const { return own_device_ ? *own_device_ : model_->device(); }
-  // Of a device that has failed nothing is kept: what computes now may round otherwise.
-  PrefixCache* prefixes() const { return runner_.fell_back() ? nullptr : options_.prefixes.get(); }
+  Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options, int64_t budget);
+  Device& device() const { return device_of(*model_, own_); }
+  PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
   void admit();
   void plan(Entry& entry);
   void end_finished();
   void end(Entry& entry);
 
   const std::shared_ptr<const Model> model_;
-  const std::unique_ptr<Device> own_device_, own_fallback_;  // null: the model's own
+  OwnDevices own_;  // not const: g++ 12 emits no destructor of a const member of this type
   const SchedulerOptions options_;
   const int64_t budget_;
   ModelRunner runner_;

@@ -36,11 +36,8 @@ Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<co
       on_step);
 }
 
-Result<ExecutorOptions> Session::executor_options() const {
-  ExecutorOptions options{.memory = model_->memory(),
-                          .experts = model_->experts(),
-                          .fallback = own_.device ? own_.fallback.get() : model_->fallback(),
-                          .warn = options_.warn};
+Result<ExecutorOptions> Session::listening() const {
+  ExecutorOptions options = executor_options(*model_, own_, options_.warn);
   if (options_.routing) {
     if (!options.experts) {
       LLADA_TRY(options.experts, listen_to_experts(model_->file()));
@@ -54,7 +51,7 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
   LLADA_TRY(const auto running, RunningRequest::create(model_, request, options_.threads));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
-  LLADA_TRY(auto executor, executor_options());
+  LLADA_TRY(auto executor, listening());
   ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
   LLADA_TRY_STATUS(running->allocate(device(), options_.prefixes.get()));
   device().take_phase_times();
@@ -64,8 +61,7 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
     LLADA_TRY(const RequestStep step, running->step());
     const double before = runner.device_seconds();
     LLADA_TRY(auto result, std::move(runner.run({&step, 1})[0]));
-    // Of a device that has failed nothing is kept: what computes now may round otherwise.
-    PrefixCache* const prefixes = runner.fell_back() ? nullptr : options_.prefixes.get();
+    PrefixCache* const prefixes = runner.usable(options_.prefixes.get());
     LLADA_TRY(const auto event, running->take(std::move(result), runner.device_seconds() - before, prefixes));
     if (on_step && !on_step(event)) running->denoiser().cancel();
   }
@@ -82,7 +78,7 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   LLADA_TRY_STATUS(check_tokens(*model_, tokens));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
-  LLADA_TRY(auto executor, executor_options());
+  LLADA_TRY(auto executor, listening());
   LLADA_TRY(auto runner, SingleRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {},
                                               options_.trace, std::move(executor)));
   decode::StepPlan plan;

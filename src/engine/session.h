@@ -39,8 +39,8 @@ class Session {
  private:
   Session(std::shared_ptr<const Model> model, OwnDevices own, const SessionOptions& options)
       : model_(std::move(model)), own_(std::move(own)), options_(options) {}
-  Result<ExecutorOptions> executor_options() const;
-  Device& device() const { return own_.device ? *own_.device : model_->device(); }
+  Result<ExecutorOptions> listening() const;  // the executor's options, with who hears what routers decide
+  Device& device() const { return device_of(*model_, own_); }
   Result<Generation> run(const Request& request, const StepCallback& on_step);
 
   std::shared_ptr<const Model> model_;

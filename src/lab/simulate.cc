@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "devices/sim/sim_device.h"
+#include "engine/model_runner.h"
 #include "models/model_graph.h"
 #include "models/presets.h"
 #include "sched/executor.h"
@@ -133,15 +134,8 @@ class Bench {
     options.host_only = host_only;
     options.record_spans = record_spans;
     LLADA_TRY(bench->device_, make_sim_device(setup.profile, options, setup.graph.weights, setup.sizes, nullptr));
-    const ModelGraph& graph = setup.graph;
-    bench->executor_ = std::make_unique<Executor>(
-        *bench->device_,
-        [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-          auto program = std::make_shared<Program>(graph.forward(shape));
-          LLADA_TRY_STATUS(verify(*program, graph.weights));
-          return program;
-        },
-        ExecutorOptions{.memory = memory, .fallback = nullptr, .warn = {}});
+    bench->executor_ = std::make_unique<Executor>(*bench->device_, build_with(setup.graph),
+                                                  ExecutorOptions{.memory = memory, .fallback = nullptr, .warn = {}});
     LLADA_TRY_STATUS(bench->executor_->prepare());
     bench->device_->reset_emulated();
     return bench;

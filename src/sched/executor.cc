@@ -9,10 +9,6 @@
 namespace llada {
 namespace {
 
-// Distinct shapes of one run: full forwards, block forwards, and one per number of wanted rows within a
-// block.
-constexpr size_t kRecent = 48;
-
 // A device without a window runs a program in one piece per unit.
 std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Program& program) {
   std::vector<MemoryRuntime::Stretch> out;
@@ -75,34 +71,28 @@ Status Executor::prepare() {
   return {};
 }
 
-Result<std::reference_wrapper<const Executor::Prepared>> Executor::program(StepShape shape) {
-  for (auto it = recent_.begin(); it != recent_.end(); ++it) {
-    if (it->program->shape != shape) continue;
-    recent_.splice(recent_.begin(), recent_, it);
-    return recent_.front();
-  }
+Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape shape) {
+  if (auto kept = recent_.find(shape)) return kept;
   LLADA_TRY(auto built, build_(shape));
   auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
   if (split_) stretches = cut_at_experts(*built, std::move(stretches));
   const KvGeometry kv = kv_geometry(*built);
-  recent_.push_front({std::move(built), std::move(stretches), kv});
-  if (recent_.size() > kRecent) recent_.pop_back();
-  return recent_.front();
+  return recent_.keep(shape, {std::move(built), std::move(stretches), kv});
 }
 
 Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const Prepared& prepared, program(shape));
-  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared.kv));
+  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape));
+  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
   empty(inputs, outputs);
   Ticket ticket = 0;
   if (split_) split_->begin_step(inputs);
-  for (const MemoryRuntime::Stretch& stretch : prepared.stretches) {
+  for (const MemoryRuntime::Stretch& stretch : prepared->stretches) {
     if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
-    Run run{prepared.program, stretch.first, stretch.last, &inputs, &outputs, stretch.unit};
-    if (const Op& op = prepared.program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
+    Run run{prepared->program, stretch.first, stretch.last, &inputs, &outputs, stretch.unit};
+    if (const Op& op = prepared->program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
       LLADA_TRY_STATUS(device_->wait(ticket));  // the plan needs what the router decided
-      LLADA_TRY(run.experts, split_->plan(*device_, *prepared.program, op, inputs));
+      LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
     }
     LLADA_TRY(ticket, device_->submit(run));
     if (memory_) LLADA_TRY_STATUS(memory_->after(stretch));
@@ -145,10 +135,10 @@ Status Executor::finish_beside() {
 
 Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
   LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const Prepared& prepared, program(shape));
-  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared.kv));
+  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape));
+  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
   empty(inputs, outputs);
-  Run run{prepared.program, 0, prepared.program->ops.size(), &inputs, &outputs};
+  Run run{prepared->program, 0, prepared->program->ops.size(), &inputs, &outputs};
   run.unit = Unit::host;
   if (can_.beside != nullptr) {
     LLADA_TRY(beside_, can_.beside->submit_beside(run));

@@ -4,12 +4,12 @@
 // left behind does not show.
 #pragma once
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/recent.h"
 #include "devices/device.h"
 #include "graph/program.h"
 #include "sched/expert_split.h"
@@ -23,6 +23,10 @@ struct ExecutorOptions {
   Device* fallback = nullptr;                         // over the same weights; used from the first failure on
   std::function<void(const std::string&)> warn = {};  // one line, once, when the fallback takes over; may be empty
 };
+
+// Programs that an executor keeps. The distinct shapes of one run: full forwards, block forwards, and one per number of
+// wanted rows within a block.
+inline constexpr size_t kRecentShapes = 48;
 
 class Executor {
  public:
@@ -60,7 +64,7 @@ class Executor {
     std::vector<MemoryRuntime::Stretch> stretches;
     KvGeometry kv;
   };
-  Result<std::reference_wrapper<const Prepared>> program(StepShape shape);
+  Result<std::shared_ptr<const Prepared>> program(StepShape shape);
   Status run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape);
   Status finish_beside();
   // What comes back is numbers, one prediction for each that the step asked for; each is given its position.
@@ -78,7 +82,7 @@ class Executor {
   std::function<Status()> beside_results_;  // of a pass under way, where one really runs beside
   Ticket beside_ = 0, beside_before_ = 0;   // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
-  std::list<Prepared> recent_;  // most recent first
+  Recent<StepShape, Prepared> recent_{kRecentShapes};
 };
 
 }  // namespace llada

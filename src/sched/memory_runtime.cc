@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "devices/value_plan.h"
 #include "memory/arena_plan.h"
 
 namespace llada {
@@ -77,23 +78,10 @@ std::vector<WeightUse> weight_uses(const Program& program, Device& device) {
 }
 
 int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys) {
-  std::vector<Lifetime> values(program.values.size(), {0, INT32_MAX, -1});
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i].bytes =
-        int64_t{program.shape.count(program.values[i].rows)} * program.values[i].columns * bytes_per_value;
   int64_t kv = 0;
-  for (size_t i = 0; i < program.ops.size(); ++i) {
-    const Op& op = program.ops[i];
+  for (const Op& op : program.ops)
     if (op.kind == OpKind::store_kv) kv += 2 * 2 * keys * op.kv_heads * op.head_dim;
-    for (const auto& ids : {op.in, op.out})
-      for (const ValueId id : ids) {
-        if (id == kNoValue) continue;
-        Lifetime& l = values[static_cast<size_t>(id)];
-        l.first = std::min(l.first, static_cast<int32_t>(i));
-        l.last = std::max(l.last, static_cast<int32_t>(i));
-      }
-  }
-  return plan_arena(values).bytes + kv;
+  return plan_arena(value_lifetimes(program, bytes_per_value)).bytes + kv;
 }
 
 Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program, const MemoryOptions& options) {

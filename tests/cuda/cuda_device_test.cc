@@ -25,11 +25,7 @@ class OnCuda {
   OnCuda(const SmallModel& m, DType kv = DType::F32, int64_t positions = 64) : m_(m) {
     auto host = make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
     device_ = std::move(*make_cuda_device({.budget_bytes = 128 << 20}, m.graph.weights, m.views, std::move(*host)));
-    executor_ = std::make_unique<Executor>(*device_, [&m](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(m.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, m.graph.weights));
-      return program;
-    });
+    executor_ = std::make_unique<Executor>(*device_, forwards_of(m.graph));
     kv_.emplace(std::move(*KvStore::create({.layers = static_cast<int>(m.config.layers),
                                             .sequences = 1,
                                             .kv_heads = static_cast<int>(m.config.kv_heads),

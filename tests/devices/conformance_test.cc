@@ -29,11 +29,7 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
     auto device = GetParam().open(model_);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
-    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(model_.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-      return program;
-    });
+    executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
     auto store = KvStore::create({.layers = 3,
                                   .sequences = sequences,
                                   .kv_heads = static_cast<int>(config.kv_heads),
@@ -178,9 +174,7 @@ TEST_P(Conformance, ARowOfExpertsDoesNotKnowItsBatch) {
     auto other = device_->share(3);
     ASSERT_TRUE(other);
     device_ = std::move(*other);
-    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      return std::make_shared<const Program>(model_.graph.forward(shape));
-    });
+    executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
     EXPECT_EQ(run(inputs(every_row(), {10, 11, 12})).logits, full.logits) << traits(type).name;
   }
 }
@@ -306,9 +300,7 @@ TEST_P(Conformance, DamagedWeightsAreAnError) {
   auto device = GetParam().open(model_);
   ASSERT_TRUE(device);
   device_ = std::move(*device);
-  executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    return std::make_shared<const Program>(model_.graph.forward(shape));
-  });
+  executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   OneResult out;
   const auto status = run_one(*executor_, inputs(every_row(), {3}), *kv_, out);
   ASSERT_FALSE(status);
@@ -321,9 +313,7 @@ TEST_P(Conformance, SharedDevicesAgree) {
   auto other = device_->share(3);
   ASSERT_TRUE(other);
   device_ = std::move(*other);
-  executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    return std::make_shared<const Program>(model_.graph.forward(shape));
-  });
+  executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   EXPECT_EQ(run(inputs(every_row(), every_row())).logits, here.logits);
 }
 

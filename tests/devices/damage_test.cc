@@ -52,9 +52,7 @@ class Damage : public testing::TestWithParam<std::string> {
     auto device = open_device(model_);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
-    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      return std::make_shared<Program>(model_.graph.forward(shape));
-    });
+    executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
     auto store = KvStore::create({.layers = static_cast<int>(model_.config.layers),
                                   .sequences = sequences,
                                   .kv_heads = static_cast<int>(model_.config.kv_heads),

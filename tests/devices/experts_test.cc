@@ -267,11 +267,7 @@ TEST(MixtureLayers, EveryPartIsOptional) {
   for (const auto& [what, config] : cases) {
     const SmallModel m = make_small_model(DType::F32, config);
     auto device = *make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {});
-    Executor executor(*device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(m.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, m.graph.weights));
-      return program;
-    });
+    Executor executor(*device, forwards_of(m.graph));
     KvStore kv = std::move(*KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
     OneStream in;

@@ -29,11 +29,7 @@ class GeometryConformance : public testing::TestWithParam<DeviceUnderTest> {
                                    const std::vector<int32_t>& wanted, DType kv_type) {
     auto device = GetParam().open(m);
     if (!device) throw std::runtime_error(device.error().message);
-    Executor executor(**device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(m.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, m.graph.weights));
-      return program;
-    });
+    Executor executor(**device, forwards_of(m.graph));
     const auto n = static_cast<int32_t>(tokens.size());
     auto kv = KvStore::create({.layers = m.graph.layers,
                                .sequences = 1,

@@ -38,9 +38,7 @@ class LongAttention : public testing::Test {
     explicit Engine(int threads, DType type = DType::F16, bool exact = false) {
       device = std::move(*make_cpu_device({.threads = threads, .isa = "", .exact_attention = exact},
                                           model_->graph.weights, model_->views, {}));
-      executor = std::make_unique<Executor>(*device, [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-        return std::make_shared<Program>(model_->graph.forward(shape));
-      });
+      executor = std::make_unique<Executor>(*device, forwards_of(model_->graph));
       kv = std::make_unique<KvStore>(*KvStore::create(
           {.layers = 1, .sequences = 1, .kv_heads = 1, .head_dim = 64, .positions = kPositions, .type = type}));
     }

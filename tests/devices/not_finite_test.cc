@@ -19,13 +19,6 @@ class NotFinite : public testing::Test {
     cpu_ = std::move(*make_cpu_device({.threads = 1, .isa = ""}, model_.graph.weights, model_.views, {}));
   }
   std::unique_ptr<Device> faulty(const char* fault) { return make_faulty_device(*cpu_->share(1), *parse_fault(fault)); }
-  Executor::Build build() const {
-    return [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(model_.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-      return program;
-    };
-  }
   static OneStream inputs(bool logits) {
     OneStream in;
     in.tokens = {3, 1, 4, 1, 5, 9};
@@ -51,7 +44,7 @@ constexpr const char* kLine =
 TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
   for (const bool logits : {false, true}) {
     const auto device = faulty("nan:0");
-    Executor executor(*device, build());
+    Executor executor(*device, forwards_of(model_.graph));
     KvStore kv = store();
     OneResult out;
     const OneStream in = inputs(logits);
@@ -70,11 +63,11 @@ TEST_F(NotFinite, TheFallbackComputesTheStepAgain) {
   KvStore kv = store(), other = store();
   OneResult expected, out;
   const OneStream in = inputs(true);
-  Executor plain(*cpu_, build());
+  Executor plain(*cpu_, forwards_of(model_.graph));
   ASSERT_TRUE(run_one(plain, in, other, expected));
   const auto device = faulty("nan:0");
   std::vector<std::string> warnings;
-  Executor executor(*device, build(),
+  Executor executor(*device, forwards_of(model_.graph),
                     {.fallback = cpu_.get(), .warn = [&](const std::string& line) { warnings.push_back(line); }});
   const auto status = run_one(executor, in, kv, out);
   ASSERT_TRUE(status) << status.error().message;
@@ -85,7 +78,7 @@ TEST_F(NotFinite, TheFallbackComputesTheStepAgain) {
 
 // Devices index the store by what stands in the program.
 TEST_F(NotFinite, AStoreOfAnotherGeometryIsRefused) {
-  Executor executor(*cpu_, build());
+  Executor executor(*cpu_, forwards_of(model_.graph));
   KvStore kv = store(2);
   OneResult out;
   const auto status = run_one(executor, inputs(false), kv, out);

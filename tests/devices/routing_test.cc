@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+
+#include "base/random.h"
+#include "devices/routing_rule.h"
 
 namespace llada {
 namespace {
@@ -69,6 +74,101 @@ TEST(Routing, DamagedScoresAreNotRoutedPast) {
           scores[at] = bad;
           expect_one_nan(routed(op, scores), "score");
         }
+}
+
+// A row by the rule, on so many lanes, in ascending order of lanes or in descending.
+template <int kLanes>
+std::vector<float> on_lanes(const RoutingRule& rule, const std::vector<float>& scores, const float* bias, bool up) {
+  struct Lanes {
+    bool up;
+    void each(const std::function<void(int)>& f) const {
+      for (int t = 0; t < kLanes; ++t) f(up ? t : kLanes - 1 - t);
+    }
+  };
+  std::vector<float> floats(3 * scores.size(), -7), gates(scores.size(), -1);
+  std::array<int32_t, kLanes> best{};
+  double sum = -1;
+  float* const at = floats.data();
+  route_by<kLanes>(rule, scores.data(), bias, {&sum, at, at + scores.size(), at + 2 * scores.size(), best.data()},
+                   gates.data(), Lanes{up});
+  return gates;
+}
+
+// The same by sorting, in plain words: groups by the sum of their two best, then experts, of equals the lower first.
+std::vector<float> sorted_out(const RoutingRule& rule, const std::vector<float>& scores, const float* bias) {
+  const size_t n = scores.size();
+  std::vector<float> p(n), rank(n), gates(n, 0.0f);
+  double all = 0;
+  const float max = std::ranges::max(scores);
+  for (size_t i = 0; i < n; ++i)
+    all += p[i] = rule.sigmoid ? 1.0f / (1.0f + std::exp(-scores[i])) : std::exp(scores[i] - max);
+  for (size_t i = 0; i < n; ++i) {
+    if (!rule.sigmoid) p[i] = static_cast<float>(p[i] / all);
+    rank[i] = p[i] + (bias != nullptr ? bias[i] : 0.0f);
+  }
+  const auto descending = [](std::vector<size_t>& of, const std::vector<float>& by) {
+    std::ranges::stable_sort(of, [&](size_t a, size_t b) { return by[a] > by[b]; });
+  };
+  const size_t groups = static_cast<size_t>(std::max(rule.groups, 1)), size = n / groups;
+  std::vector<float> worth(groups);
+  std::vector<size_t> best_groups(groups), in_race;
+  for (size_t g = 0; g < groups; ++g) {
+    best_groups[g] = g;
+    std::vector<float> of(rank.begin() + static_cast<long>(g * size), rank.begin() + static_cast<long>((g + 1) * size));
+    std::ranges::sort(of, std::greater{});
+    worth[g] = size > 1 ? of[0] + of[1] : of[0];
+  }
+  descending(best_groups, worth);
+  if (rule.groups > 1) best_groups.resize(static_cast<size_t>(rule.groups_used));
+  std::ranges::sort(best_groups);
+  for (const size_t g : best_groups)
+    for (size_t i = g * size; i < (g + 1) * size; ++i) in_race.push_back(i);
+  descending(in_race, rank);
+  in_race.resize(static_cast<size_t>(rule.used));
+  double sum = 0;
+  for (const size_t e : in_race) sum += p[e];
+  const double scale = rule.renormalise ? rule.scale / (sum + 1e-20) : double{rule.scale};
+  for (const size_t e : in_race) gates[e] = static_cast<float>(p[e] * scale);
+  return gates;
+}
+
+// More and fewer experts than lanes, ties between experts and between groups, scores whose exponential is 0.
+TEST(Routing, EveryNumberOfLanesFindsWhatSortingFinds) {
+  uint64_t at = 0;
+  const auto drawn = [&](int of) { return static_cast<int>(uniform(3, at++, 0, 0) * of); };
+  for (const int experts : {1, 3, 6, 16, 24, 64, 130, 256})
+    for (const int groups : {1, 2, 8})
+      for (int round = 0; round < 12; ++round) {
+        if (experts % groups != 0) continue;
+        const int groups_used = 1 + drawn(groups), most = experts / groups * (groups > 1 ? groups_used : 1);
+        const RoutingRule rule{.experts = experts,
+                               .used = 1 + drawn(std::min(most, 10)),
+                               .groups = groups,
+                               .groups_used = groups_used,
+                               .scale = round % 2 == 0 ? 1.0f : 2.5f,
+                               .sigmoid = drawn(2) == 0,
+                               .renormalise = drawn(2) == 0};
+        std::vector<float> scores, bias;
+        for (int i = 0; i < experts; ++i) {
+          scores.push_back(round == 0 ? 0.5f : static_cast<float>(drawn(9) - 4) / (round % 3 == 0 ? 1.0f : 7.0f));
+          if (drawn(30) == 0) scores.back() = -300;
+          bias.push_back(static_cast<float>(drawn(5)) / 8);
+        }
+        const float* with = round % 4 < 2 ? nullptr : bias.data();
+        const auto expected = sorted_out(rule, scores, with);
+        EXPECT_EQ(on_lanes<1>(rule, scores, with, true), expected);
+        EXPECT_EQ(on_lanes<16>(rule, scores, with, false), expected);
+        EXPECT_EQ(on_lanes<32>(rule, scores, with, true), expected);
+        const Op op{.kind = OpKind::route,
+                    .sigmoid = rule.sigmoid,
+                    .renormalise = rule.renormalise,
+                    .groups = static_cast<uint8_t>(groups),
+                    .groups_used = static_cast<uint8_t>(groups_used),
+                    .experts = static_cast<int16_t>(experts),
+                    .experts_used = static_cast<int16_t>(rule.used),
+                    .parameter = rule.scale};
+        EXPECT_EQ(routed(op, scores, with), expected);
+      }
 }
 
 }  // namespace

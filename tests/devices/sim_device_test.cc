@@ -23,12 +23,6 @@ std::vector<WeightSize> sizes_of(const SmallModel& m) {
   return sizes;
 }
 
-Executor::Build build(const SmallModel& m) {
-  return [&m](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    return std::make_shared<const Program>(m.graph.forward(shape));
-  };
-}
-
 // Slabs are whole pages; of this model a layer has 18 KiB or so.
 int64_t weight_total(const SmallModel& m, Device& device, SlabGrain grain) {
   const Program program = m.graph.forward(plain_shape(1, 1));
@@ -82,7 +76,7 @@ class SimDeviceTest : public testing::Test {
 
 TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
   const auto reference = cpu();
-  Executor plain(*reference, build(model_));
+  Executor plain(*reference, forwards_of(model_.graph));
   const auto expected = passes(plain);
   ASSERT_TRUE(expected);
   const int64_t total = weight_total(model_, *sim({}), SlabGrain::layer);
@@ -91,7 +85,7 @@ TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
       const auto device = sim({.window_bytes = total * percent / 100});
       MemoryOptions memory{.policy = policy};
       if (policy != MemoryPolicy::plan && policy != MemoryPolicy::copy) memory.grain = SlabGrain::op;
-      Executor executor(*device, build(model_), {.memory = memory});
+      Executor executor(*device, forwards_of(model_.graph), {.memory = memory});
       const auto got = passes(executor);
       if (!got) {
         // The head alone is 60 % of this model's weights: a window that does not hold it is refused by name.
@@ -105,12 +99,12 @@ TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
 
 TEST_F(SimDeviceTest, SmallWindowsWorkWithTheHeadOnTheCpu) {
   const auto reference = cpu();
-  Executor plain(*reference, build(model_));
+  Executor plain(*reference, forwards_of(model_.graph));
   const auto expected = passes(plain);
   const int64_t total = weight_total(model_, *sim({.head_on_npu = false}), SlabGrain::op);
   for (const int percent : {30, 40, 60, 80, 99, 100}) {
     const auto device = sim({.window_bytes = total * percent / 100, .head_on_npu = false});
-    Executor executor(*device, build(model_), {.memory = {}});
+    Executor executor(*device, forwards_of(model_.graph), {.memory = {}});
     const auto got = passes(executor);
     ASSERT_TRUE(got) << percent << ": " << got.error().message;
     EXPECT_EQ(*got, *expected) << percent;
@@ -125,7 +119,7 @@ TEST_F(SimDeviceTest, EmulatedTimeIsDeterministicAndDryTimeIsTheSame) {
   std::vector<EmulatedStats> stats;
   for (const bool dry : {false, false, true}) {
     const auto device = sim({.window_bytes = window, .head_on_npu = false}, dry);
-    Executor executor(*device, build(model_));
+    Executor executor(*device, forwards_of(model_.graph));
     ASSERT_TRUE(passes(executor));
     stats.push_back(device->emulated());
     EXPECT_GT(stats.back().seconds, 0);
@@ -193,7 +187,7 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
     EXPECT_NE(ticket.error().message.find(op.kind == OpKind::rope ? "no rope op" : "of type q8_0"), std::string::npos)
         << ticket.error().message;
   }
-  Executor executor(*device, build(model_));
+  Executor executor(*device, forwards_of(model_.graph));
   EXPECT_TRUE(passes(executor)) << "the executor places them where they run";
 }
 
@@ -232,7 +226,7 @@ TEST_F(SimDeviceTest, AWrongPlanIsCaught) {
   {
     const auto device = sim(options);
     ForgetfulDevice counting(*device, -1);
-    Executor executor(counting, build(model_));
+    Executor executor(counting, forwards_of(model_.graph));
     ASSERT_TRUE(passes(executor));
     maps = counting.maps;
   }
@@ -240,7 +234,7 @@ TEST_F(SimDeviceTest, AWrongPlanIsCaught) {
   for (int forget = 0; forget < maps - 2; ++forget) {  // the last two are for a pass that does not come
     const auto device = sim(options);
     ForgetfulDevice wrong(*device, forget);
-    Executor executor(wrong, build(model_));
+    Executor executor(wrong, forwards_of(model_.graph));
     const auto got = passes(executor);
     ASSERT_FALSE(got) << "mapping " << forget << " of " << maps;
     EXPECT_NE(got.error().message.find("is not mapped"), std::string::npos) << got.error().message;
@@ -249,7 +243,7 @@ TEST_F(SimDeviceTest, AWrongPlanIsCaught) {
 
 TEST_F(SimDeviceTest, UnlimitedMeansNoWork) {
   const auto device = sim({.window_bytes = -1});
-  Executor executor(*device, build(model_));
+  Executor executor(*device, forwards_of(model_.graph));
   ASSERT_TRUE(passes(executor));
   EXPECT_EQ(device->emulated().maps, 0);
   EXPECT_EQ(device->emulated().exposed_map_s, 0);
@@ -260,7 +254,7 @@ TEST_F(SimDeviceTest, UnlimitedMeansNoWork) {
 
 TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
   const auto reference = cpu();
-  Executor plain(*reference, build(model_));
+  Executor plain(*reference, forwards_of(model_.graph));
   const auto expected = passes(plain);
   const int64_t window = weight_total(model_, *sim({.head_on_npu = false}), SlabGrain::op) / 2;
   for (const char* fault : {"allocate", "map:0", "map:3", "map:9", "submit:0", "submit:17", "submit:60", "gone:0",
@@ -276,7 +270,7 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
       const auto device = make_faulty_device(std::move(inner), *parse_fault(fault));
       const auto fallback = cpu();
       std::vector<std::string> warnings;
-      Executor executor(*device, build(model_),
+      Executor executor(*device, forwards_of(model_.graph),
                         {.memory = {}, .fallback = fallback.get(), .warn = [&](const std::string& line) {
                            warnings.push_back(line);
                          }});
@@ -293,7 +287,7 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
 
 TEST_F(SimDeviceTest, WithoutAFallbackTheFailureIsTheResult) {
   const auto device = make_faulty_device(cpu(), {Fault::gone, 50});
-  Executor executor(*device, build(model_));
+  Executor executor(*device, forwards_of(model_.graph));
   const auto got = passes(executor);
   ASSERT_FALSE(got);
   EXPECT_EQ(exit_status(got.error()), 1);

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/random.h"
 #include "geometry/reference_forward.h"
+#include "graph/program.h"
 #include "models/model_graph.h"
+#include "sched/executor.h"
 #include "tensor/quantize.h"
 #include "tensor/view.h"
 
@@ -84,6 +87,15 @@ inline SmallModel make_small_model(DType type, const ModelConfig& config) {
     m.views.push_back(view);
   }
   return m;
+}
+
+// The forwards of a model, each verified: what an executor asks for. The graph outlives it.
+inline Executor::Build forwards_of(const ModelGraph& graph) {
+  return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+    auto program = std::make_shared<Program>(graph.forward(shape));
+    LLADA_TRY_STATUS(verify(*program, graph.weights));
+    return program;
+  };
 }
 
 }  // namespace llada

@@ -22,11 +22,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     auto device = GetParam().open(model_);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
-    executor_ = std::make_unique<Executor>(*device_, [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(model_.graph.forward(shape));
-      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-      return program;
-    });
+    executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   }
 
   // A request: its canvas is in the store, and `step` is what it wants of the next forward.
@@ -186,9 +182,7 @@ TEST(LongStreams, DigestsAreEachRequestsOwn) {
   const SmallModel model = make_small_model(DType::Q8_0, config);
   for (const auto* table : kernels::available()) {
     const auto device = *make_cpu_device({.threads = 3, .isa = table->isa}, model.graph.weights, model.views, {});
-    Executor executor(*device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      return std::make_shared<const Program>(model.graph.forward(shape));
-    });
+    Executor executor(*device, forwards_of(model.graph));
     const std::pair<int32_t, KeyRule> requests[] = {{1300, KeyRule::full()},
                                                     {60, KeyRule::full()},
                                                     {1500, KeyRule::window(1100, 0)},

@@ -44,11 +44,6 @@ class HexagonTest : public testing::Test {
   static std::unique_ptr<HexagonDevice> hexagon(HexagonOptions options) {
     return *make_hexagon_device(options, model_->graph.weights, model_->views, *cpu_->share(1));
   }
-  static Executor::Build build() {
-    return [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      return std::make_shared<const Program>(model_->graph.forward(shape));
-    };
-  }
   // Bytes of all slabs of the DSP's weights.
   static int64_t total(HexagonDevice& device, SlabGrain grain) {
     const Program program = model_->graph.forward(plain_shape(1, 1));
@@ -79,7 +74,7 @@ class HexagonTest : public testing::Test {
     return all;
   }
   static Result<std::vector<float>> passes(HexagonDevice& device, MemoryOptions memory = {}) {
-    Executor executor(device, build(), {.memory = memory});
+    Executor executor(device, forwards_of(model_->graph), {.memory = memory});
     return passes(executor, device);
   }
   static std::vector<float> expected() {
@@ -105,7 +100,7 @@ TEST_F(HexagonTest, EveryWindowGivesTheSameLogitsWithTheMapsThatThePlanSays) {
     with.head_on_dsp = false;
     const auto device = hexagon(with);
     device->set_window(total(*device, SlabGrain::layer) * percent / 100);
-    Executor executor(*device, build());
+    Executor executor(*device, forwards_of(model_->graph));
     KvStore kv = store(*device);
     OneResult out;
     ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
@@ -139,7 +134,7 @@ TEST_F(HexagonTest, TheAddressSpaceRefusesWhatBookkeepingWouldAllow) {
   std::vector<KvStore> stores;
   Status status;
   const auto program = std::make_shared<const Program>(model_->graph.forward(plain_shape(9, 2)));
-  Executor executor(*device, build());
+  Executor executor(*device, forwards_of(model_->graph));
   for (int i = 0; i < 20 && status; ++i) {
     stores.push_back(*KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 10923, .type = DType::F16},
@@ -191,7 +186,7 @@ TEST_F(HexagonTest, UnmappedSlabsAreRefusedByName) {
 // K/V that the DSP cannot see: attention moves to the host, the rest stays.
 TEST_F(HexagonTest, KeysAndValuesInPlainMemoryAreTheHosts) {
   const auto device = hexagon(options());
-  Executor executor(*device, build());
+  Executor executor(*device, forwards_of(model_->graph));
   auto kv = KvStore::create(
       {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16});
   OneResult out, mapped;
@@ -207,7 +202,7 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   const auto device = hexagon(options());
   Trace trace;
   device->set_trace(&trace);
-  Executor executor(*device, build());
+  Executor executor(*device, forwards_of(model_->graph));
   KvStore kv = store(*device), aside = *KvStore::create(kv.shape());
   OneResult out;
   StepOutputs beside;
@@ -221,7 +216,7 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   ASSERT_EQ(beside.predictions.size(), 2u) << "there when run() returns";
   // By the cpu alone over the same store.
   const auto cpu = cpu_->share(1);
-  Executor alone(**cpu, build());
+  Executor alone(**cpu, forwards_of(model_->graph));
   aside.put_back(kv.save(rows));
   OneResult again;
   ASSERT_TRUE(run_one(alone, sparse, aside, again));
@@ -237,7 +232,7 @@ struct Failure {
 
 TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
   const auto cpu = cpu_->share(1);
-  Executor plain(**cpu, build());
+  Executor plain(**cpu, forwards_of(model_->graph));
   const auto by_cpu = passes(plain, **cpu);
   ASSERT_TRUE(by_cpu);
   const auto all = expected();
@@ -253,7 +248,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
     fault_(f.fault);
     const auto fallback = cpu_->share(1);
     std::vector<std::string> warnings;
-    Executor executor(*device, build(),
+    Executor executor(*device, forwards_of(model_->graph),
                       {.memory = {}, .fallback = fallback->get(), .warn = [&](const std::string& line) {
                          warnings.push_back(line);
                        }});

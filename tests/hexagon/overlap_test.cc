@@ -102,9 +102,6 @@ TEST_F(Overlap, MappingsAreServedWhileABatchRunsAndWhatItNamesStays) {
 TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
   const SmallModel model = make_small_model(DType::Q4_0, small_config());
   auto cpu = *make_cpu_device({.threads = 1, .isa = ""}, model.graph.weights, model.views, {});
-  const auto build = [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    return std::make_shared<const Program>(model.graph.forward(shape));
-  };
   OneStream in;
   for (int32_t p = 0; p < 40; ++p) in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
   in.spans = {{0, 40, 0, 40}};
@@ -117,7 +114,7 @@ TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
     const Program program = model.graph.forward(plain_shape(1, 1));
     const auto slabs = group_slabs(weight_uses(program, *device), SlabGrain::layer, device->window().page_bytes);
     device->set_window(total_bytes(slabs) * percent / 100);
-    Executor executor(*device, build);
+    Executor executor(*device, forwards_of(model.graph));
     KvStore kv = *KvStore::create(
         {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 40, .type = DType::F16},
         [&](int64_t bytes) { return device->allocate(bytes); });

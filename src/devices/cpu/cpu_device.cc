@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <map>
+#include <memory>
 
 #include "base/check.h"
 #include "devices/cpu/cpu_attention.h"
@@ -22,8 +22,6 @@
 
 namespace llada {
 namespace {
-
-constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -108,26 +106,13 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   void set_trace(Trace* trace) override { trace_ = trace; }
 
  private:
-  struct Planned {
-    std::shared_ptr<const Program> program;  // keeps the address from being reused
-    ArenaPlan plan;
-    std::vector<size_t> last_use;  // by value: the last op that names it
-  };
-
   Status prepare(const std::shared_ptr<const Program>& program) {
-    auto found = plans_.find(program.get());
-    if (found == plans_.end()) {
+    auto plan = plans_.find(program);
+    if (plan == nullptr) {
       LLADA_TRY_STATUS(check_uses(*weights_, *program));
-      if (plans_.size() >= kPlans) plans_.clear();
-      Planned planned{program, plan_values(*program), std::vector<size_t>(program->values.size(), 0)};
-      for (size_t i = 0; i < program->ops.size(); ++i)
-        for (const auto& ids : {program->ops[i].in, program->ops[i].out})
-          for (const ValueId id : ids)
-            if (id != kNoValue) planned.last_use[static_cast<size_t>(id)] = i;
-      found = plans_.emplace(program.get(), std::move(planned)).first;
+      plan = plans_.keep(program, plan_values(*program));
     }
-    plan_ = &found->second.plan;
-    last_use_ = &found->second.last_use;
+    plan_ = std::move(plan);
     return arena_.grow(plan_->bytes);
   }
 
@@ -320,8 +305,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
         swiglu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != swiglu.out[0])
       return;
     // Their own values are never written then.
-    const auto at = static_cast<size_t>(ops.data() - run_->program->ops.data());
-    const auto ends_at = [&](ValueId id, size_t op) { return (*last_use_)[static_cast<size_t>(id)] == at + op; };
+    const auto at = ops.data() - run_->program->ops.data();
+    const auto ends_at = [&](ValueId id, int op) { return plan_->lives[static_cast<size_t>(id)].last == at + op; };
     if (!ends_at(gate_up.out[0], 3) || !ends_at(gate_up.out[1], 3) || !ends_at(swiglu.out[0], 4)) return;
     const std::array<WeightId, 3> weights{gate_up.weight[0], gate_up.weight[1], down.weight[0]};
     if (CpuExperts::fits_beside(weights_->list, experts, weights)) shared_ = {&gate_up, &swiglu, &down, weights};
@@ -391,9 +376,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   const kernels::KernelTable& kernels_;
   std::unique_ptr<ThreadPool> pool_;
   bool exact_attention_;
-  std::map<const Program*, Planned> plans_;
-  const ArenaPlan* plan_ = nullptr;
-  const std::vector<size_t>* last_use_ = nullptr;  // of the same program
+  RecentPlans<ValuePlan> plans_{kRecentPlans};
+  std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   Scratch arena_, activations_;
   CpuAttention attention_;
   CpuHead head_;

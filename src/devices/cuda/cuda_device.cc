@@ -24,8 +24,6 @@ namespace {
 
 using namespace cuda;
 
-constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
-
 // What sharing devices have in common.
 struct Gpu {
   CudaOptions options;
@@ -126,17 +124,16 @@ class Cuda final : public CudaDevice {
 
  private:
   struct Planned {
-    std::shared_ptr<const Program> program;  // keeps the address from being reused
-    ArenaPlan plan;
+    ValuePlan values;
     std::vector<StepData::Rotary> rotaries;
   };
 
   float* value(ValueId id) const {
-    return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
+    return reinterpret_cast<float*>(arena_.data() + plan_->values.offsets[static_cast<size_t>(id)]);
   }
   // In the host's copy of the arena.
   float* mirror(ValueId id) const {
-    return reinterpret_cast<float*>(host_arena_.get() + plan_->offsets[static_cast<size_t>(id)]);
+    return reinterpret_cast<float*>(host_arena_.get() + plan_->values.offsets[static_cast<size_t>(id)]);
   }
   int64_t columns(ValueId id) const { return program_->values[static_cast<size_t>(id)].columns; }
   const Matrix& matrix(WeightId id) const { return gpu_->weights->matrices[static_cast<size_t>(id)]; }
@@ -158,22 +155,18 @@ class Cuda final : public CudaDevice {
   }
 
   Status prepare(const Run& run) {
-    auto found = plans_.find(run.program.get());
-    if (found == plans_.end()) {
+    auto plan = plans_.find(run.program);
+    if (plan == nullptr) {
       for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(op));
-      if (plans_.size() >= kPlans) plans_.clear();
-      found = plans_
-                  .emplace(run.program.get(),
-                           Planned{run.program, plan_values(*run.program), StepData::rotaries_of(*run.program)})
-                  .first;
+      plan = plans_.keep(run.program, {plan_values(*run.program), StepData::rotaries_of(*run.program)});
     }
-    plan_ = &found->second.plan;
+    plan_ = std::move(plan);
     if (run.first == 0 || program_ != run.program) mirrored_.clear();
     program_ = run.program;
-    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations"));
+    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->values.bytes, "activations"));
     if (run.first > 0) return {};
     LLADA_TRY(auto stores, kv_.of(*gpu_->memory, run.inputs->streams));
-    return step_.bind(*gpu_->memory, *run.inputs, std::move(stores), found->second.rotaries, stream_.get());
+    return step_.bind(*gpu_->memory, *run.inputs, std::move(stores), plan_->rotaries, stream_.get());
   }
 
   static Status refuse(const Op& op) {
@@ -240,13 +233,7 @@ class Cuda final : public CudaDevice {
               {.scores = value(op.in[0]),
                .bias = op.weight[0] == kNoWeight ? nullptr : vector(op.weight[0]),
                .gates = value(op.out[0]),
-               .experts = op.experts,
-               .used = op.experts_used,
-               .groups = op.groups,
-               .groups_used = op.groups_used,
-               .scale = op.parameter,
-               .sigmoid = op.sigmoid != 0,
-               .renormalise = op.renormalise != 0},
+               .rule = routing_rule(op)},
               rows);
         return {};
       case OpKind::experts:
@@ -326,9 +313,9 @@ class Cuda final : public CudaDevice {
   // The value in the host's arena; false where that failed.
   bool mirror_value(ValueId id, int64_t n) const {
     if (mirrored_.contains(id)) return true;
-    if (host_arena_bytes_ < plan_->bytes) {
-      host_arena_ = allocate_pinned(plan_->bytes);
-      host_arena_bytes_ = host_arena_ != nullptr ? plan_->bytes : 0;
+    if (host_arena_bytes_ < plan_->values.bytes) {
+      host_arena_ = allocate_pinned(plan_->values.bytes);
+      host_arena_bytes_ = host_arena_ != nullptr ? plan_->values.bytes : 0;
       mirrored_.clear();
       if (host_arena_ == nullptr) return false;
     }
@@ -400,8 +387,8 @@ class Cuda final : public CudaDevice {
 
   std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<Device> host_;
-  std::map<const Program*, Planned> plans_;
-  const ArenaPlan* plan_ = nullptr;
+  RecentPlans<Planned> plans_{kRecentPlans};
+  std::shared_ptr<const Planned> plan_;     // of the program that was queued last
   std::shared_ptr<const Program> program_;  // whose values are in the arena
   const Run* run_ = nullptr;
   StepData step_;

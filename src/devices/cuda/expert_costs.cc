@@ -52,7 +52,7 @@ Result<ExpertCosts> measure_expert_costs(const ExpertsOnGpu& gpu, const Op& op, 
   // `rows` rows, each to the next `experts` experts, so that no cache has their weights.
   const auto host_time = [&](int rows, int experts) {
     const auto program = program_of(rows);
-    const ArenaPlan plan = plan_values(*program);
+    const ValuePlan plan = plan_values(*program);
     const SharedBytes arena = allocate_shared(plan.bytes);
     if (arena == nullptr) return 0.0;
     const auto floats = [&](size_t v) { return reinterpret_cast<float*>(arena.get() + plan.offsets[v]); };

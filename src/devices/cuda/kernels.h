@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/key_range.h"
+#include "devices/routing_rule.h"
 #include "tensor/dtype.h"
 #include "tensor/prediction.h"
 
@@ -121,12 +122,9 @@ struct RouteArguments {
   const float* scores;  // rows x experts
   const float* bias;    // may be null
   float* gates;         // rows x experts
-  int32_t experts, used, groups, groups_used;
-  float scale;
-  bool sigmoid, renormalise;
+  RoutingRule rule;
 };
 inline constexpr int kMostExperts = 1024;
-// A score or bias that is not finite makes all of the row's gates that are not 0 no number.
 void route(cudaStream_t stream, const RouteArguments& a, int64_t rows);
 
 // Rows grouped by expert, experts ascending.

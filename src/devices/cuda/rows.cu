@@ -9,7 +9,6 @@ namespace llada::cuda {
 namespace {
 
 constexpr int kElementThreads = 256;
-constexpr float kOut = -INFINITY;
 
 // body(i) for every i < n.
 template <class Body>
@@ -142,105 +141,21 @@ struct RmsNorm {
   }
 };
 
-// One warp per row, the scores in shared memory. As devices/cpu/cpu_routing.cc: ties go to the lower group and expert.
+// One warp per row, what it works with in shared memory.
 struct Route {
   static constexpr int kThreads = 32;
-  static constexpr double kNotZero = 1e-20;  // LLaDA2's guard of the division
   RouteArguments a;
 
-  // The best groups stay in the race; a group is worth the sum of its two best. The result ends in rank.
-  LLADA_DEVICE void keep_best_groups(float* rank, float* worth) const {
-    const int size = a.experts / a.groups;
-    for (int g = 0; g < a.groups; ++g) {
-      float best = kOut, second = kOut;
-      for (int i = g * size; i < (g + 1) * size; ++i) {
-        if (rank[i] > best) {
-          second = best;
-          best = rank[i];
-        } else if (rank[i] > second) {
-          second = rank[i];
-        }
-      }
-      worth[g] = size > 1 ? best + second : best;
-    }
-    for (int dropped = a.groups - a.groups_used; dropped > 0; --dropped) {
-      int worst = -1;  // of equal ones the last
-      for (int g = 0; g < a.groups; ++g)
-        if (worth[g] != INFINITY && (worst < 0 || worth[g] <= worth[worst])) worst = g;
-      if (worst < 0) return;
-      worth[worst] = INFINITY;
-      for (int i = worst * size; i < (worst + 1) * size; ++i) rank[i] = kOut;
-    }
-  }
+  static int64_t shared_bytes(int64_t experts) { return 8 + (3 * experts + kThreads) * 4; }
 
   LLADA_DEVICE void operator()(const Block& block) const {
-    const int n = a.experts;
-    const float* scores = a.scores + int64_t{block.x} * n;
-    float* gates = a.gates + int64_t{block.x} * n;
+    const RoutingRule& rule = a.rule;
     auto* const sum = reinterpret_cast<double*>(block.shared());  // first: what follows has any number of floats
-    auto* const probability = reinterpret_cast<float*>(sum + 1);
-    float* const rank = probability + n;
-    float* const worth = rank + n;  // of groups; then each thread's best
-    auto* const best = reinterpret_cast<int32_t*>(worth + n + kThreads);
-    block.each([&](int t) {
-      if (t != 0 || a.sigmoid) return;
-      float max = scores[0];
-      for (int i = 1; i < n; ++i) max = scores[i] > max ? scores[i] : max;
-      worth[0] = max;
-    });
-    block.each([&](int t) {
-      best[t] = 0;
-      for (int i = t; i < n; i += kThreads) {
-        const float bias = a.bias != nullptr ? a.bias[i] : 0.0f;
-        if (scores[i] - scores[i] != 0 || bias - bias != 0) best[t] = 1;  // not finite
-        probability[i] = a.sigmoid ? 1.0f / (1.0f + expf(-scores[i])) : expf(scores[i] - worth[0]);
-      }
-    });
-    block.each([&](int t) {
-      if (t != 0) return;
-      double all = 0;
-      for (int i = 0; !a.sigmoid && i < n; ++i) all += probability[i];
-      sum[0] = all;
-    });
-    block.each([&](int t) {
-      for (int i = t; i < n; i += kThreads) {
-        if (!a.sigmoid) probability[i] = static_cast<float>(probability[i] / sum[0]);
-        rank[i] = probability[i] + (a.bias != nullptr ? a.bias[i] : 0.0f);
-        gates[i] = 0;
-      }
-    });
-    block.each([&](int t) {
-      if (t != 0) return;
-      sum[0] = 0;
-      for (int other = 0; other < kThreads; ++other)
-        if (best[other] != 0) sum[0] = NAN;
-      if (a.groups > 1) keep_best_groups(rank, worth);
-    });
-    for (int k = 0; k < a.used; ++k) {
-      block.each([&](int t) {
-        best[t] = t < n ? t : 0;
-        for (int i = t; i < n; i += kThreads)
-          if (rank[i] > rank[best[t]]) best[t] = i;
-      });
-      block.each([&](int t) {
-        if (t != 0) return;
-        int winner = best[0];
-        for (int other = 1; other < kThreads; ++other) {
-          const int candidate = best[other];
-          if (rank[candidate] > rank[winner] || (rank[candidate] == rank[winner] && candidate < winner))
-            winner = candidate;
-        }
-        rank[winner] = kOut;
-        sum[0] += probability[winner];
-        gates[winner] = 1;
-      });
-    }
-    block.each([&](int t) {
-      const bool damaged = !(sum[0] == sum[0]);
-      const double scale = a.renormalise || damaged ? a.scale / (sum[0] + kNotZero) : static_cast<double>(a.scale);
-      for (int i = t; i < n; i += kThreads)
-        if (gates[i] != 0) gates[i] = static_cast<float>(probability[i] * scale);
-    });
+    auto* const floats = reinterpret_cast<float*>(sum + 1);
+    const RoutingScratch scratch{sum, floats, floats + rule.experts, floats + 2 * rule.experts,
+                                 reinterpret_cast<int32_t*>(floats + 3 * rule.experts)};
+    route_by<kThreads>(rule, a.scores + int64_t{block.x} * rule.experts, a.bias, scratch,
+                       a.gates + int64_t{block.x} * rule.experts, block);
   }
 };
 
@@ -331,8 +246,7 @@ void store_kv(cudaStream_t stream, const StoreArguments& a, int64_t rows) {
   for_each(stream, rows * a.kv_heads * a.head_dim, StoreKv{a});
 }
 void route(cudaStream_t stream, const RouteArguments& a, int64_t rows) {
-  const int64_t bytes = 8 + (int64_t{3} * a.experts + 2 * Route::kThreads) * 4;
-  launch(stream, {rows}, bytes, Route{a});
+  launch(stream, {rows}, Route::shared_bytes(a.rule.experts), Route{a});
 }
 void group_rows(cudaStream_t stream, const float* gates, int64_t rows, int32_t experts, int32_t used,
                 const ExpertRows& out) {

@@ -33,28 +33,39 @@ LLADA_DEVICE Eight eight(uint32_t first, uint32_t second, float scale, float sec
 // kStride: bytes between chunks in shared memory: a chunk that begins anywhere in 16 bytes, and eight of them one below
 // the other in different banks. kScaleInputs: that share a scale. left: inputs from the chunk's first to the row's end.
 
-struct TensorQ4_0 {
+// A format of groups of 32 inputs with their scale in front: `Stored` says how lane t's eight lie behind it, as bytes
+// that are Stored::kOffset too large.
+template <class Stored>
+struct TensorGroups {
+  using Format = typename Stored::Format;
+  static constexpr int kChunkBytes = kChunkInputs / kGroupInputs * Stored::kGroupBytes, kStride = kChunkBytes + 32,
+                       kScaleInputs = kGroupInputs;
+  static constexpr bool kMinimum = false;
+  LLADA_DEVICE static Eight load(const uint8_t* chunk, int group, int t, int) {
+    const uint8_t* at = chunk + group * Stored::kGroupBytes;
+    uint32_t first = 0, second = 0;
+    Stored::read(at + 2 + 4 * t, first, second);
+    const float d = half_at(at);
+    return eight<Stored::kOffset>(first, second, d, d);
+  }
+};
+struct StoredQ4_0 {
   using Format = FormatQ4_0;
-  static constexpr int kChunkBytes = 144, kStride = 176, kScaleInputs = 32;
-  static constexpr bool kMinimum = false;
-  LLADA_DEVICE static Eight load(const uint8_t* chunk, int group, int t, int) {
-    const uint8_t* at = chunk + group * 18;
-    const uint32_t q = two_halves(at + 2 + 4 * t);
-    const float d = half_at(at);
-    return eight<8>(q & 0x0f0f0f0fu, q >> 4 & 0x0f0f0f0fu, d, d);
+  static constexpr int kGroupBytes = 18, kOffset = 8;
+  LLADA_DEVICE static void read(const uint8_t* four, uint32_t& first, uint32_t& second) {
+    const uint32_t q = two_halves(four);
+    first = q & 0x0f0f0f0fu, second = q >> 4 & 0x0f0f0f0fu;
   }
 };
-
-struct TensorQ8_0 {
+struct StoredQ8_0 {
   using Format = FormatQ8_0;
-  static constexpr int kChunkBytes = 272, kStride = 304, kScaleInputs = 32;
-  static constexpr bool kMinimum = false;
-  LLADA_DEVICE static Eight load(const uint8_t* chunk, int group, int t, int) {
-    const uint8_t* at = chunk + group * 34;
-    const float d = half_at(at);
-    return eight<128>(two_halves(at + 2 + 4 * t) ^ 0x80808080u, two_halves(at + 18 + 4 * t) ^ 0x80808080u, d, d);
+  static constexpr int kGroupBytes = 34, kOffset = 128;
+  LLADA_DEVICE static void read(const uint8_t* four, uint32_t& first, uint32_t& second) {
+    first = two_halves(four) ^ 0x80808080u, second = two_halves(four + 16) ^ 0x80808080u;
   }
 };
+using TensorQ4_0 = TensorGroups<StoredQ4_0>;
+using TensorQ8_0 = TensorGroups<StoredQ8_0>;
 
 struct TensorQ4_K {
   using Format = FormatQ4_K;

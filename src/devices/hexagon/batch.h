@@ -49,7 +49,7 @@ struct PlacedWeight {
 
 struct BatchSources {
   const Run* run = nullptr;
-  const ArenaPlan* plan = nullptr;
+  const ValuePlan* plan = nullptr;
   const RowSets* rows = nullptr;
   RopeTables* rope = nullptr;  // extended as far as the step needs
   std::shared_ptr<Buffer> arena, scratch;

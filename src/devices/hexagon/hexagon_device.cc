@@ -23,7 +23,6 @@ using namespace hexagon;
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
-constexpr size_t kPlans = 64;  // programs whose arena plan is remembered
 
 struct LoadedSlab {
   DeviceSlab slab;
@@ -275,19 +274,10 @@ class Hexagon final : public HexagonDevice {
   }
 
  private:
-  struct Planned {
-    std::shared_ptr<const Program> program;  // keeps the address from being reused
-    ArenaPlan plan;
-  };
-
   // The arena of the program, and what is derived from the step at its first run.
   Status prepare(const Run& run) {
-    auto found = plans_.find(run.program.get());
-    if (found == plans_.end()) {
-      if (plans_.size() >= kPlans) plans_.clear();
-      found = plans_.emplace(run.program.get(), Planned{run.program, plan_values(*run.program)}).first;
-    }
-    plan_ = &found->second.plan;
+    plan_ = plans_.find(run.program);
+    if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
     if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {
       arena_ = nullptr;
       arena_ = Buffer::allocate(library_, plan_->bytes);
@@ -370,7 +360,7 @@ class Hexagon final : public HexagonDevice {
     for (;;) {
       if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
       BatchSources sources{.run = &run,
-                           .plan = plan_,
+                           .plan = plan_.get(),
                            .rows = &rows_,
                            .rope = &rope_,
                            .arena = arena_,
@@ -429,8 +419,8 @@ class Hexagon final : public HexagonDevice {
   std::vector<int> in_slab_;         // by weight; -1: in none
   std::shared_ptr<Buffer> arena_, scratch_;
   Staging staging_;
-  std::map<const Program*, Planned> plans_;
-  const ArenaPlan* plan_ = nullptr;
+  RecentPlans<ValuePlan> plans_{kRecentPlans};
+  std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
   RopeTables rope_;
   std::map<Ticket, std::future<Status>> beside_;

@@ -1,0 +1,118 @@
+// What devices and the executor keep per program: when its values live, where they lie, and the last ones of each.
+#include "devices/value_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+
+#include "devices/cpu/cpu_device.h"
+#include "one_stream.h"
+#include "sched/executor.h"
+#include "sched/memory_runtime.h"
+#include "small_model.h"
+
+namespace llada {
+namespace {
+
+// 0 -> 1 and 2 -> 3, in place on 3, and 0 is read again at the end; nobody names 4.
+Program chain() {
+  Program p;
+  p.shape = plain_shape(3, 2);
+  p.values = {{10, RowSet::all}, {10, RowSet::all}, {64, RowSet::all}, {7, RowSet::wanted}, {5, RowSet::all}};
+  const auto op = [](OpKind kind, std::array<ValueId, 3> in, std::array<ValueId, 3> out) {
+    Op o;
+    o.kind = kind;
+    o.in = in;
+    o.out = out;
+    return o;
+  };
+  const ValueId none = kNoValue;
+  p.ops = {op(OpKind::embed, {none, none, none}, {0, none, none}), op(OpKind::matmul, {0, none, none}, {1, 2, none}),
+           op(OpKind::select_rows, {1, none, none}, {3, none, none}), op(OpKind::add, {3, none, none}, {3, none, none}),
+           op(OpKind::add, {0, 2, none}, {0, none, none})};
+  return p;
+}
+
+TEST(ValuePlan, AValueLivesFromTheFirstToTheLastOpThatNamesIt) {
+  const auto lives = value_lifetimes(chain(), 2);
+  ASSERT_EQ(lives.size(), 5U);
+  const std::array<std::pair<int, int>, 4> expected{{{0, 4}, {1, 2}, {1, 4}, {2, 3}}};
+  for (size_t v = 0; v < expected.size(); ++v) {
+    EXPECT_EQ(lives[v].first, expected[v].first) << v;
+    EXPECT_EQ(lives[v].last, expected[v].second) << v;
+  }
+  EXPECT_GT(lives[4].first, lives[4].last);
+  EXPECT_EQ(lives[0].bytes, 3 * 10 * 2);
+  EXPECT_EQ(lives[3].bytes, 2 * 7 * 2);
+}
+
+TEST(ValuePlan, OnlyValuesOfOtherTimesShareBytes) {
+  const ValuePlan plan = plan_values(chain());
+  ASSERT_EQ(plan.offsets.size(), 5U);
+  for (size_t a = 0; a < 4; ++a) {
+    EXPECT_EQ(plan.offsets[a] % 128, 0) << a;
+    EXPECT_LE(plan.offsets[a] + plan.lives[a].bytes, plan.bytes) << a;
+    for (size_t b = 0; b < a; ++b) {
+      const bool together = plan.lives[a].first <= plan.lives[b].last && plan.lives[b].first <= plan.lives[a].last;
+      const bool apart = plan.offsets[a] + plan.lives[a].bytes <= plan.offsets[b] ||
+                         plan.offsets[b] + plan.lives[b].bytes <= plan.offsets[a];
+      EXPECT_TRUE(!together || apart) << a << " and " << b;
+    }
+  }
+  // 0 (120 bytes, 128 in the arena), 2 (768), and 1 (128) beside 3 (56): 1 and 3 meet in op 2.
+  EXPECT_EQ(plan.lives[0].bytes, 128);
+  EXPECT_EQ(plan.bytes, 128 + 768 + 128 + 128);
+  EXPECT_EQ(arena_bytes(chain(), 4, 100), 128 + 768 + 128 + 64);  // sizes not rounded up to 128, but to 64
+}
+
+// An executor keeps the programs that were used last, and a device's plan of a program that has left and comes back is
+// of that program: results are those of an executor and a device that have seen nothing else.
+TEST(ValuePlan, TheLastShapesAreKept) {
+  const SmallModel model = make_small_model(DType::Q8_0, small_config());
+  const auto device = make_cpu_device({.threads = 1, .isa = {}}, model.graph.weights, model.views, {});
+  ASSERT_TRUE(device) << device.error().message;
+  std::map<int32_t, int> builds;  // by rows
+  const auto build = forwards_of(model.graph);
+  Executor executor(**device, [&](StepShape shape) {
+    ++builds[shape.rows];
+    return build(shape);
+  });
+  const auto logits = [&](Executor& with, int32_t rows) {
+    KvStore kv = std::move(*KvStore::create(
+        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 128, .type = DType::F32}));
+    OneStream step;
+    for (int32_t p = 0; p < rows; ++p) step.tokens.push_back((p * 37 + rows) % 1500), step.positions.push_back(p);
+    step.spans = {{0, rows, 0, rows}};
+    step.wanted = {rows - 1};
+    step.keep_logits = true;
+    OneResult out;
+    const Status status = run_one(with, step, kv, out);
+    EXPECT_TRUE(status) << status.error().message;
+    return out.logits;
+  };
+  const auto most = static_cast<int32_t>(kRecentShapes);
+  for (int32_t rows = 1; rows <= most; ++rows) logits(executor, rows);
+  logits(executor, 1);         // used again: not the oldest any more
+  logits(executor, most + 1);  // in the place of 2
+  logits(executor, 1);
+  EXPECT_EQ(builds[1], 1);
+  logits(executor, 2);
+  EXPECT_EQ(builds[2], 2);
+  EXPECT_EQ(builds[most], 1);
+
+  const auto beyond = static_cast<int32_t>(kRecentPlans) + 3;
+  std::vector<std::vector<float>> first;
+  for (int32_t rows = 1; rows <= beyond; ++rows) first.push_back(logits(executor, rows));
+  for (const int32_t rows : {1, 2, beyond / 2, beyond}) {
+    const auto fresh = (*device)->share(1);
+    ASSERT_TRUE(fresh);
+    Executor alone(**fresh, build);
+    const auto expected = logits(alone, rows);
+    EXPECT_EQ(first[static_cast<size_t>(rows) - 1], expected) << rows;
+    EXPECT_EQ(logits(executor, rows), expected) << rows;
+  }
+}
+
+}  // namespace
+}  // namespace llada
