@@ -344,8 +344,9 @@ std::string as_flags(const DecodeOptions& options) {
   std::string text;
   for (const Field& f : fields()) {
     if (f.show == nullptr || f.show(f, options) == f.show(f, {})) continue;
-    text += (text.empty() ? "" : " ") + flag(f);
-    if (!f.is_switch() || f.show(f, options) == "false") text += "=" + f.show(f, options);
+    if (!text.empty()) text += ' ';
+    text += flag(f);
+    if (!f.is_switch() || f.show(f, options) == "false") text.append("=").append(f.show(f, options));
   }
   return text;
 }
@@ -361,7 +362,7 @@ std::string field_table(bool markdown) {
     const bool first = title(f.group) != heading;
     heading = title(f.group);
     if (markdown) {
-      std::string names = "`" + flag(f) + (f.aliases.empty() ? "" : ",") + std::string(f.aliases) + "`";
+      std::string names = fmt::format("`{}{}{}`", flag(f), f.aliases.empty() ? "" : ",", f.aliases);
       for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 4) names.replace(at, 1, "`, `");
       table += fmt::format("| {} | {} | {} | {} | {} |\n", first ? heading : "", names, value, preset, f.help);
     } else {
