@@ -2,112 +2,297 @@
 
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <utility>
 
+#include "base/file.h"
+#include "cli/mistakes.h"
+#include "cli/report.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
 namespace {
 
-// Lines of stdin, read past stdio so that waiting for one can be interrupted.
-class LineReader {
+constexpr std::string_view kQuotes = "\"\"\"";
+constexpr std::string_view kHelp =
+    "  /regen               answer the last message again\n"
+    "  /clear               forget the conversation; the system message stays\n"
+    "  /system [TEXT]       show the system message, or set it (\"\": none)\n"
+    "  /set [OPTION VALUE]  show the options, or set one: /set temperature 0.7\n"
+    "  /save FILE           write the conversation; /load FILE reads it\n"
+    "  /keep                make the beginning of an interrupted answer part of it\n"
+    "  /exit                leave (/quit, /bye, Ctrl-D)\n"
+    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and so does\n"
+    "everything between \"\"\" and \"\"\"; pasted lines are one message. A message that\n"
+    "begins with a slash is typed with a space before it.\n";
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\v\f";
+  const size_t begin = text.find_first_not_of(kSpace);
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+class Chat {
  public:
-  // The next line without its end; nothing at the end of stdin or when a signal came while waiting.
-  std::optional<std::string> next() {
-    for (;;) {
-      if (const size_t end = buffer_.find('\n'); end != std::string::npos) return take(end, end + 1);
-      if (ended_) return buffer_.empty() ? std::nullopt : take(buffer_.size(), buffer_.size());
-      char bytes[4096];
-      if (!InterruptGuard::wait_readable(STDIN_FILENO)) return std::nullopt;
-      const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
-      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (n > 0) buffer_.append(bytes, static_cast<size_t>(n));
-      ended_ = n <= 0;
+  Chat(Workspace& workspace, const ChatOptions& options)
+      : workspace_(workspace), options_(options), stop_(options.stop), system_(options.system) {}
+
+  Result<int> run() {
+    if (options_.interactive && !options_.quiet) note(banner());
+    const auto reader = make_line_reader(options_.interactive, options_.history);
+    while (!left_) {
+      const Line line = read_message(*reader);
+      if (line.kind == Line::Kind::end) break;
+      if (line.kind == Line::Kind::signal) return 128 + InterruptGuard::signal_number();
+      if (line.kind == Line::Kind::interrupted) {
+        note("(Ctrl-D or /exit leaves)\n");
+        continue;
+      }
+      if (trimmed(line.text).empty()) continue;
+      reader->remember(line.text);
+      if (const Status done = line.text.starts_with('/') ? command(line.text) : message(line.text); !done) {
+        if (!options_.interactive || done.error().kind != ErrorKind::invalid_input)
+          return std::unexpected(done.error());
+        note(fmt::format("{}\n", one_line(options_.decode.named(done.error()).message)));
+      }
+      if (status_ != 0) return status_;
     }
+    return 0;
   }
 
  private:
-  std::optional<std::string> take(size_t length, size_t used) {
-    std::string line = buffer_.substr(0, length);
-    buffer_.erase(0, used);
-    while (line.ends_with('\r')) line.pop_back();
-    return line;
+  // An answer that was stopped: nothing of it is in the conversation.
+  struct Stopped {
+    std::vector<ChatMessage> before;
+    std::string question, answer;  // up to the first token that was not decided
+  };
+
+  int64_t attention_block() const { return workspace_.model().special_ids().attention_block; }
+
+  std::string setting() const {
+    const std::string& preset = options_.decode.preset();
+    const std::string flags = decode::as_flags(options_.decode.options);
+    std::string text = preset.empty() ? "no preset" : "preset " + preset;
+    if (!flags.empty()) text += ": " + flags;
+    for (const std::string& stop : stop_) text += fmt::format(" --stop '{}'", stop);
+    return text;
   }
 
-  std::string buffer_;
-  bool ended_ = false;
-};
+  std::string banner() const {
+    const auto columns = static_cast<size_t>(std::max(20, terminal_size(STDERR_FILENO).columns - 1));
+    const std::string& preset = options_.decode.preset();
+    const std::filesystem::path path = workspace_.model().file().path();
+    const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+    const std::string first = fmt::format("{}, {}", name, preset.empty() ? "options as given" : "preset " + preset);
+    const std::string second = workspace_.model().device().info().description;
+    return fmt::format("{}\n{}\n{}\n", one_line(first).substr(0, columns), one_line(second).substr(0, columns),
+                       "/help: commands; Ctrl-C: stop an answer; Ctrl-D: leave");
+  }
 
-Result<Generation> answer(Workspace& workspace, std::vector<ChatMessage>& messages,
-                          const decode::DecodeOptions& options) {
-  const int64_t context = workspace.model().config().context;
-  const int64_t limit = context > 0 ? context : std::numeric_limits<int64_t>::max();
-  std::vector<int32_t> ids;
-  const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
-    const TraceSpan span(workspace.trace(), "host", "tokenize");
-    LLADA_TRY(ids, workspace.model().chat_ids(rest));
-    // With the answer, and the padding of a block-causal model behind it.
-    return canvas_positions(workspace.model(), static_cast<int64_t>(ids.size()), options.gen_length);
-  };
-  LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
-  if (forgotten > 0)
-    note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten,
-                     context));
-  const TraceSpan span(workspace.trace(), "host", "decode");
-  return workspace.watch(
-      [&](const StepCallback& on_step) { return workspace.session().generate(ids, options, on_step); }, false,
-      options.block_length);
-}
+  std::vector<ChatMessage> with_system(const std::vector<ChatMessage>& turns) const {
+    std::vector<ChatMessage> all;
+    if (!system_.empty()) all.push_back({"system", system_});
+    all.insert(all.end(), turns.begin(), turns.end());
+    return all;
+  }
+
+  Result<Generation> answer(std::vector<ChatMessage>& messages) {
+    const int64_t context = workspace_.model().config().context;
+    const int64_t limit = context > 0 ? context : std::numeric_limits<int64_t>::max();
+    const decode::DecodeOptions& decode = options_.decode.options;
+    std::vector<int32_t> ids;
+    const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
+      const TraceSpan span(workspace_.trace(), "host", "tokenize");
+      LLADA_TRY(ids, workspace_.model().chat_ids(rest));
+      // With the answer, and the padding of a block-causal model behind it.
+      return canvas_positions(workspace_.model(), static_cast<int64_t>(ids.size()), decode.gen_length);
+    };
+    LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
+    if (forgotten > 0 && !options_.quiet)
+      note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten,
+                       context));
+    const TraceSpan span(workspace_.trace(), "host", "decode");
+    std::optional<QuietInput> quiet;
+    if (options_.interactive) quiet.emplace(STDIN_FILENO);
+    const Request request{.tokens = std::move(ids), .options = decode, .stop = stop_};
+    return workspace_.watch([&](const StepCallback& on_step) { return workspace_.session().run(request, on_step); },
+                            false, decode.block_length);
+  }
+
+  Status message(std::string_view text) {
+    const std::string_view words = trimmed(text);
+    if (options_.interactive && (words == "exit" || words == "quit" || words == "bye" || words == "help"))
+      return invalid("a command begins with a slash: /{}", words);
+    return ask(turns_, text.starts_with(" /") ? std::string(text.substr(1)) : std::string(text));
+  }
+
+  Status ask(const std::vector<ChatMessage>& before, const std::string& question) {
+    std::vector<ChatMessage> messages = with_system(before);
+    messages.push_back({"user", question});
+    options_.decode.draw_seed();
+    LLADA_TRY(const Generation generation, answer(messages));
+    LLADA_TRY_STATUS(options_.show(generation));
+    if (generation.stats.decode.cancelled) {
+      const int signal = InterruptGuard::signal_number();
+      if (!options_.interactive || signal != SIGINT) {
+        status_ = 128 + signal;
+        return {};
+      }
+      InterruptGuard::clear();
+      stopped_ = Stopped{before, question, generation.text.substr(0, generation.text.find(kHole))};
+      note("the answer is not part of the conversation (/keep: its beginning, /regen: ask again)\n");
+      return {};
+    }
+    stopped_.reset();
+    messages.push_back({"assistant", generation.text});
+    if (!system_.empty()) messages.erase(messages.begin());
+    turns_ = std::move(messages);
+    return {};
+  }
+
+  Status regenerate() {
+    if (stopped_) {
+      const Stopped again = *stopped_;
+      return ask(again.before, again.question);
+    }
+    if (turns_.size() < 2) return invalid("/regen: there is no answer yet");
+    if (options_.decode.options.temperature == 0 && !options_.quiet)
+      note("note: at temperature 0 an answer repeats itself; /set temperature 0.7 samples others\n");
+    return ask({turns_.begin(), turns_.end() - 2}, turns_[turns_.size() - 2].content);
+  }
+
+  Status keep() {
+    if (!stopped_) return invalid("/keep: no answer was stopped");
+    turns_ = std::move(stopped_->before);
+    turns_.push_back({"user", stopped_->question});
+    turns_.push_back({"assistant", stopped_->answer});
+    stopped_.reset();
+    return {};
+  }
+
+  Status save(const std::string& path) const {
+    const std::string text = conversation_text(with_system(turns_));
+    LLADA_TRY(auto file, AtomicFile::create(path));
+    LLADA_TRY_STATUS(file.write(text.data(), text.size()));
+    LLADA_TRY_STATUS(file.commit());
+    tell(fmt::format("{} messages written to {}", turns_.size(), one_line(path)));
+    return {};
+  }
+
+  Status load(const std::string& path) {
+    LLADA_TRY(const std::string text, read_file(path, size_t{64} << 20));
+    LLADA_TRY(auto messages, parse_conversation(text, path));
+    system_.clear();
+    if (!messages.empty() && messages.front().role == "system") {
+      system_ = messages.front().content;
+      messages.erase(messages.begin());
+    }
+    turns_ = std::move(messages);
+    stopped_.reset();
+    tell(fmt::format("{} messages read from {}", turns_.size(), one_line(path)));
+    return {};
+  }
+
+  Status set(std::string_view rest) {
+    if (rest.empty()) return tell(setting());
+    const size_t end = std::min(rest.find_first_of(" \t="), rest.size());
+    const std::string_view name = rest.substr(0, end);
+    const std::string_view value = end < rest.size() ? trimmed(rest.substr(end + 1)) : "";
+    if (name == "stop" || name == "--stop") {
+      stop_.clear();
+      if (!value.empty()) stop_.emplace_back(value);
+    } else {
+      LLADA_TRY_STATUS(options_.decode.set(name, std::string(value.empty() ? "true" : value), attention_block()));
+      if (!options_.decode.note().empty()) tell("note: " + options_.decode.note());
+    }
+    return tell(setting());
+  }
+
+  Status system(std::string_view text) {
+    if (text.empty()) return tell(system_.empty() ? "no system message" : system_);
+    system_ = text == "\"\"" ? "" : text;
+    return {};
+  }
+
+  Status tell(const std::string& text) const {
+    if (!options_.quiet) note(printable_text(text, true) + '\n');
+    return {};
+  }
+
+  Status command(std::string_view line) {
+    const size_t end = std::min(line.find_first_of(" \t\n"), line.size());
+    const std::string_view word = line.substr(1, end - 1), rest = trimmed(line.substr(end));
+    const auto needs_file = [&](const auto& work) -> Status {
+      return rest.empty() ? invalid("/{}: needs the name of a file", word) : work(std::string(rest));
+    };
+    if (word == "exit" || word == "quit" || word == "bye")
+      left_ = true;
+    else if (word == "help" || word == "?")
+      note(kHelp);
+    else if (word == "clear")
+      turns_.clear(), stopped_.reset();
+    else if (word == "system")
+      return system(rest);
+    else if (word == "regen")
+      return regenerate();
+    else if (word == "keep")
+      return keep();
+    else if (word == "set")
+      return set(rest);
+    else if (word == "save")
+      return needs_file([&](const std::string& path) { return save(path); });
+    else if (word == "load")
+      return needs_file([&](const std::string& path) { return load(path); });
+    else {
+      static const std::vector<std::string> kWords = {"/help", "/clear", "/system", "/regen", "/keep", "/save",
+                                                      "/load", "/set",   "/exit",   "/quit",  "/bye"};
+      const std::string near = suggestion(line.substr(0, end), kWords);
+      return invalid("unknown command /{}{}", word, near.empty() ? "; /help lists them" : near);
+    }
+    return {};
+  }
+
+  Workspace& workspace_;
+  const ChatOptions& options_;
+  std::vector<std::string> stop_;
+  std::string system_;
+  std::vector<ChatMessage> turns_;  // user and assistant
+  std::optional<Stopped> stopped_;
+  bool left_ = false;
+  int status_ = 0;
+};
 
 }  // namespace
 
-Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
-                            const std::function<Result<int64_t>(std::span<const ChatMessage>)>& tokens) {
-  const size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
-  size_t forgotten = 0;
-  for (;;) {
-    LLADA_TRY(const int64_t needed, tokens(messages));
-    if (needed <= limit || messages.size() < first + 3) return forgotten;
-    if (forgotten == 0) {
-      std::vector<ChatMessage> least(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(first));
-      least.push_back(messages.back());
-      LLADA_TRY(const int64_t alone, tokens(least));
-      if (alone > limit) return forgotten;
-    }
-    messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
-                   messages.begin() + static_cast<std::ptrdiff_t>(first) + 2);
-    forgotten += 2;
+Line read_message(LineReader& reader) {
+  constexpr std::string_view kMore = ". ";
+  Line line = reader.next("> ");
+  if (line.kind != Line::Kind::text) return line;
+  const std::string_view begun = trimmed(line.text);
+  const auto closed = [](std::string_view text) { return text.size() >= 6 && text.ends_with(kQuotes); };
+  const bool quoted = begun.starts_with(kQuotes);
+  std::string text = quoted ? std::string(begun) : std::move(line.text);
+  while (quoted ? !closed(text) : text.ends_with('\\')) {
+    line = reader.next(kMore);
+    if (line.kind == Line::Kind::end) break;
+    if (line.kind != Line::Kind::text) return line;
+    if (!quoted) text.pop_back();
+    text += '\n' + line.text;
+    if (quoted) text.resize(text.find_last_not_of(" \t\r") + 1);
   }
+  if (quoted) {
+    text.erase(0, kQuotes.size());
+    if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
+    text = trimmed(text);
+    if (text.starts_with('/')) text.insert(0, " ");  // text, and no command
+  }
+  return {.text = std::move(text)};
 }
 
-Result<int> chat(Workspace& workspace, const ChatOptions& options) {
-  const bool terminal = is_terminal(STDIN_FILENO);
-  std::vector<ChatMessage> messages;
-  if (!options.system.empty()) messages.push_back({"system", options.system});
-  LineReader lines;
-  while (InterruptGuard::signal_number() == 0) {
-    if (terminal) note("> ");
-    const auto line = lines.next();
-    if (!line) break;
-    if (line->empty()) continue;
-    if (*line == "/exit") return 0;
-    messages.push_back({"user", *line});
-    const auto generation = answer(workspace, messages, options.decode);
-    if (!generation) {
-      if (!terminal || generation.error().kind != ErrorKind::invalid_input) return std::unexpected(generation.error());
-      note(fmt::format("{}\n", one_line(generation.error().message)));
-      messages.pop_back();
-      continue;
-    }
-    LLADA_TRY_STATUS(options.show(*generation));
-    if (const int status = status_of(*generation); status != 0) return status;
-    messages.push_back({"assistant", generation->text});
-  }
-  if (terminal) note("\n");
-  const int signal = InterruptGuard::signal_number();
-  return signal != 0 ? 128 + signal : 0;
-}
+Result<int> chat(Workspace& workspace, const ChatOptions& options) { return Chat(workspace, options).run(); }
 
 }  // namespace llada::cli

@@ -1,31 +1,34 @@
-// A conversation on stdin and stdout: every line is a message of the user's.
+// A conversation on stdin: messages, commands that begin with a slash, answers. docs/chat.md tells the rules.
 #pragma once
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/conversation.h"
+#include "cli/line_reader.h"
+#include "cli/options.h"
 #include "cli/workspace.h"
 #include "engine/session.h"
 
 namespace llada::cli {
 
 struct ChatOptions {
-  std::string system;  // empty: none
-  decode::DecodeOptions decode;
-  // Shows one answer; the stats follow it.
-  std::function<Status(const Generation&)> show;
+  std::string system;   // empty: none
+  DecodeFlags& decode;  // resolved; /set changes it
+  std::vector<std::string> stop;
+  bool interactive = false;  // somebody types at a terminal: a banner, and mistakes do not end it
+  bool quiet = false;
+  std::string history;                            // a file of what was typed; empty: none
+  std::function<Status(const Generation&)> show;  // one answer; the stats follow it
 };
 
-// Until the end of stdin, "/exit" or a signal. Empty lines are skipped. When a conversation outgrows the
-// model's context the oldest exchanges are forgotten, with a note on stderr. A message that fails ends the
-// chat, except at a terminal, where the error is shown and the next message may do better.
+// Until the end of stdin, /exit or a signal; at a terminal Ctrl-C only ends an answer. A message that fails ends the
+// chat, except at a terminal, where the error is shown and the next message may do better. The value is the exit
+// status.
 Result<int> chat(Workspace& workspace, const ChatOptions& options);
 
-// Forgets the oldest exchanges (a user's message and its answer; never the system message, never the last
-// message) until `tokens` of the rest is at most `limit`. Nothing goes for a last message that would not fit
-// even alone: it will be refused, and the conversation goes on without it. Returns how many messages went.
-Result<size_t> trim_history(std::vector<ChatMessage>& messages, int64_t limit,
-                            const std::function<Result<int64_t>(std::span<const ChatMessage>)>& tokens);
+// One message from one or several lines: a backslash at the end of a line, or """ around the message, joins them; so
+// does a paste. Of another kind than text: nothing was entered.
+Line read_message(LineReader& reader);
 
 }  // namespace llada::cli

@@ -19,6 +19,7 @@ struct Command {
 };
 
 Work setup_run(CLI::App& app);
+Work setup_chat(CLI::App& app);
 Work setup_infill(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_tune(CLI::App& app);

@@ -72,7 +72,10 @@ Result<int> infill(InfillOptions& o) {
     LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.decode.options));
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
+  if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
+  if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
+  o.decode.draw_seed();
 
   const InterruptGuard guard;
   Layout layout;
@@ -95,7 +98,9 @@ Result<int> infill(InfillOptions& o) {
                                       {"stats", stats_json(generation.stats)}})));
   } else {
     LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
-    note(stats_line(generation.stats) + '\n');
+    if (!o.show.quiet)
+      note(fmt::format("{}{}\n", generation.stats.decode.cancelled ? unfinished_line(generation) : "",
+                       stats_line(generation.stats)));
   }
   LLADA_TRY_STATUS(workspace->close());
   return status_of(generation);

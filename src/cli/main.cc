@@ -22,7 +22,8 @@ namespace llada::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"run", "answer a prompt, or hold a conversation", setup_run},
+    {"run", "answer a prompt", setup_run},
+    {"chat", "hold a conversation", setup_chat},
     {"infill", "fill the gaps of a text", setup_infill},
     {"eval", "measure strategies on a file of tasks", setup_eval},
     {"tune", "find fast decoding options for a task", setup_tune},
@@ -36,7 +37,10 @@ constexpr Command kCommands[] = {
 };
 
 std::string general_help() {
-  std::string out = "llada: runs diffusion language models.\n\nUsage: llada COMMAND [OPTIONS]\n\nCommands:\n";
+  std::string out =
+      "llada: runs diffusion language models.\n\n"
+      "Usage: llada COMMAND [OPTIONS]\n"
+      "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return out +
          "\n  llada help COMMAND    its options and examples (COMMAND --help); --help-all: every option\n"
@@ -108,10 +112,17 @@ int main_command(Arguments words) {
   const std::string& name = help ? words.front() : word;
   if (const Command* command = find_command(name))
     return run_command(*command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
+  // A file or folder stands for a conversation with the model in it.
+  if (!help && !name.empty() && ::access(name.c_str(), F_OK) == 0) {
+    words.insert(words.begin(), word);
+    return run_command(*find_command("chat"), words);
+  }
   Arguments names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
-                                           : fmt::format("no command '{}'{}", name, suggestion(name, names));
+                              : name.contains('/') || name.ends_with(".gguf")
+                                  ? fmt::format("no file or folder '{}'", name)
+                                  : fmt::format("no command '{}'{}", name, suggestion(name, names));
   return fail("llada", {ErrorKind::invalid_input, message}, " (see llada --help)");
 }
 

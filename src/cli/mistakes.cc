@@ -20,17 +20,16 @@ constexpr Foreign kForeign[] = {
     {"--conversation", "--chat", "", true},
     {"--interactive", "--chat", "", true},
     {"--system-prompt", "--system", "", true},
-    {"--stream", "--live", "did you mean --live?"},
+    {"--stream", "--live", "a terminal shows the answer while it forms, as --live says"},
+    {"-r", "--stop", "did you mean --stop?"},
+    {"--reverse-prompt", "--stop", "did you mean --stop?"},
+    {"--n-ctx", "--model", "the context is the model's own"},
     {"--preset", "--preset-decode", "did you mean --preset-decode?"},
     {"-ngl", "--device", "--device says where to compute"},
     {"--gpu-layers", "--device", "--device says where to compute"},
     {"--n-gpu-layers", "--device", "--device says where to compute"},
     {"-c", "--model", "the context is the model's own"},
     {"--ctx-size", "--model", "the context is the model's own"},
-    {"--top-k", "--temperature", "sampling has --temperature and --seed"},
-    {"--top-p", "--temperature", "sampling has --temperature and --seed"},
-    {"--min-p", "--temperature", "sampling has --temperature and --seed"},
-    {"--repeat-penalty", "--temperature", "sampling has --temperature and --seed"},
 };
 
 const CLI::Option* option_of(const CLI::App& app, std::string_view name) {
@@ -98,7 +97,7 @@ std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) 
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || extra.empty()) return text;
   if (extra.front().starts_with("-")) return unknown(app, extra.front());
   return fmt::format("unexpected argument '{}'{}", extra.front(),
-                     option_of(app, "--prompt") != nullptr ? "; a prompt stands behind -p" : "");
+                     option_of(app, "--text") != nullptr ? "; the text stands behind -p" : "");
 }
 
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <random>
 #include <ranges>
 
 #include "cli/help.h"
+#include "cli/mistakes.h"
 #include "cli/preset.h"
 
 namespace llada::cli {
@@ -41,6 +43,13 @@ const Field* find_flag(std::string_view word) {
     for (const auto part : std::views::split(flag_names(field), ','))
       if (std::string_view(part) == word) return &field;
   return nullptr;
+}
+
+// Says which predictions are kept or what is computed; other options stand beside a preset.
+bool decides(const Setting& s) {
+  using enum decode::FieldGroup;
+  const decode::FieldGroup group = s.field->group;
+  return group == acceptance || group == caches || group == drafts || group == revision || s.field->key == "steps";
 }
 
 struct Words {
@@ -118,11 +127,56 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
   return value;
 }
 
-Status DecodeFlags::resolve() {
-  LLADA_TRY(preset_settings_, preset_settings(preset_, infill_));
-  auto resolved = decode::decode_options(given_, preset_settings_, infill_);
+std::string DecodeFlags::chosen_preset(int64_t attention_block) const {
+  if (!preset_.empty() || !by_default_ || std::ranges::any_of(given_, decides)) return preset_;
+  return attention_block > 0 ? "llada2" : "balanced";
+}
+
+Status DecodeFlags::resolve(int64_t attention_block) {
+  used_preset_ = chosen_preset(attention_block);
+  LLADA_TRY(preset_settings_, preset_settings(used_preset_, infill_));
+  // The published block length is the model's own.
+  if (preset_.empty() && !used_preset_.empty() && attention_block > 0) {
+    LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
+    preset_settings_.push_back(std::move(block));
+  }
+  note_.clear();
+  auto resolved = decode::decode_options(given_, preset_settings_, infill_, &note_);
   if (!resolved) return std::unexpected(with_flag(resolved.error()));
   options = std::move(*resolved);
+  return {};
+}
+
+void DecodeFlags::draw_seed() {
+  const auto names_seed = [](const Setting& s) { return s.field->key == "seed"; };
+  if (options.temperature == 0 || std::ranges::any_of(given_, names_seed) ||
+      std::ranges::any_of(preset_settings_, names_seed))
+    return;
+  options.seed = std::random_device()();
+}
+
+Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t attention_block) {
+  std::string flag(name);
+  if (!flag.starts_with('-')) flag.insert(0, flag.size() == 1 ? "-" : "--");
+  std::ranges::replace(flag, '_', '-');
+  DecodeFlags next = *this;
+  if (flag == kPresetFlag || flag == "--preset") {
+    // A preset is asked for as a whole: what said before how tokens are decided is gone.
+    std::erase_if(next.given_, decides);
+    next.preset_ = text;
+  } else {
+    const Field* field = find_flag(flag);
+    if (field == nullptr) {
+      std::vector<std::string> names;
+      for (const Field& f : decode::fields()) names.push_back(decode::flag(f));
+      return invalid("{} is no decoding option{}", flag, suggestion(flag, names));
+    }
+    const auto target = [](const Field& f) { return f.target.empty() ? f.key : f.target; };
+    std::erase_if(next.given_, [&](const Setting& s) { return target(*s.field) == target(*field); });
+    next.given_.push_back({field, text, flag});
+  }
+  LLADA_TRY_STATUS(next.resolve(attention_block));
+  *this = std::move(next);
   return {};
 }
 

@@ -32,17 +32,33 @@ class DecodeFlags {
  public:
   decode::DecodeOptions options;  // after resolve()
 
+  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced, and for a
+  // block-causal model its published sampler. Without it, one token per forward.
+  void use_default_preset() { by_default_ = true; }
+
   bool given() const { return !given_.empty() || !preset_.empty(); }
-  Status resolve();  // validated; what only together makes no sense is refused here
+  // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
+  // block of a block-causal model.
+  Status resolve(int64_t attention_block = 0);
+  // The preset that resolve() used; empty: options alone.
+  const std::string& preset() const { return used_preset_; }
+  // One line about what of the preset was left out, or empty.
+  const std::string& note() const { return note_; }
+  // Draws the seed of the next answer where tokens are sampled and nobody gave one.
+  void draw_seed();
+  // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. Refused:
+  // nothing has changed.
+  Status set(std::string_view name, const std::string& text, int64_t attention_block);
   // A refusal of the model's or the engine's, with the flag in the place of the option's key.
   Error named(Error error) const;
 
  private:
   friend void add_decode_options(CLI::App&, DecodeFlags&, bool);
+  std::string chosen_preset(int64_t attention_block) const;
   std::vector<decode::Setting> given_;
-  std::string preset_;
+  std::string preset_, used_preset_, note_;
   std::vector<decode::Setting> preset_settings_;
-  bool infill_ = false;
+  bool infill_ = false, by_default_ = false;
 };
 
 // --preset-decode and a flag for every field. A wrong value ends the parse with CLI::ValidationError. For infilling

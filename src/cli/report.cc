@@ -20,11 +20,16 @@ std::string stats_line(const GenerationStats& s) {
   // Content does not count padding behind the answer; what was committed does, and cost forwards.
   std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
   if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
-  line += fmt::format(
-      " in {} forward{}, {:.1f} tokens per forward, {:.0f} tokens/s (measured), {:.1f} ms per step, peak "
-      "memory {}",
-      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
-      s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
+  line +=
+      fmt::format(" in {} forward{}, {:.1f} tokens per forward, {:.{}f} tokens/s (measured), {:.1f} ms per step",
+                  s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
+                  s.content_tokens_per_s() < 1    ? 2
+                  : s.content_tokens_per_s() < 10 ? 1
+                                                  : 0,
+                  s.ms_per_step());
+  if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
+    line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
+  if (s.seed) line += fmt::format(", seed {}", *s.seed);
   if (s.emulated)
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
                         s.emulated->joules);
@@ -35,6 +40,18 @@ std::string stats_line(const GenerationStats& s) {
                         s.emulated ? bytes_text(static_cast<double>(s.emulated->moved_expert_bytes)) + " (emulated)"
                                    : fmt::format("{}", s.experts->moved + s.experts->guessed + s.experts->promoted));
   return line;
+}
+
+std::string_view finish_reason(const Generation& g) {
+  if (g.stats.decode.cancelled) return "interrupted";
+  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
+}
+
+std::string unfinished_line(const Generation& g) {
+  if (g.stats.decode.cancelled)
+    return fmt::format("interrupted{}\n", g.text.contains(kHole) ? fmt::format("; {} was not decided", kHole) : "");
+  if (finish_reason(g) == "stop") return "";
+  return fmt::format("the answer was cut at {} tokens (--gen-length)\n", g.tokens.size());
 }
 
 Json stats_json(const GenerationStats& s) {
@@ -67,6 +84,7 @@ Json stats_json(const GenerationStats& s) {
                {"canvas_hash", fmt::format("{:016x}", s.canvas_hash)},
                {"stopped_early", s.decode.stopped_early},
                {"cancelled", s.decode.cancelled}};
+  if (s.seed) json["seed"] = *s.seed;
   if (const auto& e = s.emulated)
     json["modelled"] = {{"profile", e->profile},
                         {"seconds", e->seconds},

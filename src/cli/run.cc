@@ -1,4 +1,4 @@
-// llada run: an answer to a prompt, or a conversation.
+// llada run and llada chat: an answer to a prompt, or a conversation.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/line_reader.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
@@ -18,23 +19,23 @@ struct RunOptions {
   DecodeFlags decode;
   ShowOptions show;
   std::string prompt, file, system;
-  bool has_prompt = false, has_file = false, chat = false, raw = false;
+  std::vector<std::string> stop;
+  bool has_prompt = false, has_file = false, chat = false, raw = false, no_history = false;
 };
 
-std::string_view finish_reason(const Generation& generation) {
-  if (generation.stats.decode.cancelled) return "cancelled";
-  return generation.stats.content_tokens < static_cast<int64_t>(generation.tokens.size()) ? "stop" : "length";
-}
-
-Status show_answer(const Generation& generation, bool json) {
-  if (json) {
+Status show_answer(const RunOptions& o, const Generation& generation) {
+  if (o.show.json) {
     return print(json_line({{"text", printable_text(generation.text, false)},
                             {"tokens", generation.tokens},
                             {"finish_reason", finish_reason(generation)},
+                            {"preset", o.decode.preset()},
                             {"stats", stats_json(generation.stats)}}));
   }
   LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
-  note(stats_line(generation.stats) + '\n');
+  if (o.show.quiet) return {};
+  const std::string& preset = o.decode.preset();
+  note(fmt::format("{}{}{}\n", unfinished_line(generation), stats_line(generation.stats),
+                   preset.empty() ? "" : ", preset " + one_line(preset)));
   return {};
 }
 
@@ -48,7 +49,7 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
-Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const std::string& prompt) {
+Result<Generation> answer_once(Workspace& workspace, RunOptions& o, const std::string& prompt) {
   std::vector<int32_t> ids;
   {
     const TraceSpan span(workspace.trace(), "host", "tokenize");
@@ -62,30 +63,56 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, const 
     }
   }
   const TraceSpan span(workspace.trace(), "host", "decode");
-  return workspace.watch(
-      [&](const StepCallback& on_step) { return workspace.session().generate(ids, o.decode.options, on_step); }, false,
-      o.decode.options.block_length);
+  const Request request{.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop};
+  return workspace.watch([&](const StepCallback& on_step) { return workspace.session().run(request, on_step); }, false,
+                         o.decode.options.block_length);
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
+
+// -p, -f, or what stdin holds where that is no terminal.
+Result<std::string> read_prompt(const RunOptions& o) {
+  if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
+    return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");
+  const bool from_stdin = !o.has_file && (!o.has_prompt || o.prompt == "-");
+  std::string prompt = o.prompt;
+  if (o.has_file || from_stdin) {
+    LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
+  }
+  if (!o.raw && is_blank(prompt))
+    return invalid("no prompt: found nothing but white space{}, needed text{}", from_stdin ? " on stdin" : "",
+                   o.has_prompt || o.has_file ? " (--raw takes any)" : ", --prompt, --file or --chat");
+  return prompt;
 }
 
 Result<int> run(RunOptions& o) {
-  if (o.has_prompt + o.has_file + o.chat != 1)
-    return invalid("{} of --prompt, --file and --chat were given, needed exactly one",
+  if (o.has_prompt + o.has_file + o.chat > 1)
+    return invalid("{} of --prompt, --file and --chat were given, needed one at most",
                    o.has_prompt + o.has_file + o.chat);
   if (o.raw && (o.chat || !o.system.empty()))
     return invalid("--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
   LLADA_TRY_STATUS(o.decode.resolve());
-  std::string prompt = o.prompt;
-  if (o.has_file || prompt == "-") {
-    LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
+  std::string prompt;
+  if (!o.chat) {
+    LLADA_TRY(prompt, read_prompt(o));
   }
-  LLADA_TRY(const auto workspace,
-            Workspace::open(o.model, o.show, o.decode.options, o.chat ? kKeptHistory : 0));
+  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
+  LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().attention_block));
+  if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
+  if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
+  o.decode.draw_seed();
 
-  const InterruptGuard guard;
+  const bool talks = o.chat && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  const InterruptGuard guard(talks ? 2 : 1);
   int status = 0;
   if (o.chat) {
-    const auto show = [&](const Generation& generation) { return show_answer(generation, o.show.json); };
-    LLADA_TRY(status, chat(*workspace, {.system = o.system, .decode = o.decode.options, .show = show}));
+    LLADA_TRY(status, chat(*workspace, {.system = o.system,
+                                        .decode = o.decode,
+                                        .stop = o.stop,
+                                        .interactive = talks,
+                                        .quiet = o.show.quiet,
+                                        .history = talks && !o.no_history ? history_path() : "",
+                                        .show = [&](const Generation& g) { return show_answer(o, g); }}));
   } else {
     auto answer = answer_once(*workspace, o, prompt);
     if (!answer) {
@@ -93,7 +120,7 @@ Result<int> run(RunOptions& o) {
       return std::unexpected(answer.error());
     }
     const Generation generation = std::move(*answer);
-    LLADA_TRY_STATUS(show_answer(generation, o.show.json));
+    LLADA_TRY_STATUS(show_answer(o, generation));
     status = status_of(generation);
   }
   LLADA_TRY_STATUS(workspace->close());
@@ -139,35 +166,66 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
 
 }  // namespace
 
-Work setup_run(CLI::App& app) {
+namespace {
+
+Work setup(CLI::App& app, bool talk) {
   auto o = std::make_shared<RunOptions>();
+  o->chat = talk;
   add_model_options(app, o->model);
+  auto place = std::make_shared<std::string>();
+  CLI::Option *prompt = nullptr, *file = nullptr;
+  const std::string kGroup = talk ? "Conversation" : "Prompt";
+  if (talk) {
+    app.get_option("--model")->required(false);
+    app.add_option("MODEL", *place, "the same, without -m")->group(kGroup);
+  } else {
+    prompt = app.add_option("-p,--prompt,PROMPT", o->prompt, "the prompt; -, or none at all, reads it from stdin")
+                 ->group(kGroup);
+    file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE")->group(kGroup);
+    app.add_flag("-i,--chat", o->chat, "a conversation, as llada chat")->group(kGroup);
+  }
   add_expert_options(app, *o);
-  const std::string kGroup = "Prompt";
-  auto* prompt =
-      app.add_option("-p,--prompt", o->prompt, "the prompt; - reads it from stdin")->type_name("TEXT")->group(kGroup);
-  auto* file =
-      app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE")->group(kGroup);
-  app.add_flag("-i,--chat", o->chat, "a conversation: every line of stdin is a message, /exit ends it")->group(kGroup);
   app.add_option("--system", o->system, "system message before the conversation (-sys)")
       ->type_name("TEXT")
       ->group(kGroup);
-  app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template")->group(further(kGroup));
+  if (!talk)
+    app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template")
+        ->group(further(kGroup));
+  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep what was typed")
+      ->group(talk ? kGroup : further(kGroup));
+  app.add_option("--stop", o->stop, "end the answer before this text; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(further("Length"));
+  o->decode.use_default_preset();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
-  app.footer(
-      "Examples:\n"
-      "  llada run -m model.gguf -p 'Why is it blue?' --preset-decode balanced --live\n"
-      "  llada run -m model.gguf -f prompt.txt -n 256 --kv dual --json\n"
-      "  llada run -m model.gguf --chat --preset-decode balanced");
-  return [o, prompt, file]() -> Result<int> {
-    o->has_prompt = prompt->count() > 0;
-    o->has_file = file->count() > 0;
+  app.footer(talk ? "Without options of its own it decodes with the preset balanced (a block-causal model: llada2).\n\n"
+                    "Examples:\n"
+                    "  llada chat model.gguf\n"
+                    "  llada chat -m model.gguf --system 'Answer in one sentence.' --temp 0.7"
+                  : "Without options of its own it decodes with the preset balanced (a block-causal model: llada2).\n\n"
+                    "Examples:\n"
+                    "  llada run -m model.gguf 'Why is the sky blue?'\n"
+                    "  llada run -m model.gguf -f prompt.txt -n 256 --preset-decode fast --json\n"
+                    "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
+  return [o, place, prompt, file]() -> Result<int> {
+    o->has_prompt = prompt != nullptr && prompt->count() > 0;
+    o->has_file = file != nullptr && file->count() > 0;
+    if (!place->empty() && !o->model.path.empty())
+      return invalid("MODEL: found '{}' beside --model {}, needed one of the two", *place, o->model.path);
+    if (!place->empty()) o->model.path = *place;
+    if (o->model.path.empty()) return invalid("--model is required");
     read_environment(o->model.load);
     auto status = run(*o);
     if (!status) return std::unexpected(o->decode.named(status.error()));
     return status;
   };
 }
+
+}  // namespace
+
+Work setup_run(CLI::App& app) { return setup(app, false); }
+Work setup_chat(CLI::App& app) { return setup(app, true); }
 
 }  // namespace llada::cli

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -35,17 +36,34 @@ int write_all(int fd, std::string_view text) {
 }
 
 std::atomic<int> signal_seen = 0;
+std::atomic<int> signals_left = 0;  // before the process ends at once
+std::atomic<bool> resize_seen = false;
 std::atomic<bool> cursor_hidden = false;
+std::atomic<int> quiet_fd = -1;  // a terminal whose modes QuietInput has changed
+struct termios loud_modes {};    // what they were
+const InterruptGuard* the_guard = nullptr;
 int wake_pipe[2] = {-1, -1};  // the handler writes a byte: whoever polls the other end cannot miss a signal
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "used in a signal handler");
 
+void wake() {
+  const int saved = errno;
+  if (wake_pipe[1] >= 0 && ::write(wake_pipe[1], "!", 1) < 0) errno = saved;
+}
+
+void restore_modes() {
+  if (quiet_fd >= 0) ::tcsetattr(quiet_fd, TCSADRAIN, &loud_modes);
+}
+
+extern "C" void on_resize(int) {
+  resize_seen = true;
+  wake();
+}
+
 extern "C" void on_signal(int number) {
-  if (signal_seen.exchange(number) == 0) {
-    const int saved = errno;
-    if (wake_pipe[1] >= 0 && ::write(wake_pipe[1], "!", 1) < 0) errno = saved;
-    return;
-  }
+  signal_seen = number;
+  if (signals_left.fetch_sub(1) > 0) return wake();
+  restore_modes();
   constexpr std::string_view kShowCursor = "\x1b[?2026l\x1b[?25h\r\n";
   if (cursor_hidden && ::write(STDOUT_FILENO, kShowCursor.data(), kShowCursor.size()) < 0) ::_exit(1);
   remove_unfinished_files();
@@ -53,6 +71,7 @@ extern "C" void on_signal(int number) {
 }
 
 extern "C" void on_last_signal(int number) {
+  restore_modes();
   remove_unfinished_files();
   ::raise(number);  // delivered when this returns; SA_RESETHAND has restored what it does by default
 }
@@ -130,32 +149,71 @@ void clean_up_on_signals() {
   }
 }
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(int patience) : patience_(patience) {
   signal_seen = 0;
+  signals_left = patience;
+  resize_seen = false;
   if (::pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;
   handle_signals(on_signal);
+  struct sigaction action {};
+  action.sa_handler = on_resize;
+  for (const int number : {SIGWINCH, SIGCONT}) ::sigaction(number, &action, nullptr);
+  the_guard = this;
 }
 
 InterruptGuard::~InterruptGuard() {
+  the_guard = nullptr;
   handle_signals(SIG_DFL);
+  for (const int number : {SIGWINCH, SIGCONT}) std::signal(number, SIG_DFL);
   clean_up_on_signals();
   for (int& end : wake_pipe)
     if (end >= 0) ::close(std::exchange(end, -1));
 }
 
-bool InterruptGuard::wait_readable(int fd) {
+Wake InterruptGuard::wait(int fd) {
   // A thread of the pool may have taken the signal, so an interrupted read is nothing to rely on.
   struct pollfd ends[2] = {{fd, POLLIN, 0}, {wake_pipe[0], POLLIN, 0}};
   while (signal_seen == 0) {
+    if (resize_seen.exchange(false)) return Wake::resized;
     const int ready = ::poll(ends, 2, -1);
-    if (ready < 0 && errno != EINTR) return false;
-    if (ready > 0 && ends[0].revents != 0) return signal_seen == 0;
+    if (ready < 0 && errno != EINTR) return Wake::signal;
+    if (ready > 0 && ends[1].revents != 0) {
+      char bytes[64];
+      while (::read(wake_pipe[0], bytes, sizeof bytes) > 0) continue;
+    } else if (ready > 0 && ends[0].revents != 0) {
+      return signal_seen == 0 ? Wake::readable : Wake::signal;
+    }
   }
-  return false;
+  return Wake::signal;
+}
+
+bool InterruptGuard::wait_readable(int fd) {
+  for (;;)
+    if (const Wake why = wait(fd); why != Wake::resized) return why == Wake::readable;
+}
+
+void InterruptGuard::clear() {
+  signal_seen = 0;
+  if (the_guard != nullptr) signals_left = the_guard->patience_;
 }
 
 int InterruptGuard::signal_number() { return signal_seen; }
 
 void InterruptGuard::cursor_is_hidden(bool hidden) { cursor_hidden = hidden; }
+
+QuietInput::QuietInput(int fd) {
+  if (quiet_fd >= 0 || !is_terminal(fd) || ::tcgetpgrp(fd) != ::getpgrp() || ::tcgetattr(fd, &loud_modes) != 0) return;
+  struct termios quiet = loud_modes;
+  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHONL | ICANON);
+  quiet.c_cc[VMIN] = 1, quiet.c_cc[VTIME] = 0;
+  quiet_fd = fd;
+  changed_ = ::tcsetattr(fd, TCSADRAIN, &quiet) == 0;
+}
+
+QuietInput::~QuietInput() {
+  if (!changed_) return;
+  restore_modes();
+  quiet_fd = -1;
+}
 
 }  // namespace llada::cli

@@ -33,18 +33,39 @@ std::string one_line(std::string_view text);
 // A signal that ends the program first removes files that are not finished. For main(), once.
 void clean_up_on_signals();
 
-// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border; a second
-// one ends the process at once. The cursor is made visible in either case. One at a time.
+// What somebody who waits for input is woken by.
+enum class Wake { readable, signal, resized };
+
+// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border; the one after
+// `patience` of them ends the process at once. The cursor is made visible in either case. One at a time.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  explicit InterruptGuard(int patience = 1);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   static int signal_number();                 // 0: none came
   static bool wait_readable(int fd);          // false when a signal came first; a guard must be alive
-  static void cursor_is_hidden(bool hidden);  // what a second signal has to undo
+  static Wake wait(int fd);                   // also told of another window size, and of SIGCONT
+  static void clear();                        // as if no signal had come: a conversation goes on after an interrupt
+  static void cursor_is_hidden(bool hidden);  // what the last signal has to undo
+
+ private:
+  const int patience_;
+};
+
+// While it lives, what is typed is not shown, and waits as it was typed for whoever reads next: echo would tear a picture
+// that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
+class QuietInput {
+ public:
+  explicit QuietInput(int fd);
+  ~QuietInput();
+  QuietInput(const QuietInput&) = delete;
+  QuietInput& operator=(const QuietInput&) = delete;
+
+ private:
+  bool changed_ = false;
 };
 
 }  // namespace llada::cli

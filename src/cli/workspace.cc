@@ -15,7 +15,8 @@ namespace llada::cli {
 void add_show_options(CLI::App& app, ShowOptions& options) {
   constexpr const char* kGroup = "Output";
   CLI::Option* live =
-      app.add_flag("--live", options.live, "repaint the answer in place while it forms (terminals only)");
+      app.add_flag("--live", options.live, "repaint the answer in place while it forms: what terminals get in any case")
+          ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--live-delay",
          [&options](const std::string& text) {
@@ -25,15 +26,17 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
          },
          "pause after each repaint; not counted in the stats (0)")
       ->type_name("MS")
-      ->needs(live)
       ->group(further(kGroup));
+  app.add_flag("--no-live", options.no_live, "show the answer when it is done, not while it forms")
+      ->excludes(live)
+      ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
+  app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
   app.add_flag("-v,--verbose", options.verbose, "say first what is used: model, device, options beside the defaults")
       ->group(kGroup);
   app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
       ->type_name("FILE")
       ->group(further(kGroup));
-  live->group(kGroup);
 }
 
 void warn_of_notes(const Model& model) {
@@ -41,7 +44,7 @@ void warn_of_notes(const Model& model) {
 }
 
 Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show,
-                                                   const decode::DecodeOptions& decode, int64_t kept_prefix_bytes) {
+                                                   int64_t kept_prefix_bytes) {
   std::unique_ptr<Workspace> workspace(new Workspace(show));
   if (!show.trace_path.empty()) {
     LLADA_TRY_STATUS(AtomicFile::create(show.trace_path));
@@ -52,13 +55,14 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
     LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
   }
-  warn_of_notes(*workspace->model_);
+  if (!show.quiet) warn_of_notes(*workspace->model_);
   if (show.verbose)
-    note(fmt::format("model: {}\ndevice: {}\noptions: {}\n", one_line(options.path),
-                     workspace->model_->device().info().description, decode::as_flags(decode)));
-  SessionOptions session{.threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [](const std::string& line) {
-                           note(fmt::format("llada: warning: {}\n", one_line(line)));
-                         }};
+    note(
+        fmt::format("model: {}\ndevice: {}\n", one_line(options.path), workspace->model_->device().info().description));
+  SessionOptions session{
+      .threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [quiet = show.quiet](const std::string& line) {
+        if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(line)));
+      }};
   if (kept_prefix_bytes > 0) session.prefixes = std::make_shared<PrefixCache>(kept_prefix_bytes);
   if (!show.routing_path.empty()) {
     LLADA_TRY(workspace->routing_, RoutingRecorder::create(show.routing_path, workspace->model_->file()));
@@ -73,7 +77,10 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
 Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
                                     int64_t block_length) {
   std::optional<LiveView> live;
-  if (show_.live && can_repaint(STDOUT_FILENO)) {
+  const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
+  std::optional<QuietInput> quiet;
+  if (wanted && can_repaint(STDOUT_FILENO)) {
+    quiet.emplace(STDIN_FILENO);
     live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
                                       .color = wants_color(),
                                       .delay_ms = show_.delay_ms,

@@ -16,21 +16,21 @@
 namespace llada::cli {
 
 struct ShowOptions {
-  bool live = false, json = false, verbose = false;
+  bool live = false;  // asked for; terminals show it unless no_live, json or quiet
+  bool no_live = false, json = false, verbose = false, quiet = false;
   int delay_ms = 0;
   std::string trace_path;
   std::string routing_path;  // what the routers of a mixture decided; written by close()
 };
 
-// --live, --live-delay, --json, --verbose and --trace.
+// --live, --no-live, --live-delay, --json, --quiet, --verbose and --trace.
 void add_show_options(CLI::App& app, ShowOptions& options);
 
 class Workspace {
  public:
-  // Loads the model; a trace that could not be written later is refused first. `decode` is told with --verbose.
+  // Loads the model; a trace that could not be written later is refused first.
   // kept_prefix_bytes: of K/V that stay between requests, where the model allows it (memory/prefix_cache.h).
   static Result<std::unique_ptr<Workspace>> open(const ModelOptions& model, const ShowOptions& show,
-                                                 const decode::DecodeOptions& decode = {},
                                                  int64_t kept_prefix_bytes = 0);
 
   const Model& model() const { return *model_; }

@@ -80,6 +80,11 @@ void Denoiser::cancel() {
   stats_.stopped_early = false;
 }
 
+void Denoiser::end() {
+  done_ = true;
+  stats_.stopped_early = count_masked(canvas_) > 0;
+}
+
 void Denoiser::apply() {
   for (const Edit& edit : edits_) {
     const auto i = static_cast<size_t>(edit.position);

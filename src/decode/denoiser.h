@@ -75,6 +75,8 @@ class Denoiser {
 
   // No further step; the canvas keeps its masks.
   void cancel();
+  // The same, where what is there is the answer and not a part of it.
+  void end();
 
   const RunStats& stats() const { return stats_; }
   const Canvas& canvas() const { return canvas_; }

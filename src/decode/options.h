@@ -87,8 +87,13 @@ struct DecodeOptions {
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
   uint64_t seed = 0;
-  double cfg_scale = 0;                 // > 0: classifier-free guidance
-  bool logits_eos_inf = false;          // the end-of-sequence token is never sampled
+  int64_t top_k = 0;            // > 0: only so many of the best tokens may be sampled (sampling.h)
+  double top_p = 1;             // in [0, 1], < 1: only the best tokens that together have this probability
+  double min_p = 0;             // in [0, 1], > 0: only tokens with this share of the best one's probability
+  double repeat_penalty = 1;    // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
+  int64_t repeat_window = 64;   // >= 1: how many positions before and behind are nearby
+  double cfg_scale = 0;         // > 0: classifier-free guidance
+  bool logits_eos_inf = false;  // the end-of-sequence token is never sampled
   bool confidence_eos_eot_inf = false;  // end tokens are sampled but have confidence 0: committed last
   EarlyStop early_stop = EarlyStop::answer;
 

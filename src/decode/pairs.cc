@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "decode/fields.h"
+#include "decode/sampling.h"
 
 namespace llada::decode {
 namespace {
@@ -55,9 +56,20 @@ Status validate_pairs(const DecodeOptions& o) {
         "or delayed",
         o.warmup);
   }
-  if (o.temperature > 0 && (o.credit || o.revision != Revision::none)) {
-    return invalid("{}: compares best tokens, which temperature {} does not take; needed temperature 0 or {}",
-                   o.credit ? "credit" : "revision", o.temperature, o.credit ? "credit=false" : "revision=none");
+  if (o.temperature == 0 && (o.top_k > 0 || o.top_p < 1 || o.min_p > 0)) {
+    return invalid("{}: found {} with temperature 0, which takes the best token; needed a temperature above 0",
+                   o.top_k > 0   ? "top_k"
+                   : o.top_p < 1 ? "top_p"
+                                 : "min_p",
+                   o.top_k > 0   ? static_cast<double>(o.top_k)
+                   : o.top_p < 1 ? o.top_p
+                                 : o.min_p);
+  }
+  if (takes_other_tokens(o) && compares_best_tokens(o)) {
+    return invalid(
+        "{}: compares best tokens, which {} {} does not take; needed {} or {}", o.credit ? "credit" : "revision",
+        o.temperature > 0 ? "temperature" : "repeat_penalty", o.temperature > 0 ? o.temperature : o.repeat_penalty,
+        o.temperature > 0 ? "temperature 0" : "repeat_penalty 1", o.credit ? "credit=false" : "revision=none");
   }
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {

@@ -1,5 +1,5 @@
 // Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
-// the answers into edits. It is asked only in runs at temperature 0, so a prediction is the best token.
+// the answers into edits. It is asked only in runs that neither sample nor penalise, so a prediction is the best token.
 //
 // Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
 // the answer is what the others say of it; a peek reads the prediction of the token's own row with the token

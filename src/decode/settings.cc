@@ -5,10 +5,19 @@
 #include <optional>
 #include <vector>
 
+#include "decode/sampling.h"
+
 namespace llada::decode {
 namespace {
 
 std::string_view target_of(const Field& field) { return field.target.empty() ? field.key : field.target; }
+
+// A rule that is defined for best tokens only; not one that is switched off.
+bool needs_best_tokens(const Setting& s) {
+  DecodeOptions options;
+  if (s.text == "false" || !set_field(options, s.field->key, s.text)) return false;
+  return compares_best_tokens(options) || s.field->revision != Revision::none;
+}
 
 // "wino=false" asks for nothing.
 bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
@@ -45,6 +54,8 @@ class Resolver {
     options_ = std::move(next);
     return {};
   }
+
+  const DecodeOptions& options() const { return options_; }
 
   DecodeOptions finish() {
     if (!chooser_.empty()) options_.acceptance = static_cast<Acceptance>(std::countr_zero(rules_));
@@ -107,12 +118,24 @@ Result<Setting> setting(std::string_view key, std::string_view text) {
   return Setting{field, std::string(text), std::string(key)};
 }
 
-Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset, bool infill) {
+Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset, bool infill,
+                                     std::string* note) {
   Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
-  for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
+  std::vector<std::string> gone;
+  for (const Setting& s : preset) {
+    if (takes_other_tokens(resolver.options()) && needs_best_tokens(s)) {
+      gone.push_back(s.typed);
+      continue;
+    }
+    LLADA_TRY_STATUS(resolver.add(s, true));
+  }
   const DecodeOptions options = resolver.finish();
+  if (note != nullptr && !gone.empty())
+    *note = fmt::format("{} left out: best tokens are compared, and {}", fmt::join(gone, ", "),
+                        samples(options) ? fmt::format("temperature {} samples others", options.temperature)
+                                         : fmt::format("repeat_penalty {} takes others", options.repeat_penalty));
   if (const Status status = validate(options, infill); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;

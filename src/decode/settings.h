@@ -18,9 +18,10 @@ struct Setting {
 Result<Setting> setting(std::string_view key, std::string_view text);
 
 // The options that `given` asks for, validated. A setting of the preset gives way to what is given: the same option, or
-// one that chooses another rule. Errors (invalid input) begin with what was typed: "-n: found 0, needed ...".
+// one that chooses another rule; so do its rules that compare best tokens where tokens are sampled or penalised, and
+// then `note` says so. Errors (invalid input) begin with what was typed: "-n: found 0, needed ...".
 Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset = {},
-                                     bool infill = false);
+                                     bool infill = false, std::string* note = nullptr);
 
 // An error whose first word is the key of an option, with what was typed in its place: for refusals that come later,
 // from validate_for() or the engine.

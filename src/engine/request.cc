@@ -1,10 +1,36 @@
 #include "engine/request.h"
 
+#include <algorithm>
+
 #include "decode/answer.h"
 #include "decode/canvas.h"
+#include "decode/sampling.h"
 
 namespace llada {
 namespace {
+
+Status check_stop(const Model& model, const Request& request) {
+  if (request.stop.empty()) return {};
+  if (request.gaps) return invalid("stop: the text goes on behind a gap; needed no stop string for infilling");
+  if (!model.has_tokenizer()) return invalid("stop: the model has no tokenizer; needed no stop string");
+  if (std::ranges::count(request.stop, "") > 0) return invalid("stop: found '', needed text");
+  return {};
+}
+
+// Text with kHole where a token was not decided.
+std::string text_with_holes(const Tokenizer& tokenizer, std::span<const int32_t> tokens,
+                            std::span<const decode::TokenState> states) {
+  std::string text;
+  for (size_t begin = 0; begin < tokens.size();) {
+    const bool hole = states[begin] == decode::TokenState::masked;
+    size_t end = begin + 1;
+    while (end < tokens.size() && (states[end] == decode::TokenState::masked) == hole) ++end;
+    if (!hole) text += tokenizer.decode(tokens.subspan(begin, end - begin));
+    for (; hole && begin < end; ++begin) text += kHole;
+    begin = end;
+  }
+  return text;
+}
 
 Result<decode::Canvas> lay(const Model& model, const Request& request) {
   const decode::SpecialIds& ids = model.special_ids();
@@ -32,8 +58,10 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
   const int64_t context = model.config().context;
   const int64_t needed = canvas_positions(model, prompt_tokens, gen_length);
   if (context > 0 && needed > context)
-    return invalid("{}: {} prompt tokens and a generation length of {} need {} positions; the model was trained for {}",
-                   model.file().path(), prompt_tokens, gen_length, needed, context);
+    return invalid("gen_length: {} and {} tokens of prompt need {} positions; the model was trained for {}; needed {}",
+                   gen_length, prompt_tokens, needed, context,
+                   prompt_tokens < context ? fmt::format("{} at most, or a shorter prompt", context - prompt_tokens)
+                                           : "a shorter prompt");
   return {};
 }
 
@@ -68,6 +96,8 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
                                std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),
       options_(request.options),
+      stop_(request.stop),
+      rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
       shares_prefix_(model_->special_ids().attention_block > 0 && options_.kv == decode::KvChoice::block &&
                      options_.cfg_scale == 0),
@@ -77,6 +107,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
 
 Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
                                                                const Request& request, int threads) {
+  LLADA_TRY_STATUS(check_stop(*model, request));
   LLADA_TRY(auto canvas, lay(*model, request));
   LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));
   decode::DecodeOptions resolved = request.options;
@@ -93,8 +124,8 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
-  LLADA_TRY(state_, RequestState::create(*model_, device, denoiser_.canvas().size(), options_.cfg_scale > 0,
-                                         decode::head_rule(options_, ids, infill_)));
+  LLADA_TRY(state_, RequestState::create(*model_, device, denoiser_.canvas().size(), options_.cfg_scale > 0, rule_));
+  state_->keep_logits = decode::needs_logits(options_);
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
   // Up to the block of the first mask, whose own rows are computed in any case.
@@ -115,10 +146,45 @@ Result<RequestStep> RunningRequest::step() {
 Result<decode::StepEvent> RunningRequest::take(decode::StepResult result, double device_seconds,
                                                PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
+  if (state_->keep_logits)
+    LLADA_TRY_STATUS(decode::predict_all(state_->logits, options_, rule_, model_->special_ids(), denoiser_.canvas(),
+                                         denoiser_.forward_number(), result));
   auto event = denoiser_.take(std::move(result));
   if (event && cursor_ && prefixes != nullptr)
     prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
+  if (event && !stop_.empty() && find_stop(std::min(event->committed, decided_answer()))) denoiser_.end();
   return event;
+}
+
+// Tokens of the answer before its end or its first mask.
+int64_t RunningRequest::decided_answer() const {
+  const decode::Canvas& canvas = denoiser_.canvas();
+  const int64_t length = decode::answer_length(canvas, prompt_tokens_, model_->special_ids().end_ids);
+  const auto begin = canvas.states.begin() + prompt_tokens_;
+  return std::find(begin, begin + length, decode::TokenState::masked) - begin;
+}
+
+std::optional<RunningRequest::Stop> RunningRequest::find_stop(int64_t length) const {
+  const auto answer = tokens(prompt_tokens_ + length).subspan(static_cast<size_t>(prompt_tokens_));
+  const auto text_of = [&](int64_t count) {
+    return model_->tokenizer().decode(answer.first(static_cast<size_t>(count)));
+  };
+  const auto find = [&](int64_t count) {
+    std::optional<Stop> found;
+    const std::string text = text_of(count);
+    for (const std::string& stop : stop_)
+      if (const size_t at = text.find(stop); at != std::string::npos && (!found || at < found->text))
+        found = Stop{count, at, stop};
+    return found;
+  };
+  if (!find(length)) return {};
+  // The first token that completes one, so that it does not matter how far the rest had come.
+  int64_t least = 1, most = length;
+  while (least < most) {
+    const int64_t middle = (least + most) / 2;
+    find(middle) ? most = middle : least = middle + 1;
+  }
+  return find(least);
 }
 
 Generation RunningRequest::finish(const Device& device) {
@@ -127,19 +193,35 @@ Generation RunningRequest::finish(const Device& device) {
   Generation result{.tokens = {}, .text = {}, .stats = std::move(stats_)};
   GenerationStats& stats = result.stats;
   if (!infill_) decode::canonical_tail(canvas, ids);
+  std::optional<Stop> stop;
+  if (!stop_.empty()) stop = find_stop(decided_answer());
+  if (stop) {
+    const auto tail = static_cast<size_t>(prompt_tokens_ + stop->tokens);
+    std::fill(canvas.states.begin() + static_cast<std::ptrdiff_t>(tail), canvas.states.end(),
+              decode::TokenState::stable);
+    if (ids.eos >= 0)
+      std::fill(canvas.tokens.begin() + static_cast<std::ptrdiff_t>(tail), canvas.tokens.end(), ids.eos);
+  }
   if (state_) stats.kv_bytes = state_->kv.bytes();
   if (state_) stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   stats.decode = denoiser_.stats();
   stats.prompt_tokens = prompt_tokens_;
-  stats.content_tokens = decode::content_tokens(canvas, ids);
+  stats.content_tokens = stop ? stop->tokens : decode::content_tokens(canvas, ids);
+  if (decode::samples(options_) || options_.remasking == decode::Remasking::random) stats.seed = options_.seed;
   stats.canvas_hash = decode::canvas_hash(canvas);
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
   if (model_->has_tokenizer()) {
-    const auto length =
+    auto length =
         infill_ ? result.tokens.size() : static_cast<size_t>(decode::answer_length(canvas, begin, ids.end_ids));
-    result.text = model_->tokenizer().decode(std::span(result.tokens).first(length));
+    const std::span states = std::span(canvas.states).subspan(static_cast<size_t>(begin));
+    while (!infill_ && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
+    result.text = text_with_holes(model_->tokenizer(), std::span(result.tokens).first(length), states);
+  }
+  if (stop) {
+    result.text.resize(stop->text);
+    result.stopped_by = stop->which;
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "decode/denoiser.h"
@@ -25,6 +26,7 @@ struct Request {
   std::vector<int32_t> tokens;                    // the prompt; for infilling the whole text
   std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
   decode::DecodeOptions options = {};
+  std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
 };
 
 struct GenerationStats {
@@ -37,6 +39,7 @@ struct GenerationStats {
   int64_t kv_bytes = 0;
   int64_t reused_positions = 0;  // whose K/V came from a PrefixCache
   uint64_t canvas_hash = 0;
+  std::optional<uint64_t> seed;  // where random numbers took part
   std::string device;
   std::optional<MoeStats> experts;        // of a session, where they were shared out between units
   std::optional<EmulatedStats> emulated;  // of a device that lives in emulated time; modelled, not measured
@@ -45,9 +48,12 @@ struct GenerationStats {
   double ms_per_step() const { return decode.steps > 0 ? seconds * 1e3 / static_cast<double>(decode.steps) : 0; }
 };
 
+inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
+
 struct Generation {
   std::vector<int32_t> tokens;  // the generated region (all of it, tail included); for infilling the whole canvas
-  std::string text;             // decoded content; for infilling the whole text
+  std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
+  std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
   GenerationStats stats;
 };
 
@@ -96,10 +102,19 @@ class RunningRequest {
  private:
   RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
                  std::shared_ptr<decode::Strategy> strategy);
+  struct Stop {
+    int64_t tokens;  // of the answer, the stop string included
+    size_t text;     // bytes before it
+    std::string which;
+  };
   std::span<const int32_t> tokens(int64_t count) const;
+  std::optional<Stop> find_stop(int64_t length) const;
+  int64_t decided_answer() const;
 
   const std::shared_ptr<const Model> model_;
   const decode::DecodeOptions options_;
+  const std::vector<std::string> stop_;
+  const decode::HeadRule rule_;
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
   decode::Denoiser denoiser_;

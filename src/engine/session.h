@@ -32,6 +32,9 @@ class Session {
   Result<Generation> infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
                             const decode::DecodeOptions& options, const StepCallback& on_step);
 
+  // Either of them, with what they have no parameter for.
+  Result<Generation> run(const Request& request, const StepCallback& on_step);
+
   // All logits of one forward over `tokens` at the given positions (ascending): positions x vocabulary. For
   // tests and evaluation.
   Result<std::vector<float>> logits(std::span<const int32_t> tokens, std::span<const int32_t> positions);
@@ -41,7 +44,6 @@ class Session {
       : model_(std::move(model)), own_(std::move(own)), options_(options) {}
   Result<ExecutorOptions> listening() const;  // the executor's options, with who hears what routers decide
   Device& device() const { return device_of(*model_, own_); }
-  Result<Generation> run(const Request& request, const StepCallback& on_step);
 
   std::shared_ptr<const Model> model_;
   OwnDevices own_;

@@ -1,0 +1,103 @@
+#include "cli/message_history.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "base/file.h"
+
+namespace llada::cli {
+namespace {
+
+// Messages from the end of `all` that the bounds allow.
+std::span<const std::string> newest(const std::vector<std::string>& all) {
+  size_t count = 0, bytes = 0;
+  while (count < all.size() && count < MessageHistory::kMostMessages) {
+    bytes += escaped_message(all[all.size() - count - 1]).size() + 1;
+    if (bytes > MessageHistory::kMostBytes) break;
+    ++count;
+  }
+  return std::span(all).last(count);
+}
+
+Status write_bytes(int fd, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed("{}: write failed: {}", path, std::strerror(errno));
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+// One write of a whole message: others may append at the same time.
+Status write_all_to(const std::string& path, int flags, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+  if (fd < 0) return failed("{}: cannot open: {}", path, std::strerror(errno));
+  Status status = ::fchmod(fd, 0600) == 0 ? Status() : failed("{}: fchmod failed: {}", path, std::strerror(errno));
+  if (status) status = write_bytes(fd, path, bytes);
+  ::close(fd);
+  return status;
+}
+
+}  // namespace
+
+std::string escaped_message(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    if (c == '\\' || c == '\n') line += '\\';
+    line += c == '\n' ? 'n' : c;
+  }
+  return line;
+}
+
+std::string unescaped_message(const std::string& line) {
+  std::string message;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool escape = line[i] == '\\' && i + 1 < line.size();
+    if (escape) ++i;
+    message += escape && line[i] == 'n' ? '\n' : line[i];
+  }
+  return message;
+}
+
+Result<MessageHistory> MessageHistory::open(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (std::filesystem::create_directories(folder, error))
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  LLADA_TRY_STATUS(write_all_to(path, O_APPEND, ""));
+  constexpr size_t kLimitBytes = 16 * kMostBytes;
+  LLADA_TRY(const std::string text, read_file(path, kLimitBytes));
+  MessageHistory history;
+  history.path_ = path;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) history.messages_.push_back(unescaped_message(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  const auto kept = newest(history.messages_);
+  if (history.messages_.size() > 2 * kMostMessages || text.size() > 2 * kMostBytes) {
+    std::string shorter;
+    for (const std::string& message : kept) shorter += escaped_message(message) + '\n';
+    const std::string beside = path + ".new";
+    LLADA_TRY_STATUS(write_all_to(beside, O_TRUNC, shorter));
+    if (::rename(beside.c_str(), path.c_str()) != 0) return failed("{}: rename failed: {}", path, std::strerror(errno));
+  }
+  history.messages_ = {kept.begin(), kept.end()};
+  return history;
+}
+
+Status MessageHistory::add(const std::string& message) const {
+  const std::string line = escaped_message(message) + '\n';
+  return line.size() > kMostBytes ? Status() : write_all_to(path_, O_APPEND, line);
+}
+
+}  // namespace llada::cli

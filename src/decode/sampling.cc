@@ -1,0 +1,160 @@
+#include "decode/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+
+namespace llada::decode {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+bool contains(std::span<const int32_t> sorted, int32_t id) { return std::ranges::binary_search(sorted, id); }
+
+// Of the clean logits: probability of `out.token`, entropy, the two best and the margin between them.
+void describe(std::span<const float> logits, const HeadRule& rule, Prediction& out) {
+  int32_t best = -1, second = -1;
+  double most = kNone;
+  for (int32_t id = 0; id < std::ssize(logits); ++id) {
+    const float value = logits[static_cast<size_t>(id)];
+    if (!contains(rule.out_of_softmax, id)) most = std::max<double>(most, value);
+    if (contains(rule.never_sampled, id)) continue;
+    if (best < 0 || value > logits[static_cast<size_t>(best)])
+      second = best, best = id;
+    else if (second < 0 || value > logits[static_cast<size_t>(second)])
+      second = id;
+  }
+  double sum = 0, weighted = 0;
+  for (int32_t id = 0; id < std::ssize(logits); ++id) {
+    if (contains(rule.out_of_softmax, id)) continue;
+    const double below = logits[static_cast<size_t>(id)] - most, part = std::exp(below);
+    sum += part;
+    weighted += below * part;
+  }
+  const auto probability = [&](int32_t id) {
+    return id < 0 || contains(rule.out_of_softmax, id) ? 0.0 : std::exp(logits[static_cast<size_t>(id)] - most) / sum;
+  };
+  out.logit = logits[static_cast<size_t>(out.token)];
+  out.probability = probability(out.token);
+  out.entropy = std::max(0.0, std::log(sum) - weighted / sum);
+  out.margin = probability(best) - probability(second);
+  out.runner_up = second;
+}
+
+// What may be sampled: ids, of logits after the penalty. Never empty unless everything is excluded.
+class Allowed {
+ public:
+  Allowed(std::span<const float> logits, const HeadRule& rule, double penalty, std::span<const int32_t> repeated)
+      : logits_(logits.begin(), logits.end()) {
+    if (penalty != 1)
+      for (const int32_t id : repeated) {
+        double& value = logits_[static_cast<size_t>(id)];
+        value = value > 0 ? value / penalty : value * penalty;
+      }
+    ids_.reserve(logits.size());
+    for (int32_t id = 0; id < std::ssize(logits); ++id)
+      if (!contains(rule.never_sampled, id)) ids_.push_back(id), most_ = std::max(most_, at(id));
+  }
+
+  void keep_best(int64_t count) {
+    if (count <= 0 || count >= std::ssize(ids_)) return;
+    std::ranges::nth_element(ids_, ids_.begin() + count - 1, [this](int32_t a, int32_t b) { return better(a, b); });
+    ids_.resize(static_cast<size_t>(count));
+    std::ranges::sort(ids_);  // so that sums are taken in one order
+  }
+
+  // The fewest best ones that have at least this share of what is left; one at least.
+  void keep_share(double share) {
+    if (share >= 1) return;
+    double total = 0;
+    for (const int32_t id : ids_) total += weight(id);
+    const auto worse = [this](int32_t a, int32_t b) { return better(b, a); };
+    std::ranges::make_heap(ids_, worse);
+    double taken = 0;
+    auto rest = ids_.end();
+    while (rest != ids_.begin()) {
+      std::ranges::pop_heap(ids_.begin(), rest, worse);
+      taken += weight(*--rest);
+      if (taken >= share * total) break;
+    }
+    ids_.erase(ids_.begin(), rest);
+  }
+
+  void keep_from(double share_of_best) {
+    if (share_of_best > 0) std::erase_if(ids_, [&](int32_t id) { return weight(id) < share_of_best; });
+  }
+
+  // The best one at temperature 0, else the best after Gumbel noise, as the head does it.
+  int32_t take(double temperature, uint64_t key) const {
+    int32_t taken = -1;
+    double most = kNone;
+    for (const int32_t id : ids_) {
+      const double noise =
+          temperature > 0 ? temperature * std::log(-std::log(llada::draw(key, static_cast<uint64_t>(id)))) : 0;
+      const double score = at(id) - noise;
+      if (score > most || (score == most && id < taken)) most = score, taken = id;
+    }
+    return taken;
+  }
+
+ private:
+  double at(int32_t id) const { return logits_[static_cast<size_t>(id)]; }
+  bool better(int32_t a, int32_t b) const { return at(a) > at(b) || (at(a) == at(b) && a < b); }
+  double weight(int32_t id) const { return std::exp(at(id) - most_); }
+
+  std::vector<double> logits_;
+  std::vector<int32_t> ids_;
+  double most_ = kNone;
+};
+
+}  // namespace
+
+Prediction predict(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+                   std::span<const int32_t> repeated, const Draw& draw) {
+  Prediction out{.position = draw.row};
+  out.probability = std::numeric_limits<double>::quiet_NaN();
+  if (!std::ranges::all_of(logits, [](float value) { return std::isfinite(value); })) return out;
+  Allowed allowed(logits, rule, options.repeat_penalty, repeated);
+  allowed.keep_best(options.top_k);
+  allowed.keep_share(options.top_p);
+  allowed.keep_from(options.min_p);
+  out.token = allowed.take(options.temperature, random_key(options.seed, static_cast<uint64_t>(draw.forward),
+                                                           static_cast<uint64_t>(draw.row)));
+  if (out.token >= 0) describe(logits, rule, out);
+  return out;
+}
+
+std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids) {
+  std::vector<int32_t> found;
+  const int64_t end = std::min(canvas.size(), position + window + 1);
+  for (int64_t p = std::max<int64_t>(0, position - window); p < end; ++p) {
+    const auto i = static_cast<size_t>(p);
+    const int32_t id = canvas.tokens[i];
+    const bool ends = id == ids.eos || id == ids.eot || std::ranges::count(ids.end_ids, id) > 0;
+    if (p != position && canvas.states[i] != TokenState::masked && !ends) found.push_back(id);
+  }
+  std::ranges::sort(found);
+  const auto rest = std::ranges::unique(found);
+  found.erase(rest.begin(), rest.end());
+  return found;
+}
+
+Status predict_all(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+                   const SpecialIds& ids, const Canvas& canvas, int64_t forward, StepResult& result) {
+  if (result.predictions.empty()) return {};
+  const size_t vocabulary = logits.size() / result.predictions.size();
+  for (size_t i = 0; i < result.predictions.size(); ++i) {
+    Prediction& p = result.predictions[i];
+    const int64_t position = int64_t{p.position} + (ids.shift_logits ? 1 : 0);
+    std::vector<int32_t> repeated;
+    if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
+    p = predict(logits.subspan(i * vocabulary, vocabulary), options, rule, repeated, {forward, p.position});
+    if (p.token < 0 || !std::isfinite(p.probability))
+      return failed("the logits of position {} are not finite; the weights or the activations are damaged", p.position);
+  }
+  return {};
+}
+
+}  // namespace llada::decode

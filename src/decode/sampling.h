@@ -1,0 +1,53 @@
+// Sampling from part of the vocabulary, and penalties for repetition. A request that asks for either gets its logits
+// from the device, and its predictions are made here: by one pure function, the same on every device. (Plain
+// temperature sampling stays in the head, which stores no logits; without filters both take the same token.)
+//
+// The order: penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on what is
+// left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower id.
+//
+// Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
+// cuts. So a threshold asks how sure the model is, not how narrow the cut was.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/options.h"
+#include "decode/types.h"
+
+namespace llada::decode {
+
+constexpr bool samples(const DecodeOptions& o) { return o.temperature > 0; }
+
+// What the head cannot do without storing logits.
+constexpr bool needs_logits(const DecodeOptions& o) {
+  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1;
+}
+
+// A prediction need not be the best token.
+constexpr bool takes_other_tokens(const DecodeOptions& o) { return samples(o) || o.repeat_penalty != 1; }
+
+// Rules that are defined for best tokens only.
+constexpr bool compares_best_tokens(const DecodeOptions& o) { return o.credit || o.revision != Revision::none; }
+
+// Where random numbers of a row come from (base/random.h).
+struct Draw {
+  int64_t forward = 0;
+  int32_t row = 0;
+};
+
+// One row's prediction from its logits (guidance applied, nothing excluded). `repeated` are ids, each once. Where a
+// logit is not finite the token is -1 and the probability NaN, as from a device.
+Prediction predict(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+                   std::span<const int32_t> repeated, const Draw& draw);
+
+// What is decided within `window` positions of `position`, which itself does not count: ids ascending, each once.
+// Tokens that end an answer are left out, since an answer's tail is full of them.
+std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids);
+
+// Puts predictions made here in the place of the device's. logits: result.predictions x vocabulary. Failed: logits that
+// are not finite.
+Status predict_all(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+                   const SpecialIds& ids, const Canvas& canvas, int64_t forward, StepResult& result);
+
+}  // namespace llada::decode
