@@ -84,7 +84,8 @@ int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t key
   int64_t kv = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    if (op.kind == OpKind::store_kv) kv += 2 * 2 * keys * op.kv_heads * op.head_dim;
+    if (op.kind == OpKind::store_kv)
+      kv += 2 * 2 * keys * program.attention(op).kv_heads * program.attention(op).head_dim;
     for (const auto& ids : {op.in, op.out})
       for (const ValueId id : ids) {
         if (id == kNoValue) continue;
