@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
+
 namespace llada {
 
 std::vector<Lifetime> value_lifetimes(const Program& program, int64_t bytes_per_element) {
@@ -35,15 +37,17 @@ ValuePlan plan_values(const Program& program) {
   return plan;
 }
 
-RowSets bind_row_sets(const StepInputs& in) {
+const RowSets::Reads& RowSets::of(const Attention& attention) const {
+  const auto found = std::ranges::find(reads, attention.window, &Reads::window);
+  LLADA_CHECK(found != reads.end());
+  return *found;
+}
+
+RowSets bind_row_sets(const StepInputs& in, const Program& program) {
   RowSets sets;
   sets.positions[0] = in.positions;
   sets.spans[0] = in.spans;
-  sets.ranges[0] = in.ranges;
-  for (const int32_t row : in.wanted) {
-    sets.positions[1].push_back(in.positions[static_cast<size_t>(row)]);
-    sets.ranges[1].push_back(in.ranges[static_cast<size_t>(row)]);
-  }
+  for (const int32_t row : in.wanted) sets.positions[1].push_back(in.positions[static_cast<size_t>(row)]);
   std::vector<int32_t> stream_of;  // by wanted row
   for (const RowSpan& span : in.spans) {
     RowSpan wanted = span;
@@ -53,14 +57,23 @@ RowSets bind_row_sets(const StepInputs& in) {
       stream_of.push_back(span.stream), ++wanted.count;
     sets.spans[1].push_back(wanted);
   }
-  for (size_t set = 0; set < 2; ++set)
-    for (const RowSpan& span : sets.spans[set]) {
-      KeyRange all{span.count > 0 ? INT32_MAX : 0, 0};
-      for (const KeyRange& r :
-           std::span(sets.ranges[set]).subspan(static_cast<size_t>(span.begin), static_cast<size_t>(span.count)))
-        all = {std::min(all.first, r.first), std::max(all.last, r.last)};
-      sets.reach[set].push_back(all);
-    }
+  sets.reads.push_back({});
+  for (const Attention& a : program.attentions)
+    if (std::ranges::find(sets.reads, a.window, &RowSets::Reads::window) == sets.reads.end())
+      sets.reads.push_back({.window = a.window, .ranges = {}, .reach = {}});
+  for (RowSets::Reads& reads : sets.reads) {
+    for (size_t r = 0; r < in.ranges.size(); ++r)
+      reads.ranges[0].push_back(reads.window.of(in.positions[r], in.ranges[r]));
+    for (const int32_t row : in.wanted) reads.ranges[1].push_back(reads.ranges[0][static_cast<size_t>(row)]);
+    for (size_t set = 0; set < 2; ++set)
+      for (const RowSpan& span : sets.spans[set]) {
+        KeyRange all{span.count > 0 ? INT32_MAX : 0, 0};
+        for (const KeyRange& r :
+             std::span(reads.ranges[set]).subspan(static_cast<size_t>(span.begin), static_cast<size_t>(span.count)))
+          all = {std::min(all.first, r.first), std::max(all.last, r.last)};
+        reads.reach[set].push_back(all);
+      }
+  }
   std::vector<int64_t> kept(in.streams.size(), 0);
   for (const PredictedRow& p : in.predictions) {
     const auto row = static_cast<size_t>(p.conditional);
@@ -95,31 +108,28 @@ RoutingRule routing_rule(const Op& op) {
           .renormalise = op.renormalise != 0};
 }
 
-void RopeTable::extend(float theta, int rotary, int64_t positions) {
-  const int64_t half = rotary / 2;
-  if (theta_ != theta || half_ != half) cos_.clear(), sin_.clear();
-  theta_ = theta;
-  half_ = half;
-  for (auto p = static_cast<int64_t>(cos_.size()) / half; p < positions; ++p) {
-    for (int64_t j = 0; j < half; ++j) {
-      const double angle =
-          static_cast<double>(p) * std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(j) / rotary);
-      cos_.push_back(static_cast<float>(std::cos(angle)));
-      sin_.push_back(static_cast<float>(std::sin(angle)));
+void RopeTable::extend(const Rope& rope, int64_t positions) {
+  half_ = std::ssize(rope.frequencies);
+  for (auto p = static_cast<int64_t>(cos_.size()) / half_; p < positions; ++p) {
+    for (const double frequency : rope.frequencies) {
+      const double angle = static_cast<double>(p) * frequency;
+      cos_.push_back(static_cast<float>(rope.magnitude * std::cos(angle)));
+      sin_.push_back(static_cast<float>(rope.magnitude * std::sin(angle)));
     }
   }
 }
 
-const RopeTable& RopeTables::of(float theta, int rotary, int64_t positions) {
+const RopeTable& RopeTables::of(const Rope& rope, int64_t positions) {
   constexpr size_t kMost = 8;  // a model has one or two
-  auto found = std::ranges::find_if(kept_, [&](const Kept& k) { return k.theta == theta && k.rotary == rotary; });
+  auto found = std::ranges::find_if(
+      kept_, [&](const Kept& k) { return k.magnitude == rope.magnitude && k.frequencies == rope.frequencies; });
   if (found == kept_.end()) {
     if (kept_.size() >= kMost) kept_.pop_back();
-    kept_.push_front({theta, rotary, {}});
+    kept_.push_front({rope.frequencies, rope.magnitude, {}});
   } else {
     kept_.splice(kept_.begin(), kept_, found);
   }
-  kept_.front().table.extend(theta, rotary, positions);
+  kept_.front().table.extend(rope, positions);
   return kept_.front().table;
 }
 

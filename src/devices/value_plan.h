@@ -36,12 +36,21 @@ using RecentPlans = Recent<std::shared_ptr<const Program>, Plan>;
 struct RowSets {
   std::array<std::vector<int32_t>, 3> positions;  // by RowSet, by row; a prediction's is that of its conditional row
   std::array<std::vector<RowSpan>, 2> spans;      // all, wanted; as many as the step has, some of them empty
-  std::array<std::vector<KeyRange>, 2> ranges;    // all, wanted; by row
-  std::array<std::vector<KeyRange>, 2> reach;  // by span: all that its rows read lies between; {0, 0} of an empty one
-  std::vector<int32_t> streams;                // by prediction
-  std::vector<int64_t> kept;                   // by prediction: its row in its stream's logits, or -1
+  std::vector<int32_t> streams;                   // by prediction
+  std::vector<int64_t> kept;                      // by prediction: its row in its stream's logits, or -1
+
+  // What rows read with one window: of all and of wanted rows.
+  struct Reads {
+    KeyWindow window;
+    std::array<std::vector<KeyRange>, 2> ranges;  // by row
+    std::array<std::vector<KeyRange>, 2> reach;  // by span: all that its rows read lies between; {0, 0} of an empty one
+  };
+  // The first without a window: the ranges of the step, which all others lie in.
+  std::vector<Reads> reads;
+  const Reads& of(const Attention& attention) const;  // one of the program's
 };
-RowSets bind_row_sets(const StepInputs& inputs);
+// Windows are applied here and nowhere else.
+RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
 
 // Makes room for the logits that the step's streams keep.
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
@@ -51,17 +60,16 @@ float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, 
 // Of a route op.
 RoutingRule routing_rule(const Op& op);
 
-// cos and sin of position * theta^(-2j/rotary), j < rotary / 2, computed in double once per position and kept. Which
+// cos and sin of position * frequency[j], times the magnitude, computed in double once per position and kept. Which
 // elements of a head make a pair is the kernel's business: both pairings read the same angles.
 class RopeTable {
  public:
-  void extend(float theta, int rotary, int64_t positions);  // to positions [0, positions); another geometry starts anew
+  void extend(const Rope& rope, int64_t positions);  // to positions [0, positions), of one geometry always
   const float* cos(int64_t position) const { return &cos_[static_cast<size_t>(position * half_)]; }
   const float* sin(int64_t position) const { return &sin_[static_cast<size_t>(position * half_)]; }
 
  private:
   std::vector<float> cos_, sin_;
-  float theta_ = 0;
   int64_t half_ = 0;
 };
 
@@ -69,12 +77,12 @@ class RopeTable {
 class RopeTables {
  public:
   // Holds positions [0, positions) at least; stays where it is until the next call.
-  const RopeTable& of(float theta, int rotary, int64_t positions);
+  const RopeTable& of(const Rope& rope, int64_t positions);
 
  private:
   struct Kept {
-    float theta;
-    int rotary;
+    std::vector<double> frequencies;
+    double magnitude;
     RopeTable table;
   };
   std::list<Kept> kept_;  // most recent first

@@ -1,6 +1,6 @@
 #include "graph/builder.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/check.h"
 
@@ -11,6 +11,19 @@ ValueId Builder::value(int64_t columns, RowSet rows) {
   program_.values.push_back({static_cast<int32_t>(columns), rows});
   return static_cast<ValueId>(program_.values.size() - 1);
 }
+
+namespace {
+
+// Where `entry` stands in `table`, which it joins if need be.
+template <class T>
+int16_t entered(std::vector<T>& table, const T& entry) {
+  const auto at = std::ranges::find(table, entry) - table.begin();
+  if (at == std::ssize(table)) table.push_back(entry);
+  LLADA_CHECK(at < 32767);
+  return static_cast<int16_t>(at);
+}
+
+}  // namespace
 
 Op& Builder::append(OpKind kind, RowSet rows) {
   program_.ops.push_back({.kind = kind, .rows = rows});
@@ -33,62 +46,59 @@ ValueId Builder::select_rows(ValueId x) {
   return out;
 }
 
+Op& Builder::append_norm(OpKind kind, RowSet rows, WeightId w, float epsilon) {
+  Op& op = append(kind, rows);
+  op.weight[0] = w;
+  if (w != kNoWeight) op.layer = weight(w).layer;
+  op.attributes = entered(program_.norms, {.epsilon = epsilon, .weighted = w != kNoWeight});
+  return op;
+}
+
 ValueId Builder::rms_norm(ValueId x, WeightId w, float epsilon) {
   const ValueId out = value(columns(x), rows(x));
-  Op& op = append(OpKind::rms_norm, rows(x));
+  Op& op = append_norm(OpKind::rms_norm, rows(x), w, epsilon);
   op.in[0] = x;
   op.out[0] = out;
-  op.weight[0] = w;
-  op.layer = weight(w).layer;
-  op.parameter = epsilon;
   return out;
 }
 
 void Builder::head_norm(ValueId x, WeightId w, int heads, int head_dim, float epsilon) {
-  Op& op = append(OpKind::head_norm, rows(x));
+  Op& op = append_norm(OpKind::head_norm, rows(x), w, epsilon);
   op.in[0] = op.out[0] = x;
-  op.weight[0] = w;
-  op.layer = weight(w).layer;
   op.heads = static_cast<int16_t>(heads);
   op.head_dim = static_cast<int16_t>(head_dim);
-  op.parameter = epsilon;
 }
 
-void Builder::rope(ValueId x, int heads, const HeadGeometry& g) {
+void Builder::rope(ValueId x, int heads, int head_dim, const Rope& rope) {
   Op& op = append(OpKind::rope, rows(x));
   op.in[0] = op.out[0] = x;
   op.heads = static_cast<int16_t>(heads);
-  op.head_dim = static_cast<int16_t>(g.head_dim);
-  op.rotary = static_cast<int16_t>(g.rotary);
-  op.rope_adjacent = g.rope_adjacent;
-  op.parameter = g.rope_theta;
+  op.head_dim = static_cast<int16_t>(head_dim);
+  op.attributes = entered(program_.ropes, rope);
 }
 
-void Builder::store_kv(int layer, ValueId k, ValueId v, const HeadGeometry& g) {
+void Builder::store_kv(int layer, ValueId k, ValueId v, const Attention& attention) {
   Op& op = append(OpKind::store_kv, RowSet::all);
   op.in[0] = k;
   op.in[1] = v;
   op.layer = static_cast<int16_t>(layer);
-  op.kv_heads = static_cast<int16_t>(g.kv_heads);
-  op.head_dim = static_cast<int16_t>(g.head_dim);
+  op.attributes = entered(program_.attentions, attention);
 }
 
-ValueId Builder::attention(int layer, ValueId q, const HeadGeometry& g) {
+ValueId Builder::attention(int layer, ValueId q, const Attention& attention) {
   const ValueId out = value(columns(q), rows(q));
   Op& op = append(OpKind::attention, rows(q));
   op.in[0] = q;
   op.out[0] = out;
   op.layer = static_cast<int16_t>(layer);
-  op.heads = static_cast<int16_t>(g.heads);
-  op.kv_heads = static_cast<int16_t>(g.kv_heads);
-  op.head_dim = static_cast<int16_t>(g.head_dim);
-  op.parameter = 1.0f / std::sqrt(static_cast<float>(g.head_dim));
+  op.attributes = entered(program_.attentions, attention);
   return out;
 }
 
-ValueId Builder::swiglu(ValueId gate, ValueId up) {
+ValueId Builder::glu(ValueId gate, ValueId up, Activation activation) {
   const ValueId out = value(columns(gate), rows(gate));
-  Op& op = append(OpKind::swiglu, rows(gate));
+  Op& op = append(OpKind::glu, rows(gate));
+  op.activation = activation;
   op.in[0] = gate;
   op.in[1] = up;
   op.out[0] = out;
@@ -124,9 +134,11 @@ ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r
   return out;
 }
 
-ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& r) {
+ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& r,
+                         Activation activation) {
   const ValueId out = value(columns(x), rows(x));
   Op& op = append(OpKind::experts, rows(x));
+  op.activation = activation;
   op.in[0] = x;
   op.in[1] = gates;
   op.out[0] = out;
@@ -145,8 +157,9 @@ ValueId Builder::guide(ValueId x) {
   return out;
 }
 
-void Builder::head(ValueId x, WeightId w) {
+void Builder::head(ValueId x, WeightId w, float cap) {
   Op& op = append(OpKind::head, RowSet::predicted);
+  op.parameter = cap;
   op.in[0] = x;
   op.weight[0] = w;
 }

@@ -1,15 +1,9 @@
-// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights;
-// mistakes surface in verify().
+// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; what ops have
+// in common is entered into the program's tables once, whoever names it first. Mistakes surface in verify().
 #pragma once
 #include "graph/program.h"
 
 namespace llada {
-
-struct HeadGeometry {
-  int heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;
-  bool rope_adjacent = false;
-  float rope_theta = 0;
-};
 
 // How a mixture of experts chooses; the fields of Op (program.h).
 struct Routing {
@@ -25,21 +19,23 @@ class Builder {
 
   ValueId embed(WeightId table);
   ValueId select_rows(ValueId x);
+  // Without a weight: kNoWeight.
   ValueId rms_norm(ValueId x, WeightId weight, float epsilon);
   void head_norm(ValueId x, WeightId weight, int heads, int head_dim, float epsilon);
   ValueId linear(ValueId x, WeightId weight) { return linear<1>(x, {weight})[0]; }
   template <size_t N>
   std::array<ValueId, N> linear(ValueId x, const std::array<WeightId, N>& weights);
-  void rope(ValueId x, int heads, const HeadGeometry& geometry);
-  void store_kv(int layer, ValueId k, ValueId v, const HeadGeometry& geometry);
-  ValueId attention(int layer, ValueId q, const HeadGeometry& geometry);
-  ValueId swiglu(ValueId gate, ValueId up);
+  void rope(ValueId x, int heads, int head_dim, const Rope& rope);
+  void store_kv(int layer, ValueId k, ValueId v, const Attention& attention);
+  ValueId attention(int layer, ValueId q, const Attention& attention);
+  ValueId glu(ValueId gate, ValueId up, Activation activation = Activation::silu);
   void add(ValueId x, ValueId y);
   void add_bias(ValueId x, WeightId bias);
   ValueId route(ValueId scores, WeightId selection_bias, const Routing& routing);
-  ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& routing);
+  ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& routing,
+                  Activation activation = Activation::silu);
   ValueId guide(ValueId x);
-  void head(ValueId x, WeightId weight);
+  void head(ValueId x, WeightId weight, float cap = 0);
 
   Program take() { return std::move(program_); }
 
@@ -49,6 +45,7 @@ class Builder {
   int32_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
   Op& append(OpKind kind, RowSet rows);
+  Op& append_norm(OpKind kind, RowSet rows, WeightId weight, float epsilon);
 
   Program program_;
   std::span<const WeightInfo> weights_;

@@ -6,8 +6,8 @@ namespace llada {
 namespace {
 
 constexpr std::array<std::string_view, kOpKindCount> kNames = {
-    "embed",  "select_rows", "rms_norm", "head_norm", "matmul",  "rope",  "store_kv", "attention",
-    "swiglu", "add",         "add_bias", "route",     "experts", "guide", "head"};
+    "embed", "select_rows", "rms_norm", "head_norm", "matmul",  "rope",  "store_kv", "attention",
+    "glu",   "add",         "add_bias", "route",     "experts", "guide", "head"};
 
 }  // namespace
 
@@ -29,11 +29,14 @@ std::string_view name(OpKind kind) {
   return i < kNames.size() ? kNames[i] : "unknown";
 }
 
+std::string_view name(Activation activation) { return activation == Activation::silu ? "silu" : "gelu_tanh"; }
+
 KvGeometry kv_geometry(const Program& program) {
   KvGeometry g;
   for (const Op& op : program.ops) {
     if (op.kind != OpKind::store_kv && op.kind != OpKind::attention) continue;
-    g = {std::max<int>(g.layers, op.layer + 1), op.kv_heads, op.head_dim};
+    const Attention& a = program.attention(op);
+    g = {std::max<int>(g.layers, op.layer + 1), a.kv_heads, a.head_dim};
   }
   return g;
 }

@@ -1,7 +1,8 @@
 // A program: the list of tensor operations of one forward pass for one shape. Models append to it (builder.h), verify()
 // checks it once, and every device runs it: the cpu calls kernels, a simulator prices it, an NPU gets the same structs
-// through shared memory. Ops are plain data without pointers; what changes from step to step stands in StepInputs
-// (step.h).
+// through shared memory. Ops are plain data without pointers; what several of them have in common (how they rotate, attend
+// or normalise) stands once in tables of the program, and they carry its index. What changes from step to step stands in
+// StepInputs (step.h).
 //
 // Words:
 //   value    an activation matrix (rows x columns of F32)
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/rope.h"
 #include "graph/step.h"
 
 namespace llada {
@@ -23,22 +25,22 @@ namespace llada {
 enum class OpKind : uint8_t {
   embed,        // out[0] = rows of weight[0] named by the step's tokens
   select_rows,  // out[0] (wanted rows) = those rows of in[0] (all rows)
-  rms_norm,     // out[0] = in[0] normalised per row, times weight[0]
-  head_norm,    // in[0] in place: rms_norm of each head's vector, times weight[0] (head_dim values)
+  rms_norm,     // out[0] = in[0] normalised per row, times weight[0] where the norm has one
+  head_norm,    // in[0] in place: rms_norm of each head's vector (weight[0]: head_dim values)
   matmul,       // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
                 // all
   rope,         // in[0] in place: rotary positions
   store_kv,     // K/V store of `layer`, at each row's position: K = in[0], V = in[1]
   attention,    // out[0] = attention of in[0] over the K/V store of `layer`, each row over its own range of keys
-  swiglu,       // out[0] = silu(in[0]) * in[1]
+  glu,          // gated linear unit: out[0] = activation(in[0]) * in[1]
   add,          // in[0] += in[1]
   add_bias,     // in[0] += weight[0] in every row
   route,        // out[0] = gates (rows x experts) from in[0] = router scores: 0 where an expert is not chosen;
                 // weight[0]: optional bias that takes part in the choice only
-  experts,      // out[0] = sum over experts e of gate[e] * down_e(silu(gate_e(x)) * up_e(x)), x = in[0], gates =
-                // in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
+  experts,      // out[0] = sum over experts e of gate[e] * down_e(activation(gate_e(x)) * up_e(x)), x = in[0], gates
+                // = in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
   guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
-  head,         // predictions (and logits on request) from in[0] x weight[0]^T
+  head,         // predictions (and logits on request) from in[0] x weight[0]^T, soft-capped where it says so
 };
 inline constexpr int kOpKindCount = 15;
 std::string_view name(OpKind kind);
@@ -54,6 +56,14 @@ using WeightId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 inline constexpr WeightId kNoWeight = -1;
 
+// The function of a gated linear unit; a field of the op, since it has no numbers of its own that a table would hold.
+enum class Activation : uint8_t {
+  silu,       // x / (1 + e^-x)
+  gelu_tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+};
+inline constexpr int kActivationCount = 2;
+std::string_view name(Activation activation);
+
 struct Value {
   int32_t columns = 0;
   RowSet rows = RowSet::all;
@@ -66,15 +76,17 @@ struct Op {
   std::array<ValueId, 3> in = {kNoValue, kNoValue, kNoValue};
   std::array<ValueId, 3> out = {kNoValue, kNoValue, kNoValue};
   std::array<WeightId, 3> weight = {kNoWeight, kNoWeight, kNoWeight};
-  int16_t heads = 0, kv_heads = 0, head_dim = 0, rotary = 0;  // rope, attention, store_kv, head_norm
-  uint8_t rope_adjacent = 0;
+  // Into a table of the program. rope: ropes; store_kv, attention: attentions; rms_norm, head_norm: norms.
+  int16_t attributes = -1;
+  int16_t heads = 0, head_dim = 0;           // rope, head_norm: the vectors of a row that are treated one by one
+  Activation activation = Activation::silu;  // glu, experts
   // route: how gates come from scores. groups > 1 (a divisor of the experts): only the best groups_used
   // groups compete, a group being worth the sum of its two best.
   uint8_t sigmoid = 0;      // score = sigmoid(s) each for itself; otherwise softmax over all experts
   uint8_t renormalise = 0;  // the chosen gates sum to 1 before scaling
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
-  // rms_norm, head_norm: epsilon; rope: theta; route: scale of the gates; attention: scale of the scores
+  // route: scale of the gates; head: soft cap c of the logits, c tanh(l / c), or 0: none
   float parameter = 0;
 };
 // Calls visit(id) for every weight that the op may read; of experts that is each expert's three.
@@ -114,10 +126,34 @@ struct StepShape {
 // Of a step without guidance.
 inline StepShape plain_shape(int32_t rows, int32_t wanted) { return {rows, wanted, wanted}; }
 
+// One way of attending; layers of one model may differ in everything but the heads of K/V.
+struct Attention {
+  int16_t heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 0;        // of the scores
+  float cap = 0;          // soft cap c: a scaled score s becomes c tanh(s / c); 0: none
+  KeyWindow window = {};  // what is left of a row's range of keys
+  bool operator==(const Attention&) const = default;
+};
+
+// A norm without weight is no norm that lost its weight: so it is said twice, here and by the op.
+struct Norm {
+  float epsilon = 0;
+  bool weighted = true;
+  bool operator==(const Norm&) const = default;
+};
+
 struct Program {
   StepShape shape;
   std::vector<Value> values;
   std::vector<Op> ops;
+  std::vector<Rope> ropes;
+  std::vector<Attention> attentions;
+  std::vector<Norm> norms;
+
+  // Of an op that has one.
+  const Rope& rope(const Op& op) const { return ropes[static_cast<size_t>(op.attributes)]; }
+  const Attention& attention(const Op& op) const { return attentions[static_cast<size_t>(op.attributes)]; }
+  const Norm& norm(const Op& op) const { return norms[static_cast<size_t>(op.attributes)]; }
 };
 
 // Writes down which of the weights the program picks rows from and which it multiplies by, so that a device knows in

@@ -14,6 +14,14 @@ KeyRange KeyRule::of(int32_t position, int32_t keys) const {
   return {static_cast<int32_t>(first), static_cast<int32_t>(last)};
 }
 
+KeyRange KeyWindow::of(int32_t position, KeyRange range) const {
+  const int64_t p = position;
+  int64_t first = range.first, last = range.last;
+  if (before >= 0) first = std::clamp<int64_t>(p - before, first, last - 1);
+  if (after >= 0) last = std::clamp<int64_t>(p + after + 1, first + 1, last);
+  return {static_cast<int32_t>(first), static_cast<int32_t>(last)};
+}
+
 void append_span(StepInputs& step, const RowSpan& whose, std::span<const int32_t> tokens,
                  std::span<const int32_t> positions, const KeyRule& rule, int32_t keys) {
   RowSpan span = whose;

@@ -81,6 +81,16 @@ struct KeyRule {
   KeyRange of(int32_t position, int32_t keys) const;
 };
 
+// A sliding window of some layers' attention: what it leaves of a row's range, at least one key. Counted from the row's
+// own position; -1: no limit.
+struct KeyWindow {
+  int32_t before = -1, after = -1;
+
+  bool none() const { return before < 0 && after < 0; }
+  KeyRange of(int32_t position, KeyRange range) const;
+  bool operator==(const KeyWindow&) const = default;
+};
+
 // Adds rows to a step as a span of its own; what they read follows from the rule.
 void append_span(StepInputs& step, const RowSpan& whose, std::span<const int32_t> tokens,
                  std::span<const int32_t> positions, const KeyRule& rule, int32_t keys);

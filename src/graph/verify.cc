@@ -27,9 +27,9 @@ constexpr Operands operands_of(OpKind kind) {
     case OpKind::select_rows:
       return {1, 1, false, 0, 0};
     case OpKind::rms_norm:
-      return {1, 1, false, 1, 1};
+      return {1, 1, false, 0, 1};
     case OpKind::head_norm:
-      return {1, 1, true, 1, 1};
+      return {1, 1, true, 0, 1};
     case OpKind::matmul:
       return {1, 3, false, 1, 3};  // as many outputs as weights
     case OpKind::rope:
@@ -38,7 +38,7 @@ constexpr Operands operands_of(OpKind kind) {
       return {2, 0, false, 0, 0};
     case OpKind::attention:
       return {1, 1, false, 0, 0};
-    case OpKind::swiglu:
+    case OpKind::glu:
       return {2, 1, false, 0, 0};
     case OpKind::add:
       return {2, 1, true, 0, 0};
@@ -69,10 +69,12 @@ class Verifier {
 
   Status run() {
     LLADA_TRY_STATUS(shape());
+    LLADA_TRY_STATUS(tables());
     for (size_t i = 0; i < program_.ops.size(); ++i) {
       const Op& op = program_.ops[i];
       index_ = i;
       LLADA_TRY_STATUS(operands(op));
+      LLADA_TRY_STATUS(attributes(op));
       LLADA_TRY_STATUS(check(op));
       for (const ValueId id : op.out) {
         if (id == kNoValue) continue;
@@ -105,9 +107,62 @@ class Verifier {
     return {};
   }
 
+  template <class... Args>
+  static std::unexpected<Error> entry(std::string_view table, size_t i, fmt::format_string<Args...> format,
+                                      Args&&... args) {
+    return invalid("program: {} {}: {}", table, i, fmt::format(format, std::forward<Args>(args)...));
+  }
+  // Every entry, whether an op names it or not.
+  Status tables() const {
+    for (size_t i = 0; i < program_.ropes.size(); ++i) {
+      const Rope& r = program_.ropes[i];
+      if (r.rotary < 2 || r.rotary % 2 != 0)
+        return entry("rope", i, "{} rotary elements, an even number needed", r.rotary);
+      if (std::ssize(r.frequencies) != r.rotary / 2)
+        return entry("rope", i, "{} frequencies for {} rotary elements", r.frequencies.size(), r.rotary);
+      for (const double f : r.frequencies)
+        if (!(std::isfinite(f) && f >= 0)) return entry("rope", i, "a frequency is {}", f);
+      if (!(std::isfinite(r.magnitude) && r.magnitude > 0)) return entry("rope", i, "its magnitude is {}", r.magnitude);
+    }
+    for (size_t i = 0; i < program_.attentions.size(); ++i) {
+      const Attention& a = program_.attentions[i];
+      if (a.kv_heads < 1 || a.head_dim < 1)
+        return entry("attention", i, "{} kv heads of {} elements", a.kv_heads, a.head_dim);
+      if (a.heads < 1 || a.heads % a.kv_heads != 0)
+        return entry("attention", i, "{} heads over {} kv heads", a.heads, a.kv_heads);
+      if (!(std::isfinite(a.scale) && a.scale > 0)) return entry("attention", i, "its scale is {}", a.scale);
+      if (!(std::isfinite(a.cap) && a.cap >= 0)) return entry("attention", i, "its soft cap is {}", a.cap);
+      if (a.window.before < -1 || a.window.after < -1)
+        return entry("attention", i, "its window is {} before and {} after", a.window.before, a.window.after);
+    }
+    for (size_t i = 0; i < program_.norms.size(); ++i)
+      if (const float e = program_.norms[i].epsilon; !(std::isfinite(e) && e >= 0))
+        return entry("norm", i, "its epsilon is {}", e);
+    return {};
+  }
+
   bool exists(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < program_.values.size(); }
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& info(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
+
+  static bool has_attributes(OpKind kind) {
+    return kind == OpKind::rope || kind == OpKind::store_kv || kind == OpKind::attention || is_norm(kind);
+  }
+  static bool is_norm(OpKind kind) { return kind == OpKind::rms_norm || kind == OpKind::head_norm; }
+  Status attributes(const Op& op) const {
+    const size_t entries = op.kind == OpKind::rope   ? program_.ropes.size()
+                           : is_norm(op.kind)        ? program_.norms.size()
+                           : has_attributes(op.kind) ? program_.attentions.size()
+                                                     : 0;
+    if (has_attributes(op.kind) ? op.attributes < 0 || static_cast<size_t>(op.attributes) >= entries
+                                : op.attributes != -1)
+      return wrong("entry {} of its table does not exist", op.attributes);
+    if (is_norm(op.kind) && program_.norm(op).weighted != (op.weight[0] != kNoWeight))
+      return wrong("its norm is one {} weight", program_.norm(op).weighted ? "with a" : "without");
+    if (static_cast<int>(op.activation) >= kActivationCount)
+      return wrong("activation {} does not exist", static_cast<int>(op.activation));
+    return {};
+  }
 
   // Which operands there are, that they exist, and that none of them is another where the kind does not say so. Fields
   // of `op` are in range afterwards.
@@ -211,13 +266,20 @@ class Verifier {
     return {};
   }
 
+  int64_t kv_columns(const Op& op) const {
+    return int64_t{program_.attention(op).kv_heads} * program_.attention(op).head_dim;
+  }
+  int64_t query_columns(const Op& op) const {
+    return int64_t{program_.attention(op).heads} * program_.attention(op).head_dim;
+  }
+
   // A K/V store has one geometry for all layers.
   Status kv_geometry(const Op& op) {
     if (op.layer < 0) return wrong("layer {} has no K/V", op.layer);
-    if (op.kv_heads < 1 || op.head_dim < 1) return wrong("{} kv heads of {} elements", op.kv_heads, op.head_dim);
-    const std::array<int16_t, 2> geometry = {op.kv_heads, op.head_dim};
+    const Attention& a = program_.attention(op);
+    const std::array<int16_t, 2> geometry = {a.kv_heads, a.head_dim};
     if (kv_ && *kv_ != geometry)
-      return wrong("{} kv heads of {} elements, others have {} of {}", op.kv_heads, op.head_dim, (*kv_)[0], (*kv_)[1]);
+      return wrong("{} kv heads of {} elements, others have {} of {}", a.kv_heads, a.head_dim, (*kv_)[0], (*kv_)[1]);
     kv_ = geometry;
     return {};
   }
@@ -234,15 +296,13 @@ class Verifier {
         LLADA_TRY_STATUS(value(op.in[0], c, RowSet::all));
         return value(op.out[0], c, RowSet::wanted);
       case OpKind::rms_norm:
-        LLADA_TRY_STATUS(number(op.parameter, "epsilon", true));
         LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        LLADA_TRY_STATUS(vector(op, c));
+        if (op.weight[0] != kNoWeight) LLADA_TRY_STATUS(vector(op, c));
         return value(op.out[0], c, op.rows);
       case OpKind::head_norm:
-        LLADA_TRY_STATUS(number(op.parameter, "epsilon", true));
         if (op.heads < 1) return wrong("{} heads", op.heads);
         LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
-        return vector(op, op.head_dim);
+        return op.weight[0] == kNoWeight ? Status{} : vector(op, op.head_dim);
       case OpKind::matmul:
         LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
         for (int i = 0; i < 3 && op.weight[static_cast<size_t>(i)] != kNoWeight; ++i) {
@@ -252,29 +312,25 @@ class Verifier {
         }
         return {};
       case OpKind::rope:
-        LLADA_TRY_STATUS(number(op.parameter, "theta"));
         if (op.heads < 1) return wrong("{} heads", op.heads);
-        if (op.rotary < 2 || op.rotary % 2 != 0 || op.rotary > op.head_dim)
-          return wrong("{} rotary of {} elements", op.rotary, op.head_dim);
+        if (const int rotary = program_.rope(op).rotary; rotary > op.head_dim)
+          return wrong("{} rotary of {} elements", rotary, op.head_dim);
         return value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows);
       case OpKind::store_kv:
         LLADA_TRY_STATUS(row_set(op, RowSet::all));
         LLADA_TRY_STATUS(kv_geometry(op));
         stored_ = op.layer;
-        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.kv_heads} * op.head_dim, RowSet::all));
-        return value(op.in[1], int64_t{op.kv_heads} * op.head_dim, RowSet::all);
+        LLADA_TRY_STATUS(value(op.in[0], kv_columns(op), RowSet::all));
+        return value(op.in[1], kv_columns(op), RowSet::all);
       case OpKind::attention:
         if (op.rows == RowSet::predicted) return wrong("has the wrong row set");
         LLADA_TRY_STATUS(kv_geometry(op));
         // Rows of a trial stand beside the store until their attention, and devices keep those of one layer.
         if (stored_ != op.layer)
           return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
-        LLADA_TRY_STATUS(number(op.parameter, "scale"));
-        if (op.heads < 1 || op.heads % op.kv_heads != 0)
-          return wrong("{} heads over {} kv heads", op.heads, op.kv_heads);
-        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
-        return value(op.out[0], int64_t{op.heads} * op.head_dim, op.rows);
-      case OpKind::swiglu:
+        LLADA_TRY_STATUS(value(op.in[0], query_columns(op), op.rows));
+        return value(op.out[0], query_columns(op), op.rows);
+      case OpKind::glu:
         LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
         LLADA_TRY_STATUS(value(op.in[1], c, op.rows));
         return value(op.out[0], c, op.rows);
@@ -306,6 +362,7 @@ class Verifier {
       case OpKind::head:
         if (std::exchange(head_, true)) return wrong("a second head");
         LLADA_TRY_STATUS(row_set(op, RowSet::predicted));
+        LLADA_TRY_STATUS(number(op.parameter, "soft cap", true));
         LLADA_TRY_STATUS(value(op.in[0], c, RowSet::predicted));
         return matrix(op, 0, c, -1);
     }

@@ -23,6 +23,6 @@ struct ModelGraph {
 // Invalid: an architecture whose decoding rules are not built in.
 Result<ModelGraph> build_model(const ModelConfig& config);
 
-ModelGraph build_transformer(const ModelConfig& config);
+Result<ModelGraph> build_transformer(const ModelConfig& config);
 
 }  // namespace llada

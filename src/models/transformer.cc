@@ -7,6 +7,8 @@
 //   LLaDA-MoE  (arXiv 2509.24389)  q and k normalised per head before RoPE; experts instead of the feed-forward
 //   LLaDA2     (arXiv 2512.15745)  block-causal attention; sigmoid router with a selection bias and groups; a shared
 //                                  expert; leading dense layers; RoPE on part of a head
+#include <cmath>
+
 #include "graph/builder.h"
 #include "models/model_graph.h"
 
@@ -103,8 +105,9 @@ class WeightList {
 
 class Forward {
  public:
-  Forward(const ModelConfig& config, const Weights& weights, std::span<const WeightInfo> list, StepShape shape)
-      : c_(config), w_(weights), shape_(shape), b_(shape, list) {}
+  Forward(const ModelConfig& config, const Weights& weights, const Rope& rope, std::span<const WeightInfo> list,
+          StepShape shape)
+      : c_(config), w_(weights), rope_(rope), shape_(shape), b_(shape, list) {}
 
   Program build() {
     ValueId x = b_.embed(w_.embedding);
@@ -140,26 +143,26 @@ class Forward {
   // Bias, norm per head, rotary positions; in place.
   void position(ValueId x, int heads, WeightId bias, WeightId norm) {
     if (bias != kNoWeight) b_.add_bias(x, bias);
-    if (norm != kNoWeight) b_.head_norm(x, norm, heads, g_.head_dim, c_.rms_eps);
-    b_.rope(x, heads, g_);
+    if (norm != kNoWeight) b_.head_norm(x, norm, heads, attention_.head_dim, c_.rms_eps);
+    b_.rope(x, heads, attention_.head_dim, rope_);
   }
 
   void cache(int l, ValueId k, ValueId v) {
     const LayerWeights& w = layer(l);
-    position(k, g_.kv_heads, w.k_bias, w.k_norm);
+    position(k, attention_.kv_heads, w.k_bias, w.k_norm);
     if (w.v_bias != kNoWeight) b_.add_bias(v, w.v_bias);
-    b_.store_kv(l, k, v, g_);
+    b_.store_kv(l, k, v, attention_);
   }
 
   void attend(int l, ValueId x, ValueId q) {
     const LayerWeights& w = layer(l);
-    position(q, g_.heads, w.q_bias, w.q_norm);
-    b_.add(x, b_.linear(b_.attention(l, q, g_), w.attn_output));
+    position(q, attention_.heads, w.q_bias, w.q_norm);
+    b_.add(x, b_.linear(b_.attention(l, q, attention_), w.attn_output));
   }
 
-  ValueId swiglu_network(ValueId h, const FeedForward& w) {
+  ValueId gated_network(ValueId h, const FeedForward& w) {
     const auto [gate, up] = b_.linear<2>(h, {w.gate, w.up});
-    return b_.linear(b_.swiglu(gate, up), w.down);
+    return b_.linear(b_.glu(gate, up), w.down);
   }
 
   void feed_forward(int l, ValueId x) {
@@ -169,19 +172,18 @@ class Forward {
       const ValueId gates = b_.route(b_.linear(h, w.router), w.router_bias, routing_);
       b_.add(x, b_.experts(h, gates, {w.experts.gate, w.experts.up, w.experts.down}, routing_));
     }
-    if (w.dense.gate != kNoWeight) b_.add(x, swiglu_network(h, w.dense));
+    if (w.dense.gate != kNoWeight) b_.add(x, gated_network(h, w.dense));
   }
 
   const ModelConfig& c_;
   const Weights& w_;
+  const Rope& rope_;
   const StepShape shape_;
   Builder b_;
-  const HeadGeometry g_ = {.heads = static_cast<int>(c_.heads),
-                           .kv_heads = static_cast<int>(c_.kv_heads),
-                           .head_dim = static_cast<int>(c_.head_dim),
-                           .rotary = static_cast<int>(c_.rotary_dims),
-                           .rope_adjacent = c_.rope_pairing == RopePairing::adjacent,
-                           .rope_theta = c_.rope_theta};
+  const Attention attention_ = {.heads = static_cast<int16_t>(c_.heads),
+                                .kv_heads = static_cast<int16_t>(c_.kv_heads),
+                                .head_dim = static_cast<int16_t>(c_.head_dim),
+                                .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim))};
   const Routing routing_ = {.experts = static_cast<int>(c_.experts),
                             .used = static_cast<int>(c_.experts_used),
                             .sigmoid = c_.sigmoid_router,
@@ -193,11 +195,14 @@ class Forward {
 
 }  // namespace
 
-ModelGraph build_transformer(const ModelConfig& config) {
+Result<ModelGraph> build_transformer(const ModelConfig& config) {
+  LLADA_TRY(const Rope rope, make_rope({.rotary = config.rotary_dims,
+                                        .adjacent = config.rope_pairing == RopePairing::adjacent,
+                                        .theta = static_cast<double>(config.rope_theta)}));
   ModelGraph model;
   const Weights weights = WeightList(config, model.weights).all();
   // One wanted row: every weight is used.
-  note_uses(Forward(config, weights, model.weights, plain_shape(1, 1)).build(), model.weights);
+  note_uses(Forward(config, weights, rope, model.weights, plain_shape(1, 1)).build(), model.weights);
   model.layers = static_cast<int>(config.layers);
   model.kv_heads = static_cast<int>(config.kv_heads);
   model.head_dim = static_cast<int>(config.head_dim);
@@ -205,8 +210,8 @@ ModelGraph build_transformer(const ModelConfig& config) {
   model.vocab = config.vocab;
   model.context = config.context;
   model.keys.block = static_cast<int32_t>(config.attention_block);
-  model.forward = [config, weights, list = model.weights](StepShape shape) {
-    return Forward(config, weights, list, shape).build();
+  model.forward = [config, weights, rope, list = model.weights](StepShape shape) {
+    return Forward(config, weights, rope, list, shape).build();
   };
   return model;
 }

@@ -80,7 +80,8 @@ std::vector<WeightUse> weight_uses(const Program& program, Device& device) {
 int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys) {
   int64_t kv = 0;
   for (const Op& op : program.ops)
-    if (op.kind == OpKind::store_kv) kv += 2 * 2 * keys * op.kv_heads * op.head_dim;
+    if (op.kind == OpKind::store_kv)
+      kv += 2 * 2 * keys * program.attention(op).kv_heads * program.attention(op).head_dim;
   return plan_arena(value_lifetimes(program, bytes_per_value)).bytes + kv;
 }
 

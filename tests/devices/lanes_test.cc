@@ -99,7 +99,7 @@ TEST(Cost, FollowsTheShape) {
     } else if (op.kind == OpKind::attention && op.layer == 0) {
       EXPECT_NEAR(cost.compute_s, 4.0 * 33 * 40 * 64 / 1e11, 1e-18);
       EXPECT_EQ(cost.stream_bytes, 0);
-    } else if (op.kind == OpKind::swiglu && op.layer == 0) {
+    } else if (op.kind == OpKind::glu && op.layer == 0) {
       EXPECT_NEAR(cost.compute_s, 3 * 33 * 96 * 2 / 1e10, 1e-18) << "two values in, one out, two bytes each";
     }
   }

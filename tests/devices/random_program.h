@@ -83,6 +83,7 @@ class Maker {
         for (int copy = 0; copy < 3; ++copy) p.values.push_back({columns, rows});
     written_.assign(p.values.size(), false);
     gates_.assign(p.values.size(), false);
+    tables();
     emit(OpKind::embed);
     for (int n = b_.below(24); n > 0 && !b_.empty(); --n) {
       switch (b_.below(6)) {
@@ -104,6 +105,30 @@ class Maker {
 
  private:
   Program& program() { return case_.program; }
+  // Of every table some entries that are right; damage() spoils them. Attentions: three of one head, of two and of four.
+  void tables() {
+    Program& p = program();
+    for (int i = 0; i < 4; ++i) {
+      RopeRule rule{.rotary = i % 2 == 0 ? 16 : 4, .adjacent = b_.below(2) != 0, .theta = i < 2 ? 1e4 : 500.0};
+      if (b_.below(3) == 0) rule.divisors.assign(static_cast<size_t>(rule.rotary / 2), static_cast<float>(1 + i));
+      if (b_.below(3) == 0) rule.yarn = Yarn{.factor = 4, .original_context = 1 + b_.next()};
+      p.ropes.push_back(*make_rope(rule));
+    }
+    for (const int heads : {1, 2, 4})
+      for (int i = 0; i < 3; ++i)
+        p.attentions.push_back({.heads = static_cast<int16_t>(heads),
+                                .kv_heads = 1,
+                                .head_dim = 16,
+                                .scale = 0.25f,
+                                .window = {b_.below(6) - 1, b_.below(6) - 1}});
+    p.norms = {{0.25f, true}, {1e-5f, true}, {1e-5f, false}};
+  }
+  // Weights of vectors for a norm, or none.
+  void norm(Op& op, int columns) {
+    op.attributes = static_cast<int16_t>(b_.below(2));
+    if (op.attributes < 2 || b_.below(16) == 15) op.weight[0] = weight(columns, 1);
+  }
+  Activation activation() { return static_cast<Activation>(b_.below(1)); }
   // A value of that shape, written where it is to be read, none of `others`.
   ValueId value(int columns, RowSet rows, bool read, std::initializer_list<ValueId> others = {}) {
     std::vector<ValueId> fit;
@@ -176,7 +201,7 @@ class Maker {
     Op op{.kind = kind, .rows = rows, .layer = static_cast<int16_t>(b_.below(2))};
     if (kind == OpKind::attention) op.layer = stored_;
     if (kind == OpKind::store_kv) stored_ = op.layer;
-    op.parameter = kind == OpKind::rope ? (b_.below(2) != 0 ? 10000.0f : 500.0f) : 0.25f;
+    op.parameter = kind == OpKind::route || (kind == OpKind::head && b_.below(3) == 0) ? 0.25f : 0;
     switch (kind) {
       case OpKind::embed:
         op.rows = RowSet::all, op.weight[0] = 0, op.out[0] = value(32, RowSet::all, false);
@@ -185,13 +210,13 @@ class Maker {
         op.rows = RowSet::wanted, op.in[0] = value(c, RowSet::all, true), op.out[0] = value(c, RowSet::wanted, false);
         break;
       case OpKind::rms_norm:
-        op.in[0] = value(c, rows, true), op.out[0] = value(c, rows, false, {op.in[0]}), op.weight[0] = weight(c, 1);
+        op.in[0] = value(c, rows, true), op.out[0] = value(c, rows, false, {op.in[0]}), norm(op, c);
         break;
       case OpKind::head_norm:
       case OpKind::rope:
-        op.head_dim = 16, op.rotary = b_.below(2) != 0 ? 16 : 4, op.rope_adjacent = b_.below(2) != 0;
+        op.head_dim = 16, op.attributes = static_cast<int16_t>(b_.below(4));
         op.in[0] = op.out[0] = value(c, rows, true), op.heads = static_cast<int16_t>(std::max(1, c / 16));
-        if (kind == OpKind::head_norm) op.weight[0] = weight(16, 1);
+        if (kind == OpKind::head_norm) norm(op, 16);
         break;
       case OpKind::matmul: {
         op.in[0] = value(c, rows, true);
@@ -204,14 +229,15 @@ class Maker {
         break;
       }
       case OpKind::store_kv:
-        op.rows = RowSet::all, op.kv_heads = 1, op.head_dim = 16;
+        op.rows = RowSet::all, op.attributes = static_cast<int16_t>(b_.below(9));
         op.in[0] = value(16, RowSet::all, true), op.in[1] = value(16, RowSet::all, true);
         break;
       case OpKind::attention:
-        op.heads = static_cast<int16_t>(std::max(1, c / 16)), op.kv_heads = 1, op.head_dim = 16;
+        op.attributes = static_cast<int16_t>(3 * (c >= 64 ? 2 : c / 32) + b_.below(3));
         op.in[0] = value(c, rows, true), op.out[0] = value(c, rows, false, {op.in[0]});
         break;
-      case OpKind::swiglu:
+      case OpKind::glu:
+        op.activation = activation();
         op.in[0] = value(c, rows, true), op.in[1] = value(c, rows, true);
         op.out[0] = value(c, rows, false, {op.in[0], op.in[1]});
         break;
@@ -233,7 +259,7 @@ class Maker {
         const auto gate =
             static_cast<WeightId>(std::ranges::find(world().infos, "gate", &WeightInfo::name) - world().infos.begin());
         op.weight = {b_.below(4) != 0 ? gate : first, gate + 4, gate + 8};
-        op.experts = 4, op.experts_used = 3, op.layer = 0;
+        op.experts = 4, op.experts_used = 3, op.layer = 0, op.activation = activation();
         op.in[0] = value(32, rows, true), op.in[1] = value(4, rows, true);
         for (size_t i = 0; i < gates_.size() && b_.below(16) != 15; ++i)
           if (gates_[i] && program().values[i].rows == rows) op.in[1] = static_cast<ValueId>(i);
@@ -281,7 +307,7 @@ class Maker {
     product.out[0] = value(32, RowSet::all, false, {x}),
     product.out[1] = value(32, RowSet::all, false, {x, product.out[0]});
     put(product);
-    Op gated{.kind = OpKind::swiglu, .rows = RowSet::all, .layer = 0};
+    Op gated{.kind = OpKind::glu, .rows = RowSet::all, .layer = 0, .activation = activation()};
     gated.in[0] = product.out[0], gated.in[1] = product.out[1];
     gated.out[0] = value(32, RowSet::all, false, {product.out[0], product.out[1]});
     put(gated);
@@ -302,7 +328,7 @@ class Maker {
     const auto slot = static_cast<size_t>(b_.below(3));
     const int small = b_.below(48) - 4;
     const auto any = static_cast<int16_t>(b_.below(8) == 0 ? b_.next() << 8 | b_.next() : small);
-    switch (b_.below(19)) {
+    switch (b_.below(21)) {
       case 0:
         op.in[slot] = any;
         break;
@@ -319,16 +345,16 @@ class Maker {
         op.heads = any;
         break;
       case 5:
-        op.kv_heads = any;
+        damage_attention(any);
         break;
       case 6:
         op.head_dim = any;
         break;
       case 7:
-        op.rotary = any;
+        damage_rope(any);
         break;
       case 8:
-        op.rope_adjacent = static_cast<uint8_t>(any);
+        op.attributes = any;
         break;
       case 9:
         op.rows = static_cast<RowSet>(any & 3);
@@ -348,11 +374,9 @@ class Maker {
       case 14:
         op.groups_used = static_cast<uint8_t>(any);
         break;
-      case 15: {
-        const auto bits = static_cast<uint32_t>(b_.next()) << 23 | static_cast<uint32_t>(any);
-        std::memcpy(&op.parameter, &bits, 4);
+      case 15:
+        op.parameter = any_float(any);
         break;
-      }
       case 16:
         op.out[slot] = op.in[static_cast<size_t>(b_.below(3))];
         break;
@@ -361,6 +385,64 @@ class Maker {
         break;
       case 18:
         program().values[static_cast<size_t>(b_.below(36))] = {any, static_cast<RowSet>(b_.below(4))};
+        break;
+      case 19:
+        op.activation = static_cast<Activation>(any);
+        break;
+      case 20:
+        program().norms[static_cast<size_t>(b_.below(3))] = {any_float(any), b_.below(2) != 0};
+        break;
+    }
+  }
+  float any_float(int16_t any) {
+    const auto bits = static_cast<uint32_t>(b_.next()) << 23 | static_cast<uint32_t>(any);
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+  }
+  void damage_attention(int16_t any) {
+    Attention& a = program().attentions[static_cast<size_t>(b_.below(9))];
+    switch (b_.below(7)) {
+      case 0:
+        a.heads = any;
+        break;
+      case 1:
+        a.kv_heads = any;
+        break;
+      case 2:
+        a.head_dim = any;
+        break;
+      case 3:
+        a.scale = any_float(any);
+        break;
+      case 4:
+        a.cap = any_float(any);
+        break;
+      case 5:
+        a.window.before = any * 65537;
+        break;
+      case 6:
+        a.window.after = any * 65537;
+        break;
+    }
+  }
+  void damage_rope(int16_t any) {
+    Rope& r = program().ropes[static_cast<size_t>(b_.below(4))];
+    switch (b_.below(5)) {
+      case 0:
+        r.rotary = any;
+        break;
+      case 1:
+        r.adjacent = !r.adjacent;
+        break;
+      case 2:
+        r.frequencies.resize(static_cast<size_t>(any & 15));
+        break;
+      case 3:
+        if (!r.frequencies.empty()) r.frequencies.back() = static_cast<double>(any_float(any));
+        break;
+      case 4:
+        r.magnitude = static_cast<double>(any_float(any));
         break;
     }
   }

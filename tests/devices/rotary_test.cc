@@ -31,14 +31,17 @@ void other_angles(ModelConfig& c, int layer) {
 // The model's program with the layers' rope ops changed as the reference is told.
 Program forward(const SmallModel& m, StepShape shape) {
   Program p = m.graph.forward(shape);
-  int layer = 0;
+  int16_t layer = 0;
+  p.ropes.clear();
+  for (int l = 0; l < 3; ++l) {
+    const ModelConfig c = m.rotary_of(l);
+    p.ropes.push_back(*make_rope({.rotary = c.rotary_dims,
+                                  .adjacent = c.rope_pairing == RopePairing::adjacent,
+                                  .theta = static_cast<double>(c.rope_theta)}));
+  }
   for (Op& op : p.ops) {
     if (op.kind == OpKind::attention) ++layer;  // the last rope of a layer is before its attention
-    if (op.kind != OpKind::rope) continue;
-    const ModelConfig c = m.rotary_of(layer);
-    op.parameter = c.rope_theta;
-    op.rotary = static_cast<int16_t>(c.rotary_dims);
-    op.rope_adjacent = c.rope_pairing == RopePairing::adjacent;
+    if (op.kind == OpKind::rope) op.attributes = layer;
   }
   return p;
 }
@@ -110,19 +113,20 @@ TEST(Rotary, LayersMayRotateInDifferentWays) {
 }
 
 TEST(Rotary, TablesOfSeveralGeometriesAreKept) {
+  const auto rope = [](double theta, int64_t rotary) { return *make_rope({.rotary = rotary, .theta = theta}); };
   RopeTables tables;
-  const float* first = tables.of(1e4f, 16, 64).cos(0);
-  const float* second = tables.of(500, 8, 64).cos(0);
+  const float* first = tables.of(rope(1e4, 16), 64).cos(0);
+  const float* second = tables.of(rope(500, 8), 64).cos(0);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(tables.of(1e4f, 16, 64).cos(0), first) << "nothing is computed again";
-    EXPECT_EQ(tables.of(500, 8, 32).cos(0), second);
+    EXPECT_EQ(tables.of(rope(1e4, 16), 64).cos(0), first) << "nothing is computed again";
+    EXPECT_EQ(tables.of(rope(500, 8), 32).cos(0), second);
   }
-  const RopeTable& table = tables.of(500, 8, 100);
+  const RopeTable& table = tables.of(rope(500, 8), 100);
   for (const int64_t p : {0, 63, 64, 99})
     for (int j = 0; j < 4; ++j)
       EXPECT_EQ(table.sin(p)[j], static_cast<float>(std::sin(static_cast<double>(p) * std::pow(500.0, -2.0 * j / 8))));
   for (int theta = 1; theta < 40; ++theta) {
-    const RopeTable& other = tables.of(static_cast<float>(1000 * theta), 4, 3);
+    const RopeTable& other = tables.of(rope(1000 * theta, 4), 3);
     EXPECT_EQ(other.cos(2)[1], static_cast<float>(std::cos(2 * std::pow(1000.0 * theta, -0.5))));
   }
 }

@@ -1,7 +1,6 @@
 // The builder makes what verify() accepts, and verify() finds every damage.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -13,12 +12,14 @@ namespace {
 const std::vector<WeightInfo> kWeights = {
     {"table", {8, 32}, -1}, {"norm", {8, 1}, 0}, {"up", {8, 24}, 0}, {"down", {24, 8}, 0}};
 
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
 Program small_program() {
   Builder b(plain_shape(4, 2), kWeights);
   const ValueId x = b.embed(0);
   const ValueId h = b.rms_norm(x, 1, 1e-5f);
   const auto [gate, up] = b.linear<2>(h, {2, 2});
-  b.add(x, b.linear(b.swiglu(gate, up), 3));
+  b.add(x, b.linear(b.glu(gate, up), 3));
   b.head(b.guide(b.select_rows(x)), 0);
   return b.take();
 }
@@ -61,14 +62,14 @@ const std::vector<WeightInfo> kLayerWeights = {
     {"down", {24, 32}, 0, 0}, {"down", {24, 32}, 0, 1}, {"down", {24, 32}, 0, 2}, {"narrow", {32, 1}, 0}};
 
 Program layer_program() {
-  const HeadGeometry g{.heads = 4, .kv_heads = 2, .head_dim = 8, .rotary = 8, .rope_theta = 1e4f};
+  const Attention g{.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.25f};
   const Routing routing{.experts = 3, .used = 2};
   Builder b(plain_shape(4, 2), kLayerWeights);
   const ValueId x = b.embed(0);                                       // op 0, value 0
   const auto [k, v] = b.linear<2>(x, {3, 3});                         // op 1, values 1 and 2
   const ValueId q = b.linear(x, 2);                                   // op 2, value 3
   b.add_bias(k, 4);                                                   // op 3
-  b.rope(k, 2, g);                                                    // op 4
+  b.rope(k, 2, 8, *make_rope({.rotary = 8, .theta = 1e4}));           // op 4
   b.store_kv(1, k, v, g);                                             // op 5
   const ValueId mixed = b.attention(1, q, g);                         // op 6, value 4
   b.add(x, mixed);                                                    // op 7
@@ -118,18 +119,44 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
        "op 6 (attention): the last K/V stored is of layer 1, that of layer 0 needed"},
       {[](Program& p) { std::swap(p.ops[5], p.ops[6]); },
        "op 5 (attention): the last K/V stored is of layer -1, that of layer 1 needed"},
-      {[](Program& p) { p.ops[6].kv_heads = 4; }, "op 6 (attention): 4 kv heads of 8 elements, others have 2 of 8"},
-      {[](Program& p) { p.ops[6].head_dim = 4, p.ops[6].heads = 8, p.ops[6].kv_heads = 2; },
+      {[](Program& p) {
+         p.attentions.push_back({.heads = 4, .kv_heads = 4, .head_dim = 8, .scale = 1});
+         p.ops[6].attributes = 1;
+       },
+       "op 6 (attention): 4 kv heads of 8 elements, others have 2 of 8"},
+      {[](Program& p) {
+         p.attentions.push_back({.heads = 8, .kv_heads = 2, .head_dim = 4, .scale = 1});
+         p.ops[6].attributes = 1;
+       },
        "op 6 (attention): 2 kv heads of 4 elements, others have 2 of 8"},
-      {[](Program& p) { p.ops[5].kv_heads = -2, p.ops[5].head_dim = -8; },
-       "op 5 (store_kv): -2 kv heads of -8 elements"},
+      {[](Program& p) { p.attentions[0].kv_heads = -2, p.attentions[0].head_dim = -8; },
+       "attention 0: -2 kv heads of -8 elements"},
       {[](Program& p) { p.ops[5].rows = RowSet::wanted; }, "op 5 (store_kv): has the wrong row set"},
       {[](Program& p) { p.ops[6].rows = RowSet::predicted; }, "op 6 (attention): has the wrong row set"},
-      {[](Program& p) { p.ops[6].heads = -4, p.ops[6].kv_heads = 2; }, "op 6 (attention): -4 heads over 2 kv heads"},
-      {[](Program& p) { p.ops[6].parameter = 0; }, "op 6 (attention): its scale is 0"},
+      {[](Program& p) { p.attentions[0].heads = -4; }, "attention 0: -4 heads over 2 kv heads"},
+      {[](Program& p) { p.attentions[0].heads = 3; }, "attention 0: 3 heads over 2 kv heads"},
+      {[](Program& p) { p.attentions[0].scale = 0; }, "attention 0: its scale is 0"},
+      {[](Program& p) { p.attentions[0].cap = -1; }, "attention 0: its soft cap is -1"},
+      {[](Program& p) { p.attentions[0].cap = kNan; }, "attention 0: its soft cap is nan"},
+      {[](Program& p) { p.attentions[0].window.before = -2; }, "attention 0: its window is -2 before and -1 after"},
+      {[](Program& p) { p.attentions[0].window.after = INT32_MIN; },
+       "attention 0: its window is -1 before and -2147483648 after"},
+      // Indices into the tables, and what stands there.
+      {[](Program& p) { p.ops[6].attributes = 1; }, "op 6 (attention): entry 1 of its table does not exist"},
+      {[](Program& p) { p.ops[5].attributes = -1; }, "op 5 (store_kv): entry -1 of its table does not exist"},
+      {[](Program& p) { p.ops[4].attributes = 32767; }, "op 4 (rope): entry 32767 of its table does not exist"},
+      {[](Program& p) { p.ops[3].attributes = 0; }, "op 3 (add_bias): entry 0 of its table does not exist"},
+      {[](Program& p) { p.ropes.clear(); }, "op 4 (rope): entry 0 of its table does not exist"},
+      {[](Program& p) { p.ropes[0].rotary = 7; }, "rope 0: 7 rotary elements, an even number needed"},
+      {[](Program& p) { p.ropes[0].rotary = 6; }, "rope 0: 4 frequencies for 6 rotary elements"},
+      {[](Program& p) { p.ropes[0] = *make_rope({.rotary = 10, .theta = 3}); }, "op 4 (rope): 10 rotary of 8 elements"},
+      {[](Program& p) { p.ropes[0].frequencies[3] = kNan; }, "rope 0: a frequency is nan"},
+      {[](Program& p) { p.ropes[0].magnitude = 0; }, "rope 0: its magnitude is 0"},
+      {[](Program& p) { p.ops[10].activation = static_cast<Activation>(2); },
+       "op 10 (experts): activation 2 does not exist"},
+      {[](Program& p) { p.ops[14].parameter = -30; }, "op 14 (head): its soft cap is -30"},
+      {[](Program& p) { p.ops[14].parameter = kNan; }, "op 14 (head): its soft cap is nan"},
       {[](Program& p) { p.ops[4].heads = -2, p.ops[4].head_dim = -8; }, "op 4 (rope): -2 heads"},
-      {[](Program& p) { p.ops[4].parameter = std::numeric_limits<float>::quiet_NaN(); },
-       "op 4 (rope): its theta is nan"},
       // Row sets of ops whose values alone were looked at.
       {[](Program& p) { p.ops[0].rows = RowSet::wanted; }, "op 0 (embed): has the wrong row set"},
       {[](Program& p) { p.ops[12].rows = RowSet::all; }, "op 12 (select_rows): has the wrong row set"},
@@ -161,9 +188,39 @@ TEST(Program, TheStoreThatItNeeds) {
   EXPECT_EQ(kv_geometry(small_program()), KvGeometry{});
 }
 
-TEST(Program, TheScaleOfAttentionIsTheOps) {
-  const Program p = layer_program();
-  EXPECT_EQ(p.ops[6].parameter, 1.0f / std::sqrt(8.0f));
+// One entry for all that are alike, in each table.
+TEST(Program, WhatOpsHaveInCommonIsEnteredOnce) {
+  const Rope slow = *make_rope({.rotary = 8, .theta = 1e6}), fast = *make_rope({.rotary = 8, .theta = 10});
+  const Attention whole{.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 1};
+  Attention sliding = whole;
+  sliding.window = {.before = 3, .after = 0};
+  Builder b(plain_shape(4, 2), kLayerWeights);
+  const ValueId x = b.embed(0);
+  for (const Rope& rope : {slow, fast, slow}) b.rope(x, 4, 8, rope);
+  const auto [k, v] = b.linear<2>(x, {3, 3});
+  for (const Attention& attention : {whole, sliding, sliding}) {
+    b.store_kv(1, k, v, attention);
+    b.add(x, b.attention(1, x, attention));
+  }
+  b.rms_norm(b.rms_norm(b.rms_norm(x, 1, 1e-5f), kNoWeight, 1e-5f), 1, 1e-5f);
+  const Program p = b.take();
+  ASSERT_TRUE(verify(p, kLayerWeights)) << verify(p, kLayerWeights).error().message;
+  EXPECT_EQ(p.ropes, (std::vector<Rope>{slow, fast}));
+  EXPECT_EQ(p.attentions, (std::vector<Attention>{whole, sliding}));
+  EXPECT_EQ(p.norms, (std::vector<Norm>{{1e-5f, true}, {1e-5f, false}}));
+  EXPECT_EQ(p.ops[3].attributes, 0);
+  EXPECT_EQ(p.ops[2].attributes, 1);
+
+  Program lost = p;  // a norm that lost its weight, and one that found one
+  lost.norms[0].weighted = false;
+  EXPECT_EQ(verify(lost, kLayerWeights).error().message, "program: op 14 (rms_norm): its norm is one without weight");
+  lost.norms[0].weighted = lost.norms[1].weighted = true;
+  EXPECT_EQ(verify(lost, kLayerWeights).error().message, "program: op 15 (rms_norm): its norm is one with a weight");
+  for (const float bad : {-1.0f, static_cast<float>(kNan)}) {
+    lost = p;
+    lost.norms[1].epsilon = bad;
+    EXPECT_FALSE(verify(lost, kLayerWeights));
+  }
 }
 
 TEST(Program, EveryRowSetHasItsNumberOfRows) {
@@ -203,6 +260,30 @@ TEST(KeyRule, EveryRuleIsWhatItSays) {
   expect(KeyRule::window(3, 0), [](int p, int k) { return k >= p - 3 && k <= p; });
   expect(KeyRule::window(0, 0), [](int p, int k) { return k == p; });
   expect(KeyRule::behind_prompt(5), [](int p, int k) { return p >= 5 || k <= p; });
+}
+
+// By hand again: a window leaves those of a range that lie in it, and one at least.
+TEST(KeyWindow, LeavesOfARangeWhatLiesInIt) {
+  for (const KeyWindow w : {KeyWindow{}, {3, 2}, {0, 0}, {4, -1}, {-1, 1}, {INT32_MAX, INT32_MAX}})
+    for (const KeyRange range : {KeyRange{0, 13}, {4, 9}, {6, 7}})
+      for (int32_t p = 0; p < 13; ++p) {
+        const KeyRange got = w.of(p, range);
+        int inside = 0;
+        for (int32_t k = 0; k < 13; ++k) {
+          const bool reads = k >= range.first && k < range.last && (w.before < 0 || k >= int64_t{p} - w.before) &&
+                             (w.after < 0 || k <= int64_t{p} + w.after);
+          inside += reads;
+          if (p >= range.first && p < range.last) {
+            EXPECT_EQ(k >= got.first && k < got.last, reads) << p << " " << k;
+          }
+        }
+        EXPECT_LE(range.first, got.first);
+        EXPECT_LT(got.first, got.last);
+        EXPECT_LE(got.last, range.last);
+        if (inside > 0) {
+          EXPECT_EQ(got.count(), inside);
+        }
+      }
 }
 
 TEST(KeyRule, ARowReadsSomethingOfWhatIsThere) {

@@ -123,7 +123,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
                            .context = 4096,
                            .rotary_dims = 128,
                            .rope_pairing = RopePairing::half_split};
-  const ModelGraph graph = build_transformer(config);
+  const ModelGraph graph = *build_transformer(config);
   std::vector<int64_t> sizes;
   for (const WeightInfo& w : graph.weights)
     sizes.push_back((w.dims[1] == 1 ? w.dims[0] * 4 : layout_bytes(WIRE_TILE_Q4_0, w.dims[1], w.dims[0])) / divisor);

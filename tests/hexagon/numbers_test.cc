@@ -171,10 +171,11 @@ TEST_F(HexagonNumbers, OneKeyOrValueThatIsNotFiniteIsTheOneErrorLine) {
 TEST_F(HexagonNumbers, TwoRotaryGeometriesInOneProgram) {
   open(DType::Q8_0, small_config());
   change_ = [](Program& program) {
-    int layer = 0;  // rotations name none
+    program.ropes = {program.ropes[0], *make_rope({.rotary = 16, .theta = 7}),
+                     *make_rope({.rotary = 8, .adjacent = true, .theta = 1e4})};
+    int16_t layer = 0;  // rotations name none
     for (Op& op : program.ops) {
-      if (op.kind == OpKind::rope && layer == 1) op.parameter = 7;
-      if (op.kind == OpKind::rope && layer == 2) op.rotary = 8, op.rope_adjacent = 1;
+      if (op.kind == OpKind::rope) op.attributes = layer;
       layer += op.kind == OpKind::store_kv ? 1 : 0;
     }
   };

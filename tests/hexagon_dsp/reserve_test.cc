@@ -24,8 +24,10 @@ class HexagonReserveTest : public DspTest {
     return reply.detail;
   }
   // The limit for a program of this op alone.
-  static int64_t limit(Op op, int32_t rows, std::vector<WeightInfo> infos) {
-    Program program{.shape = plain_shape(rows, rows), .values = {}, .ops = {}};
+  static int64_t limit(Op op, int32_t rows, std::vector<WeightInfo> infos, std::vector<Attention> attentions = {}) {
+    Program program;
+    program.shape = plain_shape(rows, rows);
+    program.attentions = std::move(attentions);
     for (size_t i = 0; i < infos.size(); ++i) op.weight[i] = static_cast<WeightId>(i);
     program.ops.push_back(op);
     return hexagon_reserve(program, infos, rows).scratch;
@@ -62,11 +64,11 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
       op.kv = {{kBuffer, 0}, {kBuffer, 0}, 2 * stride, stride, 1, 64, 2, dim, 1, kNowhere};
       used_ = 1 << 20;
       op.spans = put_spans({{0, 32, 0, 64, 0, 0, 0}}), op.index = put_ranges({{0, 32, 0, 64, 0, 0, 0}});
-      expect_close(limit({.kind = OpKind::attention,
-                          .heads = static_cast<int16_t>(2 * group),
-                          .kv_heads = 2,
-                          .head_dim = static_cast<int16_t>(dim)},
-                         32, {}),
+      expect_close(limit({.kind = OpKind::attention, .attributes = 0}, 32, {},
+                         {{.heads = static_cast<int16_t>(2 * group),
+                           .kv_heads = 2,
+                           .head_dim = static_cast<int16_t>(dim),
+                           .scale = 1}}),
                    asked(op), "attention " + std::to_string(dim) + " " + std::to_string(group));
     }
 }

@@ -14,7 +14,7 @@ int64_t element_bytes(const KvStore& kv) { return kv.shape().type == DType::F16 
 
 // A trial's row keeps the keys of all heads, each with its value behind it; room for F32, since the stores of a step
 // may differ in their types.
-int64_t trial_bytes(const Op& op) { return int64_t{op.kv_heads} * op.head_dim * 2 * 4; }
+int64_t trial_bytes(const Attention& a) { return int64_t{a.kv_heads} * a.head_dim * 2 * 4; }
 
 }  // namespace
 
@@ -25,11 +25,12 @@ KvStore& CpuAttention::store_of(const RowSpan& span) const {
 Status CpuAttention::store(const Job& job, int64_t rows) {
   job_ = &job;
   const Op& op = *job.op;
-  const int64_t d = op.head_dim, n = op.kv_heads * d;
+  const Attention& a = *job.attention;
+  const int64_t d = a.head_dim, n = a.kv_heads * d;
   std::vector<const RowSpan*> span_of(static_cast<size_t>(rows));
   for (const RowSpan& span : job_->inputs->spans) {
     std::fill_n(span_of.begin() + span.begin, span.count, &span);
-    if (span.trial) LLADA_TRY_STATUS(trial_kv_.reserve(rows * trial_bytes(op)));
+    if (span.trial) LLADA_TRY_STATUS(trial_kv_.reserve(rows * trial_bytes(a)));
   }
   for_rows(*job_->pool, rows, [&](int64_t r) {
     const RowSpan& span = *span_of[static_cast<size_t>(r)];
@@ -42,8 +43,8 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
       else
         std::memcpy(to, from, static_cast<size_t>(bytes));
     };
-    for (int h = 0; h < op.kv_heads; ++h) {
-      std::byte* pair = trial_kv(op, r, h);
+    for (int h = 0; h < a.kv_heads; ++h) {
+      std::byte* pair = trial_kv(r, h);
       put(job_->in[0] + r * n + h * d, span.trial ? pair : kv.keys(op.layer, span.sequence, h) + position * bytes);
       put(job_->in[1] + r * n + h * d,
           span.trial ? pair + bytes : kv.values(op.layer, span.sequence, h) + position * bytes);
@@ -53,8 +54,8 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
   return {};
 }
 
-std::byte* CpuAttention::trial_kv(const Op& op, int64_t row, int head) const {
-  return trial_kv_.data() + row * trial_bytes(op) + int64_t{head} * op.head_dim * 2 * 4;
+std::byte* CpuAttention::trial_kv(int64_t row, int head) const {
+  return trial_kv_.data() + row * trial_bytes(*job_->attention) + int64_t{head} * job_->attention->head_dim * 2 * 4;
 }
 
 int64_t CpuAttention::digest_bytes(const KvStore& kv) const {
@@ -70,7 +71,7 @@ void CpuAttention::digest(const Op& op, const RowSpan& span, int head, int64_t p
                          .v = kv.values(op.layer, span.sequence, head),
                          .kv_type = kv.shape().type,
                          .positions = kv.shape().positions,
-                         .head_dim = op.head_dim,
+                         .head_dim = job_->attention->head_dim,
                          .p0 = p0,
                          .p1 = p1,
                          .digest = kv.digest(op.layer, span.sequence, head)});
@@ -87,7 +88,7 @@ Status CpuAttention::renew_digests(const Op& op, const RowSpan& span, const KeyR
     kv.set_digested(op.layer, span.sequence, p);
   }
   if (stale.empty()) return {};
-  job_->pool->run(op.kv_heads, [&](int64_t head, int) {
+  job_->pool->run(job_->attention->kv_heads, [&](int64_t head, int) {
     for (const auto& [p0, p1] : stale) digest(op, span, static_cast<int>(head), p0, p1);
   });
   return {};
@@ -96,13 +97,15 @@ Status CpuAttention::renew_digests(const Op& op, const RowSpan& span, const KeyR
 Status CpuAttention::attend(const Job& job) {
   job_ = &job;
   const Op& op = *job.op;
+  const Attention& a = *job.attention;
   struct Task {
     size_t span;
     int head;
     int64_t r0, r1;
   };
   const auto& spans = job_->sets->spans[static_cast<size_t>(op.rows)];
-  const auto& reach = job_->sets->reach[static_cast<size_t>(op.rows)];
+  const RowSets::Reads& reads = job_->sets->of(a);
+  const auto& reach = reads.reach[static_cast<size_t>(op.rows)];
   std::vector<Task> tasks;
   int64_t most_keys = 0;
   for (size_t s = 0; s < spans.size(); ++s) {
@@ -111,31 +114,31 @@ Status CpuAttention::attend(const Job& job) {
     most_keys = std::max<int64_t>(most_keys, reach[s].last);
     if (by_digest(store_of(span), reach[s])) LLADA_TRY_STATUS(renew_digests(op, span, reach[s]));
     if (span.trial) continue;
-    for (int h = 0; h < op.heads; ++h)
+    for (int h = 0; h < a.heads; ++h)
       for (int64_t r = span.begin; r < span.begin + span.count; r += kAttentionRows)
         tasks.push_back({s, h, r, std::min<int64_t>(span.begin + span.count, r + kAttentionRows)});
   }
   const int64_t scratch = kernels::attention_scratch(most_keys) * 4;
   LLADA_TRY_STATUS(thread_scratch_.reserve(scratch * job_->pool->size()));
-  const int64_t stride = int64_t{op.heads} * op.head_dim, group = op.heads / op.kv_heads;
+  const int64_t stride = int64_t{a.heads} * a.head_dim, group = a.heads / a.kv_heads;
   const auto attend = [&](const Task& t, int thread) {
     const RowSpan& span = spans[t.span];
     KvStore& kv = store_of(span);
     const int kv_head = static_cast<int>(t.head / group);
     job_->kernels->attention(
-        {.q = job_->in[0] + t.head * op.head_dim,
+        {.q = job_->in[0] + t.head * a.head_dim,
          .q_stride = stride,
          .k = kv.keys(op.layer, span.sequence, kv_head),
          .v = kv.values(op.layer, span.sequence, kv_head),
          .kv_type = kv.shape().type,
          .keys = reach[t.span].last,
-         .head_dim = op.head_dim,
-         .scale = op.parameter,
+         .head_dim = a.head_dim,
+         .scale = a.scale,
          .r0 = t.r0,
          .r1 = t.r1,
-         .ranges = job_->sets->ranges[static_cast<size_t>(op.rows)].data(),
+         .ranges = reads.ranges[static_cast<size_t>(op.rows)].data(),
          .scratch = reinterpret_cast<float*>(thread_scratch_.data() + thread * scratch),
-         .out = job_->out + t.head * op.head_dim,
+         .out = job_->out + t.head * a.head_dim,
          .out_stride = stride,
          .digest = by_digest(kv, reach[t.span]) ? kv.digest(op.layer, span.sequence, kv_head) : nullptr,
          .digest_positions = kv.shape().positions});
@@ -145,7 +148,7 @@ Status CpuAttention::attend(const Job& job) {
   if (std::ranges::none_of(spans, &RowSpan::trial)) return {};
   // A trial's rows stand in the store while its attention runs, and are taken out again; one task owns a
   // head of all stores, so nobody else looks.
-  job_->pool->run(op.kv_heads, [&](int64_t head, int thread) {
+  job_->pool->run(a.kv_heads, [&](int64_t head, int thread) {
     for (size_t s = 0; s < spans.size(); ++s) {
       if (!spans[s].trial || spans[s].count == 0) continue;
       const auto swap = [&] {
@@ -168,10 +171,10 @@ Status CpuAttention::attend(const Job& job) {
 
 void CpuAttention::swap_trial(const Op& op, const RowSpan& span, int head) const {
   KvStore& kv = store_of(span);
-  const int64_t bytes = op.head_dim * element_bytes(kv);
+  const int64_t bytes = job_->attention->head_dim * element_bytes(kv);
   for (int64_t r = span.begin; r < span.begin + span.count; ++r) {
     const int64_t at = job_->inputs->positions[static_cast<size_t>(r)] * bytes;
-    std::byte* pair = trial_kv(op, r, head);
+    std::byte* pair = trial_kv(r, head);
     std::swap_ranges(pair, pair + bytes, kv.keys(op.layer, span.sequence, head) + at);
     std::swap_ranges(pair + bytes, pair + 2 * bytes, kv.values(op.layer, span.sequence, head) + at);
   }

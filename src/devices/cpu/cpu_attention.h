@@ -17,6 +17,7 @@ class CpuAttention {
     const kernels::KernelTable* kernels;
     ThreadPool* pool;
     const Op* op;
+    const Attention* attention;  // of the op
     const StepInputs* inputs;
     const RowSets* sets;
     bool exact;                      // no digests
@@ -29,7 +30,7 @@ class CpuAttention {
 
  private:
   KvStore& store_of(const RowSpan& span) const;
-  std::byte* trial_kv(const Op& op, int64_t row, int head) const;
+  std::byte* trial_kv(int64_t row, int head) const;
   int64_t digest_bytes(const KvStore& kv) const;
   // Digests are for rows that read many keys, and where the kernels have them. reach: of the span (RowSets).
   bool by_digest(const KvStore& kv, const KeyRange& reach) const;

@@ -126,7 +126,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return weights_->load(*pool_, ids);
   }
 
-  void bind_rows() { rows_ = bind_row_sets(*run_->inputs); }
+  void bind_rows() { rows_ = bind_row_sets(*run_->inputs, *run_->program); }
 
   float* value(ValueId id) const {
     return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
@@ -190,7 +190,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
       case OpKind::rms_norm: {
         const int64_t n = columns(op.in[0]);
         return for_rows_of_input(op, rows, n, [&](int64_t r) {
-          kernels_.rms_norm(value(op.in[0]) + r * n, weight(op.weight[0]).vector.data(), op.parameter, n,
+          kernels_.rms_norm(value(op.in[0]) + r * n, norm_weight(op), run_->program->norm(op).epsilon, n,
                             value(op.out[0]) + r * n);
         });
       }
@@ -198,7 +198,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
         const int64_t vectors = rows * op.heads;
         for_rows(vectors, [&](int64_t i) {
           float* x = value(op.in[0]) + i * op.head_dim;
-          kernels_.rms_norm(x, weight(op.weight[0]).vector.data(), op.parameter, op.head_dim, x);
+          kernels_.rms_norm(x, norm_weight(op), run_->program->norm(op).epsilon, op.head_dim, x);
         });
         return {};
       }
@@ -210,8 +210,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
         return attention_.store(attention_job(op), rows);
       case OpKind::attention:
         return attention_.attend(attention_job(op));
-      case OpKind::swiglu: {
-        if (&op == shared_.swiglu) return {};
+      case OpKind::glu: {
+        if (&op == shared_.glu) return {};
         const int64_t n = columns(op.in[0]);
         return for_rows_of_input(op, rows, n, [&](int64_t r) {
           kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
@@ -267,6 +267,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return failed("cpu: op kind {} is unknown", static_cast<int>(op.kind));
   }
 
+  const float* norm_weight(const Op& op) const { return weight(op.weight[0]).vector.data(); }
+
   void embed(const Op& op, int64_t rows) {
     const CpuWeight& table = weight(op.weight[0]);
     for_rows(rows, [&](int64_t r) {
@@ -289,27 +291,27 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   // The shared expert behind an op of experts (ops[0]), where it reads the same rows: it is computed with them, and its
   // own ops only take the result.
   struct SharedExpert {
-    const Op *gate_up = nullptr, *swiglu = nullptr, *down = nullptr;
+    const Op *gate_up = nullptr, *glu = nullptr, *down = nullptr;
     std::array<WeightId, 3> weights{};
   };
   void find_shared(std::span<const Op> ops) {
     shared_ = {};
     if (run_->experts != nullptr || ops.size() < 5) return;
-    const Op &experts = ops[0], &sum = ops[1], &gate_up = ops[2], &swiglu = ops[3], &down = ops[4];
+    const Op &experts = ops[0], &sum = ops[1], &gate_up = ops[2], &glu = ops[3], &down = ops[4];
     const auto products = [&](const Op& op, size_t n) {
       return op.kind == OpKind::matmul && op.rows == experts.rows && op.weight[n - 1] != kNoWeight &&
              (n == op.weight.size() || op.weight[n] == kNoWeight);
     };
     if (sum.kind != OpKind::add || sum.in[0] == experts.in[0] || !products(gate_up, 2) ||
-        gate_up.in[0] != experts.in[0] || swiglu.kind != OpKind::swiglu || swiglu.in[0] != gate_up.out[0] ||
-        swiglu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != swiglu.out[0])
+        gate_up.in[0] != experts.in[0] || glu.kind != OpKind::glu || glu.in[0] != gate_up.out[0] ||
+        glu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != glu.out[0])
       return;
     // Their own values are never written then.
     const auto at = ops.data() - run_->program->ops.data();
     const auto ends_at = [&](ValueId id, int op) { return plan_->lives[static_cast<size_t>(id)].last == at + op; };
-    if (!ends_at(gate_up.out[0], 3) || !ends_at(gate_up.out[1], 3) || !ends_at(swiglu.out[0], 4)) return;
+    if (!ends_at(gate_up.out[0], 3) || !ends_at(gate_up.out[1], 3) || !ends_at(glu.out[0], 4)) return;
     const std::array<WeightId, 3> weights{gate_up.weight[0], gate_up.weight[1], down.weight[0]};
-    if (CpuExperts::fits_beside(weights_->list, experts, weights)) shared_ = {&gate_up, &swiglu, &down, weights};
+    if (CpuExperts::fits_beside(weights_->list, experts, weights)) shared_ = {&gate_up, &glu, &down, weights};
   }
 
   Status matmul(const Op& op, int64_t rows) {
@@ -330,16 +332,16 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
 
   Status rope(const Op& op, int64_t rows) {
     const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
-    const RopeTable& table =
-        ropes_.of(op.parameter, op.rotary, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
+    const Rope& rope = run_->program->rope(op);
+    const RopeTable& table = ropes_.of(rope, int64_t{*std::ranges::max_element(run_->inputs->positions)} + 1);
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
       kernels_.rope(value(op.in[0]) + r * n, {.cos = table.cos(positions[static_cast<size_t>(r)]),
                                               .sin = table.sin(positions[static_cast<size_t>(r)]),
                                               .heads = op.heads,
                                               .head_dim = op.head_dim,
-                                              .rotary = op.rotary,
-                                              .adjacent = op.rope_adjacent != 0});
+                                              .rotary = rope.rotary,
+                                              .adjacent = rope.adjacent});
     });
     return {};
   }
@@ -348,6 +350,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return {.kernels = &kernels_,
             .pool = pool_.get(),
             .op = &op,
+            .attention = &run_->program->attention(op),
             .inputs = run_->inputs,
             .sets = &rows_,
             .exact = exact_attention_,

@@ -123,17 +123,12 @@ class Cuda final : public CudaDevice {
   void set_trace(Trace* trace) override { trace_ = trace; }
 
  private:
-  struct Planned {
-    ValuePlan values;
-    std::vector<StepData::Rotary> rotaries;
-  };
-
   float* value(ValueId id) const {
-    return reinterpret_cast<float*>(arena_.data() + plan_->values.offsets[static_cast<size_t>(id)]);
+    return reinterpret_cast<float*>(arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
   }
   // In the host's copy of the arena.
   float* mirror(ValueId id) const {
-    return reinterpret_cast<float*>(host_arena_.get() + plan_->values.offsets[static_cast<size_t>(id)]);
+    return reinterpret_cast<float*>(host_arena_.get() + plan_->offsets[static_cast<size_t>(id)]);
   }
   int64_t columns(ValueId id) const { return program_->values[static_cast<size_t>(id)].columns; }
   const Matrix& matrix(WeightId id) const { return gpu_->weights->matrices[static_cast<size_t>(id)]; }
@@ -157,21 +152,22 @@ class Cuda final : public CudaDevice {
   Status prepare(const Run& run) {
     auto plan = plans_.find(run.program);
     if (plan == nullptr) {
-      for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(op));
-      plan = plans_.keep(run.program, {plan_values(*run.program), StepData::rotaries_of(*run.program)});
+      for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(*run.program, op));
+      plan = plans_.keep(run.program, plan_values(*run.program));
     }
     plan_ = std::move(plan);
     if (run.first == 0 || program_ != run.program) mirrored_.clear();
     program_ = run.program;
-    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->values.bytes, "activations"));
+    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations"));
     if (run.first > 0) return {};
     LLADA_TRY(auto stores, kv_.of(*gpu_->memory, run.inputs->streams));
-    return step_.bind(*gpu_->memory, *run.inputs, std::move(stores), plan_->rotaries, stream_.get());
+    return step_.bind(*gpu_->memory, *run.inputs, *run.program, std::move(stores), stream_.get());
   }
 
-  static Status refuse(const Op& op) {
-    if ((op.kind == OpKind::attention || op.kind == OpKind::store_kv) && op.head_dim > kMostHeadDim)
-      return failed("cuda: attention has heads of {} dimensions, needed at most {}", op.head_dim, kMostHeadDim);
+  static Status refuse(const Program& program, const Op& op) {
+    if (op.kind == OpKind::attention || op.kind == OpKind::store_kv)
+      if (const int dim = program.attention(op).head_dim; dim > kMostHeadDim)
+        return failed("cuda: attention has heads of {} dimensions, needed at most {}", dim, kMostHeadDim);
     if (op.kind == OpKind::route && op.experts > kMostExperts)
       return failed("cuda: a router has {} experts, needed at most {}", op.experts, kMostExperts);
     return {};
@@ -188,10 +184,12 @@ class Cuda final : public CudaDevice {
         select_rows(s, value(op.in[0]), step_.at<int32_t>(step_.wanted), rows, columns(op.in[0]), value(op.out[0]));
         return {};
       case OpKind::rms_norm:
-        rms_norm(s, value(op.in[0]), vector(op.weight[0]), op.parameter, rows, columns(op.in[0]), value(op.out[0]));
+        rms_norm(s, value(op.in[0]), vector(op.weight[0]), program_->norm(op).epsilon, rows, columns(op.in[0]),
+                 value(op.out[0]));
         return {};
       case OpKind::head_norm:
-        rms_norm(s, value(op.in[0]), vector(op.weight[0]), op.parameter, rows * op.heads, op.head_dim, value(op.in[0]));
+        rms_norm(s, value(op.in[0]), vector(op.weight[0]), program_->norm(op).epsilon, rows * op.heads, op.head_dim,
+                 value(op.in[0]));
         return {};
       case OpKind::matmul: {
         LLADA_TRY_STATUS(products_.begin(op, value(op.in[0]), rows, columns(op.in[0]), s));
@@ -210,8 +208,8 @@ class Cuda final : public CudaDevice {
               .computed_row = op.rows == RowSet::all ? nullptr : step_.at<int32_t>(step_.wanted),
               .heads = op.heads,
               .head_dim = op.head_dim,
-              .rotary = op.rotary,
-              .adjacent = op.rope_adjacent != 0},
+              .rotary = program_->rope(op).rotary,
+              .adjacent = program_->rope(op).adjacent},
              rows);
         return {};
       }
@@ -219,7 +217,7 @@ class Cuda final : public CudaDevice {
         return store(op, rows);
       case OpKind::attention:
         return attend(op);
-      case OpKind::swiglu:
+      case OpKind::glu:
         swiglu(s, value(op.in[0]), value(op.in[1]), rows * columns(op.in[0]), value(op.out[0]));
         return {};
       case OpKind::add:
@@ -258,8 +256,9 @@ class Cuda final : public CudaDevice {
   KvStore& store_of(const RowSpan& span) const { return *run_->inputs->streams[static_cast<size_t>(span.stream)].kv; }
 
   Status store(const Op& op, int64_t rows) {
+    const Attention& a = program_->attention(op);
     if (std::ranges::any_of(run_->inputs->spans, &RowSpan::trial))
-      LLADA_TRY_STATUS(reserve(*gpu_->memory, trial_, 2 * rows * op.kv_heads * op.head_dim * 4, "trials"));
+      LLADA_TRY_STATUS(reserve(*gpu_->memory, trial_, 2 * rows * a.kv_heads * a.head_dim * 4, "trials"));
     store_kv(stream_.get(),
              {.k = value(op.in[0]),
               .v = value(op.in[1]),
@@ -268,8 +267,8 @@ class Cuda final : public CudaDevice {
               .stores = step_.at<KvPlace>(step_.stores),
               .trial = trial_.data(),
               .layer = op.layer,
-              .kv_heads = op.kv_heads,
-              .head_dim = op.head_dim},
+              .kv_heads = a.kv_heads,
+              .head_dim = a.head_dim},
              rows);
     for (const RowSpan& span : run_->inputs->spans)
       for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
@@ -279,23 +278,24 @@ class Cuda final : public CudaDevice {
 
   Status attend(const Op& op) {
     const auto set = static_cast<size_t>(op.rows);
+    const Attention& a = program_->attention(op);
     for (size_t s = 0; s < step_.sets.spans[set].size(); ++s) {
       const RowSpan& span = step_.sets.spans[set][s];
       LLADA_TRY_STATUS(KvMirrors::refresh(step_.places[static_cast<size_t>(span.stream)], store_of(span), op.layer,
-                                          span.sequence, step_.sets.reach[set][s], stream_.get()));
+                                          span.sequence, step_.sets.of(a).reach[set][s], stream_.get()));
     }
     attention(stream_.get(),
               {.q = value(op.in[0]),
                .tiles = step_.at<AttentionTile>(step_.tiles[set]),
-               .ranges = step_.at<KeyRange>(step_.ranges[set]),
+               .ranges = step_.at<KeyRange>(step_.ranges(a)[set]),
                .overrides = step_.at<int32_t>(step_.overrides),
                .trial = trial_.data(),
                .stores = step_.at<KvPlace>(step_.stores),
                .layer = op.layer,
-               .heads = op.heads,
-               .kv_heads = op.kv_heads,
-               .head_dim = op.head_dim,
-               .scale = op.parameter,
+               .heads = a.heads,
+               .kv_heads = a.kv_heads,
+               .head_dim = a.head_dim,
+               .scale = a.scale,
                .out = value(op.out[0])},
               step_.tiles[set].count, step_.halves, step_.floats);
     return {};
@@ -313,9 +313,9 @@ class Cuda final : public CudaDevice {
   // The value in the host's arena; false where that failed.
   bool mirror_value(ValueId id, int64_t n) const {
     if (mirrored_.contains(id)) return true;
-    if (host_arena_bytes_ < plan_->values.bytes) {
-      host_arena_ = allocate_pinned(plan_->values.bytes);
-      host_arena_bytes_ = host_arena_ != nullptr ? plan_->values.bytes : 0;
+    if (host_arena_bytes_ < plan_->bytes) {
+      host_arena_ = allocate_pinned(plan_->bytes);
+      host_arena_bytes_ = host_arena_ != nullptr ? plan_->bytes : 0;
       mirrored_.clear();
       if (host_arena_ == nullptr) return false;
     }
@@ -387,8 +387,8 @@ class Cuda final : public CudaDevice {
 
   std::shared_ptr<const Gpu> gpu_;
   std::unique_ptr<Device> host_;
-  RecentPlans<Planned> plans_{kRecentPlans};
-  std::shared_ptr<const Planned> plan_;     // of the program that was queued last
+  RecentPlans<ValuePlan> plans_{kRecentPlans};
+  std::shared_ptr<const ValuePlan> plan_;   // of the program that was queued last
   std::shared_ptr<const Program> program_;  // whose values are in the arena
   const Run* run_ = nullptr;
   StepData step_;

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
 #include "base/random.h"
 
 namespace llada::cuda {
@@ -18,26 +17,10 @@ StepData::Part StepData::put(const std::vector<T>& values) {
   return part;
 }
 
-std::vector<StepData::Rotary> StepData::rotaries_of(const Program& program) {
-  std::vector<Rotary> found;
-  for (const Op& op : program.ops) {
-    const auto same = [&](const Rotary& r) { return r.theta == op.parameter && r.rotary == op.rotary; };
-    if (op.kind == OpKind::rope && std::ranges::none_of(found, same)) found.push_back({op.parameter, op.rotary});
-  }
-  return found;
-}
-
-const StepData::Rotary& StepData::rotary(const Op& rope) const {
-  const auto found = std::ranges::find_if(
-      rotaries_, [&](const Rotary& r) { return r.theta == rope.parameter && r.rotary == rope.rotary; });
-  LLADA_CHECK(found != rotaries_.end());
-  return *found;
-}
-
-Status StepData::bind(Memory& memory, const StepInputs& in, std::vector<KvPlace> kv,
-                      const std::vector<Rotary>& rotaries, cudaStream_t stream) {
+Status StepData::bind(Memory& memory, const StepInputs& in, const Program& program, std::vector<KvPlace> kv,
+                      cudaStream_t stream) {
   packed_.clear();
-  sets = bind_row_sets(in);
+  sets = bind_row_sets(in, program);
   tokens = put(in.tokens);
   wanted = put(in.wanted);
   positions = put(in.positions);
@@ -53,7 +36,7 @@ Status StepData::bind(Memory& memory, const StepInputs& in, std::vector<KvPlace>
     const RowSpan& span = in.spans[s];
     std::fill_n(whose.begin() + span.begin, span.count, StoredRow{span.stream, span.trial ? -1 : span.sequence});
     if (!span.trial) continue;
-    const int32_t keys = sets.reach[0][s].last;
+    const int32_t keys = sets.reads[0].reach[0][s].last;
     overrides_of[s] = static_cast<int32_t>(override_rows.size());
     override_rows.resize(override_rows.size() + static_cast<size_t>(keys), -1);
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
@@ -71,18 +54,18 @@ Status StepData::bind(Memory& memory, const StepInputs& in, std::vector<KvPlace>
             {span.begin + r, std::min(kTileRows, span.count - r), span.stream, span.sequence, overrides_of[s]});
     }
     tiles[set] = put(list);
-    ranges[set] = put(sets.ranges[set]);
   }
-  rotaries_ = rotaries;
-  for (Rotary& r : rotaries_) {
-    const RopeTable& table = ropes_.of(r.theta, r.rotary, int64_t{*std::ranges::max_element(in.positions)} + 1);
+  ranges_.clear();
+  for (const RowSets::Reads& reads : sets.reads) ranges_.push_back({put(reads.ranges[0]), put(reads.ranges[1])});
+  rotaries_.clear();
+  for (const Rope& rope : program.ropes) {
+    const RopeTable& table = ropes_.of(rope, int64_t{*std::ranges::max_element(in.positions)} + 1);
     std::vector<float> c, s;
     for (const int32_t p : in.positions) {
-      c.insert(c.end(), table.cos(p), table.cos(p) + r.rotary / 2);
-      s.insert(s.end(), table.sin(p), table.sin(p) + r.rotary / 2);
+      c.insert(c.end(), table.cos(p), table.cos(p) + rope.rotary / 2);
+      s.insert(s.end(), table.sin(p), table.sin(p) + rope.rotary / 2);
     }
-    r.cos = put(c);
-    r.sin = put(s);
+    rotaries_.push_back({put(c), put(s)});
   }
   std::vector<GuidedRow> guides;
   for (const PredictedRow& p : in.predictions)

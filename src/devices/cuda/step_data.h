@@ -17,23 +17,23 @@ class StepData {
     int64_t offset = 0;
     int64_t count = 0;
   };
-  // Angles of the computed rows in one rotary geometry; both pairings read the same.
+  // Angles of the computed rows in one rotary geometry.
   struct Rotary {
-    float theta = 0;
-    int rotary = 0;
     Part cos = {}, sin = {};
   };
-  // Of a program: one for every geometry that its rope ops have.
-  static std::vector<Rotary> rotaries_of(const Program& program);
 
   // Packs and queues the transfer. The transfer before has ended.
-  Status bind(Memory& memory, const StepInputs& inputs, std::vector<KvPlace> stores,
-              const std::vector<Rotary>& rotaries, cudaStream_t stream);
+  Status bind(Memory& memory, const StepInputs& inputs, const Program& program, std::vector<KvPlace> stores,
+              cudaStream_t stream);
 
-  const Rotary& rotary(const Op& rope) const;
+  const Rotary& rotary(const Op& rope) const { return rotaries_[static_cast<size_t>(rope.attributes)]; }
 
-  // By RowSet: attention's tiles and ranges of all and of wanted rows.
-  std::array<Part, 2> tiles, ranges;
+  // By RowSet: attention's tiles of all and of wanted rows.
+  std::array<Part, 2> tiles;
+  // The same of the ranges that rows read in one of the program's ways of attending.
+  const std::array<Part, 2>& ranges(const Attention& attention) const {
+    return ranges_[static_cast<size_t>(&sets.of(attention) - sets.reads.data())];
+  }
   Part tokens, wanted, positions, stores, stored_rows, overrides, guided, head_rows, head_tokens;
   RowSets sets;
   std::vector<KvPlace> places;          // of the streams' stores
@@ -49,7 +49,8 @@ class StepData {
   Part put(const std::vector<T>& values);
 
   RopeTables ropes_;
-  std::vector<Rotary> rotaries_;
+  std::vector<Rotary> rotaries_;             // by rope of the program
+  std::vector<std::array<Part, 2>> ranges_;  // by window: sets.reads
   std::vector<std::byte> packed_;
   SharedBytes pinned_;
   int64_t pinned_bytes_ = 0;

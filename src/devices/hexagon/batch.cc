@@ -140,9 +140,10 @@ class Builder {
     op.spans = ref;
     op.span_count = count;
   }
-  WireRef key_ranges(size_t set) {
-    if (key_ranges_[set].buffer == WIRE_NO_BUFFER) key_ranges_[set] = staged(s_.rows->ranges[set]);
-    return key_ranges_[set];
+  WireRef key_ranges(const RowSets::Reads& reads, size_t set) {
+    const auto [known, fresh] = key_ranges_.try_emplace({&reads, set}, kNone);
+    if (fresh) known->second = staged(reads.ranges[set]);
+    return known->second;
   }
   static WireRef behind(WireRef ref, uint64_t bytes) { return {ref.buffer, ref.offset + static_cast<uint32_t>(bytes)}; }
 
@@ -197,12 +198,12 @@ class Builder {
         w.index = staged(s_.run->inputs->wanted);
         break;
       case OpKind::rms_norm:
-        w.parameter = op.parameter;
+        w.parameter = program_.norm(op).epsilon;
         break;
       case OpKind::head_norm:
         w.columns = 0;
         w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-        w.parameter = op.parameter;
+        w.parameter = program_.norm(op).epsilon;
         break;
       case OpKind::rope:
         rope(w, op);
@@ -233,16 +234,17 @@ class Builder {
 
   void rope(WireOp& w, const Op& op) {
     w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-    w.rotary = static_cast<uint16_t>(op.rotary), w.rope_adjacent = op.rope_adjacent;
+    const Rope& rope = program_.rope(op);
+    w.rotary = static_cast<uint16_t>(rope.rotary), w.rope_adjacent = rope.adjacent ? 1 : 0;
     // One for the queries and keys of all layers that turn alike.
-    const auto [known, fresh] = tables_.try_emplace({op.rows, op.parameter, op.rotary}, kNone);
+    const auto [known, fresh] = tables_.try_emplace({op.rows, op.attributes}, kNone);
     if (fresh) {
       const int64_t positions = int64_t{*std::ranges::max_element(s_.run->inputs->positions)} + 1;
-      const RopeTable& angles = s_.rope->of(op.parameter, op.rotary, positions);
+      const RopeTable& angles = s_.rope->of(rope, positions);
       std::vector<float> table;
       for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
-        table.insert(table.end(), angles.cos(p), angles.cos(p) + op.rotary / 2);
-        table.insert(table.end(), angles.sin(p), angles.sin(p) + op.rotary / 2);
+        table.insert(table.end(), angles.cos(p), angles.cos(p) + rope.rotary / 2);
+        table.insert(table.end(), angles.sin(p), angles.sin(p) + rope.rotary / 2);
       }
       known->second = staged(table);
     }
@@ -264,9 +266,10 @@ class Builder {
     } else {
       w.out[0] = behind(w.out[0], begin * columns(op.out[0]) * 4);
       w.columns = 0;
-      w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-      w.parameter = op.parameter;
-      w.index = behind(key_ranges(set), begin * sizeof(WireKeys));
+      const Attention& a = program_.attention(op);
+      w.heads = static_cast<uint16_t>(a.heads), w.head_dim = static_cast<uint16_t>(a.head_dim);
+      w.parameter = a.scale;
+      w.index = behind(key_ranges(s_.rows->of(a), set), begin * sizeof(WireKeys));
       if (any_trial(g)) w.trial_index = behind(positions(RowSet::all), uint64_t{g.begin[0]} * 4);
     }
     ops_.push_back(w);
@@ -339,8 +342,8 @@ class Builder {
   std::vector<uint32_t> kv_;  // buffers of the streams' stores
   std::vector<Group> groups_;
   std::map<RowSet, WireRef> positions_;
-  std::map<std::tuple<RowSet, float, int>, WireRef> tables_;  // rotary angles by rows, theta, rotary
-  std::array<WireRef, 2> key_ranges_ = {kNone, kNone};        // of all and of wanted rows
+  std::map<std::pair<RowSet, int16_t>, WireRef> tables_;                    // rotary angles by rows and geometry
+  std::map<std::pair<const RowSets::Reads*, size_t>, WireRef> key_ranges_;  // of all and of wanted rows
 };
 
 static_assert(sizeof(WireKeys) == sizeof(KeyRange), "ranges are staged as they are");

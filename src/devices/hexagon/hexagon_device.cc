@@ -288,7 +288,7 @@ class Hexagon final : public HexagonDevice {
     }
     if (run.first == 0) {
       if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
-      rows_ = bind_row_sets(*run.inputs);
+      rows_ = bind_row_sets(*run.inputs, *run.program);
       int64_t seen = 0;
       for (const Stream& s : run.inputs->streams) seen += s.kv != nullptr && library_->find(s.kv->memory()) != nullptr;
       if (seen > 0 && seen < std::ssize(run.inputs->streams))

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "devices/hexagon/wire.h"
 #include "devices/value_plan.h"
@@ -38,7 +38,8 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
   // Per row and row set: position, token, range of keys, span, how it is guided, a prediction.
   int64_t staged = rows * 3 * (8 + 8 + 28 + 12 + 32) + 4096, table = 0, trial = 0;
-  std::set<std::tuple<RowSet, float, int>> rotated;  // a table each, as batch.cc stages them
+  staged += rows * 2 * 8 * std::ssize(program.attentions);  // ranges of keys, once more for each window
+  std::set<std::pair<RowSet, int16_t>> rotated;             // a table each, as batch.cc stages them
   for (const Op& op : program.ops) {
     const auto dims = [&](size_t i) { return infos[static_cast<size_t>(op.weight[i])].dims; };
     int64_t scratch = 0;
@@ -48,15 +49,19 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
                                       std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
         break;
       case OpKind::rope:
-        if (rotated.emplace(op.rows, op.parameter, op.rotary).second) table += rows * op.rotary * 4;
+        if (rotated.emplace(op.rows, op.attributes).second) table += rows * program.rope(op).rotary * 4;
         break;
-      case OpKind::store_kv:
-        r.kv += 2 * 2 * positions * op.kv_heads * op.head_dim + op.kv_heads * 128;
-        trial = rows * op.kv_heads * op.head_dim * 2 * 2;
+      case OpKind::store_kv: {
+        const Attention& a = program.attention(op);
+        r.kv += 2 * 2 * positions * a.kv_heads * a.head_dim + a.kv_heads * 128;
+        trial = rows * a.kv_heads * a.head_dim * 2 * 2;
         break;
-      case OpKind::attention:
-        scratch = scratch_of_attention(op.heads / std::max<int>(op.kv_heads, 1), op.head_dim);
+      }
+      case OpKind::attention: {
+        const Attention& a = program.attention(op);
+        scratch = scratch_of_attention(a.heads / std::max<int>(a.kv_heads, 1), a.head_dim);
         break;
+      }
       case OpKind::head: {
         const auto [inputs, vocabulary] = dims(0);
         const int64_t chunks = (vocabulary + kChunk - 1) / kChunk;

@@ -41,7 +41,8 @@ OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, s
       return cost;
     }
     case OpKind::attention:
-      cost.compute_s = 4 * row_keys * op.heads * op.head_dim / (unit.attention_gflops.value * 1e9);
+      cost.compute_s = 4 * row_keys * program.attention(op).heads * program.attention(op).head_dim /
+                       (unit.attention_gflops.value * 1e9);
       return cost;
     default: {
       double values = 0;

@@ -148,7 +148,7 @@ class Sim final : public SimDevice {
       LLADA_TRY(const Ticket inner, numerics_->submit(run));
       LLADA_TRY_STATUS(numerics_->wait(inner));
     }
-    const std::array<double, 2> keys = row_keys(run.inputs);
+    const RowKeys keys = row_keys(run);
     TaskId& last = beside ? last_beside_ : last_;
     if (run.first == 0) last = kNoTask;  // a new step: the host has waited for the one before
     int in_batch = 0;
@@ -261,22 +261,26 @@ class Sim final : public SimDevice {
     return status;
   }
 
-  // Of all and of wanted rows. A unit takes the rows of a span together: each as long as the longest.
-  static std::array<double, 2> row_keys(const StepInputs* inputs) {
-    std::array<double, 2> keys{};
-    if (inputs == nullptr) return keys;
-    const RowSets sets = bind_row_sets(*inputs);
-    for (size_t set = 0; set < 2; ++set)
-      for (size_t s = 0; s < sets.spans[set].size(); ++s)
-        keys[set] += static_cast<double>(sets.spans[set][s].count) * sets.reach[set][s].count();
+  // By attention of the program, of all and of wanted rows. A unit takes the rows of a span together: each as long as
+  // the longest.
+  using RowKeys = std::vector<std::array<double, 2>>;
+  static RowKeys row_keys(const Run& run) {
+    RowKeys keys(run.program->attentions.size());
+    if (run.inputs == nullptr) return keys;
+    const RowSets sets = bind_row_sets(*run.inputs, *run.program);
+    for (size_t a = 0; a < keys.size(); ++a)
+      for (size_t set = 0; set < 2; ++set)
+        for (size_t s = 0; s < sets.spans[set].size(); ++s)
+          keys[a][set] +=
+              static_cast<double>(sets.spans[set][s].count) * sets.of(run.program->attentions[a]).reach[set][s].count();
     return keys;
   }
 
-  void add(const Run& run, const Op& op, const std::array<double, 2>& keys, bool npu, bool beside, int& in_batch,
-           TaskId& last) {
+  void add(const Run& run, const Op& op, const RowKeys& keys, bool npu, bool beside, int& in_batch, TaskId& last) {
     const UnitProfile& unit = npu ? chip_->profile.npu : chip_->profile.cpu;
-    const OpCost cost =
-        price_op(unit, *run.program, op, chip_->infos, chip_->sizes, keys[op.rows == RowSet::all ? 0 : 1]);
+    const double read =
+        op.kind == OpKind::attention ? keys[static_cast<size_t>(op.attributes)][op.rows == RowSet::all ? 0 : 1] : 0;
+    const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, read);
     LaneTask task;
     task.lane = npu ? Lane::npu : Lane::cpu;
     task.fixed_s = cost.kernels * unit.op_us.value * 1e-6;
