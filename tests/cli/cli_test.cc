@@ -76,6 +76,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
   write_file(folder.file("empty.gguf"), "");
   const std::string m = tiny_model(), ids = folder.file("ids");
   write_file(ids, "1 99999");
+  const std::string long_text = folder.file("long.txt");
+  write_file(long_text, std::string(4'000'000, 'x'));
   const std::vector<WrongCall> calls = {
       {{}, "needs a command"},
       {{"rum"}, "no command 'rum'; did you mean run?"},
@@ -148,6 +150,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "--cfg-scale: found 1e+300, needed a number from 0 to"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:nope"}, "'nope': needed one of window"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:window"}, "window: found '', needed such as 40%"},
+      {{"run", "-m", m, "-f", long_text}, "the prompt: found 4000000 bytes, needed text that fits 256 tokens"},
       {{"infill", "-m", m, "--text", "no gap"}, "needed at least one <mask>"},
       {{"infill", "-m", m, "--text", "a <mask:0> b"}, "1 to 512"},
       {{"infill", "-m", m, "--text", "<mask:300>"}, "the model was trained for 256"},
@@ -185,7 +188,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
-  EXPECT_EQ(folder.entries(), 3u);  // nothing was left behind
+  EXPECT_EQ(folder.entries(), 4u);  // nothing was left behind
 }
 
 TEST(WrongCalls, ErrorsWithJsonAreStillOneLineOnStderr) {
