@@ -151,7 +151,7 @@ class Chat {
       }
       InterruptGuard::clear();
       stopped_ = Stopped{before, question, generation.text.substr(0, generation.text.find(kHole))};
-      note("the answer is not part of the conversation (/keep: its beginning, /regen: ask again)\n");
+      note("not part of the conversation (/keep: its beginning, /regen: ask again)\n");
       return {};
     }
     stopped_.reset();

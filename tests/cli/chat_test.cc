@@ -119,9 +119,9 @@ TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {
 
 TEST(Chat, ATerminalGetsAPromptSign) {
   LLADA_NEEDS_TERMINAL();
-  const auto result =
-      run_llada_on_terminal({"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5"},
-                            {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
+  const auto result = run_llada_on_terminal(
+      {"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5", "--no-history"},
+      {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
   EXPECT_EQ(result.status, 0);
   EXPECT_NE(result.out.find("> "), std::string::npos);
 }
