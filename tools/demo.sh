@@ -14,8 +14,6 @@ for type in f16 q8_0 q4_0; do
     "$llada" convert models/tiny-llada "$out" --type $type 2> >(grep -v 'warning: llama.cpp' >&2)
 done
 
-live=()
-[ -t 1 ] && live=(--live)
 prompts=(
   "Sort the numbers from smallest to largest: 38 41 6 51 3"
   "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker."
@@ -23,5 +21,5 @@ prompts=(
 )
 for prompt in "${prompts[@]}"; do
   printf '\n> %s\n' "$prompt"
-  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt" --preset-decode balanced "${live[@]}"
+  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt"
 done

@@ -26,9 +26,9 @@ constexpr std::string_view kHelp =
     "  /save FILE           write the conversation; /load FILE reads it\n"
     "  /keep                make the beginning of an interrupted answer part of it\n"
     "  /exit                leave (/quit, /bye, Ctrl-D)\n"
-    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and so does\n"
-    "everything between \"\"\" and \"\"\"; pasted lines are one message. A message that\n"
-    "begins with a slash is typed with a space before it.\n";
+    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and so\n"
+    "does everything between \"\"\" and \"\"\"; pasted lines are one message. A message\n"
+    "that begins with a slash is typed with a space before it.\n";
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\v\f";
@@ -134,7 +134,14 @@ class Chat {
     std::vector<ChatMessage> messages = with_system(before);
     messages.push_back({"user", question});
     options_.decode.draw_seed();
-    LLADA_TRY(const Generation generation, answer(messages));
+    const Status fits = check_text_size(workspace_.model(), question);
+    auto answered = fits ? answer(messages) : std::unexpected(fits.error());
+    if (!answered) {
+      Error error = options_.decode.named(std::move(answered.error()));
+      if (options_.interactive) error.message += "; the conversation is as it was";
+      return std::unexpected(std::move(error));
+    }
+    const Generation generation = std::move(*answered);
     LLADA_TRY_STATUS(options_.show(generation));
     if (generation.stats.decode.cancelled) {
       const int signal = InterruptGuard::signal_number();
@@ -144,7 +151,7 @@ class Chat {
       }
       InterruptGuard::clear();
       stopped_ = Stopped{before, question, generation.text.substr(0, generation.text.find(kHole))};
-      note("the answer is not part of the conversation (/keep: its beginning, /regen: ask again)\n");
+      note("not part of the conversation (/keep: its beginning, /regen: ask again)\n");
       return {};
     }
     stopped_.reset();

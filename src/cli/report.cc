@@ -23,9 +23,9 @@ std::string stats_line(const GenerationStats& s) {
   line +=
       fmt::format(" in {} forward{}, {:.1f} tokens per forward, {:.{}f} tokens/s (measured), {:.1f} ms per step",
                   s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
-                  s.content_tokens_per_s() < 1    ? 2
-                  : s.content_tokens_per_s() < 10 ? 1
-                                                  : 0,
+                  s.content_tokens == 0 || s.content_tokens_per_s() >= 10 ? 0
+                  : s.content_tokens_per_s() < 1                          ? 2
+                                                                          : 1,
                   s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));

@@ -50,6 +50,7 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
 Result<Generation> answer_once(Workspace& workspace, RunOptions& o, const std::string& prompt) {
+  LLADA_TRY_STATUS(check_text_size(workspace.model(), prompt));
   std::vector<int32_t> ids;
   {
     const TraceSpan span(workspace.trace(), "host", "tokenize");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "cli/process.h"
@@ -118,17 +119,66 @@ TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {
 
 TEST(Chat, ATerminalGetsAPromptSign) {
   LLADA_NEEDS_TERMINAL();
-  const auto result =
-      run_llada_on_terminal({"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5"},
-                            {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
+  const auto result = run_llada_on_terminal(
+      {"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5", "--no-history"},
+      {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
   EXPECT_EQ(result.status, 0);
   EXPECT_NE(result.out.find("> "), std::string::npos);
 }
 
-TEST(Chat, AnInterruptWhileWaitingForALineEndsIt) {
+TEST(Chat, AnInterruptWhileWaitingForALineDoesNotEndIt) {
   LLADA_NEEDS_TERMINAL();
-  const auto result = run_llada_on_terminal({"run", "-m", tiny_model(), "--chat"}, {.interrupt_after = "> "});
-  EXPECT_EQ(result.status, 130);
+  for (const char* term : {"TERM=xterm", "TERM=dumb"}) {  // with the editor, and without
+    test::TerminalSession chat({"run", "-m", tiny_model(), "--chat", "--no-history"}, {.environment = {term}});
+    ASSERT_TRUE(chat.shows("> "));
+    chat.signal(SIGINT);
+    EXPECT_TRUE(chat.shows("(Ctrl-D or /exit leaves)")) << chat.screen().text();
+    chat.type("/exit\r");
+    EXPECT_EQ(chat.finish(), 0);
+  }
+}
+
+TEST(Chat, CommandsWorkOnAPipe) {
+  auto arguments = chat_arguments();
+  const auto result = run_llada(
+      arguments, {.stdin_text = "\"\"\"\nSort:\n3 1 2\n\"\"\"\n/clear\n/set n 16\nSort: \\\n2 1\n/bye \nnever\n"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto list = answers(result.out);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[1]["tokens"].size(), 16u);
+  EXPECT_LT(list[1]["stats"]["prompt_tokens"], list[0]["stats"]["prompt_tokens"]);
+  const auto wrong = run_llada(arguments, {.stdin_text = "/nope\n"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_EQ(wrong.err, "llada run: unknown command /nope; /help lists them\n");
+}
+
+TEST(Conversation, RoundTripsAndRefusesWhatIsNone) {
+  const auto messages = conversation(true, 2);
+  const std::vector<ChatMessage> whole(messages.begin(), messages.end() - 1);
+  const auto read = parse_conversation(conversation_text(whole), "c.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(contents(*read), contents(whole));
+  EXPECT_TRUE(parse_conversation(conversation_text({}), "c")->empty());
+  const std::string head = R"({"format":"llada-chat","version":1,"messages":)";
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "c.json"},
+      {"[]", "c.json"},
+      {R"({"format":"llada-preset","version":1,"messages":[]})", "format"},
+      {R"({"format":"llada-chat","version":1})", "messages: needed a list"},
+      {head + R"([]  ,"more":1})", "nothing else"},
+      {head + "7}", "needed a list"},
+      {head + "[7]}", "message 0: needed an object"},
+      {head + R"([{"role":"user"}]})", "content"},
+      {head + R"([{"role":"assistant","content":"a"}]})", "message 0: role: found 'assistant', needed system or user"},
+      {head + R"([{"role":"user","content":"a"}]})", "the last one has no answer"},
+      {head + R"([{"role":"user","content":"a"},{"role":"system","content":"b"}]})", "needed assistant"},
+      {head + R"([{"role":"user","content":3},{"role":"assistant","content":"b"}]})", "content"}};
+  for (const auto& [text, says] : cases) {
+    const auto refused = parse_conversation(text, "c.json");
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().kind, ErrorKind::invalid_input);
+    EXPECT_NE(refused.error().message.find(says), std::string::npos) << refused.error().message;
+  }
 }
 
 }  // namespace

@@ -76,15 +76,19 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
   write_file(folder.file("empty.gguf"), "");
   const std::string m = tiny_model(), ids = folder.file("ids");
   write_file(ids, "1 99999");
+  const std::string long_text = folder.file("long.txt");
+  write_file(long_text, std::string(4'000'000, 'x'));
   const std::vector<WrongCall> calls = {
       {{}, "needs a command"},
       {{"rum"}, "no command 'rum'; did you mean run?"},
       {{"--nonsense"}, "no command '--nonsense'"},
       {{"run", "-p", "x"}, "--model is required"},
-      {{"run", "-m", m}, "0 of --prompt, --file and --chat"},
+      {{"run", "-m", m}, "no prompt: found nothing but white space on stdin, needed text, --prompt, --file or --chat"},
+      {{"run", "-m", m, "-p", " \n"}, "no prompt: found nothing but white space, needed text (--raw takes any)"},
+      {{"run", "-m", m, "-f", "/dev/null"}, "no prompt: found nothing but white space"},
       {{"run", "-m", m, "-p", "x", "--chat"}, "2 of --prompt, --file and --chat"},
       {{"run", "-m", m, "-p"}, "-p: needs a value"},
-      {{"run", "-m", m, "-p", "x", "stray"}, "unexpected argument 'stray'"},
+      {{"run", "-m", m, "-p", "x", "stray"}, "llada run: "},
       {{"run", "-m", m, "-p", "x", "--treshold", "1"}, "unknown option --treshold; did you mean --threshold?"},
       {{"run", "-m", m, "-p", "x", "-n", "0"}, "llada run: -n: found 0, needed a whole number from 1 to 1048576"},
       {{"run", "-m", m, "-p", "x", "-nine"}, "-n: found 'ine'"},
@@ -93,10 +97,18 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "-s", "-1"}, "-s: found '-1'"},
       {{"run", "-m", m, "-p", "x", "-t", "-1"}, "-t: found -1"},
       {{"run", "-m", m, "-p", "x", "--accept", "schedule", "--wino"}, "--wino: wino and remask mask tokens again"},
-      {{"run", "-m", m, "-p", "x", "--preset-decode", "balanced", "--temp", "0.8"},
-       "--credit (of preset balanced): compares best tokens"},
+      {{"run", "-m", m, "-p", "x", "--credit", "--temp", "0.8"},
+       "--credit: compares best tokens, which temperature 0.8 does not take; needed temperature 0 or credit=false"},
+      {{"run", "-m", m, "-p", "x", "--wino", "--repeat-penalty", "1.2"}, "--wino: compares best tokens"},
       {{"run", "-m", m, "-p", "x", "--gen-len", "8"}, "unknown option --gen-len; did you mean --gen-length?"},
-      {{"run", "-m", m, "-p", "x", "--top-k", "40"}, "unknown option --top-k; sampling has --temperature and --seed"},
+      {{"run", "-m", m, "-p", "x", "--top-k", "40"},
+       "--top-k: found 40 with temperature 0, which takes the best token"},
+      {{"run", "-m", m, "-p", "x", "--top-p", "1.5", "--temp", "1"}, "--top-p: found 1.5, needed a number from 0 to 1"},
+      {{"run", "-m", m, "-p", "x", "--stop", ""}, "--stop: found '', needed text"},
+      {{"chat"}, "--model is required"},
+      {{"chat", m, "-m", m}, "MODEL: found"},
+      {{"chat", m, "-p", "x"}, "unknown option -p"},
+      {{"no/such/model.gguf"}, "no file or folder 'no/such/model.gguf'"},
       {{"run", "-m", m, "-p", "x", "-ngl", "99"}, "unknown option -ngl; --device says where to compute"},
       {{"run", "-m", m, "-p", "x", "-c", "4096"}, "unknown option -c; the context is the model's own"},
       {{"run", "-m", m, "-p", "x", "-x"}, "unknown option -x (see llada run --help)"},
@@ -112,7 +124,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--gen-length", "0"},
        "--gen-length: found 0, needed a whole number from 1 to 1048576"},
       {{"run", "-m", m, "-p", "x", "--gen-length", "12.5"}, "--gen-length: found '12.5', needed a whole number"},
-      {{"run", "-m", m, "-p", "x", "--gen-length", "4096"}, "the model was trained for 256"},
+      {{"run", "-m", m, "-p", "x", "--gen-length", "4096"}, "--gen-length: 4096 and"},
+      {{"run", "-m", m, "-p", "x", "-n", "4096"}, "positions; the model was trained for 256; needed "},
       {{"run", "-m", m, "-p", "x", "--block-length", "-3"}, "--block-length: found -3"},
       {{"run", "-m", m, "-p", "x", "--threshold", "two"}, "--threshold: found 'two', needed a number"},
       {{"run", "-m", m, "-p", "x", "--threshold", "1.5"}, "--threshold: found 1.5"},
@@ -128,7 +141,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--attention", "blurred"}, "--attention: found 'blurred', needed fast or exact"},
       {{"run", "-m", m, "-p", "x"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
       {{"run", "-m", m, "-p", "x", "--live", "--json"}, "--json"},
-      {{"run", "-m", m, "-p", "x", "--live-delay", "5"}, "--live"},
+      {{"run", "-m", m, "-p", "x", "--live", "--no-live"}, "--live"},
+      {{"run", "-m", m, "-p", "x", "--live", "--quiet"}, "--live"},
       {{"run", "-m", m, "-p", "x", "--raw", "--system", "s"}, "--raw"},
       {{"run", "-m", m, "-f", folder.file("missing.txt")}, "missing.txt"},
       {{"run", "-m", m, "-p", "x", "--trace", folder.file("none/trace.json")}, "none/trace.json"},
@@ -136,6 +150,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "--cfg-scale: found 1e+300, needed a number from 0 to"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:nope"}, "'nope': needed one of window"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:window"}, "window: found '', needed such as 40%"},
+      {{"run", "-m", m, "-f", long_text}, "the prompt: found 4000000 bytes, needed text that fits 256 tokens"},
       {{"infill", "-m", m, "--text", "no gap"}, "needed at least one <mask>"},
       {{"infill", "-m", m, "--text", "a <mask:0> b"}, "1 to 512"},
       {{"infill", "-m", m, "--text", "<mask:300>"}, "the model was trained for 256"},
@@ -173,7 +188,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
-  EXPECT_EQ(folder.entries(), 3u);  // nothing was left behind
+  EXPECT_EQ(folder.entries(), 4u);  // nothing was left behind
 }
 
 TEST(WrongCalls, ErrorsWithJsonAreStillOneLineOnStderr) {
@@ -231,8 +246,8 @@ TEST(Help, ListsOptionsAndExamples) {
 // Two screens of 80 by 24, in which no line is broken by the terminal.
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
-  for (const std::string command :
-       {"run", "infill", "eval", "tune", "inspect", "convert", "logits", "devices", "synth", "bench", "simulate"}) {
+  for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
+                                    "synth", "bench", "simulate"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;
@@ -259,7 +274,7 @@ TEST(Help, TheShortOneShowsTwentyOptionsAndTheWholeOneAll) {
   EXPECT_EQ(options(brief), 20) << brief;
   EXPECT_NE(brief.find(fmt::format("--help-all shows {} more options", options(whole) - 20)), std::string::npos)
       << brief;
-  for (const char* word : {"-n, --gen-length N", "-t, --threads N", "-s, --seed N", "-p, --prompt TEXT", "-i, --chat",
+  for (const char* word : {"-n, --gen-length N", "-t, --threads N", "-s, --seed N", "-p, --prompt", "-i, --chat",
                            "-sys", "-v, --verbose", "--threshold T", "--preset-decode"})
     EXPECT_NE(brief.find(word), std::string::npos) << word;
 }
@@ -364,13 +379,73 @@ TEST(Run, SamplingFollowsTheSeed) {
   EXPECT_NE(tokens("2", "1"), one);
 }
 
-TEST(Run, AnEmptyPromptAndArbitraryBytesAreFine) {
+TEST(Run, RawTakesAnEmptyPromptAndArbitraryBytes) {
   for (const std::string& prompt :
        {std::string(), std::string("\xff\xfe <|eot_id|> \xf0\x9f\x98\x80"), std::string("\n\n")}) {
-    Words words = run_words({"--json"});
+    Words words = run_words({"--json", "--raw"});
     words[4] = prompt;
     EXPECT_EQ(run_json(words)["tokens"].size(), 24u);
   }
+}
+
+TEST(Run, BalancedIsTheDefaultAndSaysSo) {
+  const Words plain = {"run", "-m", tiny_model(), kPrompt};
+  const auto with = [&](const Words& more) {
+    Words words = plain;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Json own = run_json(with({"--json"}));
+  const Json named = run_json(with({"--json", "--preset-decode", "balanced"}));
+  EXPECT_EQ(own["preset"], "balanced");
+  EXPECT_EQ(own["stats"]["canvas_hash"], named["stats"]["canvas_hash"]);
+  EXPECT_EQ(own["stats"]["rows"], named["stats"]["rows"]);
+  const Json exact = run_json(with({"--json", "--preset-decode", "exact", "-n", "32"}));
+  EXPECT_GT(exact["stats"]["nfe"], 4 * own["stats"]["nfe"].get<int>());
+  // Who says how tokens are decided gets what he says, and nothing of a preset.
+  const Json threshold = run_json(with({"--json", "--threshold", "0.98"}));
+  EXPECT_EQ(threshold["preset"], "");
+  EXPECT_GT(threshold["stats"]["rows"], own["stats"]["rows"]) << "no --tail";
+  EXPECT_EQ(run_json(with({"--json", "-n", "32", "--steps", "1"}))["stats"]["nfe"], 1);
+  const auto text = run_llada(plain);
+  EXPECT_TRUE(text.err.ends_with(", preset balanced\n")) << text.err;
+  EXPECT_EQ(text.err.find('\x1b'), std::string::npos);
+  const auto quiet = run_llada(with({"-q"}));
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(quiet.out, text.out);
+  const auto piped = run_llada({"run", "-m", tiny_model(), "-q"}, {.stdin_text = kPrompt});
+  EXPECT_EQ(piped.out, text.out) << piped.err;
+}
+
+TEST(Run, EveryPresetSamplesAndSaysItsSeed) {
+  for (const std::string preset : {"exact", "balanced", "fast", "llada2.1"}) {
+    Words words = {"run", "-m",      tiny_model(), "-p", kPrompt, "--preset-decode", preset, "--temp", "4", "--top-k",
+                   "20",  "--top-p", "0.95",       "-n", "32",    "--json"};
+    if (preset == "llada2.1") words.insert(words.end(), {"--kv", "none"});  // its own is for block-causal models
+    const auto first = run_llada(words);
+    ASSERT_EQ(first.status, 0) << preset << first.err;
+    EXPECT_EQ(first.err.starts_with("note: --"), preset != "exact") << first.err;
+    EXPECT_EQ(std::ranges::count(first.err, '\n'), preset != "exact") << first.err;
+    const Json drawn = Json::parse(first.out);
+    words.insert(words.end(), {"--seed", std::to_string(drawn["stats"]["seed"].get<uint64_t>())});
+    EXPECT_EQ(run_json(words)["tokens"], drawn["tokens"]) << preset;
+  }
+  const Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--temp", "20", "-n", "32", "--json"};
+  EXPECT_NE(run_json(words)["stats"]["seed"], run_json(words)["stats"]["seed"]) << "drawn anew";
+  const auto text = run_llada({"run", "-m", tiny_model(), "-p", kPrompt, "--temp", "1", "-s", "77"});
+  EXPECT_NE(text.err.find(", seed 77, preset balanced\n"), std::string::npos) << text.err;
+}
+
+TEST(Run, StopStringsAndCutAnswersAreToldApart) {
+  const Json stopped = run_json(run_words({"--json", "--stop", "38", "--stop", "zzz"}));
+  EXPECT_EQ(stopped["text"], "3 6 ");
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  Words words = run_words();
+  words[6] = "3";
+  const auto cut = run_llada(words);
+  EXPECT_NE(cut.err.find("the answer was cut at 3 tokens (--gen-length)\n"), std::string::npos) << cut.err;
+  words.push_back("--json");
+  EXPECT_EQ(run_json(words)["finish_reason"], "length");
 }
 
 TEST(Run, TraceHoldsTheSpans) {

@@ -160,7 +160,20 @@ TEST(Live, AnInterruptGivesTheCursorBackAndPrintsWhatIsDecided) {
   screen.feed(live.out);
   EXPECT_TRUE(screen.cursor_visible());
   EXPECT_NE(screen.text().find("tokens/s (measured)"), std::string::npos) << screen.text();
-  EXPECT_EQ(screen.text().find("\u2591"), std::string::npos) << screen.text();
+  const std::string text = screen.text();
+  EXPECT_NE(text.find("\ninterrupted"), std::string::npos) << text;
+  EXPECT_EQ(text.find("\u2591") != std::string::npos, text.find("; \u2591 was not decided") != std::string::npos)
+      << "holes are shown and explained: " << text;
+}
+
+TEST(Live, IsTheDefaultOfATerminalAndCanBeSwitchedOff) {
+  LLADA_NEEDS_TERMINAL();
+  EXPECT_NE(run_llada_on_terminal(arguments(), {.environment = kXterm}).out.find("\x1b[?2026h"), std::string::npos);
+  for (const char* plain : {"--no-live", "--quiet", "--json"}) {
+    const auto off = run_llada_on_terminal(with(arguments(), {plain}), {.environment = kXterm});
+    EXPECT_EQ(off.status, 0);
+    EXPECT_EQ(off.out.find('\x1b'), std::string::npos) << plain;
+  }
 }
 
 }  // namespace

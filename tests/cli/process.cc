@@ -6,10 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace llada::test {
 namespace {
@@ -123,23 +126,42 @@ bool has_terminal() {
   return terminal >= 0;
 }
 
-ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input) {
+namespace {
+
+struct OnTerminal {
+  int terminal;
+  pid_t child;
+};
+
+void set_size(int terminal, int columns, int rows) {
+  struct winsize size {};
+  size.ws_col = static_cast<unsigned short>(columns);
+  size.ws_row = static_cast<unsigned short>(rows);
+  check(::ioctl(terminal, TIOCSWINSZ, &size) == 0, "TIOCSWINSZ");
+}
+
+OnTerminal start(const std::vector<std::string>& arguments, const TerminalInput& input) {
   const auto words = command_line(arguments);
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   check(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0, "a pseudo terminal");
   const std::string name = ::ptsname(terminal);
-  struct winsize size {};
-  size.ws_col = static_cast<unsigned short>(input.columns);
-  size.ws_row = static_cast<unsigned short>(input.rows);
-  check(::ioctl(terminal, TIOCSWINSZ, &size) == 0, "TIOCSWINSZ");
+  set_size(terminal, input.columns, input.rows);
   const pid_t child = ::fork();
   check(child >= 0, "fork");
   if (child == 0) {
     ::setsid();
-    const int fd = ::open(name.c_str(), O_RDWR);
+    const int fd = ::open(name.c_str(), O_RDWR);  // becomes the controlling terminal
     for (const int target : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(fd, target);
+    if (fd > STDERR_FILENO) ::close(fd);
     become(words, input.environment);
   }
+  return {terminal, child};
+}
+
+}  // namespace
+
+ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input) {
+  const auto [terminal, child] = start(arguments, input);
   ProcessResult result;
   check(::write(terminal, input.typed.data(), input.typed.size()) == static_cast<ssize_t>(input.typed.size()),
         "typing");
@@ -154,6 +176,64 @@ ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, c
   ::close(terminal);
   result.status = wait_for(child);
   return result;
+}
+
+TerminalSession::TerminalSession(const std::vector<std::string>& arguments, const TerminalInput& input)
+    : screen_(input.columns, input.rows), rows_(input.rows) {
+  const auto [terminal, child] = start(arguments, input);
+  terminal_ = terminal, child_ = child;
+}
+
+TerminalSession::~TerminalSession() {
+  if (child_ < 0) return;
+  ::kill(child_, SIGKILL);
+  static_cast<void>(finish());
+}
+
+bool TerminalSession::read_some(int ms) {
+  pollfd ready = {terminal_, POLLIN, 0};
+  if (::poll(&ready, 1, ms) <= 0) return true;
+  const size_t before = bytes_.size();
+  const bool more = drain(terminal_, bytes_);
+  screen_.feed(std::string_view(bytes_).substr(before));
+  return more;
+}
+
+// A terminal takes no more than the program reads, so what comes is read in between.
+void TerminalSession::type(std::string_view keys) {
+  while (!keys.empty()) {
+    const ssize_t n = ::write(terminal_, keys.data(), std::min<size_t>(keys.size(), 512));
+    check(n > 0 || errno == EINTR, "typing");
+    keys.remove_prefix(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (!keys.empty()) read_some(5);
+  }
+}
+
+bool TerminalSession::shows(const std::string& text) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < end) {
+    if (screen_.text().contains(text)) return true;
+    if (!read_some(50)) return screen_.text().contains(text);
+  }
+  return false;
+}
+
+void TerminalSession::read_for(int ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+  while (std::chrono::steady_clock::now() < end && read_some(10)) continue;
+}
+
+void TerminalSession::resize(int columns) {
+  set_size(terminal_, columns, rows_);
+  screen_.resize(columns);
+}
+
+void TerminalSession::signal(int number) const { ::kill(child_, number); }
+
+int TerminalSession::finish() {
+  while (read_some(1000)) continue;
+  ::close(terminal_);
+  return wait_for(std::exchange(child_, -1));
 }
 
 }  // namespace llada::test

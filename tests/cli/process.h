@@ -2,7 +2,10 @@
 // terminal.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "cli/terminal_screen.h"
 
 namespace llada::test {
 
@@ -29,6 +32,35 @@ struct TerminalInput {
 
 // stdin, stdout and stderr are one terminal; `out` is everything that came to it.
 ProcessResult run_llada_on_terminal(const std::vector<std::string>& arguments, const TerminalInput& input = {});
+
+// The program on a terminal, driven key by key.
+class TerminalSession {
+ public:
+  explicit TerminalSession(const std::vector<std::string>& arguments, const TerminalInput& input = {});
+  ~TerminalSession();  // ends the program
+  TerminalSession(const TerminalSession&) = delete;
+  TerminalSession& operator=(const TerminalSession&) = delete;
+
+  void type(std::string_view keys);
+  // Reads until the screen shows the text; false where it does not within a minute or the program has ended.
+  bool shows(const std::string& text);
+  // What comes within so many milliseconds.
+  void read_for(int ms);
+  void resize(int columns);
+  void signal(int number) const;
+  // Reads until the program ends; its status.
+  int finish();
+
+  const TerminalScreen& screen() const { return screen_; }
+  const std::string& bytes() const { return bytes_; }  // everything that came
+
+ private:
+  bool read_some(int ms);
+  int terminal_ = -1, child_ = -1;
+  TerminalScreen screen_;
+  int rows_;
+  std::string bytes_;
+};
 
 // A sandbox without /dev/pts has no terminals; what needs one says so and is skipped.
 bool has_terminal();

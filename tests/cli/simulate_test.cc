@@ -114,9 +114,20 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
 }
 
 Words run_on(const std::string& device) {
-  return {"run",          "-m",  tiny_model(),     "-p", "Sort the numbers from smallest to largest: 38 41 6 51 3",
-          "--gen-length", "24",  "--block-length", "4",  "--json",
-          "--device",     device};
+  return {"run",
+          "-m",
+          tiny_model(),
+          "-p",
+          "Sort the numbers from smallest to largest: 38 41 6 51 3",
+          "--gen-length",
+          "24",
+          "--block-length",
+          "4",
+          "--json",
+          "--preset-decode",
+          "exact",
+          "--device",
+          device};
 }
 
 // labels: long

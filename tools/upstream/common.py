@@ -168,7 +168,7 @@ def our_logits(program, folder, ids):
 def our_ids(program, folder, prompt, *options):
     """The generated ids and the forwards that they took."""
     got = run_llada(program, "run", "-m", folder, "--raw", "-p", bytes(prompt).decode("ascii"), "--early-stop", "none",
-                    "--json", *options)
+                    "--preset-decode", "exact", "--json", *options)
     return got["tokens"], got["stats"]["nfe"]
 
 

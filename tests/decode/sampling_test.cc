@@ -1,0 +1,242 @@
+// Sampling from part of the vocabulary, against a direct implementation that sorts everything.
+#include "decode/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "base/random.h"
+#include "decode/canvas.h"
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+// The ids that may be sampled, by the words of the options: sort all, cut, renormalise, cut again.
+std::vector<int32_t> allowed_directly(const std::vector<double>& logits, const DecodeOptions& o,
+                                      const std::vector<int32_t>& never) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::erase_if(ids, [&](int32_t id) { return std::ranges::count(never, id) > 0; });
+  std::ranges::stable_sort(
+      ids, [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+  if (o.top_k > 0 && o.top_k < std::ssize(ids)) ids.resize(static_cast<size_t>(o.top_k));
+  std::vector<double> p;
+  for (const int32_t id : ids)
+    p.push_back(std::exp(logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(ids[0])]));
+  const double total = std::accumulate(p.begin(), p.end(), 0.0);
+  size_t kept = ids.size();
+  if (o.top_p < 1) {
+    double sum = 0;
+    for (kept = 0; kept < ids.size();)
+      if ((sum += p[kept++] / total) >= o.top_p) break;
+  }
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < kept; ++i)
+    if (o.min_p == 0 || p[i] >= o.min_p) out.push_back(ids[i]);
+  return out;
+}
+
+int32_t sampled_directly(std::vector<double> logits, const DecodeOptions& o, const std::vector<int32_t>& never,
+                         const std::vector<int32_t>& repeated, const Draw& draw) {
+  for (const int32_t id : repeated) {
+    double& value = logits[static_cast<size_t>(id)];
+    value = value > 0 ? value / o.repeat_penalty : value * o.repeat_penalty;
+  }
+  std::vector<int32_t> ids = allowed_directly(logits, o, never);
+  std::ranges::sort(ids);
+  int32_t best = -1;
+  double most = -std::numeric_limits<double>::infinity();
+  for (const int32_t id : ids) {
+    double score = logits[static_cast<size_t>(id)];
+    if (o.temperature > 0)
+      score -= o.temperature * std::log(-std::log(uniform(o.seed, static_cast<uint64_t>(draw.forward),
+                                                          static_cast<uint64_t>(draw.row), static_cast<uint64_t>(id))));
+    if (score > most) most = score, best = id;
+  }
+  return best;
+}
+
+std::vector<float> random_logits(std::mt19937_64& rng, size_t size, bool ties) {
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(size);
+  for (float& value : logits) value = ties ? std::round(normal(rng)) : normal(rng);
+  return logits;
+}
+
+TEST(Sampling, IsThatOfTheDirectImplementation) {
+  std::mt19937_64 rng(11);
+  const std::vector<int64_t> ks = {0, 1, 2, 5, 39, 40, 41, 1000};
+  const std::vector<double> ps = {0, 0.1, 0.5, 0.9, 0.999, 1}, penalties = {1, 1.3, 0.5, 4};
+  for (int round = 0; round < 4000; ++round) {
+    const size_t size = round % 7 == 0 ? 1 : 40;
+    const auto logits = random_logits(rng, size, round % 2 == 0);
+    DecodeOptions o;
+    o.temperature = round % 5 == 0 ? 0 : 0.25 * static_cast<double>(rng() % 8 + 1);
+    o.seed = rng();
+    o.top_k = ks[rng() % ks.size()];
+    o.top_p = ps[rng() % ps.size()];
+    o.min_p = ps[rng() % ps.size()];
+    o.repeat_penalty = penalties[rng() % penalties.size()];
+    HeadRule rule;
+    if (size > 3) rule.never_sampled = {2, 39};
+    std::vector<int32_t> repeated;
+    for (int32_t id = 0; id < static_cast<int32_t>(size); ++id)
+      if (rng() % 4 == 0) repeated.push_back(id);
+    const Draw draw{static_cast<int64_t>(rng() % 100), static_cast<int32_t>(rng() % 1000)};
+    const Prediction got = predict(logits, o, rule, repeated, draw);
+    EXPECT_EQ(got.token, sampled_directly({logits.begin(), logits.end()}, o, rule.never_sampled, repeated, draw))
+        << "round " << round << " top_k " << o.top_k << " top_p " << o.top_p << " min_p " << o.min_p;
+    EXPECT_EQ(got.position, draw.row);
+  }
+}
+
+TEST(Sampling, ConfidenceIsThatOfTheCleanSoftmax) {
+  const std::vector<float> logits = {1, 3, 2, 2.5F, -1};
+  DecodeOptions o;
+  o.temperature = 0.5, o.top_k = 2, o.repeat_penalty = 3;
+  HeadRule rule{.never_sampled = {4}, .out_of_softmax = {3}};
+  const std::vector<int32_t> repeated = {1};
+  const double sum = std::exp(1.0) + std::exp(3.0) + std::exp(2.0) + std::exp(-1.0);  // without id 3
+  std::map<int32_t, int> seen;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    o.seed = seed;
+    const Prediction p = predict(logits, o, rule, repeated, {});
+    ++seen[p.token];
+    EXPECT_EQ(p.logit, logits[static_cast<size_t>(p.token)]);
+    EXPECT_NEAR(p.probability, p.token == 3 ? 0 : std::exp(logits[static_cast<size_t>(p.token)]) / sum, 1e-12);
+    EXPECT_EQ(p.runner_up, 3) << "the second best of the clean logits, ids that are never sampled left out";
+    EXPECT_NEAR(p.margin, std::exp(3.0) / sum, 1e-12) << "3 is out of the softmax";
+    double entropy = 0;
+    for (const double logit : {1.0, 3.0, 2.0, -1.0}) entropy -= std::exp(logit) / sum * std::log(std::exp(logit) / sum);
+    EXPECT_NEAR(p.entropy, entropy, 1e-12);
+  }
+  EXPECT_EQ(seen.size(), 2u);  // 2 and 3: id 1 was divided to 1
+  EXPECT_GT(seen[2], 0);
+  EXPECT_GT(seen[3], 0);
+}
+
+TEST(Sampling, TiesAtABorderGoToTheLowerId) {
+  const std::vector<float> logits = {1, 2, 2, 2, 0};
+  DecodeOptions o;
+  o.temperature = 5;
+  const auto drawn = [&] {
+    std::vector<bool> seen(5);
+    for (uint64_t seed = 0; seed < 300; ++seed)
+      o.seed = seed, seen[static_cast<size_t>(predict(logits, o, {}, {}, {}).token)] = true;
+    return seen;
+  };
+  o.top_k = 2;
+  EXPECT_EQ(drawn(), (std::vector<bool>{false, true, true, false, false}));
+  o.top_k = 0, o.top_p = 0.3;  // of 2.0 and 1.0: each 2 has 0.29
+  EXPECT_EQ(drawn(), (std::vector<bool>{false, true, true, false, false}));
+  o.top_p = 1, o.min_p = 1;
+  EXPECT_EQ(drawn(), (std::vector<bool>{false, true, true, true, false})) << "all that are as good as the best";
+  o.min_p = 0, o.top_p = 0;
+  EXPECT_EQ(drawn(), (std::vector<bool>{false, true, false, false, false})) << "one is always left";
+}
+
+TEST(Sampling, AllMassOnOneTokenAndHugeLogits) {
+  std::vector<float> logits(100, -3e38F);
+  logits[17] = 3e38F;
+  DecodeOptions o;
+  o.temperature = 1, o.top_p = 0.9, o.min_p = 0.1, o.top_k = 50;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    o.seed = seed;
+    const Prediction p = predict(logits, o, {}, {}, {});
+    EXPECT_EQ(p.token, 17);
+    EXPECT_EQ(p.probability, 1);
+    EXPECT_EQ(p.entropy, 0);
+  }
+}
+
+// In distribution: what is kept is drawn as softmax(logits / temperature) says.
+TEST(Sampling, FrequenciesAreThoseOfTheRenormalisedSoftmax) {
+  const std::vector<float> logits = {0, 1, 2, 3, -50};
+  DecodeOptions o;
+  o.temperature = 2, o.top_k = 3;
+  std::vector<double> count(5);
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) ++count[static_cast<size_t>(predict(logits, o, {}, {}, {i, 5}).token)];
+  const double sum = std::exp(0.5) + std::exp(1.0) + std::exp(1.5);
+  for (const int id : {1, 2, 3}) {
+    const double p = std::exp(id / 2.0) / sum;
+    EXPECT_NEAR(count[static_cast<size_t>(id)] / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws)) << id;
+  }
+  EXPECT_EQ(count[0] + count[4], 0);
+}
+
+TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
+  const SpecialIds ids = test_ids();
+  const Canvas canvas = lay_generation(kPrompt, 4, ids);
+  DecodeOptions o;
+  o.temperature = 1, o.top_k = 3;
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> logits(20, 1.0F);
+    logits[15] = bad;  // of the second row, far from what top-k keeps
+    StepResult result;
+    result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
+    const Status status = predict_all(logits, o, {}, ids, canvas, 0, result);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().kind, ErrorKind::failed);
+    EXPECT_EQ(status.error().message.find("the logits of position 3 are not finite"), 0u) << status.error().message;
+  }
+}
+
+TEST(Sampling, NearbyTokensAreThoseOfBothSidesWithinTheWindow) {
+  const SpecialIds ids = test_ids();
+  Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 6, ids);
+  const auto put = [&](size_t at, int32_t token) {
+    canvas.tokens[at] = token, canvas.states[at] = TokenState::visible;
+  };
+  put(5, 4), put(7, 5), put(8, kEos);
+  EXPECT_EQ(tokens_nearby(canvas, 4, 64, ids), (std::vector<int32_t>{1, 2, 3, 4, 5})) << "not the end token";
+  EXPECT_EQ(tokens_nearby(canvas, 4, 2, ids), (std::vector<int32_t>{3, 4}));
+  EXPECT_EQ(tokens_nearby(canvas, 5, 1, ids), (std::vector<int32_t>{})) << "not its own";
+  put(4, 4);
+  EXPECT_EQ(tokens_nearby(canvas, 6, 2, ids), (std::vector<int32_t>{4, 5})) << "each once";
+}
+
+// With shifted logits row i - 1 predicts position i, whose neighbours count.
+TEST(Sampling, ThePenaltyLooksAroundThePredictedPosition) {
+  SpecialIds ids = test_ids();
+  Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 3, ids);
+  DecodeOptions o;
+  o.repeat_penalty = 100, o.repeat_window = 1;
+  std::vector<float> logits(10, 0.0F);
+  logits[3] = 5, logits[2] = 4.9F;
+  StepResult result;
+  const auto token = [&](bool shifted) {
+    ids.shift_logits = shifted;
+    result.predictions = {{.position = 2}};
+    EXPECT_TRUE(predict_all(logits, o, {}, ids, canvas, 0, result));
+    return result.predictions[0].token;
+  };
+  EXPECT_EQ(token(true), 2) << "position 3 has 3 before it";
+  EXPECT_EQ(token(false), 3) << "position 2 has 2 before it, and itself does not count";
+}
+
+TEST(Sampling, OptionsThatWouldBeIgnoredAreRefused) {
+  DecodeOptions o;
+  o.top_k = 5;
+  EXPECT_EQ(validate(o).error().message,
+            "top_k: found 5 with temperature 0, which takes the best token; needed a "
+            "temperature above 0");
+  o.temperature = 1;
+  EXPECT_TRUE(validate(o));
+  EXPECT_TRUE(needs_logits(o));
+  EXPECT_FALSE(needs_logits({.temperature = 1}));
+  o = {.repeat_penalty = 1.1};
+  EXPECT_TRUE(validate(o)) << "a penalty changes the best token too";
+  o.acceptance = Acceptance::threshold, o.credit = true;
+  EXPECT_EQ(validate(o).error().message.find("credit: compares best tokens, which repeat_penalty 1.1"), 0u);
+}
+
+}  // namespace
+}  // namespace llada::decode
