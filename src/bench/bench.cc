@@ -6,8 +6,8 @@
 #include "base/memory_usage.h"
 #include "bench/ceiling.h"
 #include "devices/cpu/cpu_device.h"
-#include "lab/synth.h"
 #include "kernels/kernels.h"
+#include "lab/synth.h"
 #include "models/presets.h"
 
 namespace llada::bench {
@@ -38,7 +38,7 @@ class Bench {
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
     if (o_.parts.moe) LLADA_TRY_STATUS(moe());
-    if (o_.parts.forward || o_.parts.attention || o_.parts.end_to_end) LLADA_TRY_STATUS(model());
+    if (needs_loaded_model()) LLADA_TRY_STATUS(model());
     report_.peak_memory_bytes = peak_memory_bytes();
     LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     return std::move(report_);
@@ -49,9 +49,10 @@ class Bench {
     if (o_.progress) o_.progress(what);
   }
 
-  bool needs_model() const {
-    return o_.parts.gemm || o_.parts.moe || o_.parts.forward || o_.parts.attention || o_.parts.end_to_end;
+  bool needs_loaded_model() const {
+    return o_.parts.forward || o_.parts.attention || o_.parts.end_to_end || o_.parts.shared;
   }
+  bool needs_model() const { return o_.parts.gemm || o_.parts.moe || needs_loaded_model(); }
 
   Status check() {
     if ((o_.experts_on_device > 0) != !o_.profile.empty())
@@ -72,10 +73,10 @@ class Bench {
     LLADA_TRY(geometry_, geometry());
     const ModelConfig& config = geometry_.config;
     const Parts& p = o_.parts;
-    if (config.experts == 0 && p.moe && !(p.gemm || p.forward || p.attention || p.end_to_end))
+    if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
       return invalid("moe: found a dense model, needed a mixture of experts");
     const int64_t block = config.attention_block;
-    if (p.end_to_end && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
+    if ((p.end_to_end || p.shared) && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
       return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
                      o_.block_length, block);
     return {};
@@ -157,6 +158,7 @@ class Bench {
     if (o_.parts.forward) LLADA_TRY_STATUS(forward());
     if (o_.parts.attention) LLADA_TRY_STATUS(attention());
     if (o_.parts.end_to_end) LLADA_TRY_STATUS(end_to_end());
+    if (o_.parts.shared) LLADA_TRY_STATUS(shared());
     return {};
   }
 
@@ -194,6 +196,16 @@ class Bench {
       say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
       LLADA_TRY(const auto result, measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats));
       report_.end_to_end.push_back(result);
+    }
+    return {};
+  }
+
+  Status shared() {
+    const SharedWork work{o_.prompt_tokens, o_.gen_length, o_.block_length, o_.tokens_per_step};
+    for (const int64_t requests : o_.requests) {
+      say(fmt::format("{} requests in shared forwards", requests));
+      LLADA_TRY(const auto result, measure_shared(model_, work, requests, o_.repeats));
+      report_.shared.push_back(result);
     }
     return {};
   }

@@ -14,13 +14,15 @@
 #include "bench/machine.h"
 #include "bench/moe.h"
 #include "bench/moe_hybrid.h"
+#include "bench/shared.h"
 
 namespace llada::bench {
 
 // What is measured beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
-  bool moe = true;  // of a mixture
+  bool moe = true;      // of a mixture
+  bool shared = false;  // takes as long as all the others together, so it is to be asked for
 };
 
 struct BenchOptions {
@@ -33,6 +35,7 @@ struct BenchOptions {
   int repeats = 5;
   int64_t stream_bytes = int64_t{256} << 20;  // of weights behind a product; the read test takes four times it
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
+  std::vector<int64_t> requests = {1, 2, 4, 8};  // at a time, of the shared forwards
   int64_t attention_rows = 32, attention_keys = 4096;
   double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines
   std::string profile;
@@ -64,6 +67,7 @@ struct BenchReport {
   std::vector<MoeResult> moe;  // of one layer
   std::optional<MoeHybridResult> moe_hybrid;
   std::vector<EndToEndResult> end_to_end;
+  std::vector<SharedResult> shared;  // by BenchOptions::requests
   int repeats = 0;
   int64_t peak_memory_bytes = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "devices/value_plan.h"
 #include "engine/model_runner.h"
 #include "kernels/kernels.h"
 #include "models/model_graph.h"
@@ -119,6 +120,15 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   LLADA_TRY_STATUS(executor_.run(inputs, outputs));
 
   ForwardResult r{.rows = rows, .keys = keys, .logits = rows};
+  std::vector<double> built;
+  for (int i = 0; i < repeats; ++i) {
+    const auto count = static_cast<int32_t>(rows);
+    const double begin = now_s();
+    LLADA_TRY(const auto program, build_with(model_->graph())(plain_shape(count, count)));
+    if (plan_values(*program).bytes == 0) return failed("bench: a program without values");
+    built.push_back(now_s() - begin);
+  }
+  r.new_shape_ms = median(built) * 1e3;
   if (work_.experts > 0) {
     LLADA_TRY(r.experts_touched, experts_touched(inputs));
   }

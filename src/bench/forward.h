@@ -30,6 +30,9 @@ struct ForwardResult {
   int64_t logits = 0;  // rows whose logits are computed
   double ms = 0;       // median
   double ms_min = 0, ms_max = 0;
+  // Median of what the first forward of this shape takes beside: building and verifying its program, and placing its
+  // values (devices/value_plan.h), on one thread. The last shapes are kept.
+  double new_shape_ms = 0;
   int timings = 0;                                                    // PeakWatch's
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians

@@ -46,11 +46,11 @@ void add_list_option(CLI::App& app, const std::string& name, const char* type, c
       ->type_name(type);
 }
 
-Status read_rows(const std::vector<std::string>& words, std::vector<int64_t>& rows) {
-  rows.clear();
+Status read_numbers(const std::vector<std::string>& words, int64_t most, std::vector<int64_t>& numbers) {
+  numbers.clear();
   for (const std::string& word : words) {
-    LLADA_TRY(const int64_t value, parse_integer(word, 1, 4096));
-    rows.push_back(value);
+    LLADA_TRY(const int64_t value, parse_integer(word, 1, most));
+    numbers.push_back(value);
   }
   return {};
 }
@@ -68,12 +68,13 @@ Status read_types(const std::vector<std::string>& words, std::vector<DType>& typ
 Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
   const std::array places = {std::pair{"machine", &parts.machine}, std::pair{"gemm", &parts.gemm},
                              std::pair{"forward", &parts.forward}, std::pair{"attention", &parts.attention},
-                             std::pair{"moe", &parts.moe},         std::pair{"e2e", &parts.end_to_end}};
+                             std::pair{"moe", &parts.moe},         std::pair{"e2e", &parts.end_to_end},
+                             std::pair{"shared", &parts.shared}};
   for (const auto& [name, part] : places) *part = false;
   for (const std::string& word : words) {
     const auto found = std::ranges::find(places, word, [](const auto& place) { return place.first; });
     if (found == places.end())
-      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e", word);
+      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e, shared", word);
     *found->second = true;
   }
   return {};
@@ -89,15 +90,18 @@ Work setup_bench(CLI::App& app) {
   app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
   add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
-  add_list_option(app, "--only", "PARTS", "some of machine,gemm,forward,attention,moe,e2e (all; moe: of a mixture)",
+  add_list_option(app, "--only", "PARTS",
+                  "some of machine,gemm,forward,attention,moe,e2e,shared (all but shared; moe: of a mixture)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });
   app.add_flag_callback(
-      "--moe", [&b] { b.parts = {true, false, false, false, false, true}; },
+      "--moe", [&b] { b.parts = {true, false, false, false, false, true, false}; },
       "one layer's experts of a mixture alone: short for --only machine,moe");
   add_list_option(app, "--rows", "LIST", "rows of products and forwards (1,8,16,32,64,128)",
-                  [&b](const auto& words) { return read_rows(words, b.rows); });
+                  [&b](const auto& words) { return read_numbers(words, 4096, b.rows); });
   add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
                   [&b](const auto& words) { return read_types(words, b.types); });
+  add_list_option(app, "--requests", "LIST", "at a time in shared forwards, of --only shared (1,2,4,8)",
+                  [&b](const auto& words) { return read_numbers(words, 1024, b.requests); });
   add_integer_option(app, "--repeats", b.repeats, 1, 1000, "of everything; medians are shown (5)");
   add_integer_option(app, "--stream-mib", o->stream_mib, 1, 1 << 20,
                      "MiB of weights that a product goes through; the read test takes four times it (256)");
@@ -133,6 +137,7 @@ Work setup_bench(CLI::App& app) {
       "Examples:\n"
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
+      "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 32 --experts-on-device 25% --profile rtx4060-pcie4\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");

@@ -50,6 +50,7 @@ Json forward_json(const bench::ForwardResult& f) {
                {"ms_median", f.ms},
                {"ms_min", f.ms_min},
                {"ms_max", f.ms_max},
+               {"new_shape_ms", f.new_shape_ms},
                {"timings", f.timings},
                {"gop_per_s", f.gop_per_s},
                {"percent_of_int8_peak", f.percent_of_int8_peak},
@@ -154,6 +155,24 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
           {"phases", phases_json(e.phase_ms)}};
 }
 
+Json shared_json(const bench::SharedResult& s, const bench::SharedResult& first) {
+  return {{"requests", s.requests},
+          {"prompt_tokens", s.work.prompt_tokens},
+          {"gen_tokens", s.work.gen_tokens},
+          {"block_length", s.work.block_length},
+          {"tokens_per_step", s.work.tokens_per_step},
+          {"row_budget", s.row_budget},
+          {"seconds", s.seconds},
+          {"seconds_min", s.seconds_min},
+          {"seconds_max", s.seconds_max},
+          {"tokens_per_s", s.tokens_per_s()},
+          {"tokens_per_s_ratio", s.tokens_per_s() / first.tokens_per_s()},
+          {"forwards", s.forwards},
+          {"rows", s.rows},
+          {"rows_per_forward", s.rows_per_forward()},
+          {"requests_per_forward", static_cast<double>(s.parts) / static_cast<double>(s.forwards)}};
+}
+
 std::string machine_text(const bench::Machine& m) {
   std::string out =
       fmt::format("{}, {} kernels, {} thread{}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu, m.isa,
@@ -190,6 +209,10 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
                        f.percent_of_int8_peak, f.read_gb_per_s, 1e3 * static_cast<double>(f.rows) / f.ms,
                        phases_text(f.phase_ms));
   out += "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+  double dearest = 0, of_shape = 0;
+  for (const bench::ForwardResult& f : results)
+    if (const double share = 100 * f.new_shape_ms / f.ms; share >= dearest) dearest = share, of_shape = f.new_shape_ms;
+  out += fmt::format("the first forward of a shape takes at most {:.2f} ms more, {:.2f} % of it\n", of_shape, dearest);
   for (const bench::ForwardResult& f : results)
     if (f.experts_touched > 0)
       out += fmt::format(
@@ -200,6 +223,22 @@ std::string forward_text(const std::vector<bench::ForwardResult>& results) {
     else if (f.rows == 1)
       out += fmt::format("  1 row: {:.2f} GB read, {:.1f} ms to read them alone just before, {:.1f} % of that floor\n",
                          f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor);
+  return out;
+}
+
+std::string shared_text(const std::vector<bench::SharedResult>& results) {
+  const bench::SharedResult& first = results.front();
+  std::string out = fmt::format(
+      "\nrequests at a time in shared forwards: {} tokens each from a prompt of {}, blocks of {}, {} per step; at most "
+      "{} rows together\n{:>8} {:>9} {:>9} {:>9} {:>10} {:>7} {:>9} {:>9} {:>13}\n",
+      first.work.gen_tokens, first.work.prompt_tokens, first.work.block_length, first.work.tokens_per_step,
+      first.row_budget, "requests", "s", "min s", "max s", "tokens/s", "ratio", "forwards", "rows each",
+      "requests each");
+  for (const bench::SharedResult& s : results)
+    out +=
+        fmt::format("{:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>6.2f}x {:>9} {:>9.1f} {:>13.2f}\n", s.requests,
+                    s.seconds, s.seconds_min, s.seconds_max, s.tokens_per_s(), s.tokens_per_s() / first.tokens_per_s(),
+                    s.forwards, s.rows_per_forward(), static_cast<double>(s.parts) / static_cast<double>(s.forwards));
   return out;
 }
 
@@ -268,6 +307,7 @@ std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
         e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds,
         e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards,
         e.rows, phases_text(e.phase_ms));
+  if (!r.shared.empty()) out += shared_text(r.shared);
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
   for (const auto& f : r.forward) again += f.timings > 1;
@@ -276,7 +316,7 @@ std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
     out += fmt::format(
         "\n{} of the products and forwards timed again: the peak beside them had fallen by more than {:.0f} %\n", again,
         100 * (1 - bench::PeakWatch::kDisturbed));
-  if (parts.forward || parts.attention || parts.end_to_end)
+  if (parts.forward || parts.attention || parts.end_to_end || parts.shared)
     out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
   return out;
 }
@@ -317,6 +357,8 @@ Json bench_json(const BenchReport& r) {
   if (r.moe_hybrid) json["moe_hybrid"] = moe_hybrid_json(*r.moe_hybrid);
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
+  json["shared"] = Json::array();
+  for (const auto& s : r.shared) json["shared"].push_back(shared_json(s, r.shared.front()));
   json["peak_memory_bytes"] = r.peak_memory_bytes;
   return json;
 }

@@ -12,26 +12,6 @@
 namespace llada {
 namespace {
 
-Result<OpenedDevice> open_on(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
-                             const ModelGraph& graph, const MemoryHooks& hooks) {
-  std::vector<TensorView> weights;
-  weights.reserve(graph.weights.size());
-  for (const WeightInfo& w : graph.weights) {
-    LLADA_TRY(auto view, w.expert >= 0  ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
-                         : is_vector(w) ? file.get(w.name, {w.dims[0]})
-                                        : file.get(w.name, {w.dims[0], w.dims[1]}));
-    weights.push_back(view);
-  }
-  // Copies, for a device that packs later; the graph lives as long as it.
-  const auto forward_to = [&](const WeightHook& hook) -> std::function<void(size_t)> {
-    if (!hook) return {};
-    return [&graph, weights, hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
-  };
-  const WeightHooks told{.wanted = forward_to(hooks.wanted), .packed = forward_to(hooks.packed)};
-  return open_device(spec, {.threads = options.threads, .isa = options.isa, .exact_attention = options.exact_attention},
-                     graph, weights, told);
-}
-
 // What the run is told of shared-out experts; the device is told by its spec.
 Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request,
                                                     const MoeOptions& moe, const ModelFile& file,
@@ -108,7 +88,8 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     owner->file_.drop_pages(view);
   };
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
-  LLADA_TRY(*model->device_, open_on(where, options, model->file_, *model->graph_, {.wanted = {}, .packed = packed}));
+  LLADA_TRY(*model->device_,
+            open_device(where, options, model->file_, *model->graph_, {.wanted = {}, .packed = packed}));
   if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }
@@ -125,7 +106,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(*model->graph_, build_model(model->config()));
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
-  LLADA_TRY(*model->device_, open_on(where, options, model->file_, *model->graph_, hooks));
+  LLADA_TRY(*model->device_, open_device(where, options, model->file_, *model->graph_, hooks));
   return model;
 }
 

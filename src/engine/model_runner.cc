@@ -114,6 +114,19 @@ struct ModelRunner::Active {
 
 namespace {
 
+// Adds the seconds that it lives.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 // The next `count` predictions of `from`.
 std::vector<Prediction> take(std::span<const Prediction> from, size_t& next, size_t count) {
   const auto part = from.subspan(std::exchange(next, next + count), count);
@@ -182,14 +195,6 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   return {};
 }
 
-Status ModelRunner::timed(Status (Executor::*forward)(const StepInputs&, StepOutputs&), const StepInputs& inputs,
-                          StepOutputs& outputs) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Status status = (executor_.*forward)(inputs, outputs);
-  device_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return status;
-}
-
 Status ModelRunner::bind_all(std::span<Active* const> steps, bool sparse, StepInputs& inputs) {
   inputs = {};
   for (const Active* a : steps)
@@ -208,7 +213,8 @@ Status ModelRunner::begin_beside(std::span<Active* const> steps) {
     a->step.state->beside_kv->put_back(kv.save(all));
   }
   LLADA_TRY_STATUS(bind_all(steps, true, beside_inputs_));
-  return timed(&Executor::run_beside, beside_inputs_, beside_outputs_);
+  const Stopwatch watch(device_seconds_);
+  return executor_.run_beside(beside_inputs_, beside_outputs_);
 }
 
 // A sparse plan sees the store as it is now, and the step's rows see nothing of it: its K/V is kept aside until they
@@ -217,7 +223,10 @@ Status ModelRunner::run_sparse(std::span<Active* const> steps) {
   std::vector<KvStore::Saved> before;
   for (const Active* a : steps) before.push_back(a->step.state->kv.save(a->step.plan->sparse.rows));
   Status status = bind_all(steps, true, inputs_);
-  if (status) status = timed(&Executor::run_beside, inputs_, outputs_);
+  if (status) {
+    const Stopwatch watch(device_seconds_);
+    status = executor_.run_beside(inputs_, outputs_);
+  }
   size_t next = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     Active& a = *steps[i];
@@ -241,7 +250,10 @@ Status ModelRunner::run_together(std::span<Active* const> steps) {
   std::vector<std::vector<float>> before;
   for (const Active* a : steps) before.push_back(probe_values(a->step.state->kv, a->step.plan->probes));
   LLADA_TRY_STATUS(bind_all(steps, false, inputs_));
-  LLADA_TRY_STATUS(timed(&Executor::run, inputs_, outputs_));
+  {
+    const Stopwatch watch(device_seconds_);
+    LLADA_TRY_STATUS(executor_.run(inputs_, outputs_));
+  }
   size_t next = 0, next_beside = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     Active& a = *steps[i];

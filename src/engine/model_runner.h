@@ -74,8 +74,6 @@ class ModelRunner {
   Status run_together(std::span<Active* const> steps);
   Status run_sparse(std::span<Active* const> steps);
   Status begin_beside(std::span<Active* const> steps);
-  Status timed(Status (Executor::*forward)(const StepInputs&, StepOutputs&), const StepInputs& inputs,
-               StepOutputs& outputs);
 
   const Model& model_;
   Executor executor_;

@@ -1,8 +1,13 @@
 #include "engine/open_device.h"
 
 #include <algorithm>
+#include <functional>
+#include <span>
+#include <vector>
 
+#include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/reserve.h"
+#include "tensor/view.h"
 
 namespace llada {
 namespace {
@@ -71,10 +76,27 @@ std::vector<WeightId> host_weights(const Program& program, const Device& device,
 
 }  // namespace
 
-Result<OpenedDevice> open_device(const DeviceSpec& spec, CpuOptions cpu, const ModelGraph& graph,
-                                 std::span<const TensorView> weights, const WeightHooks& hooks) {
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
+                                 const ModelGraph& graph, const MemoryHooks& to_tell) {
+  std::vector<TensorView> weights;
+  weights.reserve(graph.weights.size());
+  for (const WeightInfo& w : graph.weights) {
+    LLADA_TRY(auto view, w.expert >= 0  ? file.get_expert(w.name, w.dims[0], w.dims[1], w.expert, file.config().experts)
+                         : is_vector(w) ? file.get(w.name, {w.dims[0]})
+                                        : file.get(w.name, {w.dims[0], w.dims[1]}));
+    weights.push_back(view);
+  }
+  // Copies, for a device that packs later.
+  const auto by_index = [&](const WeightHook& hook) -> std::function<void(size_t)> {
+    if (!hook) return {};
+    return [&graph, weights, hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
+  };
+  const WeightHooks hooks{.wanted = by_index(to_tell.wanted), .packed = by_index(to_tell.packed)};
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
-  cpu.when_needed = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
+  const CpuOptions cpu{.threads = options.threads,
+                       .isa = options.isa,
+                       .exact_attention = options.exact_attention,
+                       .when_needed = spec.hexagon || spec.cuda};  // which have a copy of the weights of their own
   LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
   if (spec.fallback) {
     LLADA_TRY(opened.fallback, host->share(cpu.threads));

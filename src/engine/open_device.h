@@ -3,12 +3,10 @@
 #pragma once
 #include <memory>
 #include <optional>
-#include <span>
 
-#include "devices/cpu/cpu_device.h"
 #include "engine/device_spec.h"
+#include "engine/model.h"
 #include "models/model_graph.h"
-#include "tensor/view.h"
 
 namespace llada {
 
@@ -18,8 +16,9 @@ struct OpenedDevice {
   MemoryOptions memory;
 };
 
-// cpu: of the host; whether it packs all weights now is decided here. hooks: kept as long as the device lives.
-Result<OpenedDevice> open_device(const DeviceSpec& spec, CpuOptions cpu, const ModelGraph& graph,
-                                 std::span<const TensorView> weights, const WeightHooks& hooks);
+// Over the weights that the graph lists, views of the file. Whether the host packs all of them now is decided here.
+// file, graph and hooks are kept as long as the device lives.
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
+                                 const ModelGraph& graph, const MemoryHooks& hooks);
 
 }  // namespace llada

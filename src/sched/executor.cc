@@ -43,6 +43,11 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
   return out;
 }
 
+StepShape shape_of(const StepInputs& inputs) {
+  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
+          static_cast<int32_t>(inputs.predictions.size())};
+}
+
 // What a device fills; memory of the step before stays for it.
 void empty(const StepInputs& inputs, StepOutputs& outputs) {
   outputs.predictions.clear();
@@ -80,9 +85,9 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape sh
   return recent_.keep(shape, {std::move(built), std::move(stretches), kv});
 }
 
-Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
+Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs) {
   LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape));
+  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
   empty(inputs, outputs);
   Ticket ticket = 0;
@@ -98,13 +103,13 @@ Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs, StepSh
     if (memory_) LLADA_TRY_STATUS(memory_->after(stretch));
   }
   LLADA_TRY_STATUS(device_->wait(ticket));
-  LLADA_TRY_STATUS(finish_results(inputs, outputs, shape));
+  LLADA_TRY_STATUS(finish_results(inputs, outputs));
   return finish_beside();
 }
 
-Status Executor::finish_results(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) const {
+Status Executor::finish_results(const StepInputs& inputs, StepOutputs& outputs) const {
   if (dry()) return {};
-  const auto rows = static_cast<size_t>(shape.count(RowSet::predicted));
+  const size_t rows = inputs.predictions.size();
   if (outputs.predictions.size() != rows)
     return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(),
                   rows);
@@ -133,9 +138,9 @@ Status Executor::finish_beside() {
   return results ? results() : Status{};
 }
 
-Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) {
+Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs) {
   LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape));
+  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
   empty(inputs, outputs);
   Run run{prepared->program, 0, prepared->program->ops.size(), &inputs, &outputs};
@@ -146,18 +151,16 @@ Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs, S
     LLADA_TRY(const Ticket ticket, device_->submit(run));
     LLADA_TRY_STATUS(device_->wait(ticket));
   }
-  if (!runs_beside()) return finish_results(inputs, outputs, shape);
-  beside_results_ = [this, &inputs, &outputs, shape] { return finish_results(inputs, outputs, shape); };
+  if (!runs_beside()) return finish_results(inputs, outputs);
+  beside_results_ = [this, &inputs, &outputs] { return finish_results(inputs, outputs); };
   return {};
 }
 
-// Runs `work`; when the device fails, once more on the fallback.
-Status Executor::guarded(const std::function<Status()>& work) {
-  Status status = work();
-  if (status || status.error().kind != ErrorKind::failed || options_.fallback == nullptr || fell_back_) return status;
+Status Executor::fall_back(const Error& error) {
+  if (error.kind != ErrorKind::failed || options_.fallback == nullptr || fell_back_) return std::unexpected(error);
   if (options_.warn)
-    options_.warn(fmt::format("{}; this step and all later ones run on {}", status.error().message,
-                              options_.fallback->info().name));
+    options_.warn(
+        fmt::format("{}; this step and all later ones run on {}", error.message, options_.fallback->info().name));
   fell_back_ = true;
   // What the host does beside is not the failed unit's, and its numbers are wanted.
   if (runs_beside()) LLADA_TRY_STATUS(finish_beside());
@@ -172,15 +175,10 @@ Status Executor::guarded(const std::function<Status()>& work) {
   recent_.clear();
   beside_ = beside_before_ = 0;
   prepared_ = false;
-  return work();
+  return {};
 }
 
 namespace {
-
-StepShape shape_of(const StepInputs& inputs) {
-  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
-          static_cast<int32_t>(inputs.predictions.size())};
-}
 
 void mark_computed(const StepInputs& inputs) {
   for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
@@ -193,13 +191,19 @@ void mark_computed(const StepInputs& inputs) {
 }  // namespace
 
 Status Executor::run(const StepInputs& inputs, StepOutputs& outputs) {
-  LLADA_TRY_STATUS(guarded([&] { return run_once(inputs, outputs, shape_of(inputs)); }));
+  if (const Status status = run_once(inputs, outputs); !status) {
+    LLADA_TRY_STATUS(fall_back(status.error()));
+    LLADA_TRY_STATUS(run_once(inputs, outputs));
+  }
   mark_computed(inputs);
   return {};
 }
 
 Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs) {
-  LLADA_TRY_STATUS(guarded([&] { return submit_beside(inputs, outputs, shape_of(inputs)); }));
+  if (const Status status = submit_beside(inputs, outputs); !status) {
+    LLADA_TRY_STATUS(fall_back(status.error()));
+    LLADA_TRY_STATUS(submit_beside(inputs, outputs));
+  }
   mark_computed(inputs);
   return {};
 }

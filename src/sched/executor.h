@@ -65,12 +65,14 @@ class Executor {
     KvGeometry kv;
   };
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
-  Status run_once(const StepInputs& inputs, StepOutputs& outputs, StepShape shape);
+  Status run_once(const StepInputs& inputs, StepOutputs& outputs);
   Status finish_beside();
   // What comes back is numbers, one prediction for each that the step asked for; each is given its position.
-  Status finish_results(const StepInputs& inputs, StepOutputs& outputs, StepShape shape) const;
-  Status submit_beside(const StepInputs& inputs, StepOutputs& outputs, StepShape shape);
-  Status guarded(const std::function<Status()>& work);
+  Status finish_results(const StepInputs& inputs, StepOutputs& outputs) const;
+  Status submit_beside(const StepInputs& inputs, StepOutputs& outputs);
+  // After an error of a step: makes everything ready for it to be run again on the fallback. Where nothing takes over,
+  // that error.
+  Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
 
   Device* device_;

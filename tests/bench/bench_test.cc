@@ -28,7 +28,7 @@ BenchOptions small() {
 }
 
 BenchReport run(BenchOptions options, void (*choose)(Parts&)) {
-  options.parts = {false, false, false, false, false, false};
+  options.parts = {false, false, false, false, false, false, false};
   choose(options.parts);
   auto report = run_bench(options);
   EXPECT_TRUE(report) << report.error().message;
@@ -114,6 +114,7 @@ TEST(Forwards, PhasesAddUpToTheForward) {
   const double work = 2.0 * (2 * 7 * 256 * 256 + 1024 * 256);
   for (const ForwardResult& f : report.forward) {
     EXPECT_EQ(f.logits, f.rows);
+    EXPECT_GT(f.new_shape_ms, 0);
     EXPECT_NEAR(f.gop_per_s * f.ms / 1e3 * 1e9, work * static_cast<double>(f.rows), 10);
     double sum = 0;
     for (const double ms : f.phase_ms) sum += ms;
@@ -142,6 +143,33 @@ TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   EXPECT_EQ(once.rows, 18 + (1 + 3) + (4 + 1) + (1 + 3) + (4 + 1) + (1 + 3));
   EXPECT_EQ(once.logit_rows, 3 * (4 + 1));
   EXPECT_GT(once.seconds, 0);
+}
+
+// Alone a request takes the forwards of the script's pace. In company everybody's rows are computed as they are alone,
+// in fewer forwards than one after the other.
+TEST(SharedForwards, ComputeEverybodysRowsInFewerForwards) {
+  BenchOptions options = small();
+  options.requests = {1, 3};
+  const auto report = run(options, [](Parts& parts) { parts.shared = true; });
+  ASSERT_EQ(report.shared.size(), 2u);
+  const SharedResult &alone = report.shared[0], &three = report.shared[1];
+  EXPECT_EQ(alone.requests, 1);
+  EXPECT_EQ(alone.forwards, 6);  // blocks of four in two steps
+  EXPECT_EQ(alone.parts, 6);
+  EXPECT_EQ(alone.rows, 3 * (18 + 4));
+  EXPECT_EQ(three.requests, 3);
+  EXPECT_EQ(three.rows, 3 * alone.rows);
+  EXPECT_EQ(three.parts, 3 * alone.parts);
+  EXPECT_LT(three.forwards, 3 * alone.forwards);
+  EXPECT_GE(three.forwards, alone.forwards);
+  EXPECT_EQ(three.rows_per_forward() * static_cast<double>(three.forwards), static_cast<double>(three.rows));
+  for (const SharedResult& s : report.shared) {
+    EXPECT_GT(s.row_budget, 0);
+    EXPECT_GT(s.seconds_min, 0);
+    EXPECT_LE(s.seconds_min, s.seconds);
+    EXPECT_LE(s.seconds, s.seconds_max);
+    EXPECT_NEAR(s.tokens_per_s() * s.seconds, static_cast<double>(12 * s.requests), 1e-6);
+  }
 }
 
 TEST(Moe, SyntheticRoutingIsWhatItSays) {

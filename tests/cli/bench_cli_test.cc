@@ -52,7 +52,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
   const auto result = run_llada(small_bench({"--json"}));
   ASSERT_EQ(result.status, 0) << result.err;
   const json report = json::parse(result.out);
-  expect_keys(report, {"machine", "gemm", "forward", "attention", "end_to_end", "label", "repeats", "model"});
+  expect_keys(report, {"machine", "gemm", "forward", "attention", "end_to_end", "shared", "label", "repeats", "model"});
   EXPECT_EQ(report["label"], "measured");
   expect_keys(report["machine"], {"cpu", "isa", "threads", "read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"});
   EXPECT_EQ(report["machine"]["threads"], 2);
@@ -63,7 +63,8 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
                     "relative_error_with_8_bit_activations", "relative_error_with_outliers"});
   ASSERT_EQ(report["forward"].size(), 2u);
   for (const json& f : report["forward"])
-    expect_keys(f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "phases"});
+    expect_keys(f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "new_shape_ms",
+                    "phases"});
   EXPECT_GT(report["forward"][1]["phases"]["matmul"], 0);
   ASSERT_EQ(report["end_to_end"].size(), 3u);
   for (const json& e : report["end_to_end"]) {
@@ -77,6 +78,25 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
   EXPECT_EQ(report["end_to_end"][2]["refresh"], "once");
 }
 
+TEST_F(BenchCli, SharedForwardsAreReported) {
+  const auto result = run_llada(small_bench({"--only", "shared", "--requests", "1,2", "--json"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json report = json::parse(result.out);
+  ASSERT_EQ(report["shared"].size(), 2u);
+  for (const json& s : report["shared"])
+    expect_keys(s,
+                {"requests", "prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "row_budget", "seconds",
+                 "tokens_per_s", "tokens_per_s_ratio", "forwards", "rows", "rows_per_forward", "requests_per_forward"});
+  EXPECT_EQ(report["shared"][0]["requests_per_forward"], 1);
+  EXPECT_EQ(report["shared"][0]["tokens_per_s_ratio"], 1);
+  EXPECT_EQ(report["shared"][1]["requests"], 2);
+  const auto text = run_llada(small_bench({"--only", "shared", "--requests", "2"}));
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("requests at a time in shared forwards: 12 tokens each from a prompt of 5"),
+            std::string::npos)
+      << text.out;
+}
+
 // labels: long
 TEST_F(BenchCli, OnlyTheAskedPartsRun) {
   const auto result = run_llada(small_bench({"--only", "gemm,forward", "--json"}));
@@ -86,6 +106,7 @@ TEST_F(BenchCli, OnlyTheAskedPartsRun) {
   EXPECT_FALSE(report["forward"].empty());
   EXPECT_TRUE(report["attention"].empty());
   EXPECT_TRUE(report["end_to_end"].empty());
+  EXPECT_TRUE(report["shared"].empty());
   const auto machine =
       run_llada({"bench", "--only", "machine", "--threads", "1", "--repeats", "1", "--stream-mib", "1"});
   ASSERT_EQ(machine.status, 0) << machine.err;

@@ -40,7 +40,9 @@ class Layer {
         values_.emplace_back(floats.begin(), floats.end());
         views_.push_back({bytes.data(), type, {{in, out, 1, 1}, 2}});
       }
-    weights_ = *load_cpu_weights(table, pool_, infos_, views_, {});
+    const auto weights = std::make_shared<CpuWeights>(table, infos_, views_, WeightHooks{});
+    EXPECT_TRUE(weights->load(pool_, weights->every_id()));
+    weights_ = weights;
   }
 
   std::vector<float> run(const std::vector<float>& x, const std::vector<float>& gates, int used, int threads,

@@ -404,8 +404,8 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
   auto pool = std::make_unique<ThreadPool>(options.threads);
-  LLADA_TRY(auto loaded, options.when_needed ? list_cpu_weights(*table, infos, weights, hooks)
-                                             : load_cpu_weights(*table, *pool, infos, weights, hooks));
+  auto loaded = std::make_shared<CpuWeights>(*table, infos, weights, hooks);
+  if (!options.when_needed) LLADA_TRY_STATUS(loaded->load(*pool, loaded->every_id()));
   return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool), options.exact_attention);
 }
 

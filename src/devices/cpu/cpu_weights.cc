@@ -76,14 +76,10 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
   return {};
 }
 
-Result<std::shared_ptr<CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
-                                                     std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, const WeightHooks& hooks) {
-  auto loaded = std::make_shared<CpuWeights>(table, infos, weights, hooks);
-  std::vector<WeightId> all(weights.size());
+std::vector<WeightId> CpuWeights::every_id() const {
+  std::vector<WeightId> all(list.size());
   std::iota(all.begin(), all.end(), 0);
-  LLADA_TRY_STATUS(loaded->load(pool, all));
-  return loaded;
+  return all;
 }
 
 Status check_uses(const CpuWeights& weights, const Program& program) {
@@ -96,12 +92,6 @@ Status check_uses(const CpuWeights& weights, const Program& program) {
       return failed("cpu: op {} ({}) multiplies by a weight that was loaded to pick rows from", i, name(op.kind));
   }
   return {};
-}
-
-Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table,
-                                                     std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, const WeightHooks& hooks) {
-  return std::make_shared<CpuWeights>(table, infos, weights, hooks);
 }
 
 }  // namespace llada

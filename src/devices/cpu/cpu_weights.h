@@ -33,6 +33,7 @@ struct CpuWeight {
 
 class CpuWeights {
  public:
+  // None of them loaded yet.
   CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos, std::span<const TensorView> weights,
              WeightHooks hooks);
 
@@ -40,6 +41,8 @@ class CpuWeights {
   // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is
   // there.
   Status load(ThreadPool& pool, std::span<const WeightId> ids);
+
+  std::vector<WeightId> every_id() const;
 
   bool complete() const { return missing_.load(std::memory_order_acquire) == 0; }
   int64_t packed_bytes() const { return packed_bytes_.load(std::memory_order_relaxed); }
@@ -56,16 +59,6 @@ class CpuWeights {
   std::atomic<size_t> missing_;
   std::atomic<int64_t> packed_bytes_ = 0;
 };
-
-// All of them, now.
-Result<std::shared_ptr<CpuWeights>> load_cpu_weights(const kernels::KernelTable& table, ThreadPool& pool,
-                                                     std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, const WeightHooks& hooks);
-
-// None yet.
-Result<std::shared_ptr<CpuWeights>> list_cpu_weights(const kernels::KernelTable& table,
-                                                     std::span<const WeightInfo> infos,
-                                                     std::span<const TensorView> weights, const WeightHooks& hooks);
 
 // Whether all that the program multiplies by was loaded for it: stored bytes in a kernel that reads packed ones would
 // be numbers without a meaning.
