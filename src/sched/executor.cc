@@ -189,7 +189,7 @@ namespace {
 
 StepShape shape_of(const StepInputs& inputs) {
   return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
-          static_cast<int32_t>(inputs.predictions.size())};
+          static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
 }
 
 void mark_computed(const StepInputs& inputs) {
