@@ -55,7 +55,8 @@ DType kv_type(const Model& model) {
 
 Executor::Build build_with(const ModelGraph& graph) {
   return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    auto program = std::make_shared<Program>(graph.forward(shape));
+    LLADA_TRY(auto built, graph.program(shape));
+    auto program = std::make_shared<Program>(std::move(built));
     LLADA_TRY_STATUS(verify(*program, graph.weights));
     return program;
   };

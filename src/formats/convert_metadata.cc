@@ -1,6 +1,7 @@
 #include "formats/convert_metadata.h"
 
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "formats/convert.h"
@@ -39,6 +40,17 @@ void add_id(GgufWriter& out, std::string_view key, int32_t preferred, int32_t ot
   if (id >= 0) out.add_u32(key, static_cast<uint32_t>(id));
 }
 
+// As llama.cpp reads it: attn_factor comes on top of YaRN's own magnitude.
+void add_yarn(GgufWriter& out, const std::string& prefix, const Yarn& y) {
+  out.add_string(prefix + "type", "yarn");
+  out.add_f32(prefix + "factor", static_cast<float>(y.factor));
+  out.add_u32(prefix + "original_context_length", static_cast<uint32_t>(y.original_context));
+  out.add_f32(prefix + "yarn_beta_fast", static_cast<float>(y.beta_fast));
+  out.add_f32(prefix + "yarn_beta_slow", static_cast<float>(y.beta_slow));
+  if (y.attention_factor)
+    out.add_f32(prefix + "attn_factor", static_cast<float>(*y.attention_factor / (0.1 * std::log(y.factor) + 1)));
+}
+
 void add_model(GgufWriter& out, const ModelConfig& c) {
   const std::string prefix = std::string(arch_name(c.architecture)) + ".";
   const auto u32 = [&](std::string_view key, int64_t value) {
@@ -57,6 +69,7 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
   out.add_f32(prefix + "attention.layer_norm_rms_epsilon", c.rms_eps);
   out.add_f32(prefix + "rope.freq_base", c.rope_theta);
   u32("rope.dimension_count", c.rotary_dims);
+  if (c.yarn) add_yarn(out, prefix + "rope.scaling.", *c.yarn);
   u32("vocab_size", c.vocab);
   if (c.experts > 0) {
     u32("expert_count", c.experts);

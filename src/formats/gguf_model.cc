@@ -1,6 +1,7 @@
 #include "formats/gguf_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "formats/gguf_fields.h"
 
@@ -110,11 +111,26 @@ class ModelReader {
     c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
-    if (scaling != "none")
-      return invalid("{}: {} is {}, none needed", name_, key("rope.scaling.type"), printable(scaling));
+    if (scaling == "yarn") {
+      LLADA_TRY(c.yarn, yarn());
+    } else if (scaling != "none") {
+      return invalid("{}: {} is {}, none or yarn needed", name_, key("rope.scaling.type"), printable(scaling));
+    }
     LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
     if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
     return {};
+  }
+
+  // As llama.cpp reads it: its attention factor comes on top of YaRN's own.
+  Result<Yarn> yarn() {
+    Yarn y;
+    LLADA_TRY(y.factor, fields_.number(key("rope.scaling.factor"), std::nullopt));
+    LLADA_TRY(y.original_context, fields_.integer(key("rope.scaling.original_context_length"), record_.config.context));
+    LLADA_TRY(y.beta_fast, fields_.number(key("rope.scaling.yarn_beta_fast"), 32));
+    LLADA_TRY(y.beta_slow, fields_.number(key("rope.scaling.yarn_beta_slow"), 1));
+    LLADA_TRY(const auto more, fields_.number(key("rope.scaling.attn_factor"), 1));
+    if (more != 1) y.attention_factor = more * (0.1 * std::log(y.factor) + 1);
+    return y;
   }
 
   Status experts() {

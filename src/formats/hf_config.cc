@@ -259,10 +259,36 @@ class ConfigReader {
       if (scaling == nullptr) continue;
       if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
       for (const auto kind : {"rope_type", "type"})
-        if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default")
-          return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
+        if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default") {
+          // LLaDA's published code reads no such key.
+          if (*found != "yarn" || config_.architecture == Architecture::llada)
+            return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
+          LLADA_TRY(config_.yarn, yarn(*scaling));
+        }
     }
     return {};
+  }
+
+  // Where two magnitudes are given, theirs is the one over the other's.
+  Result<Yarn> yarn(const json& scaling) const {
+    const json nothing = json::object();
+    const ConfigReader reader(scaling, nothing, file_);
+    Yarn y;
+    if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
+    LLADA_TRY(y.factor, reader.number({"factor"}, 1));
+    LLADA_TRY(y.original_context, reader.integer({"original_max_position_embeddings"}, config_.context));
+    LLADA_TRY(y.beta_fast, reader.number({"beta_fast"}, 32));
+    LLADA_TRY(y.beta_slow, reader.number({"beta_slow"}, 1));
+    LLADA_TRY_STATUS(reader.only("truncate", {true}));
+    const auto magnitude = [&](double scale) { return y.factor <= 1 ? 1 : 0.1 * scale * std::log(y.factor) + 1; };
+    LLADA_TRY(const auto scale, reader.number({"mscale"}, 0));
+    LLADA_TRY(const auto scale_all, reader.number({"mscale_all_dim"}, 0));
+    if (reader.find({"attention_factor"}) != nullptr) {
+      LLADA_TRY(y.attention_factor, reader.number({"attention_factor"}, 1));
+    } else if (scale > 0 && scale_all > 0) {
+      y.attention_factor = magnitude(static_cast<double>(scale)) / magnitude(static_cast<double>(scale_all));
+    }
+    return y;
   }
 
   Status experts() {

@@ -2,8 +2,11 @@
 // format.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/yarn.h"
 
 namespace llada {
 
@@ -33,8 +36,9 @@ struct ModelConfig {
   float rope_theta = 10000.0f;
   int64_t rotary_dims = 0;  // leading elements of a head that rotate; head_dim unless partial
   RopePairing rope_pairing = RopePairing::half_split;
-  bool shift_logits = false;  // row i-1 predicts position i (Dream)
-  bool qk_norm = false;       // RMSNorm per head on q and k before RoPE
+  std::optional<Yarn> yarn = {};  // rotary positions of a longer context
+  bool shift_logits = false;      // row i-1 predicts position i (Dream)
+  bool qk_norm = false;           // RMSNorm per head on q and k before RoPE
   bool qkv_bias = false;
   bool tied_head = false;  // no output matrix: the embedding table is the head
 

@@ -28,6 +28,19 @@ Status is_id(std::string_view file, std::string_view what, int32_t id, int64_t v
   return invalid("{}: {} token id is {}, below the vocabulary size {} needed", file, what, id, vocab);
 }
 
+// Of a longer context than a model could have, or frequencies that are no numbers.
+Status check_yarn(const Yarn& y, const ModelConfig& c, std::string_view file) {
+  if (!(y.factor >= 1 && y.factor <= 4096)) return invalid("{}: YaRN's factor is {}, 1 to 4096 needed", file, y.factor);
+  LLADA_TRY_STATUS(in_range(file, "original context length of YaRN", y.original_context, 1, int64_t{1} << 24));
+  if (!(y.beta_slow > 0 && y.beta_fast >= y.beta_slow && y.beta_fast <= 1e6))
+    return invalid("{}: YaRN's beta_fast is {} and beta_slow {}, 1000000 >= beta_fast >= beta_slow > 0 needed", file,
+                   y.beta_fast, y.beta_slow);
+  if (y.attention_factor && !(*y.attention_factor > 0 && *y.attention_factor <= 1000))
+    return invalid("{}: YaRN's attention factor is {}, more than 0 and at most 1000 needed", file, *y.attention_factor);
+  if (c.rope_theta <= 1) return invalid("{}: RoPE base is {}, more than 1 needed for YaRN", file, c.rope_theta);
+  return {};
+}
+
 }  // namespace
 
 const ModelTensor* ModelRecord::find(std::string_view name) const {
@@ -98,6 +111,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     return invalid("{}: RMSNorm epsilon is {}, between 0 and 1 needed", file, c.rms_eps);
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))
     return invalid("{}: RoPE base is {}, a finite number from 1 needed", file, c.rope_theta);
+  if (c.yarn) LLADA_TRY_STATUS(check_yarn(*c.yarn, c, file));
   LLADA_TRY_STATUS(is_id(file, "mask", c.mask_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "bos", c.bos_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "eos", c.eos_id, c.vocab));

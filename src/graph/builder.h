@@ -1,5 +1,5 @@
-// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; what ops have
-// in common is entered into the program's tables once, whoever names it first. Mistakes surface in verify().
+// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; what ops
+// have in common is entered into the program's tables once, whoever names it first. Mistakes surface in verify().
 #pragma once
 #include "graph/program.h"
 

@@ -31,6 +31,8 @@ std::string_view name(OpKind kind) {
 
 std::string_view name(Activation activation) { return activation == Activation::silu ? "silu" : "gelu_tanh"; }
 
+std::string_view name(Pass pass) { return pass == Pass::denoise ? "denoise" : "encode"; }
+
 KvGeometry kv_geometry(const Program& program) {
   KvGeometry g;
   for (const Op& op : program.ops) {

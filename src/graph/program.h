@@ -1,8 +1,8 @@
 // A program: the list of tensor operations of one forward pass for one shape. Models append to it (builder.h), verify()
 // checks it once, and every device runs it: the cpu calls kernels, a simulator prices it, an NPU gets the same structs
-// through shared memory. Ops are plain data without pointers; what several of them have in common (how they rotate, attend
-// or normalise) stands once in tables of the program, and they carry its index. What changes from step to step stands in
-// StepInputs (step.h).
+// through shared memory. Ops are plain data without pointers; what several of them have in common (how they rotate,
+// attend or normalise) stands once in tables of the program, and they carry its index. What changes from step to step
+// stands in StepInputs (step.h).
 //
 // Words:
 //   value    an activation matrix (rows x columns of F32)
@@ -112,10 +112,13 @@ struct WeightInfo {
 // A norm or a bias, and no matrix that happens to have one output (the router of a single expert).
 inline bool is_vector(const WeightInfo& w) { return w.dims[1] == 1 && (w.picked_from || !w.multiplied); }
 
+std::string_view name(Pass pass);
+
 struct StepShape {
   int32_t rows = 0;    // all rows
   int32_t wanted = 0;  // rows that predictions need
   int32_t predictions = 0;
+  Pass pass = Pass::denoise;
 
   int32_t count(RowSet set) const {
     if (set == RowSet::all) return rows;
@@ -125,6 +128,8 @@ struct StepShape {
 };
 // Of a step without guidance.
 inline StepShape plain_shape(int32_t rows, int32_t wanted) { return {rows, wanted, wanted}; }
+// Of a pass that encodes a prompt.
+inline StepShape prompt_shape(int32_t rows) { return {.rows = rows, .pass = Pass::encode}; }
 
 // One way of attending; layers of one model may differ in everything but the heads of K/V.
 struct Attention {
@@ -146,9 +151,9 @@ struct Program {
   StepShape shape;
   std::vector<Value> values;
   std::vector<Op> ops;
-  std::vector<Rope> ropes;
-  std::vector<Attention> attentions;
-  std::vector<Norm> norms;
+  std::vector<Rope> ropes = {};
+  std::vector<Attention> attentions = {};
+  std::vector<Norm> norms = {};
 
   // Of an op that has one.
   const Rope& rope(const Op& op) const { return ropes[static_cast<size_t>(op.attributes)]; }

@@ -53,10 +53,8 @@ Result<Rope> make_rope(const RopeRule& r) {
   }
   if (!r.yarn) return rope;
   const Yarn& y = *r.yarn;
-  double low = pair_of(y.beta_fast, r), high = pair_of(y.beta_slow, r);
-  if (y.whole_pairs) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(r.rotary - 1));
+  const double low = std::max(std::floor(pair_of(y.beta_fast, r)), 0.0);
+  double high = std::min(std::ceil(pair_of(y.beta_slow, r)), static_cast<double>(r.rotary - 1));
   if (high == low) high += 0.001;  // a step instead of a ramp
   for (int64_t j = 0; j < pairs; ++j) {
     const double slowed = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);

@@ -1,12 +1,13 @@
 // Rotary positions (RoFormer, arXiv 2104.09864): pair j of a head's vector is turned by position * frequency[j]. What
-// models publish about it (theta, factors, YaRN) becomes a list of frequencies and one magnitude when a program is made,
-// so that devices know no rule.
+// models publish about it (theta, factors, YaRN) becomes a list of frequencies and one magnitude when a program is
+// made, so that devices know no rule.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "base/yarn.h"
 
 namespace llada {
 
@@ -17,18 +18,6 @@ struct Rope {
   std::vector<double> frequencies;  // radians per position, by pair
   double magnitude = 1;             // that cosines and sines are multiplied with
   bool operator==(const Rope&) const = default;
-};
-
-// YaRN (arXiv 2309.00071): contexts longer than the model was trained with at first. Pairs that turn more than beta_fast
-// times within the original context stay as they are, those that turn less than beta_slow times are slowed down by
-// `factor`, and between lies a ramp over the pairs.
-struct Yarn {
-  double factor = 1;             // new context over the original one, at least 1
-  int64_t original_context = 0;  // positions
-  double beta_fast = 32, beta_slow = 1;
-  std::optional<double> attention_factor = {};  // the magnitude; absent: 0.1 ln(factor) + 1
-  bool whole_pairs = true;                      // the ramp's ends are whole numbers of pairs
-  bool operator==(const Yarn&) const = default;
 };
 
 // What a model's configuration says.

@@ -16,6 +16,12 @@ namespace llada {
 
 class KvStore;
 
+// A model may compute in more than one way over one set of weights.
+enum class Pass : uint8_t {
+  denoise,  // rows of a canvas, and predictions of some of them
+  encode,   // a prompt, each row reading what is before it: keys and values are stored, nothing is predicted
+};
+
 struct SamplingRule {
   double temperature = 0;
   uint64_t seed = 0;
@@ -57,6 +63,7 @@ struct StepInputs {
   std::vector<KeyRange> ranges;
   std::vector<int32_t> wanted;            // rows that predictions need, ascending
   std::vector<PredictedRow> predictions;  // of a stream together
+  Pass pass = Pass::denoise;
 };
 
 struct StepOutputs {

@@ -96,6 +96,9 @@ class Verifier {
     const StepShape& s = program_.shape;
     if (s.rows < 1 || s.wanted < 0 || s.wanted > s.rows || s.predictions < 0 || s.predictions > s.wanted)
       return invalid("program: impossible shape: {} rows, {} wanted, {} predictions", s.rows, s.wanted, s.predictions);
+    if (s.pass > Pass::encode) return invalid("program: pass {} does not exist", static_cast<int>(s.pass));
+    if (s.pass == Pass::encode && s.wanted > 0)
+      return invalid("program: a pass that encodes predicts nothing: {} wanted rows, 0 needed", s.wanted);
     double bytes = 0;
     for (size_t i = 0; i < program_.values.size(); ++i) {
       const Value& v = program_.values[i];

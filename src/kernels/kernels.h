@@ -20,8 +20,8 @@
 namespace llada::kernels {
 
 // Rotates each of `heads` consecutive vectors of head_dim floats in place; only the first `rotary` elements
-// turn. cos/sin: rotary/2 values for this row's position. adjacent: pairs (2j, 2j+1), otherwise (j, j +
-// rotary/2).
+// turn. cos/sin: rotary/2 values for this row's position, times the rotation's magnitude. adjacent: pairs (2j, 2j+1),
+// otherwise (j, j + rotary/2).
 struct RopeArgs {
   const float* cos;
   const float* sin;
@@ -47,6 +47,7 @@ struct AttentionArgs {
   // table's file states it); whether one is given is for the caller to keep equal for all rows of a run.
   const std::byte* digest = nullptr;
   int64_t digest_positions = 0;  // as it was made for
+  float cap = 0;                 // of the scaled scores (soft_cap); 0: none. Not together with a digest
 };
 // Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
 int64_t attention_scratch(int64_t keys);
@@ -117,6 +118,8 @@ struct PickArgs {
 // - rms_norm: y = x / sqrt(mean(x^2) + eps) * weight, n values; the sum runs in float in a fixed order
 // - add: y += x
 // - swiglu: y = silu(gate) * up
+// - geglu: y = gelu(gate) * up, gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+// - soft_cap: x = cap tanh(x / cap), n values; NaN where x is not finite: a bound must not hide it
 // - store_half: y = F16(x), round to nearest even
 // - digest_bytes: size of a head's digest; 0: there is none for this type and head size
 // - integer_path: true when `type` multiplies with int8 activations

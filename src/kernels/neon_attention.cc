@@ -64,6 +64,14 @@ float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
                    vdupq_n_f32(std::numeric_limits<float>::quiet_NaN()));
 }
 
+// Soft-caps the scores; returns the largest, or NaN, as scores() does.
+float32x4_t capped(float* scratch, int64_t keys, float cap) {
+  soft_cap(scratch, keys * kRows, cap);
+  float32x4_t best = vdupq_n_f32(-std::numeric_limits<float>::infinity());
+  for (int64_t p = 0; p < keys; ++p) best = vmaxq_f32(best, vld1q_f32(scratch + p * kRows));
+  return best;
+}
+
 // Replaces scores by e^(score - best); returns one over their sum.
 float32x4_t weights(float* scratch, int64_t keys, float32x4_t best) {
   float64x2_t low = vdupq_n_f64(0), high = vdupq_n_f64(0);
@@ -102,7 +110,9 @@ LLADA_INLINE void mix(const AttentionArgs& a, int64_t r, int64_t d, int64_t p0, 
 template <int R, class T>
 void rows_together(const AttentionArgs& a, int64_t r, int64_t keys) {
   float inverse[kRows];
-  vst1q_f32(inverse, weights(a.scratch, keys, scores<R, T>(a, r, keys)));
+  float32x4_t best = scores<R, T>(a, r, keys);
+  if (a.cap > 0) best = capped(a.scratch, keys, a.cap);
+  vst1q_f32(inverse, weights(a.scratch, keys, best));
   if (keys <= 0)
     for (int i = 0; i < R; ++i)
       for (int64_t d = 0; d < a.head_dim; ++d) a.out[(r + i) * a.out_stride + d] = 0;

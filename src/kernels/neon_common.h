@@ -16,6 +16,8 @@ bool has_i8mm();
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y);
 void add(const float* x, int64_t n, float* y);
 void swiglu(const float* gate, const float* up, int64_t n, float* y);
+void geglu(const float* gate, const float* up, int64_t n, float* y);
+void soft_cap(float* x, int64_t n, float cap);
 void rope(float* heads, const RopeArgs& args);
 void store_half(const float* x, int64_t n, uint16_t* y);
 void attention(const AttentionArgs& args);

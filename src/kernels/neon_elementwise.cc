@@ -41,6 +41,28 @@ void swiglu(const float* gate, const float* up, int64_t n, float* y) {
   }
 }
 
+// gelu(x) = x / 2 (1 + tanh(u)) = x / (1 + e^-2u).
+void geglu(const float* gate, const float* up, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; i += 4) {
+    const float32x4_t g = load_some(gate + i, n - i);
+    const float32x4_t cubic = vfmaq_f32(vdupq_n_f32(1), vmulq_f32(g, g), vdupq_n_f32(0.044715f));
+    const float32x4_t e = exp4(vmulq_f32(vmulq_n_f32(g, -1.5957691f), cubic));
+    store_some(y + i, n - i, vmulq_f32(vdivq_f32(g, vaddq_f32(vdupq_n_f32(1), e)), load_some(up + i, n - i)));
+  }
+}
+
+// tanh(u) = (1 - e^-2|u|) / (1 + e^-2|u|) with the sign of u. 0 x: NaN where x is not finite.
+void soft_cap(float* x, int64_t n, float cap) {
+  const float32x4_t one = vdupq_n_f32(1);
+  for (int64_t i = 0; i < n; i += 4) {
+    const float32x4_t v = load_some(x + i, n - i), u = vdivq_f32(v, vdupq_n_f32(cap));
+    const float32x4_t e = exp4(vmulq_n_f32(vabsq_f32(u), -2));
+    const float32x4_t t = vmulq_n_f32(vdivq_f32(vsubq_f32(one, e), vaddq_f32(one, e)), cap);
+    const float32x4_t sign = vbslq_f32(vcgtq_f32(u, vdupq_n_f32(0)), t, vnegq_f32(t));
+    store_some(x + i, n - i, vfmaq_f32(sign, v, vdupq_n_f32(0)));
+  }
+}
+
 // Products and sums are rounded separately, as in the oracle: the results are equal to its bit for bit.
 void rope(float* heads, const RopeArgs& a) {
   const int64_t half = a.rotary / 2;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "kernels/tables.h"
@@ -31,6 +32,18 @@ void add(const float* x, int64_t n, float* y) {
 
 void swiglu(const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+}
+
+void geglu(const float* gate, const float* up, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double x = gate[i], inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+    y[i] = static_cast<float>(x / 2 * (1 + std::tanh(inner)) * up[i]);
+  }
+}
+
+void soft_cap(float* x, int64_t n, float cap) {
+  for (int64_t i = 0; i < n; ++i)
+    x[i] = std::isfinite(x[i]) ? static_cast<float>(cap * std::tanh(static_cast<double>(x[i]) / cap)) : kNan;
 }
 
 void rope(float* heads, const RopeArgs& a) {
@@ -70,6 +83,7 @@ void attention(const AttentionArgs& a) {
       score[p] = static_cast<float>(dot) * a.scale;
       // A score of -infinity would have no weight and so hide what is wrong with its key.
       if (!std::isfinite(score[p])) score[p] = kNan;
+      if (a.cap > 0) soft_cap(score + p, 1, a.cap);
       max = std::max(max, score[p]);
     }
     double sum = 0;

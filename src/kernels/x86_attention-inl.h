@@ -257,6 +257,7 @@ inline void mix_tile(const AttentionTile& t, int64_t p0, int64_t p1) {
 inline void finish_tile(const AttentionTile& t) {
   const AttentionArgs& a = *t.args;
   for (int64_t r = 0; r < t.rows; ++r) __builtin_memset(a.out + (t.first_row + r) * a.out_stride, 0, a.head_dim * 4);
+  if (a.cap > 0) soft_cap(t.scores, t.keys * kLanes, a.cap);
   const Vec top = largest_scores(t);
   Vec weight_sums[4] = {zero(), zero(), zero(), zero()};
   for (int64_t p0 = 0; p0 < t.keys; p0 += kValueKeys) {
@@ -326,6 +327,8 @@ inline void set_row_kernels(KernelTable& table) {
   table.rms_norm = rms_norm;
   table.add = add_rows;
   table.swiglu = swiglu;
+  table.geglu = geglu;
+  table.soft_cap = soft_cap;
   table.rope = rope;
   table.store_half = store_half;
   table.attention = attention;

@@ -11,13 +11,17 @@ namespace llada {
 
 struct ModelGraph {
   std::vector<WeightInfo> weights;
-  std::function<Program(StepShape)> forward;
+  std::function<Program(StepShape)> forward;  // of the shape's pass
+  bool encodes = false;                       // there is a pass that encodes a prompt (Pass::encode)
+
+  // forward(), where the model has the pass. Invalid: it has not.
+  Result<Program> program(StepShape shape) const;
 
   // What the K/V store must hold per position and layer.
   int layers = 0, kv_heads = 0, head_dim = 0;
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
-  KeyRule keys;         // what a row reads
+  KeyRule keys;         // what a row of a canvas reads; one of a prompt that is encoded: KeyRule::causal()
 };
 
 // Invalid: an architecture whose decoding rules are not built in.

@@ -3,6 +3,12 @@
 
 namespace llada {
 
+Result<Program> ModelGraph::program(StepShape shape) const {
+  if (shape.pass == Pass::encode && !encodes)
+    return invalid("the model has no pass that encodes a prompt: it computes prompt and canvas together");
+  return forward(shape);
+}
+
 Result<ModelGraph> build_model(const ModelConfig& config) {
   switch (config.architecture) {
     case Architecture::llada:

@@ -198,7 +198,8 @@ class Forward {
 Result<ModelGraph> build_transformer(const ModelConfig& config) {
   LLADA_TRY(const Rope rope, make_rope({.rotary = config.rotary_dims,
                                         .adjacent = config.rope_pairing == RopePairing::adjacent,
-                                        .theta = static_cast<double>(config.rope_theta)}));
+                                        .theta = static_cast<double>(config.rope_theta),
+                                        .yarn = config.yarn}));
   ModelGraph model;
   const Weights weights = WeightList(config, model.weights).all();
   // One wanted row: every weight is used.

@@ -45,7 +45,7 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
 
 StepShape shape_of(const StepInputs& inputs) {
   return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
-          static_cast<int32_t>(inputs.predictions.size())};
+          static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
 }
 
 // What a device fills; memory of the step before stays for it.

@@ -105,7 +105,7 @@ class Maker {
 
  private:
   Program& program() { return case_.program; }
-  // Of every table some entries that are right; damage() spoils them. Attentions: three of one head, of two and of four.
+  // Of every table some entries that are right; damage() spoils them. Attentions: three each of 1, 2 and 4 heads.
   void tables() {
     Program& p = program();
     for (int i = 0; i < 4; ++i) {
@@ -120,15 +120,16 @@ class Maker {
                                 .kv_heads = 1,
                                 .head_dim = 16,
                                 .scale = 0.25f,
+                                .cap = b_.below(3) == 0 ? 0.5f * static_cast<float>(1 + b_.below(8)) : 0,
                                 .window = {b_.below(6) - 1, b_.below(6) - 1}});
     p.norms = {{0.25f, true}, {1e-5f, true}, {1e-5f, false}};
   }
   // Weights of vectors for a norm, or none.
   void norm(Op& op, int columns) {
-    op.attributes = static_cast<int16_t>(b_.below(2));
+    op.attributes = static_cast<int16_t>(b_.below(3));
     if (op.attributes < 2 || b_.below(16) == 15) op.weight[0] = weight(columns, 1);
   }
-  Activation activation() { return static_cast<Activation>(b_.below(1)); }
+  Activation activation() { return static_cast<Activation>(b_.below(kActivationCount)); }
   // A value of that shape, written where it is to be read, none of `others`.
   ValueId value(int columns, RowSet rows, bool read, std::initializer_list<ValueId> others = {}) {
     std::vector<ValueId> fit;

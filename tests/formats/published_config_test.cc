@@ -2,6 +2,11 @@
 // code does not look at.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "formats/convert.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
 #include "formats/model_file.h"
@@ -173,6 +178,103 @@ TEST(PublishedConfig, DreamsDefaults) {
   EXPECT_THAT(refused(without(json, "num_key_value_heads")), HasSubstr("key/value heads is 32, 1 to 4 needed"));
   EXPECT_EQ(accepted(without(json, "mask_token_id")).mask_id, -1) << "its class's mask lies outside of 40 tokens";
   EXPECT_EQ(accepted(without(instead(json, "vocab_size", "152064"), "mask_token_id")).mask_id, 151666);
+}
+
+// Of the classes that read the key; LLaDA's own does not, and what it would not do is refused.
+TEST(PublishedConfig, Yarn) {
+  const auto scaled = [](const std::string& json, const std::string& fields) {
+    std::string without_null = json;
+    const std::string null = R"("rope_scaling":null)";
+    if (const size_t at = without_null.find(null); at != std::string::npos)
+      without_null.replace(at, null.size(), R"("unused":0)");
+    return with(without_null, R"("rope_scaling":{)" + fields + "}");
+  };
+  for (const Architecture a : {Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
+    const std::string json = hf_config_json(tiny_config(a), Style::standard);
+    const int64_t context = tiny_config(a).context;
+    ModelConfig c = accepted(scaled(json, R"("type":"yarn","factor":4.0,"original_max_position_embeddings":32768)"));
+    EXPECT_EQ(c.yarn, (Yarn{.factor = 4, .original_context = 32768}));
+    c = accepted(scaled(json, R"("rope_type":"yarn","factor":2,"beta_fast":16,"beta_slow":2,"attention_factor":1.25)"));
+    EXPECT_EQ(
+        c.yarn,
+        (Yarn{.factor = 2, .original_context = context, .beta_fast = 16, .beta_slow = 2, .attention_factor = 1.25}));
+    c = accepted(scaled(json, R"("rope_type":"yarn","factor":16,"mscale":1,"mscale_all_dim":1)"));
+    EXPECT_EQ(c.yarn->attention_factor, 1) << "as Nemotron has it";
+    c = accepted(scaled(json, R"("rope_type":"yarn","factor":16,"mscale":2,"mscale_all_dim":1)"));
+    EXPECT_NEAR(*c.yarn->attention_factor, (0.2 * std::log(16) + 1) / (0.1 * std::log(16) + 1), 1e-12);
+    EXPECT_FALSE(accepted(scaled(json, R"("rope_type":"default")")).yarn);
+    for (const auto& [fields, complaint] : std::initializer_list<std::pair<const char*, const char*>>{
+             {R"("type":"yarn")", "factor of YaRN is missing"},
+             {R"("type":"yarn","factor":0.5)", "YaRN's factor is 0.5, 1 to 4096 needed"},
+             {R"("type":"yarn","factor":1e20)", "YaRN's factor is"},
+             {R"("type":"yarn","factor":-4)", "factor is -4"},
+             {R"("type":"yarn","factor":"4")", "factor is \"4\", a number needed"},
+             {R"("type":"yarn","factor":4,"original_max_position_embeddings":0)",
+              "original context length of YaRN is 0"},
+             {R"("type":"yarn","factor":4,"original_max_position_embeddings":1.5)", "an integer needed"},
+             {R"("type":"yarn","factor":4,"beta_fast":0.5)", "beta_fast is 0.5 and beta_slow 1"},
+             {R"("type":"yarn","factor":4,"beta_slow":0)", "beta_slow 0"},
+             {R"("type":"yarn","factor":4,"attention_factor":0)", "attention factor is 0"},
+             {R"("type":"yarn","factor":4,"truncate":false)", "truncate is false, true needed"},
+             {R"("type":"linear","factor":4)", "rope_scaling.type is \"linear\""},
+             {R"("rope_type":"yarn","type":"dynamic","factor":4)", "rope_scaling.type is \"dynamic\""}})
+      EXPECT_THAT(refused(scaled(json, fields)), HasSubstr(complaint)) << fields;
+    EXPECT_THAT(refused(with(json, R"("use_sliding_window":true)")), HasSubstr("use_sliding_window is true"));
+  }
+  EXPECT_THAT(refused(with(hf_config_json(tiny_config(Architecture::llada), Style::olmo),
+                           R"("rope_scaling":{"type":"yarn","factor":4})")),
+              HasSubstr("rope_scaling.type is \"yarn\", no scaling needed"));
+}
+
+// In llama.cpp's keys, and through convert and back.
+TEST(PublishedConfig, YarnInGguf) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const auto open = [&](const std::function<void(GgufWriter&)>& add) {
+    GgufWriter out = gguf_writer(config, {.type = DType::F32});
+    out.add_string("llada.rope.scaling.type", "yarn");
+    add(out);
+    std::string bytes = out.header();
+    for (const FakeTensor& tensor : fake_tensors(config, false)) {
+      bytes.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * 4);
+      bytes.resize((bytes.size() + 31) / 32 * 32);
+    }
+    return ModelFile::open(folder.write("m.gguf", bytes));
+  };
+  const auto refusal = [&](const std::function<void(GgufWriter&)>& add) { return outcome(open(add)); };
+  const auto plain = open([](GgufWriter& out) { out.add_f32("llada.rope.scaling.factor", 8); });
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->config().yarn, (Yarn{.factor = 8, .original_context = config.context}));
+  const auto full = open([](GgufWriter& out) {
+    out.add_f32("llada.rope.scaling.factor", 8);
+    out.add_u32("llada.rope.scaling.original_context_length", 16);
+    out.add_f32("llada.rope.scaling.yarn_beta_fast", 4);
+    out.add_f32("llada.rope.scaling.yarn_beta_slow", 0.5f);
+    out.add_f32("llada.rope.scaling.attn_factor", 2);
+  });
+  ASSERT_TRUE(full) << full.error().message;
+  const Yarn& y = *full->config().yarn;
+  EXPECT_EQ(y.original_context, 16);
+  EXPECT_EQ(y.beta_fast, 4);
+  EXPECT_EQ(y.beta_slow, 0.5);
+  EXPECT_NEAR(*y.attention_factor, 2 * (1 + 0.1 * std::log(8)), 1e-6);
+  ASSERT_TRUE(convert_to_gguf(*full, nullptr, folder / "again.gguf", {.type = DType::F32, .progress = {}}));
+  const auto again = ModelFile::open(folder / "again.gguf");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->config().yarn->beta_fast, 4);
+  EXPECT_EQ(again->config().yarn->original_context, 16);
+  EXPECT_NEAR(*again->config().yarn->attention_factor, *y.attention_factor, 1e-6);
+
+  EXPECT_THAT(refusal([](GgufWriter&) {}), HasSubstr("llada.rope.scaling.factor"));
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), 1e30f})
+    EXPECT_THAT(refusal([&](GgufWriter& out) { out.add_f32("llada.rope.scaling.factor", bad); }),
+                HasSubstr("YaRN's factor is"));
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity()})
+    EXPECT_THAT(refusal([&](GgufWriter& out) {
+                  out.add_f32("llada.rope.scaling.factor", 4);
+                  out.add_f32("llada.rope.scaling.attn_factor", bad);
+                }),
+                HasSubstr("YaRN's attention factor is"));
 }
 
 }  // namespace

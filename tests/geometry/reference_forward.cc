@@ -105,6 +105,9 @@ class Reference {
       const Vector row = dequantized(table, t, 1);
       x_.insert(x_.end(), row.begin(), row.end());
     }
+    if (m.variant.canvas_norm)
+      for (size_t r = static_cast<size_t>(m.variant.prompt); r < n_; ++r)
+        normalise(x_.data() + r * width(), width(), Vector(width(), 1.0), c_.rms_eps);
     rows_.resize(n_);
     std::iota(rows_.begin(), rows_.end(), 0);
   }
@@ -112,6 +115,7 @@ class Reference {
   Rows logits(const std::vector<int32_t>& wanted) {
     for (int64_t l = 0; l < c_.layers; ++l) {
       layer_ = "blk." + std::to_string(l) + ".";
+      if (!m_.variant.windows.empty()) window_ = m_.variant.windows[static_cast<size_t>(l) % m_.variant.windows.size()];
       rotary_ = m_.rotary_of(static_cast<int>(l));
       const Vector h = normalised(x_, get("attn_norm.weight"), c_.rms_eps);
       const Vector k = positioned(product(h, get("attn_k.weight"), width()), "attn_k");
@@ -125,7 +129,7 @@ class Reference {
       }
       const Vector q = positioned(product(asking, get("attn_q.weight"), width()), "attn_q");
       add_to(x_, product(attention(q, k, v), get("attn_output.weight"), static_cast<size_t>(c_.heads * c_.head_dim)));
-      feed_forward(normalised(x_, get("ffn_norm.weight"), c_.rms_eps), l);
+      feed_forward(normalised(x_, gain("ffn_norm.weight"), c_.rms_eps), l);
     }
     const Vector h = normalised(x_, weight("output_norm.weight"), c_.rms_eps);
     const TensorView& head = m_.views[m_.index(c_.tied_head ? "token_embd.weight" : "output.weight")];
@@ -138,6 +142,8 @@ class Reference {
         out[r].insert(out[r].end(), some.begin() + static_cast<long>(r * n),
                       some.begin() + static_cast<long>((r + 1) * n));
     }
+    for (Vector& row : out)
+      for (double& logit : row) logit = capped(logit, m_.variant.logit_cap);
     return out;
   }
 
@@ -153,19 +159,45 @@ class Reference {
     for (size_t i = 0; i < x.size(); ++i) x[i] += bias[i % bias.size()];
   }
 
+  Vector gain(const std::string& leaf) const {
+    Vector weight = get(leaf.c_str());
+    if (m_.variant.plain_norms) std::ranges::fill(weight, 1.0);
+    return weight;
+  }
+
+  // Radians per position of pair j. YaRN as its paper has it: by how often the pair turns within the original context,
+  // but for the ramp, which runs between whole pairs.
+  double frequency(size_t j) const {
+    const auto d = static_cast<double>(rotary_.rotary_dims), base = static_cast<double>(rotary_.rope_theta);
+    double f = std::exp(-2.0 * static_cast<double>(j) / d * std::log(base));
+    if (!m_.variant.divisors.empty()) f /= static_cast<double>(m_.variant.divisors[j]);
+    if (!c_.yarn) return f;
+    const auto context = static_cast<double>(c_.yarn->original_context);
+    const auto pair_that_turns = [&](double times) {
+      return d / 2 * (std::log(context) - std::log(2 * std::acos(-1.0) * times)) / std::log(base);
+    };
+    const double first = std::max(0.0, std::floor(pair_that_turns(c_.yarn->beta_fast)));
+    const double last = std::min(d - 1, std::ceil(pair_that_turns(c_.yarn->beta_slow)));
+    const auto at = static_cast<double>(j);
+    const double kept = at <= first ? 1 : at >= last ? 0 : (last - at) / (last - first);
+    return kept * f + (1 - kept) * f / c_.yarn->factor;
+  }
+  double magnitude() const {
+    if (!c_.yarn) return 1;
+    return c_.yarn->attention_factor.value_or(1 + std::log(c_.yarn->factor) / 10);
+  }
+
   // Bias, norm per head, rotary positions.
   Vector positioned(Vector x, const std::string& leaf) const {
     const auto d = static_cast<size_t>(c_.head_dim), half = static_cast<size_t>(rotary_.rotary_dims / 2);
     if (c_.qkv_bias) add_bias(x, get((leaf + ".bias").c_str()));
-    if (c_.qk_norm) x = normalised(std::move(x), get((leaf + "_norm.weight").c_str()), c_.rms_eps);
+    if (c_.qk_norm) x = normalised(std::move(x), gain(leaf + "_norm.weight"), c_.rms_eps);
     const size_t heads = x.size() / rows_.size() / d;
     const bool adjacent = rotary_.rope_pairing == RopePairing::adjacent;
     for (size_t r = 0; r < rows_.size(); ++r)
       for (size_t j = 0; j < half; ++j) {
-        const double angle =
-            rows_[r] * std::pow(static_cast<double>(rotary_.rope_theta),
-                                -2.0 * static_cast<double>(j) / static_cast<double>(rotary_.rotary_dims));
-        const double cos = std::cos(angle), sin = std::sin(angle);
+        const double angle = rows_[r] * frequency(j);
+        const double cos = magnitude() * std::cos(angle), sin = magnitude() * std::sin(angle);
         for (size_t h = 0; h < heads; ++h) {
           double* head = x.data() + (r * heads + h) * d;
           double &a = head[adjacent ? 2 * j : j], &b = head[adjacent ? 2 * j + 1 : j + half];
@@ -177,10 +209,20 @@ class Reference {
     return x;
   }
 
+  static double capped(double x, float cap) { return cap > 0 ? cap * std::tanh(x / cap) : x; }
+
+  // Whether the row of one position reads the key of another, in the present layer.
+  bool reads(size_t row, size_t key) const {
+    const auto p = static_cast<int64_t>(row), s = static_cast<int64_t>(key);
+    if (c_.attention_block > 0 && s / c_.attention_block > p / c_.attention_block) return false;
+    if (p < m_.variant.prompt && s > p) return false;
+    return (window_.before < 0 || s >= p - window_.before) && (window_.after < 0 || s <= p + window_.after);
+  }
+
   Vector attention(const Vector& q, const Vector& k, const Vector& v) const {
     const auto d = static_cast<size_t>(c_.head_dim), heads = static_cast<size_t>(c_.heads),
                kv_heads = static_cast<size_t>(c_.kv_heads);
-    const auto block = static_cast<size_t>(c_.attention_block);
+    const double scale = m_.variant.scale > 0 ? m_.variant.scale : 1 / std::sqrt(static_cast<double>(d));
     Vector mixed(q.size(), 0.0);
     for (size_t head = 0; head < heads; ++head) {
       const size_t kv = head / (heads / kv_heads);
@@ -190,11 +232,11 @@ class Reference {
       for (size_t r = 0; r < rows_.size(); ++r) {
         double* row = scores.data() + r * n_;
         const auto p = static_cast<size_t>(rows_[r]);
-        const size_t seen = block > 0 ? std::min(n_, (p / block + 1) * block) : n_;
-        const double top = *std::max_element(row, row + seen);
-        double sum = 0;
+        for (size_t s = 0; s < n_; ++s) row[s] = capped(row[s] * scale, m_.variant.cap);
+        double top = -HUGE_VAL, sum = 0;
         for (size_t s = 0; s < n_; ++s)
-          sum += row[s] = s < seen ? std::exp((row[s] - top) / std::sqrt(static_cast<double>(d))) : 0;
+          if (reads(p, s)) top = std::max(top, row[s]);
+        for (size_t s = 0; s < n_; ++s) sum += row[s] = reads(p, s) ? std::exp(row[s] - top) : 0;
         for (size_t s = 0; s < n_; ++s) row[s] /= sum;
       }
       const Vector mix = product(scores, values, n_);
@@ -223,8 +265,13 @@ class Reference {
     const Vector gate_weight = get(("ffn_gate" + suffix).c_str(), expert);
     Vector gate = product(h, gate_weight, width());
     const Vector up = product(h, get(("ffn_up" + suffix).c_str(), expert), width());
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = activated(gate[i]) * up[i];
     return product(gate, get(("ffn_down" + suffix).c_str(), expert), gate_weight.size() / width());
+  }
+
+  double activated(double x) const {
+    if (!m_.variant.gelu) return x / (1 + std::exp(-x));
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3))));
   }
 
   void feed_forward(const Vector& h, int64_t l) {
@@ -259,6 +306,7 @@ class Reference {
   std::vector<int32_t> rows_;  // positions that are still computed
   std::string layer_;
   ModelConfig rotary_;  // of the layer
+  KeyWindow window_;    // of the layer
 };
 
 }  // namespace

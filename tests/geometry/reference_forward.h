@@ -14,6 +14,19 @@
 
 namespace llada {
 
+// What layers of families have that no file of a supported architecture asks for: the reference computes it by itself,
+// variants.h puts it into programs.
+struct Variant {
+  std::vector<KeyWindow> windows = {};  // of the layers, in turn; empty: none
+  float cap = 0, logit_cap = 0;         // of scaled scores, of logits; 0: none
+  float scale = 0;                      // of scores; 0: 1 / sqrt(head_dim)
+  bool gelu = false;                    // by tanh, for silu
+  bool plain_norms = false;             // the feed-forward's and, where there are, the heads' have no weight
+  std::vector<float> divisors = {};     // of the rotary frequencies, by pair
+  int32_t prompt = 0;                   // so many positions read nothing behind themselves
+  bool canvas_norm = false;             // rows behind the prompt are normalised (no weight) when they are embedded
+};
+
 struct SmallModel {
   ModelConfig config;
   ModelGraph graph;
@@ -23,6 +36,8 @@ struct SmallModel {
   // Of a layer that rotates otherwise than the rest: changes theta, rotary_dims, pairing. Empty: all are alike.
   std::function<void(ModelConfig&, int layer)> rotary;
 
+  Variant variant;
+
   size_t index(const std::string& name, int expert = -1) const;  // throws where there is none
   ModelConfig rotary_of(int layer) const;
 };
@@ -30,7 +45,7 @@ struct SmallModel {
 using Rows = std::vector<std::vector<double>>;
 
 // Logits of every position from `from` on, all of them computed together; no causal mask but the block-causal
-// one where the model has it.
+// one where the model has it, and the variant's.
 Rows reference_forward(const SmallModel& model, const std::vector<int32_t>& tokens, size_t from = 0);
 
 // The same at the given positions, ascending.

@@ -51,6 +51,7 @@ class HexagonNumbers : public testing::Test {
     return [this](StepShape shape) -> Result<std::shared_ptr<const Program>> {
       auto program = std::make_shared<Program>(model_.graph.forward(shape));
       change_(*program);
+      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
       return program;
     };
   }
@@ -175,7 +176,7 @@ TEST_F(HexagonNumbers, TwoRotaryGeometriesInOneProgram) {
                      *make_rope({.rotary = 8, .adjacent = true, .theta = 1e4})};
     int16_t layer = 0;  // rotations name none
     for (Op& op : program.ops) {
-      if (op.kind == OpKind::rope) op.attributes = layer;
+      if (op.kind == OpKind::rope) op.attributes = static_cast<int16_t>(layer % 3);  // queries: of the next layer
       layer += op.kind == OpKind::store_kv ? 1 : 0;
     }
   };

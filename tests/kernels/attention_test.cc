@@ -49,11 +49,12 @@ struct Data {
     std::vector<float> scratch(static_cast<size_t>(attention_scratch(shape.keys)));
     table.attention({q.data(), q_stride, k.data(), v.data(), shape.type, shape.keys, shape.head_dim,
                      1 / std::sqrt(static_cast<float>(shape.head_dim)), r0, r1, row_keys, scratch.data(), out.data(),
-                     out_stride});
+                     out_stride, nullptr, 0, cap});
     return out;
   }
 
   Case shape;
+  float cap = 0;
   int64_t q_stride, out_stride;
   std::vector<float> q;
   Bytes k, v;
@@ -97,6 +98,67 @@ TEST(Attention, SharpScores) {  // one key takes nearly everything; the others' 
   for (const KernelTable* table : available())
     for (const DType type : {DType::F32, DType::F16})
       expect_close(*table, Data({128, 300, 9, type}, 40, 33), nullptr, 40);
+}
+
+// Scores of thousands meet at the cap, where all keys weigh alike; small ones are as without it.
+TEST(Attention, SoftCappedScores) {
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::F32, DType::F16})
+      for (const int64_t head_dim : {24, 64, 80, 128})
+        for (const int64_t keys : {1, 3, 33, 129, 300})
+          for (const float spread : {1.0f, 40.0f, 300.0f}) {
+            Data data({head_dim, keys, 19, type}, spread, 33);
+            data.cap = 5;
+            // A score is off by less than its cap's share; the cap bounds what that does to a weight.
+            expect_close(*table, data, nullptr, 40);
+          }
+}
+
+TEST(Attention, ACapThatNoScoreReachesChangesNothing) {
+  for (const KernelTable* table : available()) {
+    Data data({64, 77, 9, DType::F32}, 1, 33);
+    const std::vector<float> without = data.run(*table, nullptr, 0, 9);
+    data.cap = 1e4f;
+    const std::vector<float> with = data.run(*table, nullptr, 0, 9);
+    data.cap = 1;
+    const std::vector<float> narrow = data.run(*table, nullptr, 0, 9);
+    double most = 0;
+    for (size_t i = 0; i < with.size(); ++i) {
+      ASSERT_NEAR(with[i], without[i], 0.02) << table->isa;
+      most = std::max<double>(most, std::fabs(narrow[i] - without[i]));
+    }
+    EXPECT_GT(most, 0.05) << table->isa << ": a cap of 1 has an effect";
+  }
+}
+
+// An infinite score would meet a finite cap.
+TEST(Attention, ACapHidesNoDamage) {
+  for (const KernelTable* table : available())
+    for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()})
+      for (const int64_t rows : {1, 4, 20}) {
+        Data data({64, 50, rows, DType::F32}, 1, 33);
+        data.cap = 30;
+        std::memcpy(data.k.data() + 4 * (17 * 64 + 5), &bad, 4);
+        const std::vector<float> out = data.run(*table, nullptr, 0, rows);
+        for (int64_t r = 0; r < rows; ++r)
+          EXPECT_TRUE(std::isnan(out[static_cast<size_t>(r * data.out_stride)])) << table->isa << " " << bad;
+      }
+}
+
+TEST(Attention, CappedRowsAloneEqualThoseInABatch) {
+  for (const KernelTable* table : available()) {
+    Data data({80, 133, 21, DType::F16}, 2, 36);
+    data.cap = 2;
+    std::vector<KeyRange> ranges;
+    for (int32_t r = 0; r < 21; ++r) ranges.push_back({r * 5, r * 5 + 1 + r});
+    const std::vector<float> batch = data.run(*table, ranges.data(), 0, 21);
+    for (int64_t r = 0; r < 21; ++r) {
+      const std::vector<float> alone = data.run(*table, ranges.data(), r, r + 1);
+      for (int64_t i = r * data.out_stride; i < r * data.out_stride + 80; ++i)
+        ASSERT_EQ(alone[static_cast<size_t>(i)], batch[static_cast<size_t>(i)]) << table->isa << " row " << r;
+    }
+  }
 }
 
 TEST(Attention, PrefixesPerRow) {

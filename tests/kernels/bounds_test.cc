@@ -91,6 +91,8 @@ TEST(Bounds, RowWise) {
       table->rms_norm(a.floats(), b.floats(), 1e-5f, n, y.floats());
       table->add(a.floats(), n, y.floats());
       table->swiglu(a.floats(), b.floats(), n, y.floats());
+      table->geglu(a.floats(), b.floats(), n, y.floats());
+      table->soft_cap(y.floats(), n, 0.5f);
       table->store_half(a.floats(), n, reinterpret_cast<uint16_t*>(half.data()));
       const std::vector<float> values = a.values();
       EXPECT_EQ(table->top2(a.floats(), n).best, scalar_table()->top2(values.data(), n).best) << table->isa;

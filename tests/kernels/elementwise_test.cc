@@ -76,6 +76,58 @@ TEST(Swiglu, Extremes) {
   }
 }
 
+// gelu(x) = x Phi(x), which its formula follows within 4e-4: a slip in the constants would show there.
+TEST(Geglu, MatchesOracleAndTheExactGelu) {
+  for (const KernelTable* table : available())
+    for (const int64_t n : kLengths) {
+      std::vector<float> gate = normal_rows(1, n, 47), up = normal_rows(1, n, 48);
+      for (float& v : gate) v *= 4;
+      std::vector<float> want(gate.size()), got(gate.size());
+      scalar_table()->geglu(gate.data(), up.data(), n, want.data());
+      table->geglu(gate.data(), up.data(), n, got.data());
+      for (size_t i = 0; i < gate.size(); ++i) {
+        const double x = gate[i], exact = x / 2 * std::erfc(-x / std::sqrt(2.0)) * up[i];
+        ASSERT_NEAR(got[i], exact, 1e-3 * std::fabs(up[i])) << table->isa << " gate " << x;
+        // The exponent's rounding counts as often as the exponent is large.
+        const double terms = 10 + 2 * std::fabs(x) * (1 + 0.045 * x * x);
+        ASSERT_NEAR(got[i], want[i], (std::fabs(want[i]) + 1e-6) * kEpsilon * terms) << table->isa << " gate " << x;
+      }
+    }
+}
+
+TEST(Geglu, Extremes) {
+  const std::vector<float> gate = {0,     -0.0f, 20,     -20,   87,     -87,    100,     -100,   1000,
+                                   -1000, 1e13f, -1e13f, 3e38f, -3e38f, 1e-38f, -1e-38f, 1.5e19f};
+  const std::vector<float> up(gate.size(), 1.0f);
+  for (const KernelTable* table : available()) {
+    std::vector<float> y(gate.size());
+    table->geglu(gate.data(), up.data(), static_cast<int64_t>(gate.size()), y.data());
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double want = std::fabs(gate[i]) < 1 ? gate[i] / 2.0 : std::max(0.0f, gate[i]);
+      ASSERT_NEAR(y[i], want, std::fabs(want) * 1e-6 + 1e-30) << table->isa << " gate " << gate[i];
+    }
+  }
+}
+
+TEST(SoftCap, MatchesTheFormulaAndKeepsToItsBound) {
+  for (const KernelTable* table : available())
+    for (const float cap : {0.5f, 30.0f, 50.0f, 1e-3f, 1e30f})
+      for (const int64_t n : kLengths)
+        for (const float spread : {0.01f, 1.0f, 20.0f, 1e6f}) {
+          const std::vector<float> x = normal_rows(1, n, 49);
+          std::vector<float> got = x;
+          for (float& v : got) v *= spread * std::min(cap, 100.0f);
+          const std::vector<float> from = got;
+          table->soft_cap(got.data(), n, cap);
+          for (size_t i = 0; i < got.size(); ++i) {
+            const double want = cap * std::tanh(static_cast<double>(from[i]) / cap);
+            // Of what is far below the cap an absolute error is left: 1 - e^-2u.
+            ASSERT_NEAR(got[i], want, std::fabs(want) * 8 * kEpsilon + 4 * kEpsilon * cap) << table->isa << from[i];
+            ASSERT_LE(std::fabs(got[i]), cap) << table->isa;
+          }
+        }
+}
+
 TEST(Rope, MatchesOracle) {
   for (const KernelTable* table : available())
     for (const int64_t head_dim : {8, 16, 64, 80, 128})

@@ -293,9 +293,16 @@ TEST(Hostile, DamagedRowsStayDamaged) {
           const std::vector<float> other = normal_rows(1, n, 10);
           table->swiglu(x.data(), other.data(), n, y.data());
           EXPECT_FALSE(finite()) << table->isa << " gate " << bad;
+          table->geglu(x.data(), other.data(), n, y.data());
+          EXPECT_FALSE(finite()) << table->isa << " gelu of " << bad;
+          y = x;
+          table->soft_cap(y.data(), n, 30);
+          EXPECT_FALSE(finite()) << table->isa << " a bound hides " << bad;
           for (const float gate : {-200.0f, -1.0f, 0.0f, 3.0f}) {
             table->swiglu(std::vector<float>(static_cast<size_t>(n), gate).data(), x.data(), n, y.data());
             EXPECT_FALSE(finite()) << table->isa << " up " << bad << " gate " << gate;
+            table->geglu(std::vector<float>(static_cast<size_t>(n), gate).data(), x.data(), n, y.data());
+            EXPECT_FALSE(finite()) << table->isa << " up " << bad << " gelu of " << gate;
           }
           y = x;
           table->add(ones.data(), n, y.data());

@@ -62,7 +62,7 @@ int64_t CpuAttention::digest_bytes(const KvStore& kv) const {
   return job_->kernels->digest_bytes(kv.shape().type, kv.shape().positions, kv.shape().head_dim);
 }
 bool CpuAttention::by_digest(const KvStore& kv, const KeyRange& reach) const {
-  return !job_->exact && reach.count() >= kernels::kDigestKeys && digest_bytes(kv) > 0;
+  return !job_->exact && job_->attention->cap == 0 && reach.count() >= kernels::kDigestKeys && digest_bytes(kv) > 0;
 }
 
 void CpuAttention::digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const {
@@ -141,7 +141,8 @@ Status CpuAttention::attend(const Job& job) {
          .out = job_->out + t.head * a.head_dim,
          .out_stride = stride,
          .digest = by_digest(kv, reach[t.span]) ? kv.digest(op.layer, span.sequence, kv_head) : nullptr,
-         .digest_positions = kv.shape().positions});
+         .digest_positions = kv.shape().positions,
+         .cap = a.cap});
   };
   job_->pool->run(static_cast<int64_t>(tasks.size()),
                   [&](int64_t i, int thread) { attend(tasks[static_cast<size_t>(i)], thread); });

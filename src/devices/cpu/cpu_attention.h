@@ -32,7 +32,8 @@ class CpuAttention {
   KvStore& store_of(const RowSpan& span) const;
   std::byte* trial_kv(int64_t row, int head) const;
   int64_t digest_bytes(const KvStore& kv) const;
-  // Digests are for rows that read many keys, and where the kernels have them. reach: of the span (RowSets).
+  // Digests are for rows that read many keys, and where the kernels have them. Soft-capped scores have none: long
+  // attention of such a model takes the floats' time, several times as long (kernels.h). reach: of the span (RowSets).
   bool by_digest(const KvStore& kv, const KeyRange& reach) const;
   void digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const;
   // Digests of what the span reads and was written since the last time.

@@ -110,6 +110,11 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     auto plan = plans_.find(program);
     if (plan == nullptr) {
       LLADA_TRY_STATUS(check_uses(*weights_, *program));
+      for (const Op& op : program->ops)
+        if ((op.kind == OpKind::rms_norm || op.kind == OpKind::head_norm) && op.weight[0] == kNoWeight)
+          ones_.resize(
+              std::max(ones_.size(), static_cast<size_t>(program->values[static_cast<size_t>(op.in[0])].columns)),
+              1.0f);
       plan = plans_.keep(program, plan_values(*program));
     }
     plan_ = std::move(plan);
@@ -213,8 +218,9 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
       case OpKind::glu: {
         if (&op == shared_.glu) return {};
         const int64_t n = columns(op.in[0]);
+        const auto unit = op.activation == Activation::silu ? kernels_.swiglu : kernels_.geglu;
         return for_rows_of_input(op, rows, n, [&](int64_t r) {
-          kernels_.swiglu(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
+          unit(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
         });
       }
       case OpKind::add: {
@@ -259,6 +265,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
                           .x = value(op.in[0]),
                           .activations = activations_.data(),
                           .rows = rows,
+                          .cap = op.parameter,
                           .inputs = run_->inputs,
                           .sets = &rows_},
                          *run_->outputs);
@@ -267,7 +274,10 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return failed("cpu: op kind {} is unknown", static_cast<int>(op.kind));
   }
 
-  const float* norm_weight(const Op& op) const { return weight(op.weight[0]).vector.data(); }
+  // Of a norm without weight: ones, which change no bit.
+  const float* norm_weight(const Op& op) const {
+    return op.weight[0] == kNoWeight ? ones_.data() : weight(op.weight[0]).vector.data();
+  }
 
   void embed(const Op& op, int64_t rows) {
     const CpuWeight& table = weight(op.weight[0]);
@@ -303,8 +313,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
              (n == op.weight.size() || op.weight[n] == kNoWeight);
     };
     if (sum.kind != OpKind::add || sum.in[0] == experts.in[0] || !products(gate_up, 2) ||
-        gate_up.in[0] != experts.in[0] || glu.kind != OpKind::glu || glu.in[0] != gate_up.out[0] ||
-        glu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != glu.out[0])
+        gate_up.in[0] != experts.in[0] || glu.kind != OpKind::glu || glu.activation != experts.activation ||
+        glu.in[0] != gate_up.out[0] || glu.in[1] != gate_up.out[1] || !products(down, 1) || down.in[0] != glu.out[0])
       return;
     // Their own values are never written then.
     const auto at = ops.data() - run_->program->ops.data();
@@ -388,6 +398,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   const Run* run_ = nullptr;
   RowSets rows_;
   RopeTables ropes_;
+  std::vector<float> ones_;                          // as many as the widest norm without weight has columns
   SharedExpert shared_;                              // of the last op of experts
   const Op* next_ = nullptr;                         // what the run executes after the present op
   ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it

@@ -261,7 +261,8 @@ void CpuExperts::perform(const Job& job, const Task& task) {
       // Who is last makes the hidden rows. acq_rel: it must see what all the others wrote.
       if (progress.products.fetch_add(1, std::memory_order_acq_rel) + 1 < cuts_[static_cast<size_t>(task.at)]) return;
       for (int64_t i = group.begin; i < group.begin + group.count; ++i)
-        job.kernels->swiglu(gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
+        (job.op->activation == Activation::silu ? job.kernels->swiglu : job.kernels->geglu)(
+            gate_ + i * inner, up_ + i * inner, inner, gate_ + i * inner);
       if (!slices_.empty()) keep_slices(job, task.at);
       if (const CpuWeight& down = weight(job, 2, group); job.kernels->integer_path(down.stored.type))
         job.kernels->quantize_rows(gate_ + group.begin * inner, group.count, inner, 0, group.count,

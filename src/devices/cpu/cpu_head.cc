@@ -129,6 +129,7 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
                          .y = logits - begin,
                          .y_stride = chunk});
     for (int64_t r = 0; r < job.rows; ++r) {
+      if (job.cap > 0) job.kernels->soft_cap(logits + r * chunk, n, job.cap);
       if (float* kept = kept_logits(*job.sets, r, vocab, outputs)) std::copy_n(logits + r * chunk, n, kept + begin);
       partial_[static_cast<size_t>(r * chunks + c)] =
           reduce(job, r, logits + r * chunk, begin, n, seen_[static_cast<size_t>(thread * job.rows + r)]);

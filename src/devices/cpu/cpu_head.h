@@ -19,6 +19,7 @@ class CpuHead {
     const float* x;                // rows x inputs
     const std::byte* activations;  // the same rows quantized, where the weight's type wants it
     int64_t rows;
+    float cap;  // soft cap of the logits; 0: none
     const StepInputs* inputs;
     const RowSets* sets;  // whose each row is, and its position: sampling depends on both
   };

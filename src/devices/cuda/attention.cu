@@ -115,6 +115,7 @@ struct Attention {
           s = 0;
           for (int c = 0; c < d; ++c) s = mad(q[r * d + c], kv[key * (d + 1) + c], s);
           if (!finite(s)) s = NAN;  // minus infinity would pass for a key that is not seen
+          if (a.cap > 0) s = a.cap * tanhf(s / a.cap);
         }
         score[t] = s;
       });

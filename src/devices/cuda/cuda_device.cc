@@ -184,11 +184,11 @@ class Cuda final : public CudaDevice {
         select_rows(s, value(op.in[0]), step_.at<int32_t>(step_.wanted), rows, columns(op.in[0]), value(op.out[0]));
         return {};
       case OpKind::rms_norm:
-        rms_norm(s, value(op.in[0]), vector(op.weight[0]), program_->norm(op).epsilon, rows, columns(op.in[0]),
+        rms_norm(s, value(op.in[0]), norm_weight(op), program_->norm(op).epsilon, rows, columns(op.in[0]),
                  value(op.out[0]));
         return {};
       case OpKind::head_norm:
-        rms_norm(s, value(op.in[0]), vector(op.weight[0]), program_->norm(op).epsilon, rows * op.heads, op.head_dim,
+        rms_norm(s, value(op.in[0]), norm_weight(op), program_->norm(op).epsilon, rows * op.heads, op.head_dim,
                  value(op.in[0]));
         return {};
       case OpKind::matmul: {
@@ -218,7 +218,8 @@ class Cuda final : public CudaDevice {
       case OpKind::attention:
         return attend(op);
       case OpKind::glu:
-        swiglu(s, value(op.in[0]), value(op.in[1]), rows * columns(op.in[0]), value(op.out[0]));
+        (op.activation == Activation::silu ? swiglu : geglu)(s, value(op.in[0]), value(op.in[1]),
+                                                             rows * columns(op.in[0]), value(op.out[0]));
         return {};
       case OpKind::add:
         add(s, value(op.in[1]), rows * columns(op.in[0]), value(op.in[0]));
@@ -247,11 +248,14 @@ class Cuda final : public CudaDevice {
                           .inputs = run_->inputs,
                           .outputs = run_->outputs,
                           .rows = rows,
+                          .cap = op.parameter,
                           .stream = s},
                          products_);
     }
     return failed("cuda: op kind {} is unknown", static_cast<int>(op.kind));
   }
+
+  const float* norm_weight(const Op& op) const { return op.weight[0] == kNoWeight ? nullptr : vector(op.weight[0]); }
 
   KvStore& store_of(const RowSpan& span) const { return *run_->inputs->streams[static_cast<size_t>(span.stream)].kv; }
 
@@ -296,6 +300,7 @@ class Cuda final : public CudaDevice {
                .kv_heads = a.kv_heads,
                .head_dim = a.head_dim,
                .scale = a.scale,
+               .cap = a.cap,
                .out = value(op.out[0])},
               step_.tiles[set].count, step_.halves, step_.floats);
     return {};

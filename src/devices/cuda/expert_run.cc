@@ -65,7 +65,8 @@ void ExpertRun::multiply(const Job& job, int slot, const int32_t* order, int64_t
 
 void ExpertRun::activate(const Job& job, int64_t begin, int64_t count) const {
   const int64_t inner = job.weights->matrices[static_cast<size_t>(job.op->weight[0])].outputs;
-  swiglu(job.stream, gate_ + begin * inner, up_ + begin * inner, count * inner, gate_ + begin * inner);
+  (job.op->activation == Activation::silu ? swiglu : geglu)(job.stream, gate_ + begin * inner, up_ + begin * inner,
+                                                            count * inner, gate_ + begin * inner);
   if (on_tensor_cores(job, 2)) split_rows(job.stream, gate_, begin, count, inner, split_hidden_);
 }
 

@@ -41,6 +41,7 @@ Status HeadRun::run(const Job& job, ProductRun& products) {
     a.begin = static_cast<int32_t>(begin);
     a.end = static_cast<int32_t>(std::min(vocab, begin + chunk));
     products.multiply(w, a.begin, a.end, logits, chunk);
+    if (job.cap > 0) soft_cap(job.stream, logits, rows, a.end - a.begin, chunk, job.cap);
     head_reduce(job.stream, a, rows);
     LLADA_TRY_STATUS(keep_logits(job, vocab, a));
   }

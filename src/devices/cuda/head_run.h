@@ -18,6 +18,7 @@ class HeadRun {
     const StepInputs* inputs;
     StepOutputs* outputs;  // until take()
     int64_t rows;
+    float cap;  // soft cap of the logits; 0: none
     cudaStream_t stream;
   };
   // Queues it; `products` has begun with the head's op.

@@ -26,10 +26,13 @@ inline constexpr int kInputStep = 4;  // inputs of a matrix are a multiple
 
 void embed(cudaStream_t stream, const Matrix& table, const int32_t* tokens, int64_t rows, float* out);
 void select_rows(cudaStream_t stream, const float* x, const int32_t* from, int64_t rows, int64_t columns, float* out);
-// `vectors` vectors of n; in place where x == out.
+// `vectors` vectors of n; in place where x == out; weight: null for a norm without.
 void rms_norm(cudaStream_t stream, const float* x, const float* weight, float epsilon, int64_t vectors, int64_t n,
               float* out);
 void swiglu(cudaStream_t stream, const float* gate, const float* up, int64_t n, float* out);
+void geglu(cudaStream_t stream, const float* gate, const float* up, int64_t n, float* out);
+// Columns [0, columns) of rows `stride` apart; NaN where a value is not finite.
+void soft_cap(cudaStream_t stream, float* x, int64_t rows, int64_t columns, int64_t stride, float cap);
 void add(cudaStream_t stream, const float* from, int64_t n, float* to);
 void add_bias(cudaStream_t stream, const float* bias, int64_t rows, int64_t columns, float* x);
 // One result of guide: u + factor * (c - u) of two rows of x; -1 as the unconditional one: a copy of c.
@@ -108,6 +111,7 @@ struct AttentionArguments {
   const KvPlace* stores;
   int32_t layer, heads, kv_heads, head_dim;
   float scale;  // of the scores
+  float cap;    // of the scaled scores, cap tanh(s / cap); 0: none
   float* out;
 };
 inline constexpr int kMostHeadDim = 256;

@@ -9,6 +9,7 @@ namespace llada::cuda {
 namespace {
 
 constexpr int kElementThreads = 256;
+LLADA_DEVICE bool finite(float x) { return x - x == 0; }
 
 // body(i) for every i < n.
 template <class Body>
@@ -39,6 +40,24 @@ struct Swiglu {
   const float *gate, *up;
   float* out;
   LLADA_DEVICE void operator()(int64_t i) const { out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i]; }
+};
+// x / 2 (1 + tanh(u)) = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct Geglu {
+  const float *gate, *up;
+  float* out;
+  LLADA_DEVICE void operator()(int64_t i) const {
+    const float x = gate[i];
+    out[i] = x / (1.0f + expf(-1.5957691f * x * (1.0f + 0.044715f * x * x))) * up[i];
+  }
+};
+struct SoftCap {
+  float* x;
+  int64_t columns, stride;
+  float cap;
+  LLADA_DEVICE void operator()(int64_t i) const {
+    float& at = x[i / columns * stride + i % columns];
+    at = finite(at) ? cap * tanhf(at / cap) : NAN;
+  }
 };
 struct Add {
   const float* from;
@@ -136,7 +155,7 @@ struct RmsNorm {
       });
     block.each([&](int t) {
       const float scale = 1.0f / sqrtf(sums[0] / static_cast<float>(n) + epsilon);
-      for (int64_t i = t; i < n; i += kThreads) to[i] = from[i] * scale * weight[i];
+      for (int64_t i = t; i < n; i += kThreads) to[i] = from[i] * scale * (weight != nullptr ? weight[i] : 1.0f);
     });
   }
 };
@@ -231,6 +250,12 @@ void rms_norm(cudaStream_t stream, const float* x, const float* weight, float ep
 }
 void swiglu(cudaStream_t stream, const float* gate, const float* up, int64_t n, float* out) {
   for_each(stream, n, Swiglu{gate, up, out});
+}
+void geglu(cudaStream_t stream, const float* gate, const float* up, int64_t n, float* out) {
+  for_each(stream, n, Geglu{gate, up, out});
+}
+void soft_cap(cudaStream_t stream, float* x, int64_t rows, int64_t columns, int64_t stride, float cap) {
+  for_each(stream, rows * columns, SoftCap{x, columns, stride, cap});
 }
 void add(cudaStream_t stream, const float* from, int64_t n, float* to) { for_each(stream, n, Add{from, to}); }
 void add_bias(cudaStream_t stream, const float* bias, int64_t rows, int64_t columns, float* x) {

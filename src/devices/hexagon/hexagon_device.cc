@@ -114,9 +114,10 @@ class Hexagon final : public HexagonDevice {
       case OpKind::experts:
         return Unit::host;
       case OpKind::head:
-        if (!options_.head_on_dsp) return Unit::host;
+        if (!options_.head_on_dsp || lacking(op)) return Unit::host;
         break;
       default:
+        if (lacking(op)) return Unit::host;
         break;
     }
     Unit unit = Unit::accelerator;
@@ -297,13 +298,31 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // What the DSP could do, but not in this step: K/V in memory that it does not see, more rows than a batch takes.
+  // What the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
   // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
   // depend on its company, and the step is refused (prepare).
   bool needs_host(const Run& run, const Op& op) const {
-    if (run.program->shape.rows > WIRE_MAX_ROWS) return true;
-    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return !in_sight(run);
+    if (run.program->shape.rows > WIRE_MAX_ROWS || lacking(op)) return true;
+    // Keys of a trial wait for their attention on the unit that stored them, so both go together.
+    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return !in_sight(run) || capped(*run.program);
     return false;
+  }
+  // Forms of ops that the DSP has no code for: soft caps, other activations than SiLU, norms without weight.
+  static bool lacking(const Op& op) {
+    switch (op.kind) {
+      case OpKind::head:
+        return op.parameter != 0;
+      case OpKind::glu:
+        return op.activation != Activation::silu;
+      case OpKind::rms_norm:
+      case OpKind::head_norm:
+        return op.weight[0] == kNoWeight;
+      default:
+        return false;
+    }
+  }
+  static bool capped(const Program& program) {
+    return std::ranges::any_of(program.attentions, [](const Attention& a) { return a.cap > 0; });
   }
 
   bool in_sight(const Run& run) const {

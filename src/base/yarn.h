@@ -1,0 +1,20 @@
+// YaRN (arXiv 2309.00071) as model files publish it: rotary positions for contexts longer than the model was trained
+// with at first. Pairs of elements that turn more than beta_fast times within the original context stay as they are,
+// those that turn less than beta_slow times turn `factor` times slower, and between lies a ramp whose ends are whole
+// pairs. What follows from it is in graph/rope.h.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+namespace llada {
+
+struct Yarn {
+  double factor = 1;             // new context over the original one, at least 1
+  int64_t original_context = 0;  // positions
+  double beta_fast = 32, beta_slow = 1;
+  std::optional<double> attention_factor =
+      {};  // that cosines and sines are multiplied with; absent: 0.1 ln(factor) + 1
+  bool operator==(const Yarn&) const = default;
+};
+
+}  // namespace llada
