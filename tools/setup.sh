@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
-#   build  what the program needs (required: fails when one cannot be installed)
+#   build  what the program needs (required: fails when one cannot be installed), and libcurl for llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
+download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 memcheck=(valgrind)
@@ -34,9 +35,12 @@ install() {
 }
 
 case "${1:-}" in
-  build) install "${build[@]}" ;;
+  build)
+    install "${build[@]}"
+    install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
   test)
     install "${build[@]}" "${test[@]}"
+    install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"

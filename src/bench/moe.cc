@@ -86,7 +86,7 @@ Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& p
     synthesize_groups(v.type, mix64(i), spread, 0, v.shape.elements() / traits(v.type).elements,
                       test.stored_.get() + offsets[i]);
   };
-  LLADA_TRY(test.weights_, load_cpu_weights(table, pool, infos, views, {.wanted = make, .packed = {}}));
+  LLADA_TRY(test.weights_, load_cpu_weights(table, pool, infos, views, {.planned = {}, .wanted = make, .packed = {}}));
   return test;
 }
 

@@ -81,10 +81,12 @@ Result<Words> read_words(std::string_view text) {
 }
 
 // The preset's settings, less what does not apply to gaps.
-Result<std::vector<Setting>> preset_settings(const std::string& name, bool infill) {
+// tuned_for: Preset::model.
+Result<std::vector<Setting>> preset_settings(const std::string& name, bool infill, std::string& tuned_for) {
   if (name.empty()) return std::vector<Setting>();
   const auto read = [&]() -> Result<std::vector<Setting>> {
     LLADA_TRY(const Preset preset, find_preset(name));
+    tuned_for = preset.model;
     LLADA_TRY(Words words, read_words(preset.options));
     if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", name);
     std::erase_if(words.settings,
@@ -119,7 +121,7 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
 }
 
 Status DecodeFlags::resolve() {
-  LLADA_TRY(preset_settings_, preset_settings(preset_, infill_));
+  LLADA_TRY(preset_settings_, preset_settings(preset_, infill_, tuned_for_));
   auto resolved = decode::decode_options(given_, preset_settings_, infill_);
   if (!resolved) return std::unexpected(with_flag(resolved.error()));
   options = std::move(*resolved);
@@ -161,7 +163,8 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
 
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
   LLADA_TRY(const Words words, read_words(text));
-  LLADA_TRY(const auto preset, preset_settings(words.preset, false));
+  std::string tuned_for;
+  LLADA_TRY(const auto preset, preset_settings(words.preset, false, tuned_for));
   auto options = decode::decode_options(words.settings, preset);
   if (!options) return std::unexpected(with_flag(options.error()));
   return options;

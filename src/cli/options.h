@@ -13,11 +13,11 @@
 namespace llada::cli {
 
 struct ModelOptions {
-  std::string path;
+  std::string path, hub;  // one of the two: a file or folder, a repository (cli/hub_access.h)
   LoadOptions load;
 };
 
-// -m/--model (required), --device, --threads and --attention.
+// -m/--model, --hf-repo, --device, --threads and --attention.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_device_options(CLI::App& app, LoadOptions& options);
 
@@ -34,13 +34,15 @@ class DecodeFlags {
 
   bool given() const { return !given_.empty() || !preset_.empty(); }
   Status resolve();  // validated; what only together makes no sense is refused here
+  // The fingerprint of the model that the preset file was tuned for; empty: none was.
+  const std::string& tuned_for() const { return tuned_for_; }
   // A refusal of the model's or the engine's, with the flag in the place of the option's key.
   Error named(Error error) const;
 
  private:
   friend void add_decode_options(CLI::App&, DecodeFlags&, bool);
   std::vector<decode::Setting> given_;
-  std::string preset_;
+  std::string preset_, tuned_for_;
   std::vector<decode::Setting> preset_settings_;
   bool infill_ = false;
 };

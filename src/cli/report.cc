@@ -16,14 +16,19 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit > 0 && bytes < 9.95 ? 1 : 0, kUnits[unit]);
 }
 
+std::string rate_text(double per_second) {
+  const int digits = per_second < 0.995 ? 2 : per_second < 9.95 ? 1 : 0;
+  return fmt::format("{:.{}f}", per_second, digits);
+}
+
 std::string stats_line(const GenerationStats& s) {
   // Content does not count padding behind the answer; what was committed does, and cost forwards.
   std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
   if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
   line += fmt::format(
-      " in {} forward{}, {:.1f} tokens per forward, {:.0f} tokens/s (measured), {:.1f} ms per step, peak "
+      " in {} forward{}, {:.1f} tokens per forward, {} tokens/s (measured), {:.1f} ms per step, peak "
       "memory {}",
-      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
+      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), rate_text(s.content_tokens_per_s()),
       s.ms_per_step(), bytes_text(static_cast<double>(peak_memory_bytes())));
   if (s.emulated)
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
