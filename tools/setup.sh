@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
-#   build  what the program needs (required: fails when one cannot be installed), and libedit for llada chat
+#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
+#          llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 set -euo pipefail
@@ -8,6 +9,7 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 editing=(libedit-dev)
+download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 memcheck=(valgrind)
@@ -37,10 +39,12 @@ install() {
 case "${1:-}" in
   build)
     install "${build[@]}"
-    install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited" ;;
+    install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
   test)
     install "${build[@]}" "${test[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"

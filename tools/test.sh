@@ -28,11 +28,14 @@ build() {  # preset [cmake --build options]
   cmake --preset "$preset" -DLLADA_TESTS=ON >/dev/null && cmake --build --preset "$preset" "$@" -- --quiet
 }
 
+# What a test was given makes its line longer than any terminal; its name says which one it is.
+short_names() { sed -uE 's/ +# GetParam\(\) = .* (\.*) +(Passed|\*\*\*|Not)/ \1 \2/; s/^( *Start .*[^ ]) +# GetParam.*/\1/'; }
+
 run_stage() {
   local stage=$1 log note="" status=passed begin=$SECONDS
   log=$(mktemp)
   case $stage in
-    release) build release && ctest --preset release --no-tests=error -j "$jobs" | tee "$log" || status=failed ;;
+    release) build release && ctest --preset release --no-tests=error -j "$jobs" | tee "$log" | short_names || status=failed ;;
     isa)
       # The best instruction set ran in `release`; the engine's recorded runs are made again with every other one that this processor has.
       # The oracle is slow on purpose: it answers for logits and for the shorter recorded runs.
@@ -44,22 +47,22 @@ run_stage() {
         echo "== LLADA_ISA=$isa"
         tests=golden
         [ "$isa" = scalar ] && tests=oracle
-        LLADA_ISA=$isa ctest --preset release --no-tests=error -j "$jobs" -L "$tests" | tee -a "$log" || status=failed
+        LLADA_ISA=$isa ctest --preset release --no-tests=error -j "$jobs" -L "$tests" | tee -a "$log" | short_names || status=failed
         note="$note $isa"
       done ;;
     memcheck)
       if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
       else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
     asan)
-      build asan && LLADA_TEST_QUICK=1 ctest --preset asan --no-tests=error -j "$jobs" -LE long | tee "$log" || status=failed ;;
+      build asan && LLADA_TEST_QUICK=1 ctest --preset asan --no-tests=error -j "$jobs" -LE long | tee "$log" | short_names || status=failed ;;
     tsan)
       build tsan --target tests_threads &&
-        LLADA_TEST_QUICK=1 ctest --preset tsan --no-tests=error -j "$jobs" -L threads -LE long | tee "$log" || status=failed ;;
+        LLADA_TEST_QUICK=1 ctest --preset tsan --no-tests=error -j "$jobs" -L threads -LE long | tee "$log" | short_names || status=failed ;;
     arm64)
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
       else
-        LLADA_TEST_QUICK=1 TARGETS=tests_emulated tools/test_arm64.sh -LE 'long|native' | tee "$log" || status=failed
+        LLADA_TEST_QUICK=1 TARGETS=tests_emulated tools/test_arm64.sh -LE 'long|native' | tee "$log" | short_names || status=failed
       fi ;;
     fuzz)
       if ! command -v clang++-19 >/dev/null; then status=SKIPPED note="clang 19 is not installed"

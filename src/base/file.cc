@@ -127,6 +127,12 @@ void MappedFile::drop(size_t offset, size_t size) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+void MappedFile::will_read(size_t offset, size_t size) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = offset / page * page, end = std::min(offset + size, size_);
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
+}
+
 Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes) {
   std::string text;
   char buffer[16384];

@@ -25,6 +25,8 @@ class MappedFile {
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
   void drop(size_t offset, size_t size) const;
+  // Asks the system to read it from the disk; returns before it has.
+  void will_read(size_t offset, size_t size) const;
 
  private:
   MappedFile() = default;

@@ -1,5 +1,7 @@
 #include "base/memory_usage.h"
 
+#include <sys/resource.h>
+
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -15,7 +17,9 @@ int64_t peak_memory_bytes() {
     if (digits != std::string::npos) std::from_chars(line.data() + digits, line.data() + line.size(), kib);
     return kib * 1024;
   }
-  return 0;
+  // Where /proc is not mounted.
+  struct rusage usage {};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
 }  // namespace llada

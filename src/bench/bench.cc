@@ -5,6 +5,7 @@
 
 #include "base/memory_usage.h"
 #include "bench/ceiling.h"
+#include "bench/estimate.h"
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
 #include "lab/synth.h"
@@ -28,7 +29,7 @@ class Bench {
                        .threads = pool_.size(),
                        .int8_instruction = std::string(int8_instruction()),
                        .float_instruction = std::string(float_instruction())};
-    say("machine");
+    LLADA_TRY_STATUS(say("machine"));
     {
       ThreadPool single(1);
       LLADA_TRY(report_.machine.one, measure_ceilings(single, 4 * o_.stream_bytes, o_.repeats));
@@ -36,17 +37,44 @@ class Bench {
     LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     watch_.saw(report_.machine.all);
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
-    if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
-    if (o_.parts.moe) LLADA_TRY_STATUS(moe());
-    if (needs_loaded_model()) LLADA_TRY_STATUS(model());
+    LLADA_TRY_STATUS(plan());
+    add();
+    const Status measured = measure();
+    report_.interrupted = stopped();
+    if (!measured && !report_.interrupted) return std::unexpected(measured.error());
     report_.peak_memory_bytes = peak_memory_bytes();
+    if (report_.interrupted) return std::move(report_);
     LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
     return std::move(report_);
   }
 
  private:
-  void say(std::string_view what) const {
-    if (o_.progress) o_.progress(what);
+  bool stopped() const { return o_.stopped && o_.stopped(); }
+
+  Status measure() {
+    if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
+    if (o_.parts.moe) LLADA_TRY_STATUS(moe());
+    if (needs_loaded_model()) LLADA_TRY_STATUS(model());
+    return {};
+  }
+
+  // What comes next; where it was stopped, an error that ends the measuring.
+  Status say(std::string_view what) {
+    if (stopped()) return failed("stopped");
+    if (o_.progress) o_.progress(what, estimate_.done_s(), estimate_.all_s());
+    return {};
+  }
+
+  // A line of the report is whole.
+  void add() {
+    if (o_.result && !stopped()) o_.result(report_);
+  }
+
+  Status plan() {
+    if (!needs_model()) return {};
+    LLADA_TRY(const auto graph, build_model(geometry_.config));
+    estimate_ = Estimate(o_, report_.machine.all, geometry_.config, graph.weights, preset_.has_value());
+    return {};
   }
 
   bool needs_loaded_model() const {
@@ -66,8 +94,15 @@ class Bench {
       return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
     if (!o_.preset.empty()) {
       LLADA_TRY(preset_, parse_preset(o_.preset));
-      if (o_.layers != 0) {
-        LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), o_.layers));
+      if (!o_.preset.contains(':'))
+        return invalid(
+            "--preset: found '{}', needed NAME:TYPE such as {}:q4_0 (types: f16, bf16, q8_0, q4_0, q4_1, q5_0, "
+            "q5_1, q4_k, q6_k)",
+            o_.preset, o_.preset);
+      int64_t layers = o_.layers;
+      if (layers == 0 && o_.most_layers > 0) layers = std::min(o_.most_layers, preset_->preset.config.layers);
+      if (layers != 0) {
+        LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), layers));
       }
     }
     LLADA_TRY(geometry_, geometry());
@@ -98,17 +133,20 @@ class Bench {
 
   Status moe() {
     if (geometry_.config.experts == 0) return {};
-    say("making experts");
+    LLADA_TRY_STATUS(say("making experts"));
     LLADA_TRY(auto test, MoeTest::create(*table_, pool_, geometry_.config, geometry_.experts));
     LLADA_TRY(const ReadTest read, ReadTest::create(pool_, o_.stream_bytes));
     for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
       for (const int64_t rows : o_.rows) {
-        say(fmt::format("experts {} {} rows", name(routing), rows));
+        LLADA_TRY_STATUS(say(fmt::format("experts {} {} rows", name(routing), rows)));
+        const double begin = now_s();
         LLADA_TRY(const auto result, test.measure(routing, rows, read, o_.repeats));
+        estimate_.measured(estimate_.experts_s(rows), now_s() - begin);
         report_.moe.push_back(result);
+        add();
       }
     if (o_.experts_on_device > 0) {
-      say("experts shared out");
+      LLADA_TRY_STATUS(say("experts shared out"));
       const MoeHybridOptions shared = {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats};
       LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config, shared));
     }
@@ -122,10 +160,13 @@ class Bench {
       for (const auto& [k, n] : layer_shapes(graph.weights)) {
         if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
         for (const int64_t rows : o_.rows) {
-          say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows));
+          LLADA_TRY_STATUS(say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows)));
+          const double begin = now_s();
           LLADA_TRY(const auto result,
                     measure_gemm(*table_, pool_, watch_, type, k, n, rows, o_.stream_bytes, o_.repeats));
+          estimate_.measured(estimate_.product_s(k, n, rows, type), now_s() - begin);
           report_.gemm.push_back(result);
+          add();
         }
       }
     return {};
@@ -134,14 +175,17 @@ class Bench {
   Status load() {
     const double begin = now_s();
     if (preset_) {
-      const auto made = [this](double, std::string_view what) { say(fmt::format("making {}", what)); };
+      const auto made = [this](double, std::string_view what) {
+        static_cast<void>(say(fmt::format("making {}", what)));  // a stop is seen behind it
+      };
       LLADA_TRY(model_, synthesize_model({preset_->preset, preset_->type}, {.progress = made}, o_.load));
     } else {
-      say("loading");
+      LLADA_TRY_STATUS(say("loading"));
       LLADA_TRY(model_, Model::load(o_.model, o_.load));
     }
     ModelFacts& facts = report_.model;
     facts.load_seconds = now_s() - begin;
+    estimate_.measured(estimate_.load_s(), facts.load_seconds);
     facts.name = model_->config().name;
     facts.source = model_->file().path();
     facts.layers = model_->config().layers;
@@ -150,6 +194,7 @@ class Bench {
       facts.stored_bytes += tensor.view.bytes();
     }
     facts.forward_bytes = work_of(*model_, table_->isa).weight_bytes;  // of a mixture: with every expert
+    add();
     return {};
   }
 
@@ -166,21 +211,27 @@ class Bench {
     const int64_t most = *std::ranges::max_element(o_.rows);
     LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, most, o_.stream_bytes));
     for (const int64_t rows : o_.rows) {
-      say(fmt::format("forward {} rows", rows));
-      LLADA_TRY(const auto result, test.measure(watch_, rows, rows, o_.repeats));
+      LLADA_TRY_STATUS(say(fmt::format("forward {} rows", rows)));
+      const double begin = now_s();
+      LLADA_TRY(const auto result, test.measure(watch_, rows, rows, o_.repeats, o_.stopped));
+      estimate_.measured(estimate_.forwards_s(rows), now_s() - begin);
       report_.forward.push_back(result);
+      add();
     }
     return {};
   }
 
   Status attention() {
     LLADA_TRY(auto test, ForwardTest::create(*model_, pool_, table_->isa, o_.attention_keys, o_.stream_bytes));
-    say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys));
+    LLADA_TRY_STATUS(say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys)));
+    const double begin = now_s();
     AttentionResult result;
-    LLADA_TRY(result.forward, test.measure(watch_, o_.attention_rows, o_.attention_keys, o_.repeats));
+    LLADA_TRY(result.forward, test.measure(watch_, o_.attention_rows, o_.attention_keys, o_.repeats, o_.stopped));
+    estimate_.measured(estimate_.forwards_s(o_.attention_rows), now_s() - begin);
     result.ms = result.forward.phase_ms[static_cast<size_t>(OpKind::attention)];
     result.percent_of_forward = 100 * result.ms / result.forward.ms;
     report_.attention.push_back(result);
+    add();
     return {};
   }
 
@@ -190,12 +241,17 @@ class Bench {
     std::vector<std::pair<Refresh, RowsPolicy>> ways = {
         {Refresh::block, RowsPolicy::block}, {Refresh::block, RowsPolicy::masked}, {Refresh::once, RowsPolicy::masked}};
     if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
+    if (o_.one_run) ways.resize(1);
     for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;
       script.rows = rows;
-      say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows)));
-      LLADA_TRY(const auto result, measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats));
+      LLADA_TRY_STATUS(say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows))));
+      const double begin = now_s();
+      LLADA_TRY(const auto result,
+                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, o_.stopped));
+      estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.end_to_end.push_back(result);
+      add();
     }
     return {};
   }
@@ -203,9 +259,12 @@ class Bench {
   Status shared() {
     const SharedWork work{o_.prompt_tokens, o_.gen_length, o_.block_length, o_.tokens_per_step};
     for (const int64_t requests : o_.requests) {
-      say(fmt::format("{} requests in shared forwards", requests));
+      LLADA_TRY_STATUS(say(fmt::format("{} requests in shared forwards", requests)));
+      const double begin = now_s();
       LLADA_TRY(const auto result, measure_shared(model_, work, requests, o_.repeats));
+      estimate_.measured(static_cast<double>(requests) * estimate_.run_s(), now_s() - begin);
       report_.shared.push_back(result);
+      add();
     }
     return {};
   }
@@ -216,6 +275,7 @@ class Bench {
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
   Geometry geometry_;
+  Estimate estimate_;
   std::shared_ptr<const Model> model_;
   BenchReport report_;
 };

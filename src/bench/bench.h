@@ -26,9 +26,10 @@ struct Parts {
 };
 
 struct BenchOptions {
-  std::string model;   // a model file or folder; or
-  std::string preset;  // "llada-8b:q4_0", made in memory
-  int64_t layers = 0;  // of a preset; 0: as published
+  std::string model;        // a model file or folder; or
+  std::string preset;       // "llada-8b:q4_0", made in memory
+  int64_t layers = 0;       // of a preset; 0: as published
+  int64_t most_layers = 0;  // of a preset whose `layers` is 0: no more than these; 0: any number
   LoadOptions load;
   std::vector<int64_t> rows = {1, 8, 16, 32, 64, 128};
   std::vector<DType> types;  // of the matrix products
@@ -37,10 +38,17 @@ struct BenchOptions {
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   std::vector<int64_t> requests = {1, 2, 4, 8};  // at a time, of the shared forwards
   int64_t attention_rows = 32, attention_keys = 4096;
+  bool one_run = false;          // of the whole runs only the first way
   double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines
   std::string profile;
   Parts parts;
-  std::function<void(std::string_view what)> progress;  // may be empty
+  // All may be empty. What is measured next, after so many seconds of work of so many in all: an estimate from the
+  // machine's ceilings, made once these are measured (before: 0 of 0) and corrected by what has been measured since.
+  std::function<void(std::string_view what, double done_s, double all_s)> progress;
+  // Whenever a line of the report is there.
+  std::function<void(const struct BenchReport& report)> result;
+  // Asked before and within everything that is measured: true ends it, and the report has what is whole by then.
+  std::function<bool()> stopped;
 };
 
 struct ModelFacts {
@@ -69,7 +77,8 @@ struct BenchReport {
   std::vector<EndToEndResult> end_to_end;
   std::vector<SharedResult> shared;  // by BenchOptions::requests
   int repeats = 0;
-  int64_t peak_memory_bytes = 0;
+  int64_t peak_memory_bytes = 0;  // of the process, with the buffers that the measurements need
+  bool interrupted = false;       // by `stopped`: what is missing was not measured
 };
 
 Result<BenchReport> run_bench(const BenchOptions& options);

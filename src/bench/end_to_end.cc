@@ -18,7 +18,8 @@ struct OneRun {
   int64_t kv_bytes = 0;
 };
 
-Result<OneRun> run_once(const Model& model, const Script& script, std::span<const int32_t> prompt, int64_t gen_tokens) {
+Result<OneRun> run_once(const Model& model, const Script& script, std::span<const int32_t> prompt, int64_t gen_tokens,
+                        const std::function<bool()>& stopped) {
   OneRun run;
   Device& device = model.device();
   const decode::SpecialIds& ids = model.special_ids();
@@ -28,7 +29,9 @@ Result<OneRun> run_once(const Model& model, const Script& script, std::span<cons
   ScriptedStrategy strategy(script, canvas);
   LLADA_TRY(auto runner,
             SingleRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
-  LLADA_TRY(run.stats, decode::denoise(canvas, strategy, *runner, {}));
+  const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
+  LLADA_TRY(run.stats, decode::denoise(canvas, strategy, *runner, goes_on));
+  if (run.stats.cancelled) return failed("bench: stopped");
   run.seconds = now_s() - begin;
   run.phases = device.take_phase_times();
   run.kv_bytes = runner->state().kv.bytes();
@@ -38,7 +41,7 @@ Result<OneRun> run_once(const Model& model, const Script& script, std::span<cons
 }  // namespace
 
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats) {
+                                          int64_t gen_tokens, int repeats, const std::function<bool()>& stopped) {
   if (script.tokens_per_step < 1 || script.block_length < 1 || gen_tokens < 1 || prompt_tokens < 1)
     return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
                    prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
@@ -49,7 +52,7 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
 
   std::vector<OneRun> runs;
   for (int i = 0; i < repeats; ++i) {
-    LLADA_TRY(auto run, run_once(model, script, prompt, gen_tokens));
+    LLADA_TRY(auto run, run_once(model, script, prompt, gen_tokens, stopped));
     runs.push_back(std::move(run));
   }
   std::ranges::sort(runs, {}, &OneRun::seconds);

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "bench/scripted_strategy.h"
 #include "engine/model.h"
@@ -18,8 +19,8 @@ struct EndToEndResult {
   int64_t kv_bytes = 0;
 };
 
-// prompt_tokens random tokens, then gen_tokens masks.
+// prompt_tokens random tokens, then gen_tokens masks. An error where `stopped` says so after a step.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats);
+                                          int64_t gen_tokens, int repeats, const std::function<bool()>& stopped = {});
 
 }  // namespace llada::bench

@@ -103,7 +103,8 @@ Result<double> ForwardTest::experts_touched(const StepInputs& inputs) {
   return layers > 0 ? sum / layers : 0;
 }
 
-Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats) {
+Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats,
+                                           const std::function<bool()>& stopped) {
   StepInputs inputs;
   inputs.streams = {{.kv = &kv_}};
   std::vector<int32_t> tokens, positions;
@@ -140,6 +141,7 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   const auto timing = [&]() -> Result<Times> {
     Times t;
     for (int i = 0; i < repeats; ++i) {
+      if (stopped && stopped()) return failed("bench: stopped");
       const double rate = read_.gb_per_s(*pool_, 1);
       device.take_phase_times();
       const double begin = now_s();

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "bench/machine.h"
@@ -52,8 +53,10 @@ class ForwardTest {
   // What a layer of a mixture touches when `inputs` run, mean over its layers.
   Result<double> experts_touched(const StepInputs& inputs);
 
-  // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`.
-  Result<ForwardResult> measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats);
+  // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`. An error where
+  // `stopped` says so between two of them.
+  Result<ForwardResult> measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats,
+                                const std::function<bool()>& stopped = {});
 
  private:
   ForwardTest(const Model& model, ThreadPool& pool, KvStore kv);

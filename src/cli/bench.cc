@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/hub_access.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -20,8 +23,11 @@ namespace {
 struct Options {
   bench::BenchOptions bench;
   int64_t stream_mib = 256;
-  bool json = false;
+  ModelOptions hub;  // of which only -hf is used
+  bool json = false, quick = false;
 };
+
+constexpr int64_t kQuickLayers = 8;  // making the weights of all would take longest
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts(1);
@@ -80,6 +86,54 @@ Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
   return {};
 }
 
+// What was not asked for otherwise becomes little: a first impression, with fewer figures behind each median.
+void make_quick(const CLI::App& app, Options& o) {
+  const auto left_open = [&](const char* name) { return app.get_option(name)->count() == 0; };
+  bench::BenchOptions& b = o.bench;
+  if (left_open("--only") && left_open("--moe")) {
+    b.parts = {.machine = true, .gemm = false, .forward = true, .attention = false, .end_to_end = true, .moe = false};
+    if (b.preset.empty() && b.model.empty()) b.parts.forward = b.parts.end_to_end = false;
+  }
+  if (left_open("--rows")) b.rows = {1, 32};
+  if (left_open("--repeats")) b.repeats = 2;
+  if (left_open("--stream-mib")) o.stream_mib = 64;
+  if (left_open("--gen-length")) b.gen_length = 32;
+  b.one_run = true;
+  if (left_open("--layers")) b.most_layers = kQuickLayers;
+}
+
+Result<int> run(Options& o) {
+  bench::BenchOptions& options = o.bench;
+  const InterruptGuard guard;
+  std::optional<Progress> progress;
+  BenchPrinter printer(options.stream_bytes);
+  Status shown;
+  double announced = 0;
+  const auto show = [&](const std::string& text) {
+    if (text.empty() || !shown) return;
+    if (progress) progress->hide();
+    shown = print(text);
+  };
+  options.progress = [&](std::string_view what, double done_s, double all_s) {
+    if (!progress) progress.emplace("bench");
+    if (announced == 0 && all_s > 0) {
+      announced = all_s;
+      progress->say(fmt::format("bench: this will take {}{}", duration_text(all_s),
+                                all_s > 90 && !o.quick ? "; --quick takes about a minute" : ""));
+    }
+    progress->update(all_s > 0 ? done_s / all_s : 0,
+                     all_s > 0 ? fmt::format("{}; {}", what, time_left_text(all_s - done_s)) : std::string(what));
+  };
+  if (!o.json) options.result = [&](const bench::BenchReport& report) { show(printer.update(report)); };
+  options.stopped = [&] { return InterruptGuard::signal_number() != 0 || !shown; };
+  auto report = bench::run_bench(options);
+  progress.reset();
+  LLADA_TRY_STATUS(shown);
+  if (!report) return std::unexpected(report.error());
+  LLADA_TRY_STATUS(print(o.json ? json_line(bench_json(*report)) : printer.finish(*report, options.parts)));
+  return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
+}
+
 }  // namespace
 
 Work setup_bench(CLI::App& app) {
@@ -87,6 +141,7 @@ Work setup_bench(CLI::App& app) {
   bench::BenchOptions& b = o->bench;
   b.types = {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K};
   app.add_option("-m,--model", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
+  add_hub_option(app, o->hub, further("Details"));
   app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
   add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
@@ -126,38 +181,37 @@ Work setup_bench(CLI::App& app) {
          "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
       ->type_name("P%");
   app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE");
+  for (const char* name : {"--experts-on-device", "--profile", "--attention-keys", "--attention-rows"})
+    app.get_option(name)->group(further("Details"));
   add_device_options(app, b.load);
+  app.add_flag("--quick", o->quick, "about a minute: 8 layers, few repeats and rows");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "Ceilings are measured in the same run; a share is of the peak just before and after. A product or forward is\n"
       "timed again, at most twice, where that peak fell: something else had a core. Whole runs commit\n"
       "the given number of most certain tokens per step, so that random weights take a real model's "
       "forwards.\n"
+      "Lines come as they are measured; Ctrl-C ends with those that are there.\n"
       "LLADA_ISA=NAME in the environment chooses the kernels.\n\n"
       "Examples:\n"
+      "  llada bench --preset llada-8b:q4_0 --quick\n"
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
       "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 32 --experts-on-device 25% --profile rtx4060-pcie4\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
-  return [o]() -> Result<int> {
-    bench::BenchOptions& options = o->bench;
-    options.stream_bytes = o->stream_mib << 20;
-    read_environment(options.load);
-    if (options.load.device != "cpu") return invalid("--device: found '{}', only cpu is measured", options.load.device);
-    bench::BenchReport report;
-    {
-      const bool live = can_repaint(STDERR_FILENO);
-      options.progress = [live](std::string_view what) {
-        if (live) note(fmt::format("\r\x1b[Kbench: {}", what));
-      };
-      auto result = bench::run_bench(options);
-      if (live) note("\r\x1b[K");
-      LLADA_TRY(report, std::move(result));
+  return [o, &app]() -> Result<int> {
+    if (o->quick) make_quick(app, *o);
+    o->bench.stream_bytes = o->stream_mib << 20;
+    read_environment(o->bench.load);
+    if (o->bench.load.device != "cpu")
+      return invalid("--device: found '{}', only cpu is measured", o->bench.load.device);
+    if (!o->hub.hub.empty()) {
+      o->hub.path = o->bench.model;
+      LLADA_TRY(o->bench.model, model_path(o->hub));
     }
-    LLADA_TRY_STATUS(print(o->json ? json_line(bench_json(report)) : bench_text(report, options.parts)));
-    return 0;
+    return run(*o);
   };
 }
 

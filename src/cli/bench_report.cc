@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "cli/report.h"
@@ -22,8 +23,8 @@ Json phases_json(const Phases& ms) {
   return json;
 }
 
-// "matmul 81 %, head 8 %, attention 5 %": largest first, down to a percent.
-std::string phases_text(const Phases& ms) {
+// "matmul 81 %, head 8 %, attention 5 %": largest first, down to a percent, as many as fit.
+std::string phases_text(const Phases& ms, size_t columns) {
   const double sum = std::accumulate(ms.begin(), ms.end(), 0.0);
   std::vector<size_t> order(ms.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -32,7 +33,10 @@ std::string phases_text(const Phases& ms) {
   for (const size_t i : order) {
     const double percent = sum > 0 ? 100 * ms[i] / sum : 0;
     if (percent < 1) break;
-    out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", name(static_cast<OpKind>(i)), percent);
+    const std::string one =
+        fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", name(static_cast<OpKind>(i)), percent);
+    if (out.size() + one.size() > columns) break;
+    out += one;
   }
   return out;
 }
@@ -173,151 +177,202 @@ Json shared_json(const bench::SharedResult& s, const bench::SharedResult& first)
           {"requests_per_forward", static_cast<double>(s.parts) / static_cast<double>(s.forwards)}};
 }
 
+constexpr size_t kColumns = 80;  // of a terminal: no line is longer
+
+std::string ceiling_row(const std::string& what, const bench::Ceilings& c) {
+  return fmt::format("{:<22} {:>11.1f} {:>11.0f} {:>14.0f}\n", what, c.read_gb_per_s, c.int8_gop_per_s,
+                     c.float_gflop_per_s);
+}
+
+std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
+
 std::string machine_text(const bench::Machine& m) {
-  std::string out =
-      fmt::format("{}, {} kernels, {} thread{}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu, m.isa,
-                  m.threads, m.threads == 1 ? "" : "s", m.int8_instruction, m.float_instruction);
-  out += fmt::format("{:<22} {:>11} {:>11} {:>14}\n", "ceilings", "read GB/s", "int8 GOP/s", "float GFLOP/s");
-  const auto row = [&](const std::string& what, const bench::Ceilings& c) {
-    out += fmt::format("{:<22} {:>11.1f} {:>11.0f} {:>14.0f}\n", what, c.read_gb_per_s, c.int8_gop_per_s,
-                       c.float_gflop_per_s);
-  };
-  row("1 thread", m.one);
-  row(fmt::format("{} threads", m.threads), m.all);
-  row("the same, at the end", m.all_after);
-  return out + fmt::format("a loop over the threads with nothing in it takes {:.2f} us\n", m.barrier_us);
+  return fmt::format("{}\n{} kernels, {}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu, m.isa,
+                     threads_text(m.threads), m.int8_instruction, m.float_instruction) +
+         fmt::format("{:<22} {:>11} {:>11} {:>14}\n", "ceilings", "read GB/s", "int8 GOP/s", "float GFLOP/s") +
+         ceiling_row("1 thread", m.one) + ceiling_row(threads_text(m.threads), m.all) +
+         fmt::format("a loop over the threads with nothing in it takes {:.2f} us\n", m.barrier_us);
 }
 
-std::string gemm_text(const std::vector<bench::GemmResult>& results) {
-  std::string out = fmt::format("\n{:<5} {:>6} {:>6} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "type", "k",
-                                "n", "rows", "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outliers");
-  for (const bench::GemmResult& g : results)
-    out += fmt::format("{:<5} {:>6} {:>6} {:>5} {:>9.3f} {:>8.0f} {:>6.1f}{} {:>7.1f} {:>9.1e} {:>9.1e} {:>9.1e}\n",
-                       traits(g.type).name, g.k, g.n, g.rows, g.ms, g.gop_per_s, g.percent_of_peak,
-                       is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error, g.outlier_error);
-  return out +
-         "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs rounded to 8 bits; outliers: "
-         "with one "
-         "channel in 256\n32 times the rest\n";
+std::string gemm_head() {
+  return fmt::format("\n{:<5} {:>5} {:>6} {:>4} {:>8} {:>6} {:>7} {:>6} {:>7} {:>7} {:>7}\n", "type", "k", "n", "rows",
+                     "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outlier");
 }
 
-std::string forward_text(const std::vector<bench::ForwardResult>& results) {
-  std::string out = fmt::format("\n{:<8} {:>5} {:>9} {:>8} {:>7} {:>7} {:>9}  {}\n", "forward", "rows", "ms", "GOP/s",
-                                "% peak", "GB/s", "rows/s", "share of each kind of operation");
-  for (const bench::ForwardResult& f : results)
-    out += fmt::format("{:<8} {:>5} {:>9.1f} {:>8.0f} {:>7.1f} {:>7.1f} {:>9.1f}  {}\n", "", f.rows, f.ms, f.gop_per_s,
-                       f.percent_of_int8_peak, f.read_gb_per_s, 1e3 * static_cast<double>(f.rows) / f.ms,
-                       phases_text(f.phase_ms));
-  out += "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+std::string gemm_row(const bench::GemmResult& g) {
+  return fmt::format("{:<5} {:>5} {:>6} {:>4} {:>8.3f} {:>6.0f} {:>6.1f}{} {:>6.1f} {:>7.0e} {:>7.0e} {:>7.0e}\n",
+                     traits(g.type).name, g.k, g.n, g.rows, g.ms, g.gop_per_s, g.percent_of_peak,
+                     is_float(g.type) ? 'f' : ' ', g.gb_per_s, g.relative_error, g.activation_error, g.outlier_error);
+}
+
+constexpr std::string_view kGemmNotes =
+    "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs\n"
+    "rounded to 8 bits; outlier: with one channel in 256 32 times the rest\n";
+
+std::string forward_head() {
+  return fmt::format("\n{:>5} {:>9} {:>6} {:>6} {:>6} {:>7}  {}\n", "rows", "ms", "GOP/s", "% peak", "GB/s", "rows/s",
+                     "share of each kind of operation");
+}
+
+std::string forward_row(const bench::ForwardResult& f) {
+  const std::string numbers =
+      fmt::format("{:>5} {:>9.1f} {:>6.0f} {:>6.1f} {:>6.1f} {:>7.1f}  ", f.rows, f.ms, f.gop_per_s,
+                  f.percent_of_int8_peak, f.read_gb_per_s, 1e3 * static_cast<double>(f.rows) / f.ms);
+  std::string out = numbers + phases_text(f.phase_ms, kColumns - std::min(kColumns, numbers.size())) + "\n";
+  if (f.experts_touched > 0)
+    out += fmt::format(
+        "      {:.1f} experts touched per layer, {:.2f} GB read, {:.1f} ms to read them\n"
+        "      alone, {:.1f} % of that floor ({:.1f} % at best, {:.1f} ms)\n",
+        f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor, f.percent_of_floor_best, f.ms_min);
+  else if (f.rows == 1)
+    out += fmt::format("      {:.2f} GB read; {:.1f} ms to read {} just before, {:.1f} % of that {}\n",
+                       f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor > 100 ? "as much from memory" : "them alone",
+                       f.percent_of_floor, f.percent_of_floor > 100 ? "(a cache held them)" : "floor");
+  return out;
+}
+
+std::string shared_head(const bench::SharedResult& first) {
+  return fmt::format(
+      "\nrequests at a time in shared forwards: {} tokens each from a prompt of {},\n"
+      "blocks of {}, {} per step; at most {} rows together\n"
+      "{:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>9} {:>8}\n",
+      first.work.gen_tokens, first.work.prompt_tokens, first.work.block_length, first.work.tokens_per_step,
+      first.row_budget, "requests", "s", "min s", "max s", "tokens/s", "ratio", "forwards", "rows each", "sharing");
+}
+
+std::string shared_row(const bench::SharedResult& s, const bench::SharedResult& first) {
+  return fmt::format("{:>8} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.1f} {:>5.2f}x {:>8} {:>9.1f} {:>8.2f}\n", s.requests,
+                     s.seconds, s.seconds_min, s.seconds_max, s.tokens_per_s(), s.tokens_per_s() / first.tokens_per_s(),
+                     s.forwards, s.rows_per_forward(), static_cast<double>(s.parts) / static_cast<double>(s.forwards));
+}
+
+constexpr std::string_view kSharedNotes = "rows each: of a forward; sharing: requests that take part in one\n";
+
+std::string new_shape_text(const std::vector<bench::ForwardResult>& results) {
   double dearest = 0, of_shape = 0;
   for (const bench::ForwardResult& f : results)
     if (const double share = 100 * f.new_shape_ms / f.ms; share >= dearest) dearest = share, of_shape = f.new_shape_ms;
-  out += fmt::format("the first forward of a shape takes at most {:.2f} ms more, {:.2f} % of it\n", of_shape, dearest);
-  for (const bench::ForwardResult& f : results)
-    if (f.experts_touched > 0)
-      out += fmt::format(
-          "  {} rows: {:.1f} experts touched per layer, {:.2f} GB read, {:.1f} ms to read them alone, {:.1f} % of that "
-          "floor ({:.1f} % at best, {:.1f} ms)\n",
-          f.rows, f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor, f.percent_of_floor_best,
-          f.ms_min);
-    else if (f.rows == 1)
-      out += fmt::format("  1 row: {:.2f} GB read, {:.1f} ms to read them alone just before, {:.1f} % of that floor\n",
-                         f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor);
-  return out;
+  return fmt::format("\nthe first forward of a shape takes at most {:.2f} ms more, {:.2f} % of it\n", of_shape,
+                     dearest);
 }
 
-std::string shared_text(const std::vector<bench::SharedResult>& results) {
-  const bench::SharedResult& first = results.front();
-  std::string out = fmt::format(
-      "\nrequests at a time in shared forwards: {} tokens each from a prompt of {}, blocks of {}, {} per step; at most "
-      "{} rows together\n{:>8} {:>9} {:>9} {:>9} {:>10} {:>7} {:>9} {:>9} {:>13}\n",
-      first.work.gen_tokens, first.work.prompt_tokens, first.work.block_length, first.work.tokens_per_step,
-      first.row_budget, "requests", "s", "min s", "max s", "tokens/s", "ratio", "forwards", "rows each",
-      "requests each");
-  for (const bench::SharedResult& s : results)
-    out +=
-        fmt::format("{:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>6.2f}x {:>9} {:>9.1f} {:>13.2f}\n", s.requests,
-                    s.seconds, s.seconds_min, s.seconds_max, s.tokens_per_s(), s.tokens_per_s() / first.tokens_per_s(),
-                    s.forwards, s.rows_per_forward(), static_cast<double>(s.parts) / static_cast<double>(s.forwards));
-  return out;
+constexpr std::string_view kForwardNotes = "logits for every row; peak: int8; GB/s: packed weights read per second\n";
+
+std::string moe_head(const bench::MoeResult& first) {
+  return fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n", first.used,
+                     first.experts, first.width, first.inner, first.width) +
+         fmt::format("{:<8} {:>4} {:>7} {:>8} {:>8} {:>8} {:>7} {:>7} {:>9}\n", "routing", "rows", "touched", "MB",
+                     "floor ms", "ms", "% floor", "best", "all, ms");
 }
 
-std::string moe_text(const std::vector<bench::MoeResult>& results) {
-  const bench::MoeResult& first = results.front();
-  std::string out = fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n",
-                                first.used, first.experts, first.width, first.inner, first.width);
-  out += fmt::format("{:<8} {:>5} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>13} {:>7}\n", "routing", "rows",
-                     "touched", "MB", "floor ms", "ms", "min ms", "% floor", "best", "all experts", "ratio");
-  for (const bench::MoeResult& m : results)
-    out +=
-        fmt::format("{:<8} {:>5} {:>8} {:>9.1f} {:>9.3f} {:>9.3f} {:>9.3f} {:>8.1f} {:>8.1f} {:>10.2f} ms {:>6.1f}x\n",
-                    bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
-                    m.ms_min, m.percent_of_floor, m.percent_of_floor_best, m.dense_ms, m.dense_ms / m.ms);
-  return out +
-         "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched experts, measured in turns; "
-         "best: "
-         "fastest reading over fastest run;\nall experts: every row through every expert\n";
+std::string moe_row(const bench::MoeResult& m) {
+  return fmt::format("{:<8} {:>4} {:>7} {:>8.1f} {:>8.3f} {:>8.3f} {:>7.1f} {:>7.1f} {:>9.2f}\n",
+                     bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
+                     m.percent_of_floor, m.percent_of_floor_best, m.dense_ms);
 }
+
+constexpr std::string_view kMoeNotes =
+    "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched\n"
+    "experts, measured in turns; best: fastest reading over fastest run; all: every\n"
+    "row through every expert\n";
 
 std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
   std::string out = fmt::format(
-      "\nexperts shared out with an emulated accelerator ({}), {:.0f} % of the experts there ({} per layer), {} rows a "
-      "step\n"
-      "costs of this host, measured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a row of an "
-      "expert\n"
-      "{:<10} {:>5} {:>12} {:>9} {:>9} {:>5} {:>6} {:>9} {:>6} {:>7} {:>6}\n",
+      "\nexperts shared out with an emulated accelerator ({}),\n{:.0f} % of the experts there ({} per layer), {} rows "
+      "a "
+      "step; costs of this host,\nmeasured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a "
+      "row\n"
+      "{:<9} {:>5} {:>8} {:>8} {:>8} {:>4} {:>4} {:>7} {:>4} {:>6} {:>5}\n",
       r.profile, 100 * r.share, r.slots, r.rows, r.costs.host_first_s * 1e6, r.costs.host_bytes_per_s / 1e9,
-      r.costs.host_row_s * 1e6, "", "layer", "predicted ms", "real ms", "host ms", "off", "hits", "MB moved", "cpu",
-      "accel.", "link");
+      r.costs.host_row_s * 1e6, "ms", "layer", "foreseen", "real", "host", "off", "hits", "MB", "cpu", "accel.",
+      "link");
   for (const bench::MoeHybridLine& l : r.lines) {
     for (size_t i = 0; i < l.layers.size(); ++i)
-      out += fmt::format("{:<10} {:>5} {:>12.3f} {:>9.3f} {:>9.3f}\n", l.name, i, l.layers[i].predicted_ms,
+      out += fmt::format("{:<9} {:>5} {:>8.3f} {:>8.3f} {:>8.3f}\n", l.name, i, l.layers[i].predicted_ms,
                          l.layers[i].real_ms, l.layers[i].host_ms);
-    out += fmt::format(
-        "{:<10} {:>5} {:>12} {:>9.3f} {:>9} {:>3.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>5.0f} % {:>4.0f} %\n", l.name,
-        "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate, l.moved_bytes / 1e6, 100 * l.host,
-        100 * l.device, 100 * l.link);
+    out += fmt::format("{:<9} {:>5} {:>8} {:>8.3f} {:>8} {:>3.0f}% {:>3.0f}% {:>7.1f} {:>3.0f}% {:>5.0f}% {:>4.0f}%\n",
+                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate,
+                       l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link);
   }
   return out +
-         "real: ends when the host's experts (measured on this machine) and the accelerator's and its moves (emulated "
-         "clock) "
-         "have;\nall layers read the same weights, routing is synthetic\n";
+         "real: ends when the host's experts (measured on this machine) and the\n"
+         "accelerator's and its moves (emulated clock) have; MB: moved; all layers read\n"
+         "the same weights, routing is synthetic\n";
+}
+
+std::string end_to_end_text(const bench::EndToEndResult& e) {
+  return fmt::format(
+      "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {},\nrows: {}\n"
+      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows\n  {}\n",
+      e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
+      e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds, e.seconds_min,
+      e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards, e.rows,
+      phases_text(e.phase_ms, kColumns - 2));
 }
 
 }  // namespace
 
-std::string bench_text(const BenchReport& r, const bench::Parts& parts) {
-  std::string out = machine_text(r.machine);
-  if (!r.gemm.empty()) out += gemm_text(r.gemm);
-  if (!r.moe.empty()) out += moe_text(r.moe);
-  if (r.moe_hybrid) out += moe_hybrid_text(*r.moe_hybrid);
-  if (r.model.load_seconds > 0)
-    out += fmt::format("\n{}: {}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n", r.model.source,
-                       r.model.name, r.model.layers, static_cast<double>(r.model.parameters) / 1e9,
-                       bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
-  if (!r.forward.empty()) out += forward_text(r.forward);
-  for (const bench::AttentionResult& a : r.attention)
-    out += fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward ({:.1f} ms)\n",
+// The rows of one list that are new, with a heading before the first. `notes` end the table before it.
+template <class T>
+std::string BenchPrinter::rows(const std::vector<T>& list, size_t& shown, const std::function<std::string()>& head,
+                               std::string (*row)(const T&), std::string_view notes) {
+  std::string out;
+  for (; shown < list.size(); ++shown) {
+    if (shown == 0) out += end_table() + head();
+    out += row(list[shown]);
+    notes_ = notes;
+  }
+  return out;
+}
+
+std::string BenchPrinter::end_table() { return std::string(std::exchange(notes_, "")); }
+
+std::string BenchPrinter::update(const BenchReport& r) {
+  std::string out;
+  if (!std::exchange(machine_, true)) out += machine_text(r.machine);
+  out += rows<bench::GemmResult>(r.gemm, gemm_, gemm_head, gemm_row, kGemmNotes);
+  out += rows<bench::MoeResult>(
+      r.moe, moe_, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
+  if (r.moe_hybrid && !std::exchange(moe_hybrid_, true)) out += end_table() + moe_hybrid_text(*r.moe_hybrid);
+  if (r.model.load_seconds > 0 && !std::exchange(model_, true))
+    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
+                                     r.model.source, r.model.name, r.model.layers,
+                                     static_cast<double>(r.model.parameters) / 1e9,
+                                     bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
+  out += rows<bench::ForwardResult>(r.forward, forward_, forward_head, forward_row, kForwardNotes);
+  for (; attention_ < r.attention.size(); ++attention_) {
+    const bench::AttentionResult& a = r.attention[attention_];
+    out += end_table() +
+           fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward\n({:.1f} ms)\n",
                        a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms);
-  for (const bench::EndToEndResult& e : r.end_to_end)
-    out += fmt::format(
-        "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {}, rows: {}\n"
-        "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows; {}\n",
-        e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
-        e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds,
-        e.seconds_min, e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards,
-        e.rows, phases_text(e.phase_ms));
-  if (!r.shared.empty()) out += shared_text(r.shared);
+  }
+  for (; end_to_end_ < r.end_to_end.size(); ++end_to_end_)
+    out += end_table() + end_to_end_text(r.end_to_end[end_to_end_]);
+  for (; shared_ < r.shared.size(); ++shared_) {
+    if (shared_ == 0) out += end_table() + shared_head(r.shared.front());
+    out += shared_row(r.shared[shared_], r.shared.front());
+    notes_ = kSharedNotes;
+  }
+  return out;
+}
+
+std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts) {
+  std::string out = update(r) + end_table();
+  if (!r.forward.empty()) out += new_shape_text(r.forward);
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
   for (const auto& f : r.forward) again += f.timings > 1;
   for (const auto& a : r.attention) again += a.forward.timings > 1;
   if (again > 0)
     out += fmt::format(
-        "\n{} of the products and forwards timed again: the peak beside them had fallen by more than {:.0f} %\n", again,
-        100 * (1 - bench::PeakWatch::kDisturbed));
+        "\n{} of the products and forwards timed again: the peak beside them had fallen\nby more than {:.0f} %\n",
+        again, 100 * (1 - bench::PeakWatch::kDisturbed));
+  if (r.interrupted) return out + "\ninterrupted: the rest was not measured\n";
+  out += "\n" + ceiling_row("ceilings at the end", r.machine.all_after);
   if (parts.forward || parts.attention || parts.end_to_end || parts.shared)
-    out += fmt::format("\npeak memory {}\n", bytes_text(static_cast<double>(r.peak_memory_bytes)));
+    out += fmt::format("peak memory {} (the reading for the ceilings alone takes {})\n",
+                       bytes_text(static_cast<double>(r.peak_memory_bytes)),
+                       bytes_text(static_cast<double>(4 * stream_bytes_)));
   return out;
 }
 
@@ -360,6 +415,7 @@ Json bench_json(const BenchReport& r) {
   json["shared"] = Json::array();
   for (const auto& s : r.shared) json["shared"].push_back(shared_json(s, r.shared.front()));
   json["peak_memory_bytes"] = r.peak_memory_bytes;
+  json["interrupted"] = r.interrupted;
   return json;
 }
 

@@ -24,7 +24,8 @@ Work setup_devices(CLI::App& app) {
     if (*json) {
       auto list = nlohmann::ordered_json::array();
       for (const DeviceSummary& d : devices) {
-        list.push_back({{"name", d.name}, {"description", d.description}, {"threads", d.threads}});
+        list.push_back(
+            {{"name", d.name}, {"description", d.description}, {"usable", d.usable}, {"threads", d.threads}});
         if (!d.instruction_sets.empty()) list.back()["instruction_sets"] = d.instruction_sets;
       }
       out = json_line({{"devices", std::move(list)}});

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/hub_access.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -79,9 +80,10 @@ Result<int> run(EvalOptions& o) {
     return invalid("--likelihood-groups: nothing is scored without a reference");
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto recording, RecordingFile::open(o.record_path));
-  LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  LLADA_TRY(const std::string path, model_path(o.model));
+  LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
-  LLADA_TRY_STATUS(recording.write(recording_header(o.model.path)));
+  LLADA_TRY_STATUS(recording.write(recording_header(path)));
 
   std::optional<Progress> progress;
   std::string current;

@@ -72,17 +72,18 @@ Result<int> infill(InfillOptions& o) {
     LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
+  Layout layout;
+  o.model.load.before_weights = [&](const Model& model) -> Status {
+    LLADA_TRY(layout, lay_out(model, pieces));
+    return {};
+  };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
   if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
   if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
+  if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
   o.decode.draw_seed();
 
   const InterruptGuard guard;
-  Layout layout;
-  {
-    const TraceSpan span(workspace->trace(), "host", "tokenize");
-    LLADA_TRY(layout, lay_out(workspace->model(), pieces));
-  }
   Generation generation;
   {
     const TraceSpan span(workspace->trace(), "host", "decode");

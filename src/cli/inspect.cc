@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/hub_access.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 
@@ -120,11 +121,12 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
 
 Work setup_inspect(CLI::App& app) {
   struct Options {
-    std::string path;
+    ModelOptions model;
     bool tensors = false, json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("-m,--model,MODEL", o->path, "a GGUF file or a Hugging Face folder")->required();
+  app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder");
+  add_hub_option(app, o->model, "Options");
   app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
@@ -132,7 +134,8 @@ Work setup_inspect(CLI::App& app) {
       "  llada inspect model.gguf\n"
       "  llada inspect models/tiny-llada --tensors --json");
   return [o]() -> Result<int> {
-    LLADA_TRY(const ModelSummary summary, inspect_model(o->path));
+    LLADA_TRY(const std::string path, model_path(o->model));
+    LLADA_TRY(const ModelSummary summary, inspect_model(path));
     LLADA_TRY_STATUS(print(o->json ? json_line(summary_json(summary, o->tensors)) : summary_text(summary, o->tensors)));
     return 0;
   };

@@ -41,8 +41,11 @@ Result<int> logits(const LogitsOptions& o) {
   LLADA_TRY(const auto text, read_text(o.ids));
   LLADA_TRY(const auto ids, parse_ids(text, o.ids));
   LLADA_TRY(auto file, AtomicFile::create(o.out));
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, {}));
-  LLADA_TRY_STATUS(check_context(workspace->model(), static_cast<int64_t>(ids.size()), 0));
+  ModelOptions model = o.model;
+  model.load.before_weights = [&](const Model& opened) {
+    return check_context(opened, static_cast<int64_t>(ids.size()), 0);
+  };
+  LLADA_TRY(const auto workspace, Workspace::open(model, {}));
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
   LLADA_TRY(const auto values, workspace->session().logits(ids, positions));

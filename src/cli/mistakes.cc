@@ -16,6 +16,8 @@ struct Foreign {
 
 constexpr Foreign kForeign[] = {
     {"-sys", "--system", "", true},
+    {"-hf", "--hf-repo", "", true},
+    {"-hfr", "--hf-repo", "", true},
     {"-cnv", "--chat", "", true},
     {"--conversation", "--chat", "", true},
     {"--interactive", "--chat", "", true},

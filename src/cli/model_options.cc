@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "cli/help.h"
+#include "cli/hub_access.h"
 #include "cli/options.h"
 
 namespace llada::cli {
@@ -43,10 +44,10 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("-m,--model", options.path, "a GGUF file or a Hugging Face folder")
+  app.add_option("-m,--model", options.path, "a GGUF file or Hugging Face folder; or -hf OWNER/NAME")
       ->type_name("MODEL")
-      ->required()
       ->group(kGroup);
+  add_hub_option(app, options, further(kGroup));
   add_device_options(app, options.load);
 }
 

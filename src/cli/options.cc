@@ -90,10 +90,12 @@ Result<Words> read_words(std::string_view text) {
 }
 
 // The preset's settings, less what does not apply to gaps.
-Result<std::vector<Setting>> preset_settings(const std::string& name, bool infill) {
+// tuned_for: Preset::model.
+Result<std::vector<Setting>> preset_settings(const std::string& name, bool infill, std::string& tuned_for) {
   if (name.empty()) return std::vector<Setting>();
   const auto read = [&]() -> Result<std::vector<Setting>> {
     LLADA_TRY(const Preset preset, find_preset(name));
+    tuned_for = preset.model;
     LLADA_TRY(Words words, read_words(preset.options));
     if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", name);
     std::erase_if(words.settings,
@@ -134,7 +136,7 @@ std::string DecodeFlags::chosen_preset(int64_t attention_block) const {
 
 Status DecodeFlags::resolve(int64_t attention_block) {
   used_preset_ = chosen_preset(attention_block);
-  LLADA_TRY(preset_settings_, preset_settings(used_preset_, infill_));
+  LLADA_TRY(preset_settings_, preset_settings(used_preset_, infill_, tuned_for_));
   // The published block length is the model's own.
   if (preset_.empty() && !used_preset_.empty() && attention_block > 0) {
     LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
@@ -215,7 +217,8 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
 
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
   LLADA_TRY(const Words words, read_words(text));
-  LLADA_TRY(const auto preset, preset_settings(words.preset, false));
+  std::string tuned_for;
+  LLADA_TRY(const auto preset, preset_settings(words.preset, false, tuned_for));
   auto options = decode::decode_options(words.settings, preset);
   if (!options) return std::unexpected(with_flag(options.error()));
   return options;

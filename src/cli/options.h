@@ -13,11 +13,11 @@
 namespace llada::cli {
 
 struct ModelOptions {
-  std::string path;
+  std::string path, hub;  // one of the two: a file or folder, a repository (cli/hub_access.h)
   LoadOptions load;
 };
 
-// -m/--model (required), --device, --threads and --attention.
+// -m/--model, --hf-repo, --device, --threads and --attention.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_device_options(CLI::App& app, LoadOptions& options);
 
@@ -42,6 +42,8 @@ class DecodeFlags {
   Status resolve(int64_t attention_block = 0);
   // The preset that resolve() used; empty: options alone.
   const std::string& preset() const { return used_preset_; }
+  // The fingerprint of the model that the preset file was tuned for; empty: none was.
+  const std::string& tuned_for() const { return tuned_for_; }
   // One line about what of the preset was left out, or empty.
   const std::string& note() const { return note_; }
   // Draws the seed of the next answer where tokens are sampled and nobody gave one.
@@ -56,7 +58,7 @@ class DecodeFlags {
   friend void add_decode_options(CLI::App&, DecodeFlags&, bool);
   std::string chosen_preset(int64_t attention_block) const;
   std::vector<decode::Setting> given_;
-  std::string preset_, used_preset_, note_;
+  std::string preset_, used_preset_, tuned_for_, note_;
   std::vector<decode::Setting> preset_settings_;
   bool infill_ = false, by_default_ = false;
 };

@@ -58,7 +58,8 @@ Result<Preset> parse_preset(std::string_view text, const std::string& source) {
   LLADA_TRY(preset.options, fields.has_object("options") ? options_of(fields) : fields.text("options"));
   if (fields.has("tuned")) {
     LLADA_TRY(auto tuned, fields.object("tuned"));
-    for (const char* name : {"model", "device", "tasks"}) {
+    LLADA_TRY(preset.model, tuned.text("model"));
+    for (const char* name : {"device", "tasks"}) {
       LLADA_TRY(const std::string value, tuned.text(name));
     }
     LLADA_TRY(const int64_t examples, tuned.integer("examples", 1, INT64_MAX));
@@ -80,7 +81,7 @@ Result<Preset> parse_preset(std::string_view text, const std::string& source) {
 Result<Preset> find_preset(const std::string& name_or_path) {
   std::string known;
   for (const BuiltIn& preset : kBuiltIn) {
-    if (name_or_path == preset.name) return Preset{preset.name, preset.options};
+    if (name_or_path == preset.name) return Preset{preset.name, preset.options, ""};
     known += std::string(preset.name) + ", ";
   }
   if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)

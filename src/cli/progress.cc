@@ -19,6 +19,12 @@ std::string progress_bar(std::string_view title, int percent, std::string_view w
   return line;
 }
 
+std::string duration_text(double seconds) {
+  return seconds < 90 ? fmt::format("about {:.0f} s", seconds) : fmt::format("about {:.0f} min", seconds / 60);
+}
+
+std::string time_left_text(double seconds) { return duration_text(seconds) + " left"; }
+
 // A log does not need to hear of work that is over at once.
 constexpr std::chrono::seconds kQuiet{2};
 
@@ -31,10 +37,14 @@ Progress::~Progress() {
 void Progress::update(double fraction, std::string_view what) {
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
   if (terminal_) {
-    if (percent == percent_) return;
+    // What is said beside the bar may change more often than a percent, and need not be read faster than this.
+    const auto now = std::chrono::steady_clock::now();
+    if (percent == percent_ && (what == shown_ || now - painted_at_ < std::chrono::milliseconds(250))) return;
     note(
         fmt::format("\r{}\x1b[K", progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
     painted_ = true;
+    painted_at_ = now;
+    shown_ = what;
   } else if (percent / 10 > std::max(percent_, 0) / 10 && std::chrono::steady_clock::now() - begin_ > kQuiet) {
     note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(what)));
   }
@@ -47,26 +57,11 @@ void Progress::say(std::string_view line) {
   if (terminal_) percent_ = -1;  // paint again
 }
 
-SlowNote::SlowNote(std::string text) {
-  if (can_repaint(STDERR_FILENO)) thread_ = std::thread([this, text = std::move(text)] { wait(text); });
-}
-
-SlowNote::~SlowNote() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void SlowNote::wait(const std::string& text) {
-  std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; })) return;
-  note(text);
-  changed_.wait(lock, [this] { return over_; });
+void Progress::hide() {
+  if (!painted_) return;
   note("\r\x1b[K");
+  painted_ = false;
+  percent_ = -1;
 }
 
 }  // namespace llada::cli

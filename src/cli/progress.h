@@ -2,11 +2,8 @@
 // line at every tenth.
 #pragma once
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 
 namespace llada::cli {
 
@@ -19,6 +16,7 @@ class Progress {
 
   void update(double fraction, std::string_view what);
   void say(std::string_view line);  // a line that stays, above the bar
+  void hide();                      // before others write where the bar is; the next update paints it again
 
  private:
   std::string title_;
@@ -26,26 +24,14 @@ class Progress {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool painted_ = false;
   int percent_ = -1;
+  std::string shown_;
+  std::chrono::steady_clock::time_point painted_at_;
 };
+
+std::string duration_text(double seconds);   // "about 40 s", "about 12 min"
+std::string time_left_text(double seconds);  // "about 40 s left"
 
 // The line at `percent` of a bar for a terminal of that many columns, narrower than it.
 std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns);
-
-// Says `text` on stderr if it still lives after a second and stderr is a terminal, and takes it back at its
-// end.
-class SlowNote {
- public:
-  explicit SlowNote(std::string text);
-  ~SlowNote();
-  SlowNote(const SlowNote&) = delete;
-  SlowNote& operator=(const SlowNote&) = delete;
-
- private:
-  void wait(const std::string& text);
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  std::thread thread_;
-};
 
 }  // namespace llada::cli

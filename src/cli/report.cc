@@ -16,17 +16,18 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit > 0 && bytes < 9.95 ? 1 : 0, kUnits[unit]);
 }
 
+std::string rate_text(double per_second) {
+  const int digits = per_second < 0.995 ? 2 : per_second < 9.95 ? 1 : 0;
+  return fmt::format("{:.{}f}", per_second, digits);
+}
+
 std::string stats_line(const GenerationStats& s) {
   // Content does not count padding behind the answer; what was committed does, and cost forwards.
   std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
   if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
-  line +=
-      fmt::format(" in {} forward{}, {:.1f} tokens per forward, {:.{}f} tokens/s (measured), {:.1f} ms per step",
-                  s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(), s.content_tokens_per_s(),
-                  s.content_tokens == 0 || s.content_tokens_per_s() >= 10 ? 0
-                  : s.content_tokens_per_s() < 1                          ? 2
-                                                                          : 1,
-                  s.ms_per_step());
+  line += fmt::format(" in {} forward{}, {:.1f} tokens per forward, {} tokens/s (measured), {:.1f} ms per step",
+                      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(),
+                      rate_text(s.content_tokens_per_s()), s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
   if (s.seed) line += fmt::format(", seed {}", *s.seed);

@@ -23,6 +23,9 @@ nlohmann::ordered_json stats_json(const GenerationStats& stats);
 // [{type, tensors, parameters, bytes}]
 nlohmann::ordered_json types_json(const std::vector<TypeTotal>& types);
 
+// "812", "4.6", "0.14": of tokens or rows, never 0 for what is slow.
+std::string rate_text(double per_second);
+
 // "512 B", "38 MB", "1.5 GB": powers of 1000.
 std::string bytes_text(double bytes);
 

@@ -84,7 +84,7 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
                        l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
   if (!replayed.empty())
     out += fmt::format("\nrecording: {}; its seconds are of these, the other lines' of {} tokens\n", replayed, o.gen);
-  out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the NPU\n", s.step128_cpu_s,
+  out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the accelerator\n", s.step128_cpu_s,
                      s.step128_npu_s);
   if (s.window_bytes < 0) {
     out += "the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip\n";
@@ -102,7 +102,9 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
   }
   if (s.rival_seconds > 0)
     out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
-  out += "\nleast certain numbers, and the last line at their ends:\n";
+  out +=
+      "\nleast certain numbers, and the last line at their ends ([H] read in a primary\n"
+      "source, [M] measured once by somebody, [L] from a summary, [I] inferred):\n";
   for (const SensitivityRow& row : s.sensitivity)
     out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path, row.value,
                        row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high, row.source);

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/hub_access.h"
 #include "cli/options.h"
 #include "cli/preset.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/tune_axes.h"
 #include "cli/workspace.h"
@@ -23,7 +26,7 @@ struct TuneOptions {
   std::string tasks, out, reference_path, resume, name = "tuned", common, minimize = "time";
   int64_t limit = 0, generations = 4, breadth = 3;
   double max_loss = 1;
-  bool raw = false;
+  bool raw = false, json = false;
 };
 
 std::string joined(const std::string& common, const std::string& options) {
@@ -50,12 +53,38 @@ PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Tri
           .rows_mean = total.mean(total.rows)};
 }
 
+nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds,
+                                 int64_t examples) {
+  auto frontier = nlohmann::ordered_json::array();
+  for (const eval::Trial& t : result.frontier) {
+    const eval::Score s = t.total();
+    frontier.push_back({{"options", t.options},
+                        {"cost", t.cost},
+                        {"loss", t.loss()},
+                        {"held_out_loss", t.validation_loss()},
+                        {"agreement", eval::Score::ratio(s.agreed, s.compared)},
+                        {"nfe_mean", s.mean(s.nfe)},
+                        {"rows_mean", s.mean(s.rows)},
+                        {"examples", s.n}});
+  }
+  return {{"label", "measured"},
+          {"minimize", o.minimize},
+          {"max_loss", o.max_loss},
+          {"tried", result.tried},
+          {"refused", result.refused},
+          {"examples_decoded", examples},
+          {"seconds", seconds},
+          {"frontier", std::move(frontier)},
+          {"chosen", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(result.chosen)},
+          {"out", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.out)}};
+}
+
 // The time that is left, as far as work that is done tells; empty in the first seconds.
 std::string time_left(std::chrono::steady_clock::time_point begin, int64_t done, int64_t expected) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (done <= 0 || seconds < 3) return {};
   const double left = seconds * static_cast<double>(expected - done) / static_cast<double>(done);
-  return left < 90 ? fmt::format("about {:.0f} s left", left) : fmt::format("about {:.0f} min left", left / 60);
+  return time_left_text(left);
 }
 
 Result<int> run(const TuneOptions& o) {
@@ -65,7 +94,8 @@ Result<int> run(const TuneOptions& o) {
   if (!common) return invalid("--options: {}", common.error().message);
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto file, AtomicFile::create(o.out));
-  LLADA_TRY(const auto model, Model::load(o.model.path, o.model.load));
+  LLADA_TRY(const std::string path, model_path(o.model));
+  LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
 
   eval::EvaluateOptions options;
@@ -132,14 +162,15 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(const auto result, eval::tune(examples, axes, accepts, measure, request));
   progress.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  LLADA_TRY_STATUS(print(fmt::format(
-      "{} candidates tried, {} combinations refused, {} examples decoded in {:.0f} s; cost is {}\n{}", result.tried,
+  const std::string table = fmt::format(
+      "{} candidates tried, {} combinations refused, {} examples decoded in {:.0f} s;\ncost is {}\n{}", result.tried,
       result.refused, result.examples - known, seconds,
-      o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result))));
+      o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result));
+  LLADA_TRY_STATUS(print(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
   if (result.chosen < 0)
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
-  const std::string text = preset_text({o.name, joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
+  const std::string text = preset_text({o.name, joined(o.common, chosen.options), ""}, origin_of(o, *model, chosen));
   LLADA_TRY_STATUS(file.write(text.data(), text.size()));
   LLADA_TRY_STATUS(file.commit());
   return 0;
@@ -171,6 +202,7 @@ Work setup_tune(CLI::App& app) {
                  "keep every measurement in FILE (and the reference in FILE.reference), and go on from there")
       ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
+  app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
   app.footer(
       "Examples:\n"
       "  llada tune -m model.gguf --tasks eval/tuning.jsonl --max-loss 1.0 -o preset.json\n"

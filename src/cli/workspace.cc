@@ -3,12 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "base/file.h"
 #include "cli/help.h"
+#include "cli/hub_access.h"
 #include "cli/live_view.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/terminal.h"
+#include "eval/reference.h"
 
 namespace llada::cli {
 
@@ -43,6 +50,66 @@ void warn_of_notes(const Model& model) {
   for (const std::string& line : model.config().notes) note(fmt::format("llada: warning: {}\n", one_line(line)));
 }
 
+namespace {
+
+// Paints on a thread of its own: the first matrix alone may take a slow disk seconds.
+class LoadingBar {
+ public:
+  LoadingBar() : thread_([this] { paint(); }) {}
+  ~LoadingBar() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  LoadingBar(const LoadingBar&) = delete;
+  LoadingBar& operator=(const LoadingBar&) = delete;
+
+  void update(int64_t done, int64_t total) {
+    const std::lock_guard lock(mutex_);
+    done_ = done, total_ = total;
+  }
+
+ private:
+  void paint() {
+    using std::chrono::milliseconds;
+    const auto begin = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    // What is over by then needs no bar.
+    if (changed_.wait_for(lock, milliseconds(500), [this] { return over_; })) return;
+    Progress bar("loading");
+    do {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      const double share = static_cast<double>(done_) / static_cast<double>(std::max<int64_t>(total_, 1));
+      bar.update(
+          share,
+          fmt::format("{} of {}{}", bytes_text(static_cast<double>(done_)), bytes_text(static_cast<double>(total_)),
+                      share > 0.02 && seconds > 2 ? ", " + time_left_text(seconds / share - seconds) : ""));
+    } while (!changed_.wait_for(lock, milliseconds(200), [this] { return over_; }));
+  }
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  int64_t done_ = 0, total_ = 0;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options) {
+  LoadingBar bar;
+  options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  return Model::load(path, options);
+}
+
+void warn_of_other_model(const Model& model, const DecodeFlags& decode) {
+  if (!decode.tuned_for().empty() && decode.tuned_for() != eval::model_fingerprint(model))
+    note("llada: warning: the preset was tuned for another model (or another file type); its loss is not known here\n");
+}
+
 Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show,
                                                    int64_t kept_prefix_bytes) {
   std::unique_ptr<Workspace> workspace(new Workspace(show));
@@ -50,15 +117,14 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     LLADA_TRY_STATUS(AtomicFile::create(show.trace_path));
     workspace->trace_.emplace();
   }
+  LLADA_TRY(const std::string path, model_path(options));
   {
     const TraceSpan span(workspace->trace(), "host", "load");
-    const SlowNote slow(fmt::format("loading {} ...", one_line(options.path)));
-    LLADA_TRY(workspace->model_, Model::load(options.path, options.load));
+    LLADA_TRY(workspace->model_, load_model(path, options.load));
   }
   if (!show.quiet) warn_of_notes(*workspace->model_);
   if (show.verbose)
-    note(
-        fmt::format("model: {}\ndevice: {}\n", one_line(options.path), workspace->model_->device().info().description));
+    note(fmt::format("model: {}\ndevice: {}\n", one_line(path), workspace->model_->device().info().description));
   SessionOptions session{
       .threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [quiet = show.quiet](const std::string& line) {
         if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(line)));

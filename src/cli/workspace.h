@@ -59,11 +59,16 @@ class Workspace {
   std::vector<int32_t> final_tokens_;
 };
 
+// Model::load(), with a bar on a terminal once half a second has passed, and elsewhere a line at every tenth after two.
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options);
+
 // What a loaded model's file says and is not done (ModelConfig::notes), as warnings.
 void warn_of_notes(const Model& model);
 
 // Invalid: more bytes than the model's context can hold as tokens, whichever they are. It is cheap, and tokenizing is not.
 Status check_text_size(const Model& model, std::string_view text);
+// A preset that `llada tune` made for another model, as a warning.
+void warn_of_other_model(const Model& model, const DecodeFlags& decode);
 
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
 int status_of(const Generation& generation);

@@ -1,10 +1,27 @@
 #include "engine/convert.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "engine/model.h"
 #include "formats/convert.h"
 #include "tensor/quantize.h"
 
 namespace llada {
+namespace {
+
+// Of a file's matrices: the names of the types that are groups of rounded values.
+std::vector<std::string> quantized_types(const ModelFile& file) {
+  std::vector<std::string> names;
+  for (const ModelTensor& tensor : file.tensors()) {
+    const DTypeTraits& type = traits(tensor.view.type);
+    if (type.quantized && std::ranges::count(names, type.name) == 0) names.emplace_back(type.name);
+  }
+  return names;
+}
+
+}  // namespace
 
 Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path, std::string_view type,
                                     const ConvertProgress& progress) {
@@ -17,6 +34,11 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
   std::vector<std::string> notes = llama_cpp_notes(file.config(), spec ? &*spec : nullptr);
+  if (const auto from = quantized_types(file); !from.empty() && from != std::vector<std::string>{std::string(type)})
+    notes.push_back(
+        fmt::format("{} holds weights in {}, which are rounded already; converting the original gives better "
+                    "ones",
+                    path, fmt::join(from, ", ")));
   notes.insert(notes.end(), file.config().notes.begin(), file.config().notes.end());
   return ConvertReport{.bytes_in = file.file_bytes(), .out = std::move(*written), .notes = std::move(notes)};
 }

@@ -10,13 +10,17 @@ namespace llada {
 
 Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc) {
   LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa, .exact_attention = false}));
-  DeviceSummary cpu{
-      .name = info.name, .description = info.description, .threads = info.threads, .instruction_sets = {}};
+  DeviceSummary cpu{.name = info.name,
+                    .description = info.description,
+                    .usable = true,
+                    .threads = info.threads,
+                    .instruction_sets = {}};
   for (const kernels::KernelTable* table : kernels::available()) cpu.instruction_sets.emplace_back(table->isa);
   std::vector<DeviceSummary> list{cpu};
   for (const Profile& profile : builtin_profiles())
     list.push_back({.name = "sim:" + profile.name,
                     .description = profile.description + " (modelled time, numerics of the cpu)",
+                    .usable = true,
                     .threads = info.threads,
                     .instruction_sets = {}});
   HexagonOptions asked;
@@ -24,11 +28,13 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
   const auto dsp = describe_hexagon(asked);
   list.push_back({.name = "hexagon",
                   .description = dsp ? *dsp : "not available: " + dsp.error().message,
+                  .usable = dsp.has_value(),
                   .threads = info.threads,
                   .instruction_sets = {}});
   const auto gpu = describe_cuda();
   list.push_back({.name = "cuda",
                   .description = gpu ? *gpu : gpu.error().message,
+                  .usable = gpu.has_value(),
                   .threads = info.threads,
                   .instruction_sets = {}});
   return list;

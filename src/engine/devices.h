@@ -11,6 +11,7 @@ namespace llada {
 struct DeviceSummary {
   std::string name;                           // as --device takes it
   std::string description;                    // processor, instruction set in use, threads
+  bool usable = true;                         // by a run here; otherwise the description says why not
   int threads = 0;                            // that a run would use
   std::vector<std::string> instruction_sets;  // kernel tables that run here, best first; of cpu only
 };

@@ -6,6 +6,7 @@
 #include "devices/cuda/cuda_device.h"
 #include "engine/device_spec.h"
 #include "engine/open_device.h"
+#include "engine/weight_reading.h"
 #include "models/model_graph.h"
 #include "text/tokenizer_json.h"
 
@@ -74,6 +75,8 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     LLADA_TRY(auto tokenizer, Tokenizer::create(std::move(*spec), path));
     model->tokenizer_.emplace(std::move(tokenizer));
     model->chat_style_ = detect_chat_style(*model->tokenizer_);
+    for (int32_t id = 0; id < model->tokenizer_->vocab_size(); ++id)
+      model->longest_token_ = std::max(model->longest_token_, model->tokenizer_->piece(id).size());
     if (model->tokenizer_->vocab_size() > model->config().vocab)
       return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, model->tokenizer_->vocab_size(),
                      model->config().vocab);
@@ -83,13 +86,22 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(*model->graph_, build_model(model->config()));
+  if (options.before_weights) LLADA_TRY_STATUS(options.before_weights(*model));
   // What is read again (by a fallback that packs when it is needed) comes from the file again.
   const auto packed = [owner = model.get()](std::string_view, const TensorView& view) {
     owner->file_.drop_pages(view);
   };
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
-  LLADA_TRY(*model->device_,
-            open_device(where, options, model->file_, *model->graph_, {.wanted = {}, .packed = packed}));
+  // A device that packs when it needs to does so without company later.
+  const auto reading = std::make_shared<WeightReading>(model->file_, options.progress);
+  const auto planned = [weak = std::weak_ptr(reading)](std::vector<TensorView> order) {
+    if (const auto now = weak.lock()) now->planned(std::move(order));
+  };
+  const auto wanted = [weak = std::weak_ptr(reading)](std::string_view, const TensorView& view) {
+    if (const auto now = weak.lock()) now->wanted(view);
+  };
+  LLADA_TRY(*model->device_, open_device(where, options, model->file_, *model->graph_,
+                                         {.wanted = wanted, .packed = packed, .planned = planned}));
   if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }
@@ -110,8 +122,19 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   return model;
 }
 
+// Before minutes go into cutting a text to tokens that can never fit. No token stands for more bytes than the longest
+// has, and normalising takes at most two thirds of a text.
+Status Model::check_length(size_t bytes) const {
+  if (config().context <= 0) return {};
+  const auto most = 3 * static_cast<uint64_t>(config().context) * longest_token_;
+  if (bytes <= most) return {};
+  return invalid("{}: a prompt of {} bytes is too long; the model was trained for {} positions", file_.path(), bytes,
+                 config().context);
+}
+
 Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
   if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
+  LLADA_TRY_STATUS(check_length(text.size()));
   std::vector<int32_t> ids;
   const int32_t bos = config().bos_id >= 0 ? config().bos_id : tokenizer_->spec().bos;
   if (tokenizer_->spec().add_bos && bos >= 0) ids.push_back(bos);
@@ -122,6 +145,9 @@ Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
 
 Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messages) const {
   if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
+  size_t bytes = 0;
+  for (const ChatMessage& message : messages) bytes += message.content.size();
+  LLADA_TRY_STATUS(check_length(bytes));
   return render_chat(*tokenizer_, chat_style_, messages, true);
 }
 

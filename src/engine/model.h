@@ -26,6 +26,8 @@ struct MemoryOptions;
 struct ModelGraph;
 struct OpenedDevice;
 
+class Model;
+
 struct LoadOptions {
   std::string device = "cpu";  // device_spec.h
   std::string isa = {};        // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
@@ -33,14 +35,21 @@ struct LoadOptions {
   int threads = 0;             // 0: one per usable physical core
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   ExpertRequest experts = {};    // experts shared out between the device's units
+  // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
+  std::function<void(int64_t done, int64_t total)> progress = {};
+  // Called once configuration and tokenizer are known and before any weight is read, so that a prompt can be read and
+  // refused first. The model has no device yet. An error ends the loading.
+  std::function<Status(const Model& model)> before_weights = {};
 };
 
-// Told of stored weights while a model without a file is loaded: `wanted` before the first byte of one is
-// read, `packed` when its stored bytes are no longer needed. `tensor` is the canonical name; of a stack of
-// experts the view is one expert's part, and the experts come one by one. Both are set.
+// Told of stored weights while a model is loaded: `wanted` before the first byte of one is read, `packed` when its stored
+// bytes are no longer needed, `planned` of those that will be wanted next, in that order. `tensor` is the canonical name;
+// of a stack of experts the view is one expert's part, and the experts come one by one. For a model without a file the
+// first two are set.
 using WeightHook = std::function<void(std::string_view tensor, const TensorView& view)>;
 struct MemoryHooks {
   WeightHook wanted, packed;
+  std::function<void(std::vector<TensorView>)> planned = {};
 };
 
 class Model {
@@ -81,10 +90,12 @@ class Model {
 
  private:
   explicit Model(ModelFile file);
+  Status check_length(size_t bytes) const;
   ModelFile file_;
   AlignedBytes memory_;  // what the file's views point into where nothing is mapped
   std::unique_ptr<ModelGraph> graph_;
   std::optional<Tokenizer> tokenizer_;
+  size_t longest_token_ = 1;  // bytes
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
   std::unique_ptr<OpenedDevice> device_;

@@ -91,7 +91,13 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
     if (!hook) return {};
     return [&graph, weights, hook](size_t i) { hook(graph.weights[i].name, weights[i]); };
   };
-  const WeightHooks hooks{.wanted = by_index(to_tell.wanted), .packed = by_index(to_tell.packed)};
+  WeightHooks hooks{.planned = {}, .wanted = by_index(to_tell.wanted), .packed = by_index(to_tell.packed)};
+  if (to_tell.planned)
+    hooks.planned = [weights, planned = to_tell.planned](std::span<const size_t> order) {
+      std::vector<TensorView> views;
+      for (const size_t i : order) views.push_back(weights[i]);
+      planned(std::move(views));
+    };
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   const CpuOptions cpu{.threads = options.threads,
                        .isa = options.isa,

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cpu_time.h"
 #include "base/threads.h"
+#include "engine/options.h"
 
 namespace llada::eval {
 namespace {
@@ -261,7 +262,8 @@ Result<StrategyResult> Evaluator::reference(const std::vector<size_t>& which) {
 
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
-  const bool compare = options.reference.has_value();
+  const auto reference = options.reference;
+  const bool compare = reference.has_value(), recorded = options.record != nullptr;
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
     LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
@@ -269,9 +271,20 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
     LLADA_TRY_STATUS(evaluator->check_fits(strategy.options.gen_length));
   Evaluation evaluation;
   if (compare) {
+    const auto begin = std::chrono::steady_clock::now();
     LLADA_TRY(evaluation.reference, evaluator->reference(evaluator->all()));
+    evaluation.reference->wall_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   for (const StrategyUnderTest& strategy : strategies) {
+    // The reference has run already; a recording wants steps, which it has not kept.
+    if (compare && !recorded && decode::as_flags(strategy.options) == decode::as_flags(*reference)) {
+      StrategyResult same = *evaluation.reference;
+      same.strategy = strategy;
+      same.measured_as = evaluation.reference->strategy.name;
+      evaluation.results.push_back(std::move(same));
+      continue;
+    }
     LLADA_TRY(auto result, evaluator->run(strategy, evaluator->all()));
     evaluation.results.push_back(std::move(result));
   }

@@ -30,6 +30,8 @@ struct StrategyResult {
   Score total;
   double wall_seconds = 0;   // of all examples together, scoring included
   double accuracy_mean = 0;  // mean over tasks
+  // The run with the same options whose results these are; empty: one of its own. Its times are that run's.
+  std::string measured_as = {};
 };
 
 struct EvaluateOptions {

@@ -322,14 +322,14 @@ Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<
 }
 
 std::string tune_table(const TuneResult& result) {
-  std::string out = fmt::format("{:>8} {:>7} {:>10} {:>7} {:>7} {:>8} {:>9}  {}\n", "cost", "loss", "held out", "same",
-                                "NFE", "rows", "examples", "options");
+  std::string out = fmt::format("{:>8} {:>7} {:>10} {:>7} {:>7} {:>8} {:>9}\n", "cost", "loss", "held out", "same",
+                                "NFE", "rows", "examples");
   for (size_t i = 0; i < result.frontier.size(); ++i) {
     const Trial& t = result.frontier[i];
     const Score s = t.total();
-    out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}  {}{}\n", t.cost, t.loss(),
-                       t.validation_loss(), 100 * Score::ratio(s.agreed, s.compared), s.mean(s.nfe), s.mean(s.rows),
-                       s.n, t.options, static_cast<int64_t>(i) == result.chosen ? "   <- chosen" : "");
+    out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}{}\n         {}\n", t.cost,
+                       t.loss(), t.validation_loss(), 100 * Score::ratio(s.agreed, s.compared), s.mean(s.nfe),
+                       s.mean(s.rows), s.n, static_cast<int64_t>(i) == result.chosen ? "  <- chosen" : "", t.options);
   }
   return out;
 }

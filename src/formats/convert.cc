@@ -46,6 +46,7 @@ class Converter {
     LLADA_TRY_STATUS(add_metadata(writer_, config_, tokenizer, options_.type));
     if (tokenizer == nullptr) report("no tokenizer: the file will take token ids only");
     LLADA_TRY_STATUS(plan());
+    LLADA_TRY_STATUS(check_free_space(out_path_, static_cast<uint64_t>(writer_.data_bytes())));
     LLADA_TRY_STATUS(
         writer_.write(out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }));
     report("done");

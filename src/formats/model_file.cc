@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
+#include "formats/not_a_model.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
 
@@ -39,6 +40,7 @@ std::string last_part(const std::string& path) {
 }  // namespace
 
 Result<ModelFile> ModelFile::open(const std::string& path) {
+  LLADA_TRY_STATUS(check_is_path(path));
   if (is_folder(path)) return open_folder(path, path);
   if (path.ends_with(".safetensors")) {
     const std::string parent = fs::path(path).parent_path().string();
@@ -51,6 +53,7 @@ Result<ModelFile> ModelFile::open_gguf(const std::string& path) {
   ModelFile model;
   model.path_ = path;
   LLADA_TRY(auto file, MappedFile::open(path));
+  LLADA_TRY_STATUS(check_is_no_pointer(file.bytes(), path));
   LLADA_TRY(const auto gguf, GgufFile::parse(file.bytes(), path));
   LLADA_TRY(model.record_, read_gguf_model(gguf, file.bytes().size(), path));
   if (model.record_.config.name.empty()) model.record_.config.name = fs::path(path).stem().string();
@@ -62,6 +65,7 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   ModelFile model;
   model.path_ = path;
   model.folder_ = folder;
+  if (path == folder) LLADA_TRY_STATUS(check_is_model_folder(folder));
   const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
   LLADA_TRY(const auto config_text, read_file(config_path, kMaxConfigBytes));
   std::string generation_text;
@@ -81,6 +85,7 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   std::vector<NamedBytes> shards;
   for (const std::string& name : names) {
     LLADA_TRY(auto file, MappedFile::open(folder + "/" + name));
+    LLADA_TRY_STATUS(check_is_no_pointer(file.bytes(), file.path()));
     shards.push_back({file.bytes(), file.path()});
     model.files_.push_back(std::move(file));
   }
@@ -131,13 +136,24 @@ uint64_t ModelFile::file_bytes() const {
   return sum;
 }
 
-void ModelFile::drop_pages(const TensorView& view) const {
+std::pair<const MappedFile*, size_t> ModelFile::place_of(const TensorView& view) const {
   for (const MappedFile& file : files_) {
     const auto bytes = file.bytes();
     // std::less orders pointers into different mappings too.
     if (std::less<>()(view.data, bytes.data()) || !std::less<>()(view.data, bytes.data() + bytes.size())) continue;
-    file.drop(static_cast<size_t>(view.data - bytes.data()), static_cast<size_t>(view.bytes()));
+    return {&file, static_cast<size_t>(view.data - bytes.data())};
   }
+  return {nullptr, 0};
+}
+
+void ModelFile::drop_pages(const TensorView& view) const {
+  const auto [file, begin] = place_of(view);
+  if (file != nullptr) file->drop(begin, static_cast<size_t>(view.bytes()));
+}
+
+void ModelFile::will_read(const TensorView& view, int64_t offset, int64_t bytes) const {
+  const auto [file, begin] = place_of(view);
+  if (file != nullptr) file->will_read(begin + static_cast<size_t>(offset), static_cast<size_t>(bytes));
 }
 
 }  // namespace llada

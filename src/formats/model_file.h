@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -49,11 +50,14 @@ class ModelFile {
   uint64_t file_bytes() const;                           // all weight files together
   const std::vector<MappedFile>& files() const { return files_; }
 
-  // Tells the system that a tensor of this file is not needed soon.
+  // Tells the system that a tensor of this file is not needed soon; that a part of one will be.
   void drop_pages(const TensorView& view) const;
+  void will_read(const TensorView& view, int64_t offset, int64_t bytes) const;
 
  private:
   static Result<ModelFile> open_gguf(const std::string& path);
+  // The file that holds the view and where it begins there; null where none does.
+  std::pair<const MappedFile*, size_t> place_of(const TensorView& view) const;
   static Result<ModelFile> open_folder(const std::string& path, const std::string& folder);
 
   std::string path_, folder_;

@@ -47,7 +47,7 @@ TEST(WhenNeeded, TheSameResultsFromWeightsPackedByTheRunsThatReadThem) {
       const SmallModel m = make_small_model(DType::Q8_0, config);
       const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(8, 2)));
       std::vector<size_t> packed;
-      const WeightHooks hooks{.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }};
+      const WeightHooks hooks{.planned = {}, .wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }};
       const auto all = *make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, hooks);
       const std::vector<size_t> once = std::exchange(packed, {});
       const auto expected = logits(*all, program, program->ops.size());
@@ -71,7 +71,7 @@ TEST(WhenNeeded, OnlyWhatIsAskedFor) {
   const SmallModel m = make_small_model(DType::Q4_0, small_config());
   std::vector<size_t> packed;
   const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views,
-                                       {.wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }});
+                                       {.planned = {}, .wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }});
   const std::vector<WeightId> ids = {2, 5, 5, 2};
   ASSERT_TRUE(device->capabilities().host->load(ids));
   const bool packs = kernels::available().front()->packed_bytes(DType::Q4_0, 64, 64) > 0;

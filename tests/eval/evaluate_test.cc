@@ -129,14 +129,34 @@ TEST(Evaluate, SharedForwardsChangeNothing) {
 
 // labels: long
 TEST(Evaluate, TheReferenceAgreesWithItself) {
-  const Evaluation evaluation = run({{"same", "", short_options()}}, compared(2));
+  // Steps are wanted, so that it really runs twice.
+  EvaluateOptions options = compared(2);
+  options.record = [](const RecordedRun&) { return Status(); };
+  const Evaluation evaluation = run({{"same", "", short_options()}}, std::move(options));
   ASSERT_TRUE(evaluation.reference);
+  EXPECT_EQ(evaluation.results[0].measured_as, "");
   const Score& reference = evaluation.reference->total;
   const Score& same = evaluation.results[0].total;
   EXPECT_EQ(reference.agreed, 3);
   EXPECT_EQ(reference.edit_distance, 0);
   EXPECT_EQ(reference.right, 2);  // the third asks for an answer that nobody gives
   expect_same_but_time(reference, same);
+}
+
+TEST(Evaluate, AStrategyWithTheReferencesOptionsRunsOnce) {
+  EvaluateOptions options = compared(2);
+  int64_t runs = 0;
+  options.progress = [&](int64_t, int64_t, const std::string&) { ++runs; };
+  StrategyUnderTest other{"other", "", short_options()};
+  other.options.block_length = 8;
+  const Evaluation evaluation = run({{"same", "as written", short_options()}, other}, std::move(options));
+  EXPECT_EQ(runs, 2 + 3) << "the reference's two prompts, and what is not the reference";
+  const StrategyResult& same = evaluation.results[0];
+  EXPECT_EQ(same.measured_as, "reference");
+  EXPECT_EQ(same.strategy.name, "same");
+  EXPECT_EQ(same.strategy.description, "as written");
+  EXPECT_EQ(same.total.seconds, evaluation.reference->total.seconds);
+  EXPECT_EQ(evaluation.results[1].measured_as, "");
 }
 
 // labels: long

@@ -21,6 +21,7 @@ const std::vector<Layer> kTable = {
     {"text", {"base"}},
     {"kernels", {"tensor", "base"}},
     {"formats", {"base", "tensor"}},
+    {"hub", {"base", "formats"}},
     {"graph", {"base", "tensor"}},
     {"decode", {"base", "tensor"}},
     {"memory", {"base", "tensor", "formats"}},
@@ -38,7 +39,7 @@ const std::vector<Layer> kTable = {
     {"eval", {"engine", "lab", "base", "text"}},
     {"bench",
      {"engine", "lab", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
-    {"cli", {"engine", "lab", "base", "text", "eval", "bench"}},
+    {"cli", {"engine", "lab", "base", "text", "eval", "bench", "hub"}},
 };
 
 std::vector<SourceFile> tree(std::initializer_list<std::string_view> places) {

@@ -51,6 +51,11 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
   // Largest first: a matrix's stored and packed forms are in memory together, which counts least while little
   // else is there.
   std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return list[i].stored.bytes(); });
+  if (hooks_.planned) {
+    std::vector<size_t> read = order;  // rows are picked later, and what is used in place is read by whoever uses it
+    std::erase_if(read, [&](size_t i) { return offsets[i] < 0 && list[i].outputs != 1; });
+    hooks_.planned(read);
+  }
   for (const size_t i : order) {
     CpuWeight& w = list[i];
     if (hooks_.wanted) hooks_.wanted(i);

@@ -1,0 +1,44 @@
+// How long a benchmark will take: from the machine's ceilings before anything else is known, then from how what was
+// measured compares with that. Good to a factor of two at first; nothing but the words on the screen rests on it.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "bench/machine.h"
+#include "engine/model.h"
+#include "graph/program.h"
+#include "tensor/dtype.h"
+
+namespace llada::bench {
+
+struct BenchOptions;
+
+class Estimate {
+ public:
+  Estimate() = default;
+  Estimate(const BenchOptions& options, const Ceilings& ceilings, const ModelConfig& config,
+           std::span<const WeightInfo> weights, bool preset);
+
+  // One unit of each kind, in seconds, as the ceilings have it.
+  double product_s(int64_t k, int64_t n, int64_t rows, DType type) const;
+  double experts_s(int64_t rows) const;
+  double forwards_s(int64_t rows) const;
+  double run_s() const;  // one way of the whole runs
+  double load_s() const;
+
+  // A unit that was expected to take so long took so long.
+  void measured(double expected_s, double taken_s);
+
+  double done_s() const { return taken_s_; }
+  // With the units that are left at the pace of those that are done.
+  double all_s() const;
+
+ private:
+  double forward_s(double rows) const;
+  double read_bytes_per_s_ = 1, operations_per_s_ = 1;
+  double weight_bytes_ = 0, multiply_adds_ = 0, expert_multiply_adds_ = 0, parameters_ = 0;
+  double repeats_ = 0, stream_bytes_ = 0, prompt_ = 0, gen_ = 0, block_ = 0, per_step_ = 0;
+  double all_expected_s_ = 0, done_expected_s_ = 0, taken_s_ = 0;
+};
+
+}  // namespace llada::bench

@@ -1,0 +1,131 @@
+#include "cli/hub_access.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
+#include "base/file.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+
+namespace llada::cli {
+namespace {
+
+// The first of these variables that is set and not empty.
+std::string environment(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+  return "";
+}
+
+bool is_on(std::string text) {  // as Hugging Face's tools read a switch
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return text == "1" || text == "on" || text == "yes" || text == "true";
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
+  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
+}
+
+}  // namespace
+
+Result<hub::HubSettings> hub_settings_from_environment() {
+  hub::HubSettings settings;
+  std::string home = environment({"HF_HOME"});
+  if (home.empty()) {
+    const std::string cache = environment({"XDG_CACHE_HOME"}), user = environment({"HOME"});
+    if (cache.empty() && user.empty())
+      return invalid("none of HOME, XDG_CACHE_HOME and HF_HOME is set: no place for files");
+    home = (cache.empty() ? user + "/.cache" : cache) + "/huggingface";
+  }
+  settings.cache = environment({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"});
+  if (settings.cache.empty()) settings.cache = home + "/hub";
+  if (const std::string endpoint = environment({"HF_ENDPOINT"}); !endpoint.empty()) {
+    if (!endpoint.starts_with("https://") && !endpoint.starts_with("http://"))
+      return invalid("HF_ENDPOINT: found '{}', needed https://HOST", endpoint);
+    settings.endpoint = endpoint.substr(0, endpoint.find_last_not_of('/') + 1);
+  }
+  settings.token = trimmed(environment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
+  if (settings.token.empty()) {
+    const std::string file = environment({"HF_TOKEN_PATH"});
+    if (const auto text = read_file(file.empty() ? home + "/token" : file, 4096)) settings.token = trimmed(*text);
+  }
+  // A line end would begin a header of its own.
+  if (std::ranges::any_of(settings.token, [](char c) { return c <= ' ' || c > '~'; }))
+    return invalid("the token of HF_TOKEN or HF_HOME/token has characters that no token has");
+  settings.certificates = environment({"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"});
+  settings.offline = is_on(environment({"HF_HUB_OFFLINE"}));
+  if (const std::string seconds = environment({"HF_HUB_DOWNLOAD_TIMEOUT"}); !seconds.empty()) {
+    const auto value = parse_integer(seconds, 1, 86'400);
+    if (!value) return invalid("HF_HUB_DOWNLOAD_TIMEOUT: {}", value.error().message);
+    settings.stall_seconds = static_cast<int>(*value);
+  }
+  return settings;
+}
+
+std::string TransferText::update(int64_t done, int64_t total, Clock::time_point now) {
+  seen_.emplace_back(now, done);
+  while (seen_.size() > 2 && now - seen_.front().first > std::chrono::seconds(10)) seen_.pop_front();
+  std::string text = bytes_text(static_cast<double>(done));
+  if (total >= 0) text += " of " + bytes_text(static_cast<double>(total));
+  const double seconds = std::chrono::duration<double>(now - seen_.front().first).count();
+  const double rate = seconds > 0.5 ? static_cast<double>(done - seen_.front().second) / seconds : 0;
+  if (rate <= 0) return text;
+  text += fmt::format(", {}/s", bytes_text(rate));
+  if (total > done) text += ", " + time_left_text(static_cast<double>(total - done) / rate);
+  return text;
+}
+
+WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, bool prefer_cache) {
+  const InterruptGuard guard;
+  const std::string title = request.repository.full_name();
+  std::optional<Progress> progress;
+  TransferText text;
+  hub::PullEvents events;
+  events.progress = [&](int64_t done, int64_t total, std::string_view) {
+    if (!progress) progress.emplace(title);
+    progress->update(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0,
+                     text.update(done, total, TransferText::Clock::now()));
+  };
+  events.say = [&](std::string_view line) {
+    const std::string whole = fmt::format("llada: {}", one_line(line));
+    if (progress) {
+      progress->say(whole);
+    } else {
+      note(whole + "\n");
+    }
+  };
+  events.stopped = [] { return InterruptGuard::signal_number() != 0; };
+  auto result = hub::pull(settings, request, prefer_cache, events);
+  progress.reset();
+  return {std::move(result), InterruptGuard::signal_number()};
+}
+
+Result<std::string> model_path(const ModelOptions& options) {
+  if (options.hub.empty() && options.path.empty()) return invalid("--model is required (or -hf OWNER/NAME)");
+  if (options.hub.empty()) return options.path;
+  if (!options.path.empty()) return invalid("--model: not together with -hf, which names the model too");
+  const auto request = hub::parse_request(options.hub);
+  if (!request) return invalid("-hf: {}", request.error().message);
+  LLADA_TRY(const auto settings, hub_settings_from_environment());
+  auto pulled = pull_and_show(settings, *request, true);
+  if (pulled.signal != 0) {
+    if (!pulled.result) note(fmt::format("llada: {}\n", one_line(pulled.result.error().message)));
+    std::raise(pulled.signal);
+  }
+  if (!pulled.result) return std::unexpected(pulled.result.error());
+  return pulled.result->path;
+}
+
+void add_hub_option(CLI::App& app, ModelOptions& options, const std::string& group) {
+  app.add_option("--hf-repo", options.hub,
+                 "or -hf: a repository of Hugging Face instead of -m; downloaded where it is not cached (llada pull)")
+      ->type_name("OWNER/NAME[:FILE]")
+      ->group(group);
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,92 @@
+// llada pull: a model from Hugging Face into the cache that its own tools use, and what is there.
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/hub_access.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "hub/cache.h"
+
+namespace llada::cli {
+namespace {
+
+struct PullOptions {
+  std::string what, revision = "main";
+  bool list = false, offline = false, json = false;
+};
+
+Status show_cache(const std::string& folder, bool json) {
+  const auto snapshots = hub::list_cache(folder);
+  if (json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& s : snapshots)
+      list.push_back({{"repository", s.repository},
+                      {"commit", s.commit},
+                      {"revisions", s.revisions},
+                      {"files", s.files},
+                      {"bytes", s.bytes},
+                      {"path", s.path}});
+    return print(json_line({{"cache", folder}, {"snapshots", std::move(list)}}));
+  }
+  std::string out = fmt::format("{}{}\n", one_line(folder), snapshots.empty() ? ": no models" : "");
+  for (const auto& s : snapshots)
+    out += fmt::format(
+        "{:>7}  {:>3} file{}  {}  {}\n", bytes_text(static_cast<double>(s.bytes)), s.files, s.files == 1 ? " " : "s",
+        one_line(s.repository),
+        s.revisions.empty() ? s.commit.substr(0, 12) : one_line(fmt::format("{}", fmt::join(s.revisions, ", "))));
+  return print(out);
+}
+
+Result<int> run(const PullOptions& o) {
+  LLADA_TRY(auto settings, hub_settings_from_environment());
+  settings.offline |= o.offline;
+  if (o.list != o.what.empty())
+    return invalid("{}",
+                   o.list ? "--list: shows all that is cached, without OWNER/NAME" : "needs OWNER/NAME, or --list");
+  if (o.list) {
+    LLADA_TRY_STATUS(show_cache(settings.cache, o.json));
+    return 0;
+  }
+  LLADA_TRY(const auto request, hub::parse_request(o.what, o.revision));
+  const auto pulled = pull_and_show(settings, request, false);
+  if (!pulled.result && pulled.signal != 0) {
+    note(fmt::format("llada pull: {}\n", one_line(pulled.result.error().message)));
+    return 128 + pulled.signal;
+  }
+  if (!pulled.result) return std::unexpected(pulled.result.error());
+  const hub::Pulled& p = *pulled.result;
+  if (o.json) {
+    LLADA_TRY_STATUS(print(json_line(
+        {{"path", p.path}, {"commit", p.commit}, {"bytes", p.bytes}, {"downloaded_bytes", p.downloaded_bytes}})));
+    return 0;
+  }
+  LLADA_TRY_STATUS(print(one_line(p.path) + "\n"));
+  note(fmt::format("{}, {} of them downloaded now; llada run -hf {} -p '...'\n",
+                   bytes_text(static_cast<double>(p.bytes)), bytes_text(static_cast<double>(p.downloaded_bytes)),
+                   one_line(o.what)));
+  return 0;
+}
+
+}  // namespace
+
+Work setup_pull(CLI::App& app) {
+  auto o = std::make_shared<PullOptions>();
+  app.add_option("REPOSITORY", o->what,
+                 "OWNER/NAME on Hugging Face, or OWNER/NAME:FILE; a GGUF file may be named by its type, as in :Q8_0");
+  app.add_option("--revision", o->revision, "a branch, tag or commit (main)")->type_name("NAME");
+  app.add_flag("--offline", o->offline, "answer from the cache alone, as with HF_HUB_OFFLINE=1");
+  app.add_flag("--list", o->list, "show what is cached");
+  app.add_flag("--json", o->json, "one JSON object on stdout");
+  app.footer(
+      "Examples:\n"
+      "  llada pull GSAI-ML/LLaDA-8B-Instruct\n"
+      "  llada pull OWNER/NAME-GGUF:Q8_0\n"
+      "  llada pull --list\n"
+      "The last line of stdout is the path. Files are shared with Hugging Face's own tools (HF_HOME, HF_HUB_CACHE). A "
+      "download that was stopped goes on where it was. HF_TOKEN opens what needs access.");
+  return [o]() -> Result<int> { return run(*o); };
+}
+
+}  // namespace llada::cli

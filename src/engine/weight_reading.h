@@ -1,0 +1,47 @@
+// The reading of a model's weights while they are packed: how far it is, and pages asked for ahead of the packing, in
+// its order, by a thread of their own. Packing touches a mapped file page by page on all threads, which by itself makes
+// a disk seek; asked for ahead, a cold file is read at the disk's pace while the processor packs.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "formats/model_file.h"
+
+namespace llada {
+
+// Bytes of weights that have been read, of all that are read before the model can run.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
+class WeightReading {
+ public:
+  // The file outlives it. Nothing happens before planned().
+  WeightReading(const ModelFile& file, LoadProgress progress);
+  ~WeightReading();
+  WeightReading(const WeightReading&) = delete;
+  WeightReading& operator=(const WeightReading&) = delete;
+
+  // These will be read, in this order; called again where more follow.
+  void planned(std::vector<TensorView> order);
+  // This one is about to be read, of these or another.
+  void wanted(const TensorView& view);
+
+ private:
+  void read_ahead();
+  const ModelFile& file_;
+  const LoadProgress progress_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<TensorView> order_;
+  std::vector<int64_t> begins_;  // bytes before each
+  size_t at_ = 0;                // of order_, which is being read
+  int64_t total_ = 0;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace llada

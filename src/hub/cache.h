@@ -1,0 +1,64 @@
+// The cache folder of Hugging Face's tools, shared with them:
+//
+//   models--OWNER--NAME/blobs/ETAG                the files, named by SHA-256 (Git LFS) or Git's SHA-1 of a blob
+//   models--OWNER--NAME/blobs/ETAG.incomplete     what has come of one
+//   models--OWNER--NAME/snapshots/COMMIT/PATH     relative links to them
+//   models--OWNER--NAME/refs/REVISION             the commit that a branch or tag was at
+//   .locks/models--OWNER--NAME/ETAG.lock          held (flock) by who is downloading it
+//
+// Source: the huggingface_hub package's documentation and behaviour, known without its code at hand.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "hub/repository.h"
+
+namespace llada::hub {
+
+struct CachedSnapshot {
+  std::string repository, commit;
+  std::vector<std::string> revisions;  // that point to it
+  uint64_t files = 0, bytes = 0;
+  std::string path;
+};
+
+class Cache {
+ public:
+  Cache(std::string root, const Repository& repository);
+
+  std::optional<std::string> commit_of(const std::string& revision) const;  // a commit is its own
+  std::string snapshot(const std::string& commit) const { return folder_ + "/snapshots/" + commit; }
+  std::vector<std::string> files_of(const std::string& commit) const;  // complete ones, relative to the snapshot
+  bool has(const std::string& commit, const std::string& path) const;
+
+  std::string blob(const std::string& etag) const { return folder_ + "/blobs/" + etag; }
+  std::string incomplete(const std::string& etag) const { return blob(etag) + ".incomplete"; }
+
+  Status make_folders() const;
+  Status link(const std::string& commit, const std::string& path, const std::string& etag) const;
+  Status point(const std::string& revision, const std::string& commit) const;
+  std::string lock_path(const std::string& etag) const;
+
+ private:
+  std::string root_, directory_, folder_;  // directory_ is the last part of folder_
+};
+
+std::vector<CachedSnapshot> list_cache(const std::string& root);
+
+// A lock file, held while this lives. Another process's may be waited for.
+class FileLock {
+ public:
+  static Result<FileLock> open(const std::string& path);
+  FileLock(FileLock&& other) noexcept;
+  ~FileLock();
+  bool try_hold();
+
+ private:
+  FileLock() = default;
+  int fd_ = -1;
+};
+
+}  // namespace llada::hub

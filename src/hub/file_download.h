@@ -1,0 +1,50 @@
+// One file of a repository into the cache: its head, its bytes with resumption and retries, its checksum, its name.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "hub/cache.h"
+#include "hub/http.h"
+#include "hub/hub.h"
+
+namespace llada::hub {
+
+struct RemoteHead {
+  std::string etag;  // 40 or 64 hexadecimal digits
+  int64_t bytes = 0;
+};
+
+// What a whole pull shares.
+struct Connection {
+  const HubSettings& settings;
+  const Request& request;
+  const PullEvents& events;
+  const Cache& cache;
+  Http& http;
+  bool stopped() const { return events.stopped && events.stopped(); }
+  void say(const std::string& line) const {
+    if (events.say) events.say(line);
+  }
+};
+
+// The answer to a request that `ask` makes, asked again with growing pauses while the network or the server fails. The
+// error says what `what` was answered with and what to do.
+Result<HttpAnswer> ask_patiently(const Connection& connection, const std::string& what,
+                                 const std::function<HttpAnswer()>& ask);
+
+// {endpoint}/OWNER/NAME/resolve/COMMIT/PATH
+std::string file_address(const Connection& connection, const std::string& commit, const std::string& path);
+std::string escaped(std::string_view text, bool keep_slashes);  // for an address
+
+// listed_bytes: what the listing says, for servers whose heads do not; -1: nothing.
+Result<RemoteHead> ask_head(const Connection& connection, const std::string& commit, const std::string& path,
+                            int64_t listed_bytes);
+
+// Bytes that an earlier attempt has left.
+int64_t bytes_there(const Cache& cache, const RemoteHead& head);
+
+// Returns the bytes that came over the network: 0 where the blob is there already.
+Result<int64_t> fetch_blob(const Connection& connection, const std::string& commit, const std::string& path,
+                           const RemoteHead& head, const std::function<void(int64_t done)>& progress);
+
+}  // namespace llada::hub

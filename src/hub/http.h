@@ -1,0 +1,78 @@
+// HTTP as the hub's protocol needs it. curl_http.cc has it by libcurl; absent_http.cc stands in where that is missing
+// and says so. A server that answers is no error here, whatever it answers; no answer is status 0 with a reason.
+//
+// A token goes to the host, port and scheme of the request it was given for, never to where that redirects to: files
+// lie on other hosts, with the right to read them in their addresses. Certificates are checked.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+
+namespace llada::hub {
+
+struct HttpSettings {
+  std::string token;                   // empty: none
+  std::string certificates;            // a file of trusted authorities; empty: the system's
+  int connect_seconds = 15;            // until a connection stands
+  int stall_seconds = 30;              // without one byte
+  std::function<bool()> stopped = {};  // asked several times a second; true ends a transfer
+};
+
+struct HttpAnswer {
+  long status = 0;      // 0: no answer, or one that broke off
+  std::string failure;  // why
+  bool stopped = false;
+  std::map<std::string, std::string> headers;  // names in lower case, of the last answer; at most 200
+  std::string body;
+  const std::string& header(const std::string& name) const {
+    static const std::string none;
+    const auto found = headers.find(name);
+    return found == headers.end() ? none : found->second;
+  }
+};
+
+// Takes the bytes of a body. `answer` is its head; false ends the transfer.
+using BodySink = std::function<bool(const HttpAnswer& head, std::span<const std::byte> bytes)>;
+
+class Http {
+ public:
+  static Result<Http> create(HttpSettings settings);  // error: this build cannot
+  Http(Http&&) noexcept;
+  ~Http();
+
+  // The whole body, at most `limit` bytes, following redirects.
+  HttpAnswer get(const std::string& url, size_t limit);
+  // The head alone. Redirects are not followed.
+  HttpAnswer head(const std::string& url);
+  // From byte `from` on (0: no range is asked for), following redirects. A server may ignore the range and say 200.
+  HttpAnswer download(const std::string& url, int64_t from, const BodySink& sink);
+
+ private:
+  struct State;
+  explicit Http(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Sums that a hub names files by: SHA-256, or Git's name of a blob, which is SHA-1 over "blob SIZE\0" and the content.
+class Checksum {
+ public:
+  static Result<Checksum> sha256();
+  static Result<Checksum> git_blob(int64_t bytes);
+  Checksum(Checksum&&) noexcept;
+  Checksum& operator=(Checksum&&) noexcept;
+  ~Checksum();
+  void update(std::span<const std::byte> bytes);
+  std::string hex();  // ends it
+
+ private:
+  struct State;
+  explicit Checksum(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace llada::hub

@@ -1,0 +1,129 @@
+#include "hub/hub.h"
+
+#include <sys/stat.h>
+
+#include <map>
+
+#include "base/file.h"
+#include "formats/printable.h"
+#include "hub/cache.h"
+#include "hub/file_download.h"
+#include "hub/http.h"
+#include "hub/listing.h"
+
+namespace llada::hub {
+namespace {
+
+std::string path_of(const Cache& cache, const std::string& commit, const Choice& choice) {
+  return choice.folder ? cache.snapshot(commit) : cache.snapshot(commit) + "/" + choice.files.front();
+}
+
+int64_t bytes_of(const Cache& cache, const std::string& commit, const Choice& choice) {
+  int64_t sum = 0;
+  for (const std::string& file : choice.files) {
+    struct stat info {};
+    if (::stat((cache.snapshot(commit) + "/" + file).c_str(), &info) == 0) sum += info.st_size;
+  }
+  return sum;
+}
+
+Result<Pulled> from_cache(const Cache& cache, const Request& request) {
+  const std::string name = request.repository.full_name();
+  const auto commit = cache.commit_of(request.revision);
+  if (!commit) return invalid("{}: revision {} is not in the cache", name, printable(request.revision));
+  LLADA_TRY(const Choice choice, choose_files(cache.files_of(*commit), request.what, name));
+  return Pulled{.path = path_of(cache, *commit, choice),
+                .commit = *commit,
+                .bytes = bytes_of(cache, *commit, choice),
+                .downloaded_bytes = 0,
+                .from_cache = true};
+}
+
+Result<Listing> ask_listing(const Connection& c) {
+  const std::string address = fmt::format("{}/api/models/{}/revision/{}?blobs=true", c.settings.endpoint,
+                                          c.request.repository.full_name(), escaped(c.request.revision, false));
+  LLADA_TRY(const HttpAnswer answer,
+            ask_patiently(c, "the list of files", [&] { return c.http.get(address, kMaxListingBytes); }));
+  const std::string source = c.request.repository.full_name() + ": the list of files";
+  LLADA_TRY(auto listing, parse_listing(answer.body, source));
+  if (is_commit(c.request.revision) && listing.commit != c.request.revision)
+    return failed("{}: found commit {}, asked for {}", source, listing.commit, c.request.revision);
+  return listing;
+}
+
+struct Wanted {
+  std::string path;
+  RemoteHead head;
+};
+
+Result<Pulled> download(const Connection& c, const Listing& listing) {
+  const std::string name = c.request.repository.full_name();
+  std::vector<std::string> names;
+  std::map<std::string, int64_t> listed;
+  for (const RemoteFile& file : listing.files) {
+    names.push_back(file.path);
+    listed[file.path] = file.bytes;
+  }
+  LLADA_TRY(const Choice choice, choose_files(names, c.request.what, name));
+  Pulled pulled{.path = path_of(c.cache, listing.commit, choice), .commit = listing.commit};
+  std::vector<Wanted> wanted;  // a file of a commit does not change, so what is linked is what it was
+  int64_t total = 0, done = 0, missing = 0;
+  for (const std::string& path : choice.files) {
+    if (c.cache.has(listing.commit, path)) continue;
+    LLADA_TRY(RemoteHead head, ask_head(c, listing.commit, path, listed[path]));
+    total += head.bytes;
+    missing += head.bytes - bytes_there(c.cache, head);
+    wanted.push_back({path, std::move(head)});
+  }
+  if (!wanted.empty()) {
+    LLADA_TRY_STATUS(c.cache.make_folders());
+    LLADA_TRY_STATUS(check_free_space(c.cache.blob("x"), static_cast<uint64_t>(missing)));
+  }
+  for (const Wanted& file : wanted) {
+    const auto progress = [&](int64_t bytes) {
+      if (c.events.progress) c.events.progress(done + bytes, total, file.path);
+    };
+    LLADA_TRY(const int64_t received, fetch_blob(c, listing.commit, file.path, file.head, progress));
+    LLADA_TRY_STATUS(c.cache.link(listing.commit, file.path, file.head.etag));
+    pulled.downloaded_bytes += received;
+    done += file.head.bytes;
+    progress(0);
+  }
+  LLADA_TRY_STATUS(c.cache.point(c.request.revision, listing.commit));
+  pulled.bytes = bytes_of(c.cache, listing.commit, choice);
+  return pulled;
+}
+
+}  // namespace
+
+Result<Pulled> pull(const HubSettings& settings, const Request& request, bool prefer_cache, const PullEvents& events) {
+  const Cache cache(settings.cache, request.repository);
+  if (settings.offline) {
+    auto cached = from_cache(cache, request);
+    if (!cached) cached.error().message += " (offline: the hub was not asked)";
+    return cached;
+  }
+  auto http = Http::create({.token = settings.token,
+                            .certificates = settings.certificates,
+                            .stall_seconds = settings.stall_seconds,
+                            .stopped = events.stopped});
+  if (!http) {
+    auto cached = from_cache(cache, request);
+    return cached ? std::move(cached) : std::unexpected(http.error());
+  }
+  HubSettings patience = settings;
+  if (prefer_cache && from_cache(cache, request)) patience.attempts = 1;
+  const Connection asking{patience, request, events, cache, *http};
+  const auto listing = ask_listing(asking);
+  if (!listing) {
+    if (!prefer_cache || listing.error().kind != ErrorKind::failed || asking.stopped())
+      return std::unexpected(listing.error());
+    auto cached = from_cache(cache, request);
+    if (!cached) return std::unexpected(listing.error());
+    asking.say(fmt::format("{}; using the copy in the cache", listing.error().message));
+    return cached;
+  }
+  return download({settings, request, events, cache, *http}, *listing);
+}
+
+}  // namespace llada::hub

@@ -1,0 +1,189 @@
+#include "hub/listing.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "formats/json.h"
+#include "formats/printable.h"
+#include "hub/repository.h"
+
+namespace llada::hub {
+namespace {
+
+constexpr size_t kMaxFiles = 20'000;
+
+int64_t size_of(const nlohmann::json& object) {
+  const auto size = object.find("size");
+  if (size == object.end() || !size->is_number_unsigned()) return -1;
+  const auto bytes = size->get<uint64_t>();
+  return bytes <= static_cast<uint64_t>(kMaxFileBytes) ? static_cast<int64_t>(bytes) : -1;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  return out;
+}
+
+// "llada-8b-instruct-Q4_K_M.gguf" has the word Q4_K_M and not Q4_K: words end at '-', '.' and '/'.
+bool has_word(std::string_view path, std::string_view word) {
+  const std::string text = upper(path), wanted = upper(word);
+  const auto border = [](char c) { return c == '-' || c == '.' || c == '/'; };
+  for (size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + 1)) {
+    const size_t end = at + wanted.size();
+    if ((at == 0 || border(text[at - 1])) && (end == text.size() || border(text[end]))) return true;
+  }
+  return false;
+}
+
+// "...-00002-of-00004.EXT": its number, how many there are, and the name of the set.
+struct Part {
+  int number = 0, count = 0;
+  std::string set;
+};
+
+Part part_of(const std::string& path) {
+  const size_t of = path.rfind("-of-"), dot = path.rfind('.');
+  if (of == std::string::npos || dot == std::string::npos || of < 6 || dot < of + 5) return {};
+  const auto number = [](std::string_view digits) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() && value > 0 ? value : 0;
+  };
+  const size_t dash = path.rfind('-', of - 1);
+  if (dash == std::string::npos) return {};
+  const int index = number(std::string_view(path).substr(dash + 1, of - dash - 1));
+  const int count = number(std::string_view(path).substr(of + 4, dot - of - 4));
+  if (index == 0 || count == 0 || index > count) return {};
+  return {index, count, path.substr(0, dash) + path.substr(dot)};
+}
+
+bool is_gguf_model(const std::string& path) {
+  if (!path.ends_with(".gguf") || part_of(path).count > 1) return false;
+  const std::string name = upper(path.substr(path.rfind('/') + 1));
+  return !name.contains("MMPROJ") && !name.contains("IMATRIX");
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> shown;
+  for (const std::string& name : names)
+    if (shown.size() < kMost) shown.push_back(printable(name));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+}
+
+constexpr std::string_view kFolderFiles[] = {
+    "config.json",           "generation_config.json",      "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json",     "chat_template.jinja",
+    "added_tokens.json",     "model.safetensors.index.json"};
+
+// Weights of the folder itself; those below it belong to something else.
+bool is_folder_weight(const std::string& path) {
+  return path.ends_with(".safetensors") && !path.contains('/') && path.starts_with("model");
+}
+
+Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_view name) {
+  Choice choice{.files = {}, .folder = true};
+  for (const std::string_view wanted : kFolderFiles)
+    if (std::ranges::count(files, wanted) > 0) choice.files.emplace_back(wanted);
+  std::map<std::string, std::pair<int, std::set<int>>> sets;
+  bool single = false;
+  for (const std::string& file : files) {
+    if (!is_folder_weight(file)) continue;
+    const Part part = part_of(file);
+    if (part.count > 0) {
+      sets[part.set].first = part.count;
+      sets[part.set].second.insert(part.number);
+    }
+    single |= file == "model.safetensors";
+    choice.files.push_back(file);
+  }
+  if (single)  // alone it is the model; parts beside it are the same again
+    std::erase_if(choice.files, [](const std::string& file) {
+      return (is_folder_weight(file) && file != "model.safetensors") || file == "model.safetensors.index.json";
+    });
+  for (const auto& [set, parts] : sets)
+    if (!single && static_cast<int>(parts.second.size()) != parts.first)
+      return invalid("{}: {} of {} weight files of {} are there", name, parts.second.size(), parts.first,
+                     printable(set));
+  if (std::ranges::count(files, "config.json") == 0)
+    return invalid("{}: has safetensors and no config.json, so what they belong to is not known", name);
+  return choice;
+}
+
+}  // namespace
+
+Result<Listing> parse_listing(std::string_view text, std::string_view source) {
+  if (text.size() > kMaxListingBytes)
+    return invalid("{}: {} bytes, at most {} expected", source, text.size(), kMaxListingBytes);
+  LLADA_TRY(const auto root,
+            parse_json_object(text, source, {.depth = 64, .values = 500'000, .run_bytes = size_t{1} << 20}));
+  const auto sha = root.find("sha");
+  if (sha == root.end() || !sha->is_string() || !is_commit(sha->get_ref<const std::string&>()))
+    return invalid("{}: \"sha\" is not the 40 hexadecimal digits of a commit", source);
+  Listing listing{.commit = sha->get<std::string>(), .files = {}};
+  const auto siblings = root.find("siblings");
+  if (siblings == root.end() || !siblings->is_array()) return invalid("{}: \"siblings\" is no list of files", source);
+  if (siblings->size() > kMaxFiles)
+    return invalid("{}: {} files, at most {} expected", source, siblings->size(), kMaxFiles);
+  for (const auto& entry : *siblings) {
+    const auto path = entry.is_object() ? entry.find("rfilename") : entry.end();
+    if (!entry.is_object() || path == entry.end() || !path->is_string())
+      return invalid("{}: an entry of \"siblings\" has no \"rfilename\"", source);
+    RemoteFile file{.path = path->get<std::string>()};
+    if (!is_safe_relative_path(file.path))
+      return invalid("{}: file name '{}' could lie outside its folder", source, printable(file.path));
+    file.bytes = size_of(entry);
+    const auto lfs = entry.find("lfs");
+    if (lfs != entry.end() && lfs->is_object() && size_of(*lfs) >= 0) file.bytes = size_of(*lfs);
+    listing.files.push_back(std::move(file));
+  }
+  return listing;
+}
+
+Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name) {
+  std::vector<std::string> gguf;
+  std::ranges::copy_if(files, std::back_inserter(gguf), is_gguf_model);
+  if (!what.empty()) {
+    if (std::ranges::count(files, what) > 0) return Choice{.files = {std::string(what)}, .folder = false};
+    std::vector<std::string> found;
+    std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, what); });
+    if (found.size() == 1) return Choice{.files = found, .folder = false};
+    if (found.size() > 1)
+      return invalid("{}: {} files have {} in their names: {}", name, found.size(), printable(what), list_of(found));
+    return invalid("{}: no file and no quantization '{}'; {}", name, printable(what),
+                   gguf.empty() ? "there are no GGUF files" : "there are " + list_of(gguf));
+  }
+  if (gguf.size() == 1) return Choice{.files = gguf, .folder = false};
+  for (const std::string_view type : kPreferredTypes) {
+    std::vector<std::string> found;
+    std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, type); });
+    if (found.size() == 1) return Choice{.files = found, .folder = false};
+    if (found.size() > 1) return invalid("{}: several files of type {}; name one: {}", name, type, list_of(found));
+  }
+  if (!gguf.empty()) return invalid("{}: name one of its files ({}:FILE): {}", name, name, list_of(gguf));
+  if (std::ranges::any_of(files, is_folder_weight)) return choose_folder(files, name);
+  const auto split = [](const std::string& f) { return f.ends_with(".gguf") && part_of(f).count > 1; };
+  if (std::ranges::any_of(files, split))
+    return invalid(
+        "{}: its GGUF files are split into parts, which are not read; join them with llama.cpp's "
+        "llama-gguf-split --merge",
+        name);
+  const auto pickle = [](const std::string& f) {
+    return f.ends_with(".bin") || f.ends_with(".pt") || f.ends_with(".pth");
+  };
+  if (std::ranges::any_of(files, pickle))
+    return invalid(
+        "{}: has its weights as Python pickles alone, which are programs and are not run; needed safetensors "
+        "or GGUF",
+        name);
+  return invalid("{}: has no GGUF and no safetensors weights", name);
+}
+
+}  // namespace llada::hub

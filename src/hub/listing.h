@@ -1,0 +1,49 @@
+// The files of a repository, and which of them a model needs.
+//
+// Source of the format: Hugging Face's hub, GET {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true. Of its
+// answer only "sha" and "siblings" are read: [{"rfilename", "size"?, "lfs": {"size", "sha256"}?}]. Servers that do not
+// know ?blobs leave the sizes out, so nothing rests on them.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada::hub {
+
+inline constexpr int64_t kMaxFileBytes = int64_t{1} << 44;  // a size above it is none
+
+struct RemoteFile {
+  std::string path;
+  int64_t bytes = -1;  // -1: not said
+};
+
+struct Listing {
+  std::string commit;  // 40 hexadecimal digits
+  std::vector<RemoteFile> files;
+};
+
+// `text` is from outside: at most 16 MiB, 500,000 values, 64 deep, 20,000 files. Every path is one that stays below its
+// folder; one that does not is an error, as is a commit that is none. `source` names it in errors.
+Result<Listing> parse_listing(std::string_view text, std::string_view source);
+
+inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
+
+struct Choice {
+  std::vector<std::string> files;  // in the order in which to fetch them: small ones first
+  bool folder = false;             // a Hugging Face folder; otherwise one file
+};
+
+// What to fetch for `what`: that file; the GGUF file with that quantization in its name; or, where nothing is asked
+// for, of several GGUF files the first by kPreferredTypes, of a folder with safetensors its weights, configuration and
+// tokenizer. Errors list what there is. `name` is the repository's, for errors.
+Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name);
+
+// Types in the names of GGUF files, best first: the fastest of those that keep most of a model's quality, then those
+// that are larger. Types that are not here cannot be opened.
+inline constexpr std::string_view kPreferredTypes[] = {"Q4_0", "Q4_K_M", "Q4_K_S", "Q8_0", "Q5_0", "Q5_K_M", "Q5_K_S",
+                                                       "Q6_K", "Q4_1",   "Q5_1",   "BF16", "F16",  "F32"};
+
+}  // namespace llada::hub

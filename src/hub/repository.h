@@ -1,0 +1,38 @@
+// A repository of a model hub by name, as it is typed: OWNER/NAME[:WHAT]. WHAT is a file of it, or a quantization
+// ("Q8_0") that one of its GGUF files has in its name. And names that a server sends, which are not believed.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada::hub {
+
+struct Repository {
+  std::string owner, name;
+  std::string full_name() const { return owner + "/" + name; }
+  bool operator==(const Repository&) const = default;
+};
+
+struct Request {
+  Repository repository;
+  std::string what;               // a file, a quantization, or empty
+  std::string revision = "main";  // a branch, a tag or a commit
+};
+
+// Owner and name have letters, digits, '-', '_' and '.', at most 96, and neither starts with a dot. An address such as
+// https://huggingface.co/OWNER/NAME is taken too.
+Result<Request> parse_request(std::string_view text, std::string_view revision = "main");
+
+// Has the form OWNER/NAME, with :WHAT or without.
+bool looks_like_repository(std::string_view text);
+
+// A path below a folder and nowhere else: no empty, "." or ".." part, no leading slash, backslash or control character,
+// parts of at most 255 bytes, 1,024 in all.
+bool is_safe_relative_path(std::string_view path);
+
+bool is_commit(std::string_view text);  // 40 hexadecimal digits, lower case
+bool is_sha256(std::string_view text);  // 64
+
+}  // namespace llada::hub

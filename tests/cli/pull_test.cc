@@ -1,0 +1,191 @@
+// llada pull, -hf and what is said of paths that are no model: the program against a stand-in hub.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/hub_access.h"
+#include "cli/process.h"
+#include "hub/stand_in.h"
+
+namespace llada::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+std::string content_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class PullCli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "llada_pull_test_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+    std::map<std::string, StandInHub::File> files = {{"README.md", {"# a model"}}, {"logo.png", {"png"}}};
+    for (const auto& entry : fs::directory_iterator(tiny_model())) {
+      const std::string file = entry.path().filename().string();
+      files[file] = {content_of(entry.path()), file.ends_with(".safetensors")};
+    }
+    hub.emplace(files, "tiny/llada");
+  }
+  void TearDown() override {
+    hub.reset();
+    fs::remove_all(root);
+  }
+  std::vector<std::string> environment(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> list = {"HF_ENDPOINT=" + hub->endpoint(),
+                                     "HF_HOME=" + (root / "hf").string(),
+                                     "no_proxy=*",
+                                     "HF_HUB_CACHE",
+                                     "HUGGINGFACE_HUB_CACHE",
+                                     "HF_TOKEN",
+                                     "HF_TOKEN_PATH",
+                                     "HF_HUB_OFFLINE",
+                                     "HUGGING_FACE_HUB_TOKEN",
+                                     "TERM=xterm"};
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }
+  ProcessResult llada(const Words& words, const std::vector<std::string>& more = {}) const {
+    return run_llada(words, {.environment = environment(more)});
+  }
+  void expect_one_line(const ProcessResult& result, int status, const std::string& says) {
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  fs::path root;
+  std::optional<StandInHub> hub;
+};
+
+TEST_F(PullCli, AModelIsPulledRunAndListed) {
+  LLADA_NEEDS_DOWNLOADS();
+  const auto pulled = llada({"pull", "tiny/llada", "--json"});
+  ASSERT_EQ(pulled.status, 0) << pulled.err;
+  const Json report = Json::parse(pulled.out);
+  const fs::path folder = report["path"].get<std::string>();
+  EXPECT_EQ(folder, root / "hf/hub/models--tiny--llada/snapshots" / hub->commit);
+  EXPECT_EQ(report["bytes"], report["downloaded_bytes"]);
+  EXPECT_FALSE(fs::exists(folder / "README.md"));
+  EXPECT_FALSE(fs::exists(folder / "logo.png"));
+
+  const Words rest = {"-p", "Sort the numbers from smallest to largest: 3 1 2", "--gen-length", "8", "--json"};
+  Words from_hub = {"run", "-hf", "tiny/llada"}, from_folder = {"run", "-m", tiny_model()};
+  from_hub.insert(from_hub.end(), rest.begin(), rest.end());
+  from_folder.insert(from_folder.end(), rest.begin(), rest.end());
+  const auto offline = llada(from_hub, {"HF_HUB_OFFLINE=1"});
+  ASSERT_EQ(offline.status, 0) << offline.err;
+  EXPECT_EQ(Json::parse(offline.out)["stats"]["canvas_hash"],
+            Json::parse(run_llada(from_folder).out)["stats"]["canvas_hash"]);
+
+  const auto list = llada({"pull", "--list"});
+  EXPECT_NE(list.out.find("tiny/llada"), std::string::npos) << list.out;
+  const Json listed = Json::parse(llada({"pull", "--list", "--json"}).out);
+  ASSERT_EQ(listed["snapshots"].size(), 1u);
+  EXPECT_EQ(listed["snapshots"][0]["bytes"], report["bytes"]);
+  EXPECT_EQ(listed["snapshots"][0]["revisions"], Json({"main"}));
+  const auto inspected = llada({"inspect", "-hf", "tiny/llada", "--json"});
+  EXPECT_EQ(inspected.status, 0) << inspected.err;
+}
+
+TEST_F(PullCli, ATokenIsSentAndNeverShown) {
+  LLADA_NEEDS_DOWNLOADS();
+  hub->instead = [](const WebRequest& request) {
+    return WebReply{.status = 403, .headers = {{"X-Error-Code", "GatedRepo"}}, .body = request.header("authorization")};
+  };
+  fs::create_directories(root / "hf");
+  std::ofstream(root / "hf" / "token") << "hf_from_file\n";
+  for (const bool in_file : {false, true}) {
+    const auto refused = llada({"pull", "tiny/llada"}, in_file ? Words{} : Words{"HF_TOKEN=hf_from_environment"});
+    expect_one_line(refused, 2, "accept its terms");
+    EXPECT_EQ(hub->asked().back().header("authorization"),
+              in_file ? "Bearer hf_from_file" : "Bearer hf_from_environment");
+    EXPECT_EQ(refused.err.find("hf_from"), std::string::npos) << refused.err;
+  }
+  const auto broken = llada({"pull", "tiny/llada"}, {"HF_TOKEN=hf_x\r\nX-Evil: 1"});
+  expect_one_line(broken, 2, "characters that no token has");
+  EXPECT_EQ(broken.err.find("Evil"), std::string::npos);
+}
+
+TEST_F(PullCli, CtrlCLeavesWhatTheNextCallGoesOnWith) {
+  LLADA_NEEDS_DOWNLOADS();
+  LLADA_NEEDS_TERMINAL();
+  hub->change = [](const WebRequest& request, WebReply& reply) {
+    if (request.path.ends_with(".safetensors")) reply.pause_ms = 10;
+  };
+  for (const Words& words : {Words{"pull", "tiny/llada"}, Words{"run", "-hf", "tiny/llada", "-p", "x"}}) {
+    const auto stopped = run_llada_on_terminal(words, {.environment = environment(), .interrupt_after = "10 %"});
+    EXPECT_TRUE(stopped.status == 130 || stopped.status == 1000 + 2) << stopped.status << stopped.out;
+    EXPECT_NE(stopped.out.find("the same command goes on from here"), std::string::npos) << stopped.out;
+    EXPECT_NE(stopped.out.find(" of "), std::string::npos) << stopped.out;
+  }
+  const Json report = Json::parse(llada({"pull", "tiny/llada", "--json"}).out);
+  EXPECT_LT(report["downloaded_bytes"], report["bytes"]) << "what the first two had is used";
+}
+
+TEST_F(PullCli, WrongRequestsAreOneLine) {
+  expect_one_line(llada({"pull"}), 2, "needs OWNER/NAME, or --list");
+  expect_one_line(llada({"pull", "tiny/llada", "--list"}), 2, "--list");
+  expect_one_line(llada({"pull", "tiny"}), 2, "needed OWNER/NAME");
+  expect_one_line(llada({"pull", "tiny/llada", "--offline"}), 2, "not in the cache (offline");
+  expect_one_line(llada({"pull", "tiny/llada"}, {"HF_ENDPOINT=ftp://x"}), 2, "HF_ENDPOINT");
+  expect_one_line(llada({"run", "-hf", "tiny", "-p", "x"}), 2, "-hf: 'tiny'");
+  expect_one_line(llada({"run", "-hf", "tiny/llada", "-m", tiny_model(), "-p", "x"}), 2, "-m: not together with -hf");
+}
+
+// A path that is no model is told apart from one that is missing, and the way to a model is named.
+TEST_F(PullCli, WhatAPathIsInsteadOfAModel) {
+  const fs::path clone = root / "clone", pickles = root / "pickles", empty = root / "empty", many = root / "many";
+  for (const fs::path& folder : {clone, pickles, empty, many}) fs::create_directories(folder);
+  for (const fs::path& folder : {clone, pickles}) fs::copy(tiny_model() + "/config.json", folder / "config.json");
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 16000000000\n";
+  std::ofstream(clone / "model.safetensors") << pointer;
+  std::ofstream(root / "m.gguf") << pointer;
+  std::ofstream(pickles / "pytorch_model.bin") << "PK";
+  std::ofstream(many / "a-Q8_0.gguf") << "GGUF";
+  std::ofstream(many / "b.gguf") << "GGUF";
+  const std::pair<std::string, std::string> cases[] = {
+      {"GSAI-ML/LLaDA-8B-Instruct", "is taken by -hf GSAI-ML/LLaDA-8B-Instruct"},
+      {"https://huggingface.co/GSAI-ML/LLaDA-8B-Instruct", "an address, needed a file or a folder"},
+      {clone.string(), "a Git LFS pointer of"},
+      {(root / "m.gguf").string(), "a Git LFS pointer of"},
+      {pickles.string(), "Python pickles"},
+      {empty.string(), "no model"},
+      {many.string(), "name the file: " + (many / "a-Q8_0.gguf").string() + " (1 others)"},
+      {(root / "missing").string(), "No such file"},
+      {"./missing/x", "No such file"},
+  };
+  for (const auto& [path, says] : cases) {
+    expect_one_line(llada({"inspect", path}), 2, says);
+    expect_one_line(llada({"run", "-m", path, "-p", "x"}), 2, says);
+  }
+}
+
+TEST(TransferText, SaysRateAndTimeLeft) {
+  using Clock = cli::TransferText::Clock;
+  const Clock::time_point begin{};
+  cli::TransferText text;
+  EXPECT_EQ(text.update(1'000'000'000, 16'000'000'000, begin), "1.0 GB of 16 GB");
+  EXPECT_EQ(text.update(1'400'000'000, 16'000'000'000, begin + std::chrono::seconds(10)),
+            "1.4 GB of 16 GB, 40 MB/s, about 6 min left");
+  // The last ten seconds count, not the pause before them.
+  EXPECT_EQ(text.update(1'400'000'000, 16'000'000'000, begin + std::chrono::seconds(100)), "1.4 GB of 16 GB");
+  EXPECT_EQ(text.update(2'400'000'000, 16'000'000'000, begin + std::chrono::seconds(110)),
+            "2.4 GB of 16 GB, 100 MB/s, about 2 min left");
+  EXPECT_EQ(cli::TransferText().update(7, -1, begin), "7 B");
+}
+
+}  // namespace
+}  // namespace llada::test

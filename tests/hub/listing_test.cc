@@ -1,0 +1,147 @@
+// Names and lists that come from outside, and which files are taken.
+#include "hub/listing.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "hub/repository.h"
+
+namespace llada::test {
+namespace {
+
+const std::string kCommit(40, 'a');
+
+std::string listing_of(const std::string& siblings) {
+  return fmt::format(R"({{"sha":"{}","siblings":[{}]}})", kCommit, siblings);
+}
+
+TEST(Repository, IsReadAsTyped) {
+  const auto request = hub::parse_request("GSAI-ML/LLaDA-8B_1.5:sub/x-Q8_0.gguf", "refs/pr/1");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->repository, (hub::Repository{"GSAI-ML", "LLaDA-8B_1.5"}));
+  EXPECT_EQ(request->what, "sub/x-Q8_0.gguf");
+  EXPECT_EQ(request->revision, "refs/pr/1");
+  for (const char* address :
+       {"https://huggingface.co/a/b", "https://huggingface.co/a/b/", "http://h.org/a/b/tree/main"})
+    EXPECT_EQ(hub::parse_request(address)->repository.full_name(), "a/b") << address;
+}
+
+TEST(Repository, WhatIsNoneIsRefused) {
+  for (const char* text : {"", "a", "a/", "/b", "a/b/c", "../b", "a/..", ".a/b", "a/-b", "a b/c", "a/b:", "a/b:../c",
+                           "a/b:/c", "a/b?x", "https://huggingface.co/a", "a/\xc3\xa4"}) {
+    const auto request = hub::parse_request(text);
+    if (std::string(text) == "a/b:") {
+      EXPECT_TRUE(request && request->what.empty()) << "nothing is asked for";
+      continue;
+    }
+    ASSERT_FALSE(request) << text;
+    EXPECT_EQ(request.error().kind, ErrorKind::invalid_input);
+  }
+  EXPECT_FALSE(hub::parse_request("a/b", "../main"));
+  EXPECT_FALSE(hub::parse_request("a/b", ""));
+  EXPECT_TRUE(hub::looks_like_repository("a/b:Q8_0"));
+  EXPECT_FALSE(hub::looks_like_repository("./b"));
+}
+
+TEST(Repository, PathsStayBelowTheirFolder) {
+  for (const std::string path : {"a", "a/b.c", "..a/b..", "a/.gitattributes", "...", "\xe4\xb8\xad/x"})
+    EXPECT_TRUE(hub::is_safe_relative_path(path)) << path;
+  for (const std::string& path :
+       {std::string(), std::string("/a"), std::string("a//b"), std::string("a/"), std::string("../a"),
+        std::string("a/.."), std::string("a/../../b"), std::string("./a"), std::string("a\\..\\b"),
+        std::string("a\0b", 3), std::string("a\nb"), std::string(256, 'a'), std::string("a/") + std::string(1100, 'b'),
+        std::string("a\x7f")})
+    EXPECT_FALSE(hub::is_safe_relative_path(path)) << path;
+}
+
+TEST(Listing, IsReadWithAndWithoutSizes) {
+  const auto listing = hub::parse_listing(
+      listing_of(
+          R"({"rfilename":"a"},{"rfilename":"d/b","size":7,"x":[]},{"rfilename":"c","size":130,"lfs":{"size":9000000000}})"),
+      "x");
+  ASSERT_TRUE(listing) << listing.error().message;
+  ASSERT_EQ(listing->files.size(), 3u);
+  EXPECT_EQ(listing->commit, kCommit);
+  EXPECT_EQ(listing->files[0].bytes, -1);
+  EXPECT_EQ(listing->files[1].path, "d/b");
+  EXPECT_EQ(listing->files[1].bytes, 7);
+  EXPECT_EQ(listing->files[2].bytes, 9'000'000'000) << "of the file, not of its pointer";
+}
+
+TEST(Listing, HostileOnesAreErrorsOfOneLine) {
+  std::string deep = R"({"sha":")" + kCommit + R"(","siblings":)";
+  for (int i = 0; i < 100'000; ++i) deep += '[';
+  std::string many = R"({"rfilename":"a"})";
+  for (int i = 0; i < 20'000; ++i) many += R"(,{"rfilename":"a"})";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "not valid JSON"},
+      {"[]", "not an object"},
+      {"{}", "\"sha\""},
+      {R"({"sha":"../../x","siblings":[]})", "\"sha\""},
+      {R"({"sha":")" + std::string(40, 'A') + R"(","siblings":[]})", "\"sha\""},
+      {R"({"sha":")" + kCommit + R"("})", "siblings"},
+      {R"({"sha":")" + kCommit + R"(","siblings":{}})", "siblings"},
+      {listing_of("3"), "rfilename"},
+      {listing_of(R"({"rfilename":7})"), "rfilename"},
+      {listing_of(R"({"rfilename":"../../../etc/passwd"})"), "outside"},
+      {listing_of(R"({"rfilename":"/etc/passwd"})"), "outside"},
+      {listing_of(R"({"rfilename":"a\u0000b"})"), "outside"},
+      {listing_of(R"({"rfilename":"a\n[31mb"})"), "outside"},
+      {listing_of(R"({"rfilename":""})"), "outside"},
+      {deep, "deep"},
+      {listing_of(many), "files"},
+      {listing_of(R"({"rfilename":")" + std::string(size_t{2} << 20, 'a') + R"("})"), "runs on"},
+      {std::string(hub::kMaxListingBytes + 1, ' '), "bytes"}};
+  for (const auto& [text, says] : cases) {
+    const auto listing = hub::parse_listing(text, "the list");
+    ASSERT_FALSE(listing) << text.substr(0, 100);
+    EXPECT_NE(listing.error().message.find(says), std::string::npos) << listing.error().message;
+    EXPECT_EQ(listing.error().message.find('\n'), std::string::npos);
+    EXPECT_LT(listing.error().message.size(), 300u);
+  }
+  const auto huge = hub::parse_listing(listing_of(R"({"rfilename":"a","size":18446744073709551615})"), "x");
+  EXPECT_EQ(huge->files[0].bytes, -1);
+}
+
+using Files = std::vector<std::string>;
+
+Files chosen(const Files& files, const std::string& what = "") {
+  const auto choice = hub::choose_files(files, what, "o/n");
+  return choice ? choice->files : Files{"error: " + choice.error().message};
+}
+
+TEST(Choice, OfGgufFilesFollowsThePreference) {
+  const Files all = {"README.md", "m-Q2_K.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-q4_0.gguf", "m-f16.gguf"};
+  EXPECT_EQ(chosen(all), Files{"m-q4_0.gguf"});
+  EXPECT_EQ(chosen({"m-Q2_K.gguf", "m-Q8_0.gguf", "m.Q4_K_M.gguf"}), Files{"m.Q4_K_M.gguf"});
+  EXPECT_EQ(chosen({"m-IQ4_0X.gguf", "m-F16.gguf"}), Files{"m-F16.gguf"}) << "a word, not a part of one";
+  EXPECT_EQ(chosen({"only.gguf", "mmproj-only.gguf", "imatrix.gguf"}), Files{"only.gguf"});
+  EXPECT_EQ(chosen(all, "q8_0"), Files{"m-Q8_0.gguf"});
+  EXPECT_EQ(chosen(all, "m-Q2_K.gguf"), Files{"m-Q2_K.gguf"}) << "a name is taken at its word";
+  EXPECT_NE(chosen(all, "Q4_K").front().find("there are m-Q2_K.gguf"), std::string::npos);
+  EXPECT_NE(chosen({"a.gguf", "b.gguf"}).front().find("name one"), std::string::npos);
+  EXPECT_NE(chosen({"a-Q4_0.gguf", "b-Q4_0.gguf"}).front().find("a-Q4_0.gguf, b-Q4_0.gguf"), std::string::npos);
+  EXPECT_NE(chosen({"m-Q4_0-00001-of-00002.gguf", "m-Q4_0-00002-of-00002.gguf"}).front().find("split"),
+            std::string::npos);
+}
+
+TEST(Choice, OfAFolderLeavesOutWhatNobodyReads) {
+  EXPECT_EQ(chosen({"README.md", "config.json", "logo.png", "model-00001-of-00002.safetensors",
+                    "model-00002-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                    "tokenizer.json", "modeling_llada.py", "onnx/model.safetensors", "tokenizer_config.json"}),
+            (Files{"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json",
+                   "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}));
+  EXPECT_EQ(chosen({"config.json", "model.safetensors", "model-00001-of-00001.safetensors"}),
+            (Files{"config.json", "model.safetensors"}));
+  EXPECT_NE(chosen({"config.json", "model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors"})
+                .front()
+                .find("2 of 3 weight files"),
+            std::string::npos);
+  EXPECT_NE(chosen({"model.safetensors"}).front().find("no config.json"), std::string::npos);
+  EXPECT_NE(chosen({"config.json", "pytorch_model.bin"}).front().find("pickles"), std::string::npos);
+  EXPECT_NE(chosen({"README.md"}).front().find("no GGUF and no safetensors"), std::string::npos);
+  EXPECT_NE(chosen({}).front().find("error"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llada::test
