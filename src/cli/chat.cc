@@ -134,8 +134,7 @@ class Chat {
     std::vector<ChatMessage> messages = with_system(before);
     messages.push_back({"user", question});
     options_.decode.draw_seed();
-    const Status fits = check_text_size(workspace_.model(), question);
-    auto answered = fits ? answer(messages) : std::unexpected(fits.error());
+    auto answered = answer(messages);
     if (!answered) {
       Error error = options_.decode.named(std::move(answered.error()));
       if (options_.interactive) error.message += "; the conversation is as it was";

@@ -49,20 +49,23 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
-Result<Generation> answer_once(Workspace& workspace, RunOptions& o, const std::string& prompt) {
-  LLADA_TRY_STATUS(check_text_size(workspace.model(), prompt));
+// While the weights are not read yet: what cannot be answered is refused before that.
+Result<std::vector<int32_t>> read_ids(const Model& model, RunOptions& o, const std::string& prompt) {
   std::vector<int32_t> ids;
-  {
-    const TraceSpan span(workspace.trace(), "host", "tokenize");
-    if (o.raw) {
-      LLADA_TRY(ids, workspace.model().prompt_ids(prompt));
-    } else {
-      std::vector<ChatMessage> messages;
-      if (!o.system.empty()) messages.push_back({"system", o.system});
-      messages.push_back({"user", prompt});
-      LLADA_TRY(ids, workspace.model().chat_ids(messages));
-    }
+  if (o.raw) {
+    LLADA_TRY(ids, model.prompt_ids(prompt));
+  } else {
+    std::vector<ChatMessage> messages;
+    if (!o.system.empty()) messages.push_back({"system", o.system});
+    messages.push_back({"user", prompt});
+    LLADA_TRY(ids, model.chat_ids(messages));
   }
+  LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
+  LLADA_TRY_STATUS(check_context(model, std::ssize(ids), o.decode.options.gen_length));
+  return ids;
+}
+
+Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, std::vector<int32_t> ids) {
   const TraceSpan span(workspace.trace(), "host", "decode");
   const Request request{.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop};
   return workspace.watch([&](const StepCallback& on_step) { return workspace.session().run(request, on_step); }, false,
@@ -97,8 +100,15 @@ Result<int> run(RunOptions& o) {
   if (!o.chat) {
     LLADA_TRY(prompt, read_prompt(o));
   }
+  std::vector<int32_t> ids;
+  if (!o.chat)
+    o.model.load.before_weights = [&](const Model& model) -> Status {
+      LLADA_TRY(ids, read_ids(model, o, prompt));
+      return {};
+    };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
   LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().attention_block));
+  if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
   if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
   if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
   o.decode.draw_seed();
@@ -115,7 +125,7 @@ Result<int> run(RunOptions& o) {
                                         .history = talks && !o.no_history ? history_path() : "",
                                         .show = [&](const Generation& g) { return show_answer(o, g); }}));
   } else {
-    auto answer = answer_once(*workspace, o, prompt);
+    auto answer = answer_once(*workspace, o, std::move(ids));
     if (!answer) {
       if (answer.error().kind == ErrorKind::failed) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
       return std::unexpected(answer.error());

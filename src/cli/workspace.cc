@@ -180,17 +180,6 @@ Status Workspace::close() const {
   return trace_->write(show_.trace_path);
 }
 
-Status check_text_size(const Model& model, std::string_view text) {
-  const int64_t context = model.config().context;
-  if (context <= 0 || !model.has_tokenizer()) return {};
-  size_t longest = 1;
-  for (int32_t id = 0; id < model.config().vocab; ++id) longest = std::max(longest, model.tokenizer().piece(id).size());
-  constexpr size_t kComposed = 4;  // composing characters first shortens a text by less than that
-  if (text.size() / longest / kComposed < static_cast<size_t>(context)) return {};
-  return invalid("the prompt: found {} bytes, needed text that fits {} tokens, the model's context", text.size(),
-                 context);
-}
-
 int status_of(const Generation& generation) {
   return generation.stats.decode.cancelled ? 128 + InterruptGuard::signal_number() : 0;
 }

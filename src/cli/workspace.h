@@ -65,8 +65,6 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOpt
 // What a loaded model's file says and is not done (ModelConfig::notes), as warnings.
 void warn_of_notes(const Model& model);
 
-// Invalid: more bytes than the model's context can hold as tokens, whichever they are. It is cheap, and tokenizing is not.
-Status check_text_size(const Model& model, std::string_view text);
 // A preset that `llada tune` made for another model, as a warning.
 void warn_of_other_model(const Model& model, const DecodeFlags& decode);
 
