@@ -88,10 +88,9 @@ TEST(Sampled, APenaltyChangesWhatIsRepeated) {
 
 class StopStrings : public testing::Test {
  protected:
-  Generation answer(const std::vector<std::string>& stop, decode::EarlyStop early = decode::EarlyStop::answer,
-                    int64_t block = 32) {
+  Generation answer(const std::vector<std::string>& stop, decode::EarlyStop early = decode::EarlyStop::answer) {
     Request request{.tokens = ids_of(*model_, kJsonPrompt), .options = {}, .stop = stop};
-    request.options.gen_length = 64, request.options.block_length = block;
+    request.options.gen_length = 64;
     request.options.early_stop = early;
     auto g = session_->run(request, {});
     EXPECT_TRUE(g) << g.error().message;
@@ -116,10 +115,9 @@ TEST_F(StopStrings, TheAnswerEndsBeforeTheFirstOfThem) {
   EXPECT_LT(age.stats.content_tokens, whole.stats.content_tokens);
   EXPECT_EQ(std::ranges::count(age.tokens, model_->special_ids().mask), 0);
   // Where decoding stopped makes no difference to the answer.
-  const Generation late = answer({"\"city\"", "ge\": "}, decode::EarlyStop::none, 8);
-  const Generation later = answer({"\"city\"", "ge\": "}, decode::EarlyStop::none, 64);
+  const Generation late = answer({"\"city\"", "ge\": "}, decode::EarlyStop::none);
   EXPECT_EQ(late.text, age.text);
-  EXPECT_EQ(later.text.substr(0, 2), age.text.substr(0, 2));
+  EXPECT_EQ(late.tokens, age.tokens);
   EXPECT_EQ(answer({whole.text.substr(0, 1)}).text, "") << "at the very beginning";
 }
 
