@@ -26,7 +26,7 @@ bool is_on(std::string text) {  // as Hugging Face's tools read a switch
   return text == "1" || text == "on" || text == "yes" || text == "true";
 }
 
-std::string trimmed(std::string_view text) {
+std::string token_in(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
   return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
 }
@@ -49,10 +49,10 @@ Result<hub::HubSettings> hub_settings_from_environment() {
       return invalid("HF_ENDPOINT: found '{}', needed https://HOST", endpoint);
     settings.endpoint = endpoint.substr(0, endpoint.find_last_not_of('/') + 1);
   }
-  settings.token = trimmed(environment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
+  settings.token = token_in(environment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
   if (settings.token.empty()) {
     const std::string file = environment({"HF_TOKEN_PATH"});
-    if (const auto text = read_file(file.empty() ? home + "/token" : file, 4096)) settings.token = trimmed(*text);
+    if (const auto text = read_file(file.empty() ? home + "/token" : file, 4096)) settings.token = token_in(*text);
   }
   // A line end would begin a header of its own.
   if (std::ranges::any_of(settings.token, [](char c) { return c <= ' ' || c > '~'; }))
