@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
 # fuzzing smoke, and a comparison with Dream's layers in a public package.
+# The stage `hour` pastes every line of README.md and docs/quickstart.md into a terminal, against recorded screens.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa memcheck asan tsan arm64 fuzz upstream (all by default)
+# usage: test.sh [stage...]   stages: release isa hour memcheck asan tsan arm64 fuzz upstream (all by default)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa memcheck asan tsan arm64 fuzz upstream)
+[ $# -gt 0 ] || stages=(release isa hour memcheck asan tsan arm64 fuzz upstream)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()
@@ -50,6 +51,13 @@ run_stage() {
         LLADA_ISA=$isa ctest --preset release --no-tests=error -j "$jobs" -L "$tests" | tee -a "$log" | short_names || status=failed
         note="$note $isa"
       done ;;
+    hour)
+      build release --target llada && timeout 600 /usr/bin/python3 tests/first_hour/first_hour.py | tee "$log"
+      case ${PIPESTATUS[0]} in
+        0) note=$(grep '^first_hour: ' "$log") ;;
+        77) status=SKIPPED note=$(grep SKIPPED "$log") ;;
+        *) status=failed ;;
+      esac ;;
     memcheck)
       if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
       else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
