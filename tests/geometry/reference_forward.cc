@@ -265,12 +265,12 @@ class Reference {
     const Vector gate_weight = get(("ffn_gate" + suffix).c_str(), expert);
     Vector gate = product(h, gate_weight, width());
     const Vector up = product(h, get(("ffn_up" + suffix).c_str(), expert), width());
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = activated(gate[i]) * up[i];
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = activated(gate[i], expert >= 0) * up[i];
     return product(gate, get(("ffn_down" + suffix).c_str(), expert), gate_weight.size() / width());
   }
 
-  double activated(double x) const {
-    if (!m_.variant.gelu) return x / (1 + std::exp(-x));
+  double activated(double x, bool routed) const {
+    if (!m_.variant.gelu && !(routed && m_.variant.gelu_in_experts)) return x / (1 + std::exp(-x));
     return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3))));
   }
 

@@ -21,6 +21,7 @@ struct Variant {
   float cap = 0, logit_cap = 0;         // of scaled scores, of logits; 0: none
   float scale = 0;                      // of scores; 0: 1 / sqrt(head_dim)
   bool gelu = false;                    // by tanh, for silu
+  bool gelu_in_experts = false;         // the same in the routed experts alone, not in a shared one
   bool plain_norms = false;             // the feed-forward's and, where there are, the heads' have no weight
   std::vector<float> divisors = {};     // of the rotary frequencies, by pair
   int32_t prompt = 0;                   // so many positions read nothing behind themselves

@@ -44,7 +44,8 @@ Program changed(Program p, const Variant& v, const ModelConfig& c, const std::ve
   for (Op& op : p.ops) {
     if (op.kind == OpKind::store_kv || op.kind == OpKind::attention)
       op.attributes = static_cast<int16_t>(static_cast<size_t>(op.layer) % p.attentions.size());
-    if (v.gelu && (op.kind == OpKind::glu || op.kind == OpKind::experts)) op.activation = Activation::gelu_tanh;
+    if ((v.gelu && op.kind == OpKind::glu) || ((v.gelu || v.gelu_in_experts) && op.kind == OpKind::experts))
+      op.activation = Activation::gelu_tanh;
     if (op.kind == OpKind::head) op.parameter = v.logit_cap;
     if (!v.plain_norms || !is_norm(op)) continue;
     if (op.kind == OpKind::head_norm || weights[static_cast<size_t>(op.weight[0])].name.ends_with("ffn_norm.weight"))
