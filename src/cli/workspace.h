@@ -62,7 +62,8 @@ class Workspace {
 // What a loaded model's file says and is not done (ModelConfig::notes), as warnings.
 void warn_of_notes(const Model& model);
 
-// Invalid: more bytes than the model's context can hold as tokens, whichever they are. It is cheap, and tokenizing is not.
+// Invalid: more bytes than the model's context can hold as tokens, whichever they are. It is cheap, and tokenizing is
+// not.
 Status check_text_size(const Model& model, std::string_view text);
 
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
