@@ -42,7 +42,7 @@ class DecodeFlags {
   Status resolve(int64_t attention_block = 0);
   // The preset that resolve() used; empty: options alone.
   const std::string& preset() const { return used_preset_; }
-  // One line about what of the preset was left out, or empty.
+  // One line about what was left out of the preset that was given, or empty.
   const std::string& note() const { return note_; }
   // Draws the seed of the next answer where tokens are sampled and nobody gave one.
   void draw_seed();
