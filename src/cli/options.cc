@@ -146,6 +146,7 @@ Status DecodeFlags::resolve(int64_t attention_block) {
   auto resolved = decode::decode_options(given_, preset_settings_, infill_, &note_);
   if (!resolved) return std::unexpected(with_flag(resolved.error()));
   options = std::move(*resolved);
+  if (preset_.empty()) note_.clear();  // nobody asked for what is left out
   return {};
 }
 

@@ -44,7 +44,7 @@ class DecodeFlags {
   const std::string& preset() const { return used_preset_; }
   // The fingerprint of the model that the preset file was tuned for; empty: none was.
   const std::string& tuned_for() const { return tuned_for_; }
-  // One line about what of the preset was left out, or empty.
+  // One line about what was left out of the preset that was given, or empty.
   const std::string& note() const { return note_; }
   // Draws the seed of the next answer where tokens are sampled and nobody gave one.
   void draw_seed();

@@ -55,8 +55,8 @@ class InterruptGuard {
   const int patience_;
 };
 
-// While it lives, what is typed is not shown, and waits as it was typed for whoever reads next: echo would tear a picture
-// that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
+// While it lives, what is typed is not shown, and waits as it was typed for whoever reads next: echo would tear a
+// picture that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
 class QuietInput {
  public:
   explicit QuietInput(int fd);

@@ -201,8 +201,8 @@ std::span<const Field> fields() {
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
         .in(kShare),
-    field<&O::min_p>(sampling, "min_p", "P", "then from tokens with at least P times the best one's probability; 0: all")
-        .in(kShare),
+    field<&O::min_p>(sampling, "min_p", "P",
+        "then from tokens with at least P times the best one's probability; 0: all").in(kShare),
     field<&O::repeat_penalty>(sampling, "repeat_penalty", "F",
         "divide the logits of tokens that stand nearby already by F; 1: do not").in(kAboveZero),
     field<&O::repeat_window>(sampling, "repeat_window", "N", "how many positions before and behind are nearby")

@@ -79,7 +79,7 @@ TEST_F(ChatTerminal, ABannerOfThreeLinesAnAnswerAndTheWayOut) {
 
 TEST_F(ChatTerminal, APasteOfThreeLinesIsOneMessage) {
   const auto session = open();
-  session->type("\x1b[200~Write as JSON: Eric is 31 years old,\rlives in Oslo and works\r\nas a baker.\x1b[201~");
+  session->type("\x1b[200~Write as JSON: Eric is 31 years old,\rlives in Oslo and works\ras a baker.\x1b[201~");
   EXPECT_TRUE(session->shows("> Write as JSON: Eric is 31 years old,\nlives in Oslo and works\nas a baker."))
       << session->screen().text();
   EXPECT_EQ(session->bytes().find("\x1b[?2026h"), std::string::npos) << "it waits for Enter";

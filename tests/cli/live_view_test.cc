@@ -152,9 +152,10 @@ TEST(Live, InfillShowsTheTextAroundTheGaps) {
 
 TEST(Live, AnInterruptGivesTheCursorBackAndPrintsWhatIsDecided) {
   LLADA_NEEDS_TERMINAL();
-  const auto live = run_llada_on_terminal({"run", "-m", tiny_model(), "-p", "Write as JSON: Eric is 31 years old.",
-                                           "--gen-length", "96", "--live", "--live-delay", "50"},
-                                          {.environment = kXterm, .interrupt_after = "step 2 "});
+  const auto live =
+      run_llada_on_terminal({"run", "-m", tiny_model(), "-p", "Write as JSON: Eric is 31 years old.", "--gen-length",
+                             "96", "--preset-decode", "exact", "--live", "--live-delay", "50"},
+                            {.environment = kXterm, .interrupt_after = "step 2 "});
   EXPECT_EQ(live.status, 130);
   test::Screen screen;
   screen.feed(live.out);

@@ -210,10 +210,12 @@ void TerminalSession::type(std::string_view keys) {
 }
 
 bool TerminalSession::shows(const std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  std::string wanted = text;
+  if (wanted.ends_with(' ')) wanted.back() = '\n';  // the screen's rows have no blanks at their ends
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < end) {
-    if (screen_.text().contains(text)) return true;
-    if (!read_some(50)) return screen_.text().contains(text);
+    if (screen_.text().contains(wanted)) return true;
+    if (!read_some(50)) return screen_.text().contains(wanted);
   }
   return false;
 }

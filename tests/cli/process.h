@@ -42,7 +42,8 @@ class TerminalSession {
   TerminalSession& operator=(const TerminalSession&) = delete;
 
   void type(std::string_view keys);
-  // Reads until the screen shows the text; false where it does not within a minute or the program has ended.
+  // Reads until the screen shows the text; false where it does not within 20 seconds or the program has ended. A blank
+  // at the end of the text is the end of a row.
   bool shows(const std::string& text);
   // What comes within so many milliseconds.
   void read_for(int ms);

@@ -109,7 +109,7 @@ TEST(Sampling, ConfidenceIsThatOfTheCleanSoftmax) {
     const Prediction p = predict(logits, o, rule, repeated, {});
     ++seen[p.token];
     EXPECT_EQ(p.logit, logits[static_cast<size_t>(p.token)]);
-    EXPECT_NEAR(p.probability, p.token == 3 ? 0 : std::exp(logits[static_cast<size_t>(p.token)]) / sum, 1e-12);
+    EXPECT_NEAR(p.probability, p.token == 3 ? 0 : std::exp(double{logits[static_cast<size_t>(p.token)]}) / sum, 1e-12);
     EXPECT_EQ(p.runner_up, 3) << "the second best of the clean logits, ids that are never sampled left out";
     EXPECT_NEAR(p.margin, std::exp(3.0) / sum, 1e-12) << "3 is out of the softmax";
     double entropy = 0;
