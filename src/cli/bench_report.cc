@@ -291,7 +291,7 @@ std::string BenchPrinter::update(const BenchReport& r) {
       r.moe, moe_, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
   if (r.moe_hybrid && !std::exchange(moe_hybrid_, true)) out += end_table() + moe_hybrid_text(*r.moe_hybrid);
   if (r.model.load_seconds > 0 && !std::exchange(model_, true))
-    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
+    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
                                      r.model.source, r.model.name, r.model.layers,
                                      static_cast<double>(r.model.parameters) / 1e9,
                                      bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
