@@ -176,12 +176,16 @@ class Bench {
     const double begin = now_s();
     if (preset_) {
       const auto made = [this](double, std::string_view what) {
-        static_cast<void>(say(fmt::format("making {}", what)));  // a stop is seen behind it
+        if (!say(fmt::format("making {}", what)) && o_.unheeded) o_.unheeded();
       };
       LLADA_TRY(model_, synthesize_model({preset_->preset, preset_->type}, {.progress = made}, o_.load));
     } else {
       LLADA_TRY_STATUS(say("loading"));
-      LLADA_TRY(model_, Model::load(o_.model, o_.load));
+      LoadOptions options = o_.load;
+      options.progress = [this](int64_t, int64_t) {
+        if (stopped() && o_.unheeded) o_.unheeded();
+      };
+      LLADA_TRY(model_, Model::load(o_.model, options));
     }
     ModelFacts& facts = report_.model;
     facts.load_seconds = now_s() - begin;

@@ -124,13 +124,25 @@ Result<int> run(Options& o) {
     progress->update(all_s > 0 ? done_s / all_s : 0,
                      all_s > 0 ? fmt::format("{}; {}", what, time_left_text(all_s - done_s)) : std::string(what));
   };
-  if (!o.json) options.result = [&](const bench::BenchReport& report) { show(printer.update(report)); };
+  bench::BenchReport last;  // for an end in the middle of something
+  options.result = [&](const bench::BenchReport& report) {
+    last = report;
+    if (!o.json) show(printer.update(report));
+  };
+  const auto text_of = [&](const bench::BenchReport& report) {
+    return o.json ? json_line(bench_json(report)) : printer.finish(report, options.parts);
+  };
+  options.unheeded = [&] {
+    last.interrupted = true;
+    show(text_of(last));
+    ::_exit(128 + InterruptGuard::signal_number());
+  };
   options.stopped = [&] { return InterruptGuard::signal_number() != 0 || !shown; };
   auto report = bench::run_bench(options);
   progress.reset();
   LLADA_TRY_STATUS(shown);
   if (!report) return std::unexpected(report.error());
-  LLADA_TRY_STATUS(print(o.json ? json_line(bench_json(*report)) : printer.finish(*report, options.parts)));
+  LLADA_TRY_STATUS(print(text_of(*report)));
   return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
 }
 

@@ -187,7 +187,7 @@ std::string ceiling_row(const std::string& what, const bench::Ceilings& c) {
 std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
 std::string machine_text(const bench::Machine& m) {
-  return fmt::format("{}\n{} kernels, {}; int8 peak by {}, float peak by {}; all measured\n\n", m.cpu, m.isa,
+  return fmt::format("{}\n{} kernels, {}; all measured\nint8 peak by {}, float peak by {}\n\n", m.cpu, m.isa,
                      threads_text(m.threads), m.int8_instruction, m.float_instruction) +
          fmt::format("{:<22} {:>11} {:>11} {:>14}\n", "ceilings", "read GB/s", "int8 GOP/s", "float GFLOP/s") +
          ceiling_row("1 thread", m.one) + ceiling_row(threads_text(m.threads), m.all) +
@@ -225,9 +225,9 @@ std::string forward_row(const bench::ForwardResult& f) {
         "      alone, {:.1f} % of that floor ({:.1f} % at best, {:.1f} ms)\n",
         f.experts_touched, f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor, f.percent_of_floor_best, f.ms_min);
   else if (f.rows == 1)
-    out += fmt::format("      {:.2f} GB read; {:.1f} ms to read {} just before, {:.1f} % of that {}\n",
-                       f.read_bytes / 1e9, f.floor_ms, f.percent_of_floor > 100 ? "as much from memory" : "them alone",
-                       f.percent_of_floor, f.percent_of_floor > 100 ? "(a cache held them)" : "floor");
+    out += fmt::format(
+        "      {:.2f} GB read; {:.1f} ms to read as much just before, {}\n", f.read_bytes / 1e9, f.floor_ms,
+        f.percent_of_floor > 100 ? "but a cache held them" : fmt::format("{:.1f} % of that floor", f.percent_of_floor));
   return out;
 }
 
@@ -335,7 +335,7 @@ std::string BenchPrinter::update(const BenchReport& r) {
       r.moe, moe_, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
   if (r.moe_hybrid && !std::exchange(moe_hybrid_, true)) out += end_table() + moe_hybrid_text(*r.moe_hybrid);
   if (r.model.load_seconds > 0 && !std::exchange(model_, true))
-    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters, {} stored, ready in {:.2f} s\n",
+    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
                                      r.model.source, r.model.name, r.model.layers,
                                      static_cast<double>(r.model.parameters) / 1e9,
                                      bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);

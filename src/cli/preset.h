@@ -10,8 +10,8 @@ namespace llada::cli {
 
 struct Preset {
   std::string name;
-  std::string options;  // decoding options as on the command line, without --preset-decode
-  std::string model;    // the fingerprint of the one that it was tuned for (eval/reference.h); empty: for any
+  std::string options;     // decoding options as on the command line, without --preset-decode
+  std::string model = {};  // the fingerprint of the one that it was tuned for (eval/reference.h); empty: for any
 };
 
 // What a tuned preset was measured with; told by the file, never used.

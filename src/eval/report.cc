@@ -105,7 +105,7 @@ std::string report_table(const Evaluation& evaluation) {
     out += fmt::format("  whole answer right {:.1f}%", Score::ratio(all.whole_right, all.n) * 100);
     if (compared) out += fmt::format(", {:.2f} edits", Score::ratio(all.edit_distance, all.compared));
     if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", all.likelihood.per_token());
-    out += fmt::format(", {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
+    out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
     if (all.cpu_seconds > 0) out += fmt::format(", CPU {:.1f} ms", all.cpu_seconds / static_cast<double>(all.n) * 1e3);
     out += '\n';
   }

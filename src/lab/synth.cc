@@ -8,9 +8,9 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "engine/inspect.h"
-#include "lab/synth_vocabulary.h"
 #include "formats/convert_metadata.h"
 #include "formats/gguf_writer.h"
+#include "lab/synth_vocabulary.h"
 #include "models/model_graph.h"
 #include "models/presets.h"
 #include "tensor/synthesize.h"
@@ -137,6 +137,7 @@ Result<std::shared_ptr<const Model>> synthesize_model(const SynthRequest& reques
   WeightMaker maker(options.seed, load.threads);
   int64_t made = 0;
   const auto make = [&](std::string_view tensor, const TensorView& view) {
+    report(options, static_cast<double>(made) / static_cast<double>(bytes), tensor);
     const auto& [source, begin] = places.find(tensor)->second;
     const int64_t group_bytes = traits(view.type).bytes, first = (view.data - begin) / group_bytes;
     maker.make(*source, view.type, first, first + view.bytes() / group_bytes, const_cast<std::byte*>(view.data));

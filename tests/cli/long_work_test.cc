@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -90,6 +91,20 @@ TEST_F(LongWork, BenchThatIsStoppedKeepsItsRows) {
   EXPECT_EQ(report["interrupted"], true);
   EXPECT_GT(report["machine"]["read_gb_per_s"], 0) << "what was measured before is whole";
   EXPECT_LT(report["end_to_end"].size(), 3u);
+}
+
+// Making an 8B model takes far longer than anybody waits for an answer to Ctrl-C.
+// labels: long
+TEST_F(LongWork, BenchEndsWhileAModelIsMade) {
+  LLADA_NEEDS_TERMINAL();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto table = run_llada_on_terminal(
+      {"bench", "--preset", "llada-8b:q4_0", "--only", "forward", "--rows", "1", "--repeats", "1", "--stream-mib", "1"},
+      {.environment = {"TERM=xterm"}, .interrupt_after = "making"});
+  EXPECT_EQ(table.status, 130) << table.out;
+  EXPECT_NE(table.out.find("ceilings"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("interrupted: the rest was not measured"), std::string::npos) << table.out;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
 }
 
 TEST_F(LongWork, BenchQuickIsLittle) {

@@ -345,7 +345,7 @@ TEST_F(Pull, RefusalsSayWhatToDo) {
 TEST_F(Pull, BusyServersAreWaitedFor) {
   std::atomic<int> times = 0;
   hub->instead = [&](const WebRequest&) -> std::optional<WebReply> {
-    if (times++ % 2 == 0) return WebReply{.status = 429, .headers = {}, .body = ""};
+    if (times++ % 3 == 0) return WebReply{.status = 429, .headers = {}, .body = ""};
     return std::nullopt;
   };
   const auto pulled = pull();
