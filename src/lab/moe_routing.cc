@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "devices/routing_rule.h"
 #include "engine/json_fields.h"
 #include "sched/moe_residency.h"
 
@@ -106,7 +107,7 @@ class Router {
     std::vector<int32_t> order(scores.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::partial_sort(order, order.begin() + g_.used, [&](int32_t a, int32_t b) {
-      return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+      return routing::goes_before(scores[static_cast<size_t>(a)], a, scores[static_cast<size_t>(b)], b);
     });
     for (int32_t k = 0; k < g_.used; ++k) ++out.rows[static_cast<size_t>(order[static_cast<size_t>(k)])];
     double sum = 0;

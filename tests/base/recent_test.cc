@@ -39,7 +39,7 @@ TEST(Recent, OneValueIsTheFewest) {
 }
 
 TEST(Recent, AKeyHasOneValue) {
-  Recent<int, int> recent(2);
+  Recent<int, int> recent(3);
   recent.keep(1, 10);
   recent.keep(2, 20);
   recent.keep(1, 11);

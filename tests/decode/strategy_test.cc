@@ -69,6 +69,23 @@ TEST(Strategy, AsksOnlyForTheMasksOfTheBlock) {
   EXPECT_EQ(outcome.stats.rows, 7 * 9);
 }
 
+// A mask is a mask whatever its id, also the first of the vocabulary.
+TEST(Strategy, TheMaskMayBeTokenZero) {
+  const SpecialIds ids = {.mask = 0, .eos = kEos, .eot = kEot, .end_ids = {kEos, kEot}};
+  const Canvas canvas = lay_generation(kPrompt, 4, ids);
+  EXPECT_EQ(count_masked(canvas), 4);
+  DecodeOptions options;
+  options.gen_length = 4;
+  const auto strategy = make_strategy(options, ids, canvas);
+  ASSERT_TRUE(strategy) << strategy.error().message;
+  EXPECT_EQ((*strategy)->plan(canvas).logits, (std::vector<int32_t>{2, 3, 4, 5}));
+  SpecialIds none = ids;
+  none.mask = -1;
+  const auto refused = make_strategy(options, none, canvas);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "mask token: found id -1 (canvas 0), needed the model's mask token");
+}
+
 TEST(Strategy, BlockLongerThanTheGenerationIsOneBlock) {
   const Outcome outcome = run_script({.gen_length = 7, .block_length = 1000, .steps = 1}, kPrompt, kTable);
   EXPECT_EQ(outcome.stats.nfe, 1);

@@ -80,6 +80,28 @@ TEST(ModelFile, TheDiffuseDialectIsNotPermuted) {
   }
 }
 
+// The metadata and the tokenizer tell each other of ids that only one of them gives; 0 is given.
+TEST(ModelFile, TokenZeroIsAnIdLikeAnother) {
+  const TempFolder folder;
+  ModelConfig config = tiny_config(Architecture::llada);
+  config.mask_id = 0;  // diffuse.mask_token_id; the tokenizer's is 36
+  const GgufOptions options = {.arch = "diffuse", .model_type = "llada", .alignment_key = false};
+  const auto first = ModelFile::open(folder.write("a.gguf", gguf_bytes(config, options)));
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->config().mask_id, 0);
+  EXPECT_EQ(first->tokenizer()->mask, 36);
+  // The other way round, with ids that the fixture leaves out.
+  config.mask_id = 36;
+  GgufWriter out = gguf_writer(config, options);
+  out.add_u32("tokenizer.ggml.bos_token_id", 0);
+  out.add_u32("diffuse.bos_token_id", 5);
+  const std::string head = out.header(), plain = gguf_writer(config, options).header();
+  const auto second = ModelFile::open(folder.write("b.gguf", head + gguf_bytes(config, options).substr(plain.size())));
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(second->config().bos_id, 5);
+  EXPECT_EQ(second->tokenizer()->bos, 0);
+}
+
 TEST(ModelFile, DreamAndMoeInGguf) {
   const TempFolder folder;
   const auto dream =

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "base/random.h"
 #include "devices/sim/expert_lanes.h"
 #include "sched/unit_costs.h"
@@ -209,8 +211,9 @@ TEST(MoeRuntime, GuessesThatDoNotComeTrueAreLeftAlone) {
       const bool asks = runtime.wants_guesses();
       asked += asks;
       const std::vector<LayerRouting> guess = {loads({0, 0, 9, 0})};
-      const ExpertsPlan plan = runtime.layer(0, loads({9, 0, 0, 0}), asks ? std::span(guess) : std::span(guess).first(0),
-                                             {.link = {}, .device_busy_s = 0, .between_s = 1000});
+      const ExpertsPlan plan =
+          runtime.layer(0, loads({9, 0, 0, 0}), asks ? std::span(guess) : std::span(guess).first(0),
+                        {.link = {}, .device_busy_s = 0, .between_s = 1000});
       EXPECT_EQ(plan.moves.size(), asks ? 1u : 0u) << step;
       runtime.layer(1, right ? loads({0, 0, 9, 0}) : loads({0, 0, 0, 9}), {}, {});
     }
@@ -220,6 +223,31 @@ TEST(MoeRuntime, GuessesThatDoNotComeTrueAreLeftAlone) {
       EXPECT_LT(asked, 32 + kSteps / 10);
     }
   }
+}
+
+// The same where nothing comes of them, because what they name is there already.
+TEST(MoeRuntime, GuessesThatBringNothingAreLeftAlone) {
+  MoeOptions o;
+  o.cached = false;
+  o.cache.slots = 1;
+  MoeRuntime runtime(2, 4, unit_costs(), o);
+  runtime.place(std::vector<LayerRouting>{loads({9, 0, 0, 0}), loads({9, 0, 0, 0})});
+  std::vector<int> asked;
+  for (int step = 0; step <= 130; ++step) {
+    runtime.begin_step(step == 0);
+    const bool asks = step > 0 && runtime.wants_guesses();
+    if (asks) asked.push_back(step);
+    const std::vector<LayerRouting> guess = {loads({9, 0, 0, 0})};
+    const ExpertsPlan plan = runtime.layer(0, loads({9, 0, 0, 0}), asks ? std::span(guess) : std::span(guess).first(0),
+                                           {.link = {}, .device_busy_s = 0, .between_s = 1000});
+    EXPECT_TRUE(plan.moves.empty());
+    runtime.layer(1, loads({9, 0, 0, 0}), {}, {});
+  }
+  // Every step after the first until 64 layers have asked in vain, from then on every sixteenth.
+  std::vector<int> expected(64);
+  std::iota(expected.begin(), expected.end(), 1);
+  for (int step = 80; step <= 130; step += 16) expected.push_back(step);
+  EXPECT_EQ(asked, expected);
 }
 
 TEST(MoeRuntime, ExpertsAreDividedWhereStartsAreCheap) {

@@ -1,6 +1,9 @@
 // Conversations in each chat format, token by token.
 #include <gmock/gmock.h>
 
+#include <set>
+#include <utility>
+
 #include "text/chat_template.h"
 #include "text/support.h"
 
@@ -79,6 +82,29 @@ TEST(Chat, LladaTrimsWhatTheTemplateTrims) {
   EXPECT_EQ(render(tokenizer, ChatStyle::llada, {{"user", "\n \x1f\u00a0\u3000 a b \u2028\t"}}), trimmed);
   EXPECT_NE(render(tokenizer, ChatStyle::llada, {{"user", "\u200ba b"}}), trimmed);  // not white space
   EXPECT_NE(render(tokenizer, ChatStyle::llada, {{"user", "a b\xFF"}}), trimmed);
+}
+
+// Every character for itself, against the list that Python's str.isspace() has.
+TEST(Chat, WhatIsTrimmedIsPythonsWhiteSpace) {
+  std::set<int> white = {0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+  for (const auto& [first, last] : {std::pair{0x09, 0x0D}, std::pair{0x1C, 0x20}, std::pair{0x2000, 0x200A}})
+    for (int c = first; c <= last; ++c) white.insert(c);
+  EXPECT_EQ(white.size(), 29u);
+  const Tokenizer tokenizer = text_test::tiny_llada();
+  const auto trimmed = render(tokenizer, ChatStyle::llada, {{"user", "a b"}});
+  for (int c = 1; c < 0x3010; ++c) {
+    std::string text;
+    if (c < 0x80) {
+      text = {static_cast<char>(c)};
+    } else if (c < 0x800) {
+      text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
+    } else {
+      text = {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+              static_cast<char>(0x80 | (c & 63))};
+    }
+    const bool gone = render(tokenizer, ChatStyle::llada, {{"user", text + "a b" + text}}) == trimmed;
+    EXPECT_EQ(gone, white.contains(c)) << c;
+  }
 }
 
 TEST(Chat, ChatmlWithoutADefaultSystemText) {

@@ -158,6 +158,28 @@ TEST(Tokenizer, DecodeDropsWhatIsNotText) {
   EXPECT_FALSE(tokenizer.is_control(260));
 }
 
+// The first and the last id, and the one behind: what lies there in memory is a control token's kind.
+TEST(Tokenizer, ControlTokensAtTheEndsOfTheVocabulary) {
+  TokenizerSpec spec = byte_spec({}, {"<|last|>"});
+  spec.tokens.insert(spec.tokens.begin(), "<|first|>");
+  spec.kinds.insert(spec.kinds.begin(), TokenKind::control);
+  spec.kinds.reserve(spec.kinds.size() + 1);
+  spec.kinds.push_back(TokenKind::control);
+  spec.kinds.pop_back();
+  const Tokenizer tokenizer = *Tokenizer::create(std::move(spec), "test");
+  ASSERT_EQ(tokenizer.vocab_size(), 258);
+  EXPECT_TRUE(tokenizer.is_control(0));
+  EXPECT_FALSE(tokenizer.is_control(1));
+  EXPECT_TRUE(tokenizer.is_control(257));
+  EXPECT_FALSE(tokenizer.is_control(258));
+  EXPECT_EQ(tokenizer.piece(0), "<|first|>");
+  EXPECT_EQ(tokenizer.piece(257), "<|last|>");
+  EXPECT_EQ(tokenizer.piece(258), "");
+  const std::vector<int32_t> ids = {0, 'a' + 1, 257, 258};
+  EXPECT_EQ(tokenizer.decode(ids), "a");
+  EXPECT_EQ(tokenizer.decode(ids, true), "<|first|>a<|last|>");
+}
+
 // A file may call its mask or end token "normal": text must still not be able to produce it.
 TEST(Tokenizer, TokensInSpecialRolesBecomeControl) {
   TokenizerSpec spec = byte_spec({"a b"});
