@@ -17,7 +17,7 @@ std::string bytes_text(double bytes) {
 }
 
 std::string rate_text(double per_second) {
-  const int digits = per_second < 0.995 ? 2 : per_second < 9.95 ? 1 : 0;
+  const int digits = per_second == 0 ? 0 : per_second < 0.995 ? 2 : per_second < 9.95 ? 1 : 0;
   return fmt::format("{:.{}f}", per_second, digits);
 }
 

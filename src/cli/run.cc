@@ -187,7 +187,6 @@ Work setup(CLI::App& app, bool talk) {
   CLI::Option *prompt = nullptr, *file = nullptr;
   const std::string kGroup = talk ? "Conversation" : "Prompt";
   if (talk) {
-    app.get_option("--model")->required(false);
     app.add_option("MODEL", *place, "the same, without -m")->group(kGroup);
   } else {
     prompt = app.add_option("-p,--prompt,PROMPT", o->prompt, "the prompt; -, or none at all, reads it from stdin")
@@ -223,10 +222,11 @@ Work setup(CLI::App& app, bool talk) {
   return [o, place, prompt, file]() -> Result<int> {
     o->has_prompt = prompt != nullptr && prompt->count() > 0;
     o->has_file = file != nullptr && file->count() > 0;
-    if (!place->empty() && !o->model.path.empty())
-      return invalid("MODEL: found '{}' beside --model {}, needed one of the two", *place, o->model.path);
+    if (const std::string& other = o->model.path.empty() ? o->model.hub : o->model.path;
+        !place->empty() && !other.empty())
+      return invalid("MODEL: found '{}' beside {} {}, needed one of the two", *place,
+                     o->model.path.empty() ? "-hf" : "--model", other);
     if (!place->empty()) o->model.path = *place;
-    if (o->model.path.empty()) return invalid("--model is required");
     read_environment(o->model.load);
     auto status = run(*o);
     if (!status) return std::unexpected(o->decode.named(status.error()));

@@ -219,6 +219,7 @@ TEST_F(LongWork, DevicesSayWhetherTheyCanBeUsed) {
 }
 
 TEST(Numbers, SlowIsNotZero) {
+  EXPECT_EQ(cli::rate_text(0), "0");
   EXPECT_EQ(cli::rate_text(0.1447), "0.14");
   EXPECT_EQ(cli::rate_text(0.9949), "0.99");
   EXPECT_EQ(cli::rate_text(4.62), "4.6");

@@ -50,7 +50,7 @@ TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
   };
   const auto model = Model::load(kModel, options);
   ASSERT_FALSE(model);
-  EXPECT_NE(model.error().message.find("1000 prompt tokens"), std::string::npos) << model.error().message;
+  EXPECT_NE(model.error().message.find("1000 tokens of prompt"), std::string::npos) << model.error().message;
   EXPECT_FALSE(read);
 }
 
