@@ -143,7 +143,7 @@ TEST_F(ChatTerminal, CtrlCStopsTheAnswerAndNotTheChat) {
   auto words = kSlow;
   const auto session = open(words);
   session->type("Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.\r");
-  ASSERT_TRUE(session->shows("step 5 ")) << session->screen().text();
+  ASSERT_TRUE(session->shows("step 5  5/")) << session->screen().text();
   session->type("\x03");
   ASSERT_TRUE(session->shows("ask again)\n> ")) << session->screen().text();
   EXPECT_THAT(session->screen().text(), HasSubstr("\ninterrupted"));
@@ -176,12 +176,12 @@ TEST_F(ChatTerminal, AStoppedAnswerCanBeKeptOrAskedForAgain) {
 TEST_F(ChatTerminal, TypingAheadAndResizingLeaveTheScreenWhole) {
   const auto session = open(kSlow);
   session->type("Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.\r");
-  ASSERT_TRUE(session->shows("step 3 "));
+  ASSERT_TRUE(session->shows("step 3  3/"));
   session->type("typed ahead");
-  ASSERT_TRUE(session->shows("step 6 "));
+  ASSERT_TRUE(session->shows("step 6  6/"));
   EXPECT_EQ(session->screen().text().find("typed"), std::string::npos) << "not while the answer is painted";
   session->resize(60);
-  ASSERT_TRUE(session->shows("step 12 "));
+  ASSERT_TRUE(session->shows("step 12  12/"));
   ASSERT_TRUE(session->shows("> typed ahead")) << session->screen().text();
   const std::string text = session->screen().text();
   EXPECT_EQ(text.find("block 1/"), std::string::npos) << "no picture is left: " << text;
