@@ -6,6 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -86,14 +87,35 @@ void handle_signals(void (*handler)(int)) {
 
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }
 
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// What the locale says of characters. Where it says nothing, as in many containers, terminals of today take UTF-8.
+bool takes_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value(variable(name));
+    if (value.empty()) continue;
+    std::ranges::transform(value, value.begin(),
+                           [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool can_repaint(int fd) {
-  const char* term = std::getenv("TERM");
-  return is_terminal(fd) && term != nullptr && *term != '\0' && std::strcmp(term, "dumb") != 0;
+  const std::string_view term = variable("TERM");
+  return is_terminal(fd) && !term.empty() && term != "dumb" && takes_utf8();
 }
 
 bool wants_color() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return no_color == nullptr || *no_color == '\0';
+  const std::string_view term = variable("TERM");
+  return variable("NO_COLOR").empty() && !term.starts_with("vt") && term != "ansi";
 }
 
 TerminalSize terminal_size(int fd) {

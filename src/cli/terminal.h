@@ -12,8 +12,9 @@ struct TerminalSize {
 };
 
 bool is_terminal(int fd);
-bool can_repaint(int fd);  // a terminal that understands cursor movement (TERM is set and not "dumb")
-bool wants_color();        // NO_COLOR is unset or empty (no-color.org)
+// A terminal that understands cursor movement (TERM is set and not "dumb") and UTF-8 (the locale does not say otherwise).
+bool can_repaint(int fd);
+bool wants_color();  // NO_COLOR is unset or empty (no-color.org), and TERM is none without colours (vt100 ..., ansi)
 TerminalSize terminal_size(int fd);
 
 // The whole text to stdout, unbuffered. A reader that went away (EPIPE) is an error without a message: nobody

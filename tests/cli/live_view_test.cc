@@ -117,6 +117,19 @@ TEST(Live, DumbTerminalAndPipeGetPlainText) {
   EXPECT_EQ(piped.out, run_llada(arguments()).out);
 }
 
+TEST(Live, ATerminalOfAnotherCharacterSetGetsPlainText) {
+  LLADA_NEEDS_TERMINAL();
+  const auto out = [](std::vector<std::string> environment) {
+    environment.push_back("TERM=xterm");
+    return run_llada_on_terminal(with(arguments(), {"--live"}), {.environment = std::move(environment)}).out;
+  };
+  constexpr char kEscape = '\x1b';
+  EXPECT_EQ(out({"LC_ALL=C", "LANG=C.UTF-8"}).find(kEscape), std::string::npos) << "LC_ALL comes first";
+  EXPECT_EQ(out({"LC_ALL", "LC_CTYPE", "LANG=de_DE.ISO-8859-1"}).find(kEscape), std::string::npos);
+  EXPECT_NE(out({"LC_ALL=en_US.utf8"}).find(kEscape), std::string::npos);
+  EXPECT_NE(out({"LC_ALL", "LC_CTYPE", "LANG"}).find(kEscape), std::string::npos) << "nothing is said";
+}
+
 TEST(Live, ThePauseIsNotCounted) {
   LLADA_NEEDS_TERMINAL();
   const auto begin = std::chrono::steady_clock::now();

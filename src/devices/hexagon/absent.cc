@@ -5,7 +5,9 @@ namespace llada {
 namespace {
 
 std::unexpected<Error> absent() {
-  return invalid("hexagon: this build has no DSP code, because clang with the Hexagon target and lld were missing");
+  return invalid(
+      "hexagon: this build has no DSP code, because clang with the Hexagon target and lld were missing; "
+      "needed clang-19, lld-19 and a new build (tools/setup.sh test installs them)");
 }
 
 }  // namespace
