@@ -120,7 +120,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   LLADA_TRY(const std::string path, model_path(options));
   {
     const TraceSpan span(workspace->trace(), "host", "load");
-    LLADA_TRY(workspace->model_, load_model(path, options.load));
+    LLADA_TRY(workspace->model_, show.quiet ? Model::load(path, options.load) : load_model(path, options.load));
   }
   if (!show.quiet) warn_of_notes(*workspace->model_);
   if (show.verbose)
