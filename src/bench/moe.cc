@@ -86,7 +86,8 @@ Result<MoeTest> MoeTest::create(const kernels::KernelTable& table, ThreadPool& p
     synthesize_groups(v.type, mix64(i), spread, 0, v.shape.elements() / traits(v.type).elements,
                       test.stored_.get() + offsets[i]);
   };
-  const auto weights = std::make_shared<CpuWeights>(table, infos, views, WeightHooks{.planned = {}, .wanted = make, .packed = {}});
+  const auto weights =
+      std::make_shared<CpuWeights>(table, infos, views, WeightHooks{.planned = {}, .wanted = make, .packed = {}});
   LLADA_TRY_STATUS(weights->load(pool, weights->every_id()));
   test.weights_ = weights;
   return test;

@@ -12,7 +12,8 @@ struct TerminalSize {
 };
 
 bool is_terminal(int fd);
-// A terminal that understands cursor movement (TERM is set and not "dumb") and UTF-8 (the locale does not say otherwise).
+// A terminal that understands cursor movement (TERM is set and not "dumb") and UTF-8 (unless the locale says
+// otherwise).
 bool can_repaint(int fd);
 bool wants_color();  // NO_COLOR is unset or empty (no-color.org), and TERM is none without colours (vt100 ..., ansi)
 TerminalSize terminal_size(int fd);

@@ -39,7 +39,7 @@ using PhaseTimes = std::array<double, kOpKindCount>;
 // What the owner of the stored bytes is told while weights are loaded; each may be empty.
 struct WeightHooks {
   std::function<void(std::span<const size_t>)> planned;  // these will be read next, in this order, before any is
-  std::function<void(size_t)> wanted;  // weight i is about to be read for the first time
+  std::function<void(size_t)> wanted;                    // weight i is about to be read for the first time
   std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed: no rows are picked from it
 };
 

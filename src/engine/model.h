@@ -42,10 +42,10 @@ struct LoadOptions {
   std::function<Status(const Model& model)> before_weights = {};
 };
 
-// Told of stored weights while a model is loaded: `wanted` before the first byte of one is read, `packed` when its stored
-// bytes are no longer needed, `planned` of those that will be wanted next, in that order. `tensor` is the canonical name;
-// of a stack of experts the view is one expert's part, and the experts come one by one. For a model without a file the
-// first two are set.
+// Told of stored weights while a model is loaded: `wanted` before the first byte of one is read, `packed` when its
+// stored bytes are no longer needed, `planned` of those that will be wanted next, in that order. `tensor` is the
+// canonical name; of a stack of experts the view is one expert's part, and the experts come one by one. For a model
+// without a file the first two are set.
 using WeightHook = std::function<void(std::string_view tensor, const TensorView& view)>;
 struct MemoryHooks {
   WeightHook wanted, packed;
