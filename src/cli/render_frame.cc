@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/report.h"
 #include "text/utf8_stream.h"
 
 namespace llada::cli {
@@ -101,7 +102,7 @@ class Painter {
 
 FrameLine status_line(const FrameStatus& s, const FrameOptions& options) {
   std::string text = s.blocks > 0 ? fmt::format("block {}/{}  ", s.block, s.blocks) : "";
-  text += fmt::format("step {}  {}/{} tokens  {:.0f} tokens/s", s.step, s.committed, s.total, s.tokens_per_s);
+  text += fmt::format("step {}  {}/{} tokens  {} tokens/s", s.step, s.committed, s.total, rate_text(s.tokens_per_s));
   text.resize(std::min(text.size(), static_cast<size_t>(std::max(options.columns - 1, 0))));
   const int columns = static_cast<int>(text.size());
   if (options.color) text = fmt::format("\x1b[2m{}{}", text, kReset);

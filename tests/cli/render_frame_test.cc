@@ -88,6 +88,9 @@ TEST(RenderFrame, StatusLine) {
   EXPECT_EQ(render_frame({}, status, {.color = false}).back().text, "block 2/4  step 17  45/128 tokens  812 tokens/s");
   EXPECT_EQ(render_frame({}, status, {.columns = 11, .color = false}).back().text, "block 2/4 ");
   EXPECT_EQ(render_frame({}, {.step = 3, .total = 4}, {.color = false}).back().text, "step 3  0/4 tokens  0 tokens/s");
+  EXPECT_EQ(
+      render_frame({}, {.step = 3, .committed = 3, .total = 4, .tokens_per_s = 0.144}, {.color = false}).back().text,
+      "step 3  3/4 tokens  0.14 tokens/s");
 }
 
 TEST(RenderFrame, ATallCanvasKeepsTheFocusInView) {
