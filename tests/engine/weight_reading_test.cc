@@ -34,7 +34,8 @@ TEST(Loading, TellsTheBytesThatAreReadInTheirOrder) {
   }
   ASSERT_GT(told.size(), 1u);
   EXPECT_LE(told[1].first, largest);
-  EXPECT_GT(told.back().first, whole / 2) << "the last one is small: matrices come first";
+  // Of what is read here: kernels that use floats as they are stored read the vectors alone.
+  EXPECT_GT(told.back().first, told.back().second / 2) << "the last one is small: matrices come first";
 }
 
 TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
