@@ -113,7 +113,7 @@ TEST_F(ChatTerminal, KeysEditTheLineAndBringBackOldOnes) {
   session->type("helo\x1b[D\x1b[Dl\x1b[H>>\x1b[F<<\x7f\x1b[D\x1b[3~!");  // left, home, end, backspace, delete
   EXPECT_TRUE(session->shows("\n> >>hello!")) << session->screen().text();
   session->type("\x03");
-  session->read_for(200);
+  for (int i = 0; i < 100 && !session->screen().text().ends_with("\n>\n"); ++i) session->read_for(100);
   EXPECT_THAT(session->screen().text(), testing::EndsWith("\n>\n")) << "Ctrl-C takes the line away";
   session->type("\x1b[A\x1b[A");
   EXPECT_TRUE(session->shows("/help?\n> /nope one")) << session->screen().text();
@@ -164,7 +164,7 @@ TEST_F(ChatTerminal, AStoppedAnswerCanBeKeptOrAskedForAgain) {
   session->type("\x03");
   ASSERT_TRUE(session->shows("ask again)\n> ")) << session->screen().text();
   session->type("/keep\r");
-  session->read_for(100);
+  session->read_for(1000);
   const auto kept = saved(*session, "kept.json");
   ASSERT_EQ(kept.size(), 2u);
   EXPECT_EQ(kept[1]["content"].get<std::string>().substr(0, 4), "3 6 ");
@@ -219,7 +219,7 @@ TEST_F(ChatTerminal, BackslashesAndQuotesJoinLines) {
   session->type("2 1\r");
   ASSERT_TRUE(session->shows("preset balanced\n> "));
   session->type("\"\"\"\r/one\rtwo\"\"\"\r");
-  session->read_for(500);
+  session->read_for(2000);
   const auto messages = saved(*session, "c.json");
   ASSERT_EQ(messages.size(), 4u);
   EXPECT_EQ(messages[0]["content"], "Sort: 3 \n2 1");

@@ -201,6 +201,13 @@ bool TerminalSession::read_some(int ms) {
 
 // A terminal takes no more than the program reads, so what comes is read in between.
 void TerminalSession::type(std::string_view keys) {
+  // The sign of a prompt is on the screen a moment before the editor listens: by then nothing more comes.
+  const auto at_prompt = [this](const char* sign) { return screen_.text().ends_with(sign); };
+  if (at_prompt("\n>\n") || at_prompt("\n.\n"))
+    for (size_t seen = bytes_.size() + 1; seen != bytes_.size();) {
+      seen = bytes_.size();
+      if (!read_some(150)) break;
+    }
   while (!keys.empty()) {
     const ssize_t n = ::write(terminal_, keys.data(), std::min<size_t>(keys.size(), 512));
     check(n > 0 || errno == EINTR, "typing");
