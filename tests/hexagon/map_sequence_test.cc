@@ -7,6 +7,7 @@
 #include "devices/hexagon/session.h"
 #include "hexagon_tools.h"
 #include "models/model_graph.h"
+#include "models/presets.h"
 #include "sched/memory_runtime.h"
 
 namespace llada {
@@ -111,19 +112,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
   const bool whole = std::getenv("LLADA_TEST_LONG") != nullptr;
   const int64_t divisor = whole ? 1 : 16;
   const int passes = whole ? 100 : 4;
-  const ModelConfig config{.architecture = Architecture::llada,
-                           .name = "8b",
-                           .layers = 32,
-                           .width = 4096,
-                           .heads = 32,
-                           .kv_heads = 32,
-                           .head_dim = 128,
-                           .ffn_width = 12288,
-                           .vocab = 126464,
-                           .context = 4096,
-                           .rotary_dims = 128,
-                           .rope_pairing = RopePairing::half_split};
-  const ModelGraph graph = *build_transformer(config);
+  const ModelGraph graph = *build_transformer(find_preset("llada-8b")->config);
   std::vector<int64_t> sizes;
   for (const WeightInfo& w : graph.weights)
     sizes.push_back((w.dims[1] == 1 ? w.dims[0] * 4 : layout_bytes(WIRE_TILE_Q4_0, w.dims[1], w.dims[0])) / divisor);
