@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
-# fuzzing smoke, and a comparison with Dream's layers in a public package.
+# fuzzing smoke, and comparisons with public packages: Dream's layers, and the cache folder of Hugging Face's hub.
 # The stage `hour` pastes every line of README.md and docs/quickstart.md into a terminal, against recorded screens.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
@@ -82,6 +82,12 @@ run_stage() {
         case ${PIPESTATUS[0]} in
           0) note=$(grep 'generations equal, ' "$log") ;;
           3) status=SKIPPED note=$(grep SKIPPED "$log") ;;
+          *) status=failed ;;
+        esac
+        timeout 170 build/venv/bin/python tests/hub/python_tools.py --llada build/release/bin/llada | tee "$log"
+        case ${PIPESTATUS[0]} in
+          0) note="$note; the hub's cache: $(tail -n 1 "$log")" ;;
+          3) note="$note; the hub's cache: SKIPPED" ;;
           *) status=failed ;;
         esac
       fi ;;
