@@ -14,6 +14,7 @@ test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 memcheck=(valgrind)
 hour=(python3-pyte)
+packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
@@ -48,6 +49,7 @@ case "${1:-}" in
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
+    install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
