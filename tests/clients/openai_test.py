@@ -55,7 +55,14 @@ class Chat(unittest.TestCase):
         self.assertEqual(text, support.run(prompt)["text"])
         frames = [chunk.llada for chunk in chunks if getattr(chunk, "llada", None) and "step" in chunk.llada]
         self.assertEqual([frame["step"] for frame in frames], list(range(frames[0]["step"], frames[0]["step"] + len(frames))))
-        self.assertEqual(frames[-1]["masks_left"], 0)
+        # The edits put one after the other are the canvas, and its beginning is the text.
+        canvas = frames[0]["canvas"]
+        cells = [""] * canvas["length"]
+        for frame in frames:
+            for edit in frame["edits"]:
+                cells[edit["position"] - canvas["begin"]] = edit["text"]
+        self.assertTrue("".join(cells).startswith(text), cells)
+        self.assertLess(frames[-1]["masks_left"], frames[0]["masks_left"])
 
     def test_mercurys_shape_replaces_the_text(self):
         prompt = support.examples("gsm-mini", 1)[0]["prompt"]

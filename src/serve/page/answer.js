@@ -56,7 +56,7 @@ class AnswerView {
     let name = "cell " + (given ? "given" : now.state);
     if (now.state !== "masked" && !given) name += " level-" + levelOf(now.confidence);
     if (now.frame === frame && !given) name += " fresh";
-    if (this.content !== undefined && cell >= this.content && now.state !== "masked") name += " behind";
+    if (this.content !== undefined && cell >= this.content) name += " behind";
     if (span.className !== name) span.className = name;
     if (span.textContent !== now.text) span.textContent = now.text;
   }
@@ -64,13 +64,15 @@ class AnswerView {
   show(frame) {
     for (let cell = 0; cell < this.spans.length; ++cell) this.paint(cell, frame);
     this.shown = frame;
+    // Behind the text lie end tokens and masks that nobody needed: seen while it formed, not in the answer.
+    this.cells.toggleAttribute("data-final", frame === this.recording.frames.length - 1);
     this.tellProgress(frame);
   }
 
   tellProgress(frame) {
     const f = this.recording.frames[frame];
     this.line.textContent =
-        `step ${f.step}` + (f.masksLeft > 0 ? `, ${f.masksLeft} masks left` : ", all decided") +
+        `step ${f.step + 1}` + (f.masksLeft > 0 ? `, ${f.masksLeft} masks left` : ", all decided") +
         (f.forwards !== undefined ? `, ${f.forwards} forwards` : "");
   }
 
@@ -78,6 +80,7 @@ class AnswerView {
   done(finish) {
     const recording = this.recording;
     recording.finish = finish || recording.finish;
+    if (this.textOf && recording.finish !== "stopped") recording.text = this.textOf(recording);
     this.root.setAttribute("aria-busy", "false");
     this.fresh = undefined;
     const cells = recording.cellsOfText();
@@ -143,7 +146,7 @@ class AnswerView {
   seek(frame) {
     const last = this.recording.frames.length - 1;
     this.slider.value = frame;
-    this.slider.setAttribute("aria-valuetext", `step ${this.recording.frames[frame].step} of ${last + 1}`);
+    this.slider.setAttribute("aria-valuetext", `step ${this.recording.frames[frame].step + 1}`);
     this.show(frame);
     if (this.plain) {
       this.plain.hidden = frame !== last;
@@ -192,7 +195,7 @@ class AnswerView {
     else if (now.state === "given" || now.state === "fixed") span.title = "given";
     else
       span.title = `${JSON.stringify(now.text)}, ${(100 * now.confidence).toFixed(1)} % sure, ` +
-          `step ${this.recording.frames[now.frame].step}, ${now.state === "visible" ? "may still change" : "final"}`;
+          `step ${this.recording.frames[now.frame].step + 1}, ${now.state === "visible" ? "may still change" : "final"}`;
   }
 }
 AnswerView.next = 0;

@@ -118,8 +118,7 @@ class Compare {
       const place = side.appendChild(make("div"));
       return { form, place, said };
     });
-    const presets = list.presets || [];
-    if (presets.includes("exact")) {
+    if (list.presets.some((preset) => preset.name === "exact")) {
       this.sides[1].form.preset.value = "exact";
       this.sides[1].form.tellChanged();
     }
@@ -154,6 +153,12 @@ function describe(values) {
   return said.length > 0 ? said.join(", ") : "as the server decides";
 }
 
+// The template with what its gaps hold, which single tokens may not spell: a character can begin in one and end in another.
+function filled(template, spans) {
+  let next = 0;
+  return template.replace(/<mask(:\d+)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));
+}
+
 class Fill {
   constructor(page) {
     this.page = page;
@@ -180,7 +185,10 @@ class Fill {
     place.replaceChildren();
     const view = new AnswerView(place);
     await this.page.work.run(this.button, async (signal) => {
-      const body = { text: this.text.value, llada: this.page.settings.values() };
+      const { gen_length, ...llada } = this.page.settings.values();  // the gaps say how long they are
+      const body = { text: this.text.value, llada, stream_options: { include_usage: true } };
+      const template = body.text;
+      view.textOf = (recording) => filled(template, recording.spans || []);
       if (!(await streamInto(view, this.page.server, "/infill", body, signal))) return;
       announce("Filled: " + view.recording.text);
       const use = make("button", "quiet small", "Use as the text");

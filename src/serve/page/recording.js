@@ -10,6 +10,7 @@ class Recording {
     this.begin = 0;       // position of the first cell
     this.text = "";       // what is final so far
     this.usage = null;
+    this.spans = null;    // of infilling, at the end: what each gap holds
     this.finish = null;   // "stop", "length", "stopped" here, or "failed"
     this.started = performance.now();
   }
@@ -22,8 +23,11 @@ class Recording {
       if (choice.finish_reason) this.finish = choice.finish_reason;
     }
     if (chunk.usage) this.usage = chunk.usage;
-    if (!chunk.llada || chunk.llada.step === undefined) return [];
-    return this.addFrame(chunk.llada);
+    if (chunk.spans) this.spans = chunk.spans;
+    const frame = chunk.llada;
+    // The last event of a stream only sums up.
+    const shows = frame && frame.edits && (frame.edits.length > 0 || frame.canvas);
+    return shows ? this.addFrame(frame) : [];
   }
 
   addFrame(frame) {
@@ -37,11 +41,12 @@ class Recording {
       seconds: (performance.now() - this.started) / 1000,
     });
     const changed = [];
-    for (const edit of frame.edits || []) {
+    for (const edit of frame.edits) {
       const cell = edit.position - this.begin;
       if (cell < 0) continue;
       this.grow(cell + 1);
-      this.histories[cell].push({ frame: at, text: edit.text, state: edit.state, confidence: edit.confidence });
+      this.histories[cell].push({ frame: at, text: edit.text, state: edit.state,
+                                  confidence: edit.confidence ?? 0 });
       changed.push(cell);
     }
     return changed;

@@ -2,14 +2,16 @@
 "use strict";
 
 class SettingsForm {
-  // list: {options: [{key, unit, help, group, default, choices, least, most}], presets: [names]}
+  // list: {options: [{key, unit, help, group, default, choices, least, most}], presets: [{name, options}]}
   constructor(parent, list, changed) {
     this.inputs = new Map();  // by key
     this.list = list;
     this.changed = changed || (() => {});
     this.root = make("div", "options");
-    this.preset = this.choice(["", ...(list.presets || [])], "the server's own");
-    this.root.append(this.field("Preset", this.preset, "How tokens are decided. Options below change single parts of it."));
+    this.preset = this.choice(["", ...list.presets.map((preset) => preset.name)], "the server's own");
+    const field = this.field("Preset", this.preset, "");
+    this.presetHelp = field.querySelector(".help");
+    this.root.append(field);
     for (const [title, options] of groupsOf(list.options)) this.root.append(this.group(title, options));
     const reset = make("button", "quiet", "Reset all");
     reset.type = "button";
@@ -17,6 +19,7 @@ class SettingsForm {
     this.root.append(reset);
     this.root.addEventListener("input", () => this.tellChanged());
     parent.append(this.root);
+    this.tellChanged();
   }
 
   group(title, options) {
@@ -77,6 +80,9 @@ class SettingsForm {
   }
 
   tellChanged() {
+    const preset = this.list.presets.find((one) => one.name === this.preset.value);
+    this.presetHelp.textContent = preset ? preset.options || "no option differs from its default"
+        : "How tokens are decided. Options below change single parts of it.";
     for (const details of this.root.querySelectorAll("details")) {
       const said = [...details.querySelectorAll("input, select")].filter((input) => input.value.trim() !== "").length;
       details.querySelector(".count").textContent = said || "";
