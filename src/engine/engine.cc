@@ -4,9 +4,31 @@
 
 namespace llada {
 
-const Result<Generation>& Submission::wait() const {
+namespace {
+
+template <class Reached>
+bool wait_most(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Submission::Time most,
+               const Reached& reached) {
+  if (most) return changed.wait_for(lock, *most, reached);
+  changed.wait(lock, reached);
+  return true;
+}
+
+}  // namespace
+
+bool Submission::wait_for_end(Time most) const {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return result_.has_value(); });
+  return wait_most(changed_, lock, most, [&] { return result_.has_value(); });
+}
+
+bool Submission::wait_for_step(Time most) const {
+  std::unique_lock lock(mutex_);
+  return wait_most(changed_, lock, most, [&] { return !steps_.empty() || result_.has_value(); });
+}
+
+const Result<Generation>& Submission::wait() const {
+  wait_for_end({});
+  const std::lock_guard lock(mutex_);
   return *result_;
 }
 
@@ -16,8 +38,8 @@ bool Submission::done() const {
 }
 
 std::optional<StepUpdate> Submission::next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !steps_.empty() || result_.has_value(); });
+  wait_for_step({});
+  const std::lock_guard lock(mutex_);
   if (steps_.empty()) return std::nullopt;
   StepUpdate step = std::move(steps_.front());
   steps_.pop_front();

@@ -8,6 +8,7 @@
 // own. The destructor cancels what is under way, calls its callbacks, and joins the thread; handles stay usable.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -33,6 +34,11 @@ class Submission {
   // error. Again the same.
   const Result<Generation>& wait() const;
   bool done() const;
+  // Waits for its end, or for a step that next() gives or the end, so long at most (nothing: as long as it takes).
+  // False: the time is over.
+  using Time = std::optional<std::chrono::milliseconds>;
+  bool wait_for_end(Time most) const;
+  bool wait_for_step(Time most) const;
 
   // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
   // submitted with keep_steps.

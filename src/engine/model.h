@@ -37,6 +37,7 @@ struct LoadOptions {
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   ExpertRequest experts = {};    // experts shared out between the device's units
   // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
+  // It may leave by an exception, which leaves load() with everything freed.
   std::function<void(int64_t done, int64_t total)> progress = {};
   // Called once configuration and tokenizer are known and before any weight is read, so that a prompt can be read and
   // refused first. The model has no device yet. An error ends the loading.

@@ -49,6 +49,15 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
 
 }  // namespace
 
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
+  auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
+                                                  : decode::answer_length(canvas, begin, model.special_ids().end_ids));
+  const auto from = static_cast<size_t>(begin);
+  const std::span states = std::span(canvas.states).subspan(from);
+  while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
+  return text_with_holes(model.tokenizer(), std::span(canvas.tokens).subspan(from, length), states);
+}
+
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
   return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
 }
@@ -211,13 +220,7 @@ Generation RunningRequest::finish(const Device& device) {
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
-  if (model_->has_tokenizer()) {
-    auto length =
-        infill_ ? result.tokens.size() : static_cast<size_t>(decode::answer_length(canvas, begin, ids.end_ids));
-    const std::span states = std::span(canvas.states).subspan(static_cast<size_t>(begin));
-    while (!infill_ && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
-    result.text = text_with_holes(model_->tokenizer(), std::span(result.tokens).first(length), states);
-  }
+  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);
     result.stopped_by = stop->which;

@@ -1,9 +1,23 @@
-#include "cli/infill_template.h"
+#include "engine/infill_template.h"
 
-#include "cli/options.h"
+#include <charconv>
+#include <numeric>
+
+#include "engine/model.h"
 #include "text/utf8.h"
 
-namespace llada::cli {
+namespace llada {
+namespace {
+
+// 0: not a number from 1 to kMaxGap.
+int64_t read_gap(std::string_view digits) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  return whole && value >= 1 && value <= kMaxGap ? value : 0;
+}
+
+}  // namespace
 
 Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   constexpr std::string_view kOne = "<mask>", kMany = "<mask:";
@@ -23,11 +37,10 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       const size_t close = rest.find('>');
       const std::string_view digits =
           rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
-      const auto value = parse_integer(digits, 1, kMaxGap);
-      if (!value || close == std::string_view::npos)
+      gap.gap = read_gap(digits);
+      if (gap.gap == 0 || close == std::string_view::npos)
         return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
                        in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
-      gap.gap = *value;
       length = close + 1;
     } else {
       ++at;
@@ -44,4 +57,22 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   return pieces;
 }
 
-}  // namespace llada::cli
+Result<InfillLayout> lay_out(const Model& model, std::span<const InfillPiece> pieces) {
+  InfillLayout layout;
+  LLADA_TRY(layout.tokens, model.prompt_ids(""));
+  for (const InfillPiece& piece : pieces) {
+    const size_t begin = layout.tokens.size();
+    if (piece.gap == 0) {
+      const auto ids = model.tokenizer().encode(piece.text);
+      layout.tokens.insert(layout.tokens.end(), ids.begin(), ids.end());
+      continue;
+    }
+    layout.tokens.resize(begin + static_cast<size_t>(piece.gap), model.special_ids().mask);
+    layout.gaps.push_back({static_cast<int64_t>(begin), piece.gap});
+    layout.positions.resize(layout.positions.size() + static_cast<size_t>(piece.gap));
+    std::iota(layout.positions.end() - piece.gap, layout.positions.end(), static_cast<int32_t>(begin));
+  }
+  return layout;
+}
+
+}  // namespace llada
