@@ -3,57 +3,72 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Optional
 
 from . import _capi
-from ._errors import ClosedError, check, fail
+from ._errors import ClosedError, check
 from ._frames import Frame, Result
 
 if TYPE_CHECKING:
-    from ._model import Model
+    from ._opened import Engine, Opened
+    from ._prompts import Asking
 
 # Python handles a signal between two of its own instructions. So nobody waits longer than this in the library.
 _SLICE_MS = 50
 
 
 class Request:
-    """An llada_request. It keeps its model's Python object, so that neither goes away while it is waited for."""
+    """An llada_request. It keeps its model and engine, so that neither goes away while it is waited for. What the
+    library lends is copied within `_borrowed`, and the handle is freed when nobody is there any more."""
 
-    def __init__(self, model: Model, engine: Any, submit: str, arguments: list[Any]):
-        self._handle: Optional[ctypes.c_void_p] = None
-        self._model = model
-        self._engine = engine
-        self._infill = submit in ("llada_submit_infill", "llada_submit_gaps")
-        made = ctypes.c_void_p()
-        model._check_process()
-        check(getattr(_capi.lib, submit)(engine.handle, *arguments, ctypes.byref(made)))
-        self._handle = made
+    def __init__(self, model: Opened, engine: Engine, asking: Asking, options: Optional[ctypes.c_void_p]):
+        self._model, self._engine, self._infill = model, engine, asking.infill
+        self._lock = threading.RLock()  # one of a kind that a signal's handler may take again
+        self._users, self._closed = 0, True
+        self._handle = ctypes.c_void_p()
+        submit = getattr(_capi.lib, asking.function)
+        check(submit(engine.handle, *asking.arguments, options, ctypes.byref(self._handle)))
+        self._closed = False
 
-    def live(self) -> ctypes.c_void_p:
-        if self._handle is None:
-            raise ClosedError("request: found one that was closed, needed one that is open", _capi.ERROR_HANDLE)
-        self._model._check_process()
-        return self._handle
+    @contextmanager
+    def _borrowed(self) -> Iterator[ctypes.c_void_p]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("request: found one that was closed, needed one that is open", _capi.ERROR_HANDLE)
+            self._model._check_process()
+            self._users += 1
+        try:
+            yield self._handle
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._free_unused()
+
+    def _free_unused(self) -> None:
+        if self._closed and self._users == 0 and self._model._in_its_process():
+            _capi.lib.llada_request_free(self._handle)
 
     def wait_slice(self) -> bool:
         """Whether it has ended, after a short wait."""
-        status = check(_capi.lib.llada_request_wait(self.live(), _SLICE_MS))
-        return bool(status != _capi.TIMEOUT)
+        with self._borrowed() as handle:
+            return bool(check(_capi.lib.llada_request_wait(handle, _SLICE_MS)) != _capi.TIMEOUT)
 
     def next_slice(self) -> tuple[bool, Optional[Frame]]:
         """(whether something has come, the frame or None at the end), after a short wait."""
         step = _capi.Step()
-        status = check(_capi.lib.llada_request_next(self.live(), _SLICE_MS, ctypes.byref(step)))
-        if status == _capi.TIMEOUT:
-            return False, None
-        return True, Frame._of(step) if status == _capi.OK else None
+        with self._borrowed() as handle:
+            status = check(_capi.lib.llada_request_next(handle, _SLICE_MS, ctypes.byref(step)))
+            return status != _capi.TIMEOUT, Frame._of(step) if status == _capi.OK else None
 
     def result(self) -> Result:
         """Of a request that has ended."""
         result = _capi.Result()
-        check(_capi.lib.llada_request_result(self.live(), ctypes.byref(result)))
-        return Result._of(result, self._infill)
+        with self._borrowed() as handle:
+            check(_capi.lib.llada_request_result(handle, ctypes.byref(result)))
+            return Result._of(result, self._infill)
 
     def wait(self) -> Result:
         """Waits for the end; whatever interrupts the waiting takes the request back."""
@@ -65,18 +80,21 @@ class Request:
             self.close()
 
     def cancel(self) -> None:
-        if self._handle is not None and self._model._in_its_process():
-            status = _capi.lib.llada_request_cancel(self._handle)
-            if status not in (_capi.OK, _capi.ERROR_HANDLE):
-                fail(status)
+        """No further forward. Nothing where it has ended or was closed."""
+        if self._model._in_its_process():
+            _capi.lib.llada_request_cancel(self._handle)
 
     def close(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None and self._model._in_its_process():
-            _capi.lib.llada_request_free(handle)
+        """Takes it back. Again: nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self.cancel()
+                self._free_unused()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_handle"):
+            self.close()
 
 
 class Stream(Iterator[Frame]):
@@ -97,7 +115,9 @@ class Stream(Iterator[Frame]):
             come, frame = False, None
             while not come:
                 come, frame = self._request.next_slice()
-        except BaseException:
+        except Exception:
+            raise
+        except BaseException:  # such as KeyboardInterrupt
             self._request.cancel()
             raise
         if frame is None:
