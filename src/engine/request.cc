@@ -42,9 +42,8 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
     LLADA_TRY_STATUS(check_context(model, size, request.options.gen_length));
     return decode::lay_generation(request.tokens, request.options.gen_length, ids);
   }
-  if (model.config().context > 0 && size > model.config().context)
-    return invalid("{}: the text needs {} positions; the model was trained for {}", model.file().path(), size,
-                   model.config().context);
+  if (model.context() > 0 && size > model.context())
+    return invalid("{}: the text needs {} positions; {}", model.file().path(), size, model.context_bound());
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
@@ -64,11 +63,11 @@ int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_
 }
 
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
-  const int64_t context = model.config().context;
+  const int64_t context = model.context();
   const int64_t needed = canvas_positions(model, prompt_tokens, gen_length);
   if (context > 0 && needed > context)
-    return invalid("gen_length: {} and {} tokens of prompt need {} positions; the model was trained for {}; needed {}",
-                   gen_length, prompt_tokens, needed, context,
+    return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {}", gen_length, prompt_tokens,
+                   needed, model.context_bound(),
                    prompt_tokens < context ? fmt::format("{} at most, or a shorter prompt", context - prompt_tokens)
                                            : "a shorter prompt");
   return {};
