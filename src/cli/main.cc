@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"run", "answer a prompt", setup_run},
     {"chat", "hold a conversation", setup_chat},
     {"infill", "fill the gaps of a text", setup_infill},
+    {"serve", "answer requests over HTTP, as OpenAI's protocol has them", setup_serve},
     {"eval", "measure strategies on a file of tasks", setup_eval},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
