@@ -152,9 +152,9 @@ class Chat(PageTest):
     def test_escape_stops_and_the_server_is_free(self):
         self.set_option("early_stop", "none")
         self.set_option("temperature", "2")
-        self.set_option("block_length", "1024")
+        self.set_option("block_length", "200")
         self.set_preset("exact")
-        self.set_option("gen_length", "1024")
+        self.set_option("gen_length", "200")
         self.find("#prompt").send_keys("Go on for ever" + Keys.ENTER)
         self.wait(lambda: len(self.all(".answer .cell.masked")) > 0 and self.find(".answer .cell.fresh"), "a step")
         self.picture("forming")
