@@ -238,6 +238,35 @@ class OtherTabs(PageTest):
         self.assertFalse(self.find("#chat").is_displayed())
 
 
+class Parts(PageTest):
+    def test_events_are_the_same_however_the_network_cuts_them(self):
+        found = self.script(r"""
+          const text = ": ping\r\n\r\ndata: {\"a\":1}\n\ndata:b\ndata: c\n\nevent: x\ndata: [DONE]\r\n\r\n";
+          const seen = new Set();
+          for (let i = 0; i <= text.length; ++i)
+            for (let j = i; j <= text.length; ++j) {
+              const reader = new EventReader();
+              const parts = [text.slice(0, i), text.slice(i, j), text.slice(j)];
+              seen.add(JSON.stringify(parts.flatMap(part => reader.add(part))));
+            }
+          return [...seen]""")
+        self.assertEqual([json.loads(one) for one in found], [['{"a":1}', "b\nc", "[DONE]"]])
+
+    def test_a_character_in_two_tokens_shows_the_text_itself(self):
+        found = self.script("""
+          const place = document.createElement("div"), view = new AnswerView(place);
+          const frame = (step, edits, canvas) => view.add({choices: [{delta: {content: step ? "é!" : ""}}],
+                                                           llada: {step, masks_left: 1, forwards: step + 1, edits, canvas}});
+          const edit = (position, text) => ({position, text, state: "stable", confidence: 1});
+          frame(0, [edit(9, "!")], {begin: 7, length: 4});
+          frame(1, [edit(7, "\ufffd"), edit(8, "\ufffd")]);
+          view.done();
+          const last = [place.querySelector(".plain").hidden, place.querySelector(".plain").textContent];
+          view.seek(0);
+          return [...last, view.cells.hidden, view.spans.map(span => span.className.includes("masked"))]""")
+        self.assertEqual(found, [False, "é!", False, [True, True, False, True]])
+
+
 class Look(PageTest):
     def contrast(self, selector):
         """Of an element's text on what lies behind it, as the accessibility guidelines define it."""
