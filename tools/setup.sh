@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream | clients
-#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
-#          llada pull
+#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
+#          llada serve, libcurl for llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
@@ -10,11 +10,13 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 editing=(libedit-dev)
+serving=(libboost-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 memcheck=(valgrind)
 hour=(python3-pyte)
+packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 browser=(chromium chromium-driver python3-selenium python3-venv curl)
 clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
@@ -44,13 +46,16 @@ case "${1:-}" in
   build)
     install "${build[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
     install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
   test)
     install "${build[@]}" "${test[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; the tests of llada serve will be skipped"
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
+    install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then

@@ -21,6 +21,7 @@ struct Command {
 Work setup_run(CLI::App& app);
 Work setup_chat(CLI::App& app);
 Work setup_infill(CLI::App& app);
+Work setup_serve(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_pull(CLI::App& app);
