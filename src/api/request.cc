@@ -2,7 +2,7 @@
 #include <chrono>
 
 #include "api/objects.h"
-#include "engine/infill_template.h"
+#include "engine/infill_text.h"
 
 using namespace llada::api;
 using llada::Engine;
@@ -29,9 +29,9 @@ class InUse {
   const bool mine_;
 };
 
-std::optional<std::chrono::milliseconds> time_of(int32_t timeout_ms) {
-  if (timeout_ms < 0) return std::nullopt;
-  return std::chrono::milliseconds(timeout_ms);
+// A hundred years for -1.
+std::chrono::milliseconds time_of(int32_t timeout_ms) {
+  return timeout_ms < 0 ? std::chrono::hours(24 * 365 * 100) : std::chrono::milliseconds(timeout_ms);
 }
 
 // What a request that has ended came to.
@@ -145,7 +145,7 @@ llada_status llada_submit_infill(llada_engine* engine, const char* text, size_t 
   return submit(engine, options, true, request, [&](const llada::Model& model, Request& r) -> Outcome {
     LLADA_TRY(const auto bytes, read_text("text", text, size));
     LLADA_TRY(const auto pieces, llada::parse_infill_template(bytes));
-    LLADA_TRY(auto layout, llada::lay_out(model, pieces));
+    LLADA_TRY(auto layout, llada::lay_out_infill(model, pieces));
     r.tokens = std::move(layout.tokens);
     r.gaps = std::move(layout.positions);
     return LLADA_OK;
@@ -204,7 +204,7 @@ llada_status llada_request_wait(llada_request* request, int32_t timeout_ms) {
   return with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
     const InUse use(r);
     LLADA_TRY_STATUS(use.check());
-    if (!r.submission->wait_for_end(time_of(timeout_ms))) return LLADA_TIMEOUT;
+    if (!r.submission->wait_for(time_of(timeout_ms))) return LLADA_TIMEOUT;
     return ended(r);
   });
 }

@@ -1,6 +1,4 @@
-// llada infill: fills the gaps of a text. Every stretch of text between gaps is tokenized on its own, because
-// what stands in a gap is not known yet; so a stretch may be cut into other tokens than inside the finished
-// text.
+// llada infill: fills the gaps of a text.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -9,7 +7,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/infill_template.h"
+#include "engine/infill_text.h"
 
 namespace llada::cli {
 namespace {
@@ -24,7 +22,7 @@ struct InfillOptions {
 
 nlohmann::ordered_json spans_json(const Model& model, const InfillLayout& layout, const std::vector<int32_t>& tokens) {
   auto spans = nlohmann::ordered_json::array();
-  for (const InfillLayout::Gap& gap : layout.gaps) {
+  for (const InfillGap& gap : layout.gaps) {
     const auto filled = std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
     spans.push_back({{"position", gap.position},
                      {"length", gap.length},
@@ -45,7 +43,7 @@ Result<int> infill(InfillOptions& o) {
   LLADA_TRY(const auto pieces, parse_infill_template(text));
   InfillLayout layout;
   o.model.load.before_weights = [&](const Model& model) -> Status {
-    LLADA_TRY(layout, lay_out(model, pieces));
+    LLADA_TRY(layout, lay_out_infill(model, pieces));
     return {};
   };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));

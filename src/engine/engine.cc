@@ -4,31 +4,9 @@
 
 namespace llada {
 
-namespace {
-
-template <class Reached>
-bool wait_most(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Submission::Time most,
-               const Reached& reached) {
-  if (most) return changed.wait_for(lock, *most, reached);
-  changed.wait(lock, reached);
-  return true;
-}
-
-}  // namespace
-
-bool Submission::wait_for_end(Time most) const {
-  std::unique_lock lock(mutex_);
-  return wait_most(changed_, lock, most, [&] { return result_.has_value(); });
-}
-
-bool Submission::wait_for_step(Time most) const {
-  std::unique_lock lock(mutex_);
-  return wait_most(changed_, lock, most, [&] { return !steps_.empty() || result_.has_value(); });
-}
-
 const Result<Generation>& Submission::wait() const {
-  wait_for_end({});
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return result_.has_value(); });
   return *result_;
 }
 
@@ -37,9 +15,19 @@ bool Submission::done() const {
   return result_.has_value();
 }
 
+bool Submission::wait_for(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return result_.has_value(); });
+}
+
+bool Submission::wait_for_step(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return !steps_.empty() || result_.has_value(); });
+}
+
 std::optional<StepUpdate> Submission::next() {
-  wait_for_step({});
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !steps_.empty() || result_.has_value(); });
   if (steps_.empty()) return std::nullopt;
   StepUpdate step = std::move(steps_.front());
   steps_.pop_front();

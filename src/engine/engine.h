@@ -34,11 +34,9 @@ class Submission {
   // error. Again the same.
   const Result<Generation>& wait() const;
   bool done() const;
-  // Waits for its end, or for a step that next() gives or the end, so long at most (nothing: as long as it takes).
-  // False: the time is over.
-  using Time = std::optional<std::chrono::milliseconds>;
-  bool wait_for_end(Time most) const;
-  bool wait_for_step(Time most) const;
+  // Whether it has ended, which it waits for no longer than that; or whether next() would not wait.
+  bool wait_for(std::chrono::milliseconds time) const;
+  bool wait_for_step(std::chrono::milliseconds time) const;
 
   // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
   // submitted with keep_steps.

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "api_fixture.h"
-#include "engine/infill_template.h"
+#include "engine/infill_text.h"
 
 extern "C" size_t size_of_step_in_c(void);
 extern "C" size_t size_of_result_in_c(void);
@@ -107,7 +107,7 @@ TEST(CApi, ManyAtOnceAnswerAsAlone) {
 TEST(CApi, InfillAsTheEngineDoes) {
   const char* text = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
   const auto model = load_model(kTinyModel, 1);
-  const auto layout = lay_out(*model, *parse_infill_template(text));
+  const auto layout = lay_out_infill(*model, *parse_infill_template(text));
   ASSERT_TRUE(layout);
   decode::DecodeOptions options;
   options.acceptance = decode::Acceptance::threshold;

@@ -1,5 +1,5 @@
-// A text with gaps: <mask:N> is a gap of N tokens, <mask> one of one token, everything else is text. There is no escape:
-// a text that must contain "<mask>" itself cannot be given here.
+// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token,
+// everything else is text. There is no escape: a text that must contain "<mask>" itself cannot be given here.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/model.h"
 
 namespace llada {
-
-class Model;
 
 inline constexpr int64_t kMaxGap = 512;
 
@@ -22,17 +21,18 @@ struct InfillPiece {
 // Errors: no gap, or one whose N is not 1 to kMaxGap.
 Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text);
 
+struct InfillGap {
+  int64_t position, length;
+};
+
 struct InfillLayout {
-  struct Gap {
-    int64_t position, length;
-  };
-  std::vector<int32_t> tokens;     // the mask's id in the gaps
+  std::vector<int32_t> tokens;     // any id in the gaps
   std::vector<int32_t> positions;  // of the gaps' tokens
-  std::vector<Gap> gaps;
+  std::vector<InfillGap> gaps;
 };
 
 // Every stretch of text between gaps is tokenized on its own, because what stands in a gap is not known yet; so a
-// stretch may be cut into other tokens than inside the finished text. BOS first where the model wants one.
-Result<InfillLayout> lay_out(const Model& model, std::span<const InfillPiece> pieces);
+// stretch may be cut into other tokens than inside the finished text.
+Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces);
 
 }  // namespace llada

@@ -1,5 +1,5 @@
 // Texts with gaps: where gaps begin and end, and what is refused.
-#include "engine/infill_template.h"
+#include "engine/infill_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,23 +1,11 @@
-#include "engine/infill_template.h"
+#include "engine/infill_text.h"
 
 #include <charconv>
 #include <numeric>
 
-#include "engine/model.h"
 #include "text/utf8.h"
 
 namespace llada {
-namespace {
-
-// 0: not a number from 1 to kMaxGap.
-int64_t read_gap(std::string_view digits) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  return whole && value >= 1 && value <= kMaxGap ? value : 0;
-}
-
-}  // namespace
 
 Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   constexpr std::string_view kOne = "<mask>", kMany = "<mask:";
@@ -37,8 +25,9 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       const size_t close = rest.find('>');
       const std::string_view digits =
           rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
-      gap.gap = read_gap(digits);
-      if (gap.gap == 0 || close == std::string_view::npos)
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gap.gap);
+      if (error != std::errc() || end != digits.data() + digits.size() || gap.gap < 1 || gap.gap > kMaxGap ||
+          close == std::string_view::npos)
         return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
                        in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
       length = close + 1;
@@ -57,9 +46,9 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   return pieces;
 }
 
-Result<InfillLayout> lay_out(const Model& model, std::span<const InfillPiece> pieces) {
+Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces) {
   InfillLayout layout;
-  LLADA_TRY(layout.tokens, model.prompt_ids(""));
+  LLADA_TRY(layout.tokens, model.prompt_ids(""));  // BOS where the model wants one
   for (const InfillPiece& piece : pieces) {
     const size_t begin = layout.tokens.size();
     if (piece.gap == 0) {
