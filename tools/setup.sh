@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | clang | upstream
 #   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
 #          llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+#   clang  also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +13,7 @@ editing=(libedit-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
+libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 hour=(python3-pyte)
 hexagon=(clang-19 lld-19 qemu-user)
@@ -56,6 +58,7 @@ case "${1:-}" in
         { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
       fi
     fi ;;
+  clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
     works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
@@ -66,5 +69,5 @@ case "${1:-}" in
         build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors 'numpy<2'; } >/dev/null 2>&1 && works ||
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | upstream" >&2; exit 2 ;;
+  *) echo "usage: setup.sh build | test | clang | upstream" >&2; exit 2 ;;
 esac

@@ -22,15 +22,19 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
   void drop(size_t offset, size_t size) const;
   // Asks the system to read it from the disk; returns before it has.
   void will_read(size_t offset, size_t size) const;
+  // Asks the system to map it in large pages, where the file system keeps it in such (Linux: AtomicFile writes for that).
+  void use_large_pages() const;
 
  private:
   MappedFile() = default;
   std::string path_;
+  int64_t modified_ns_ = 0;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
