@@ -87,41 +87,45 @@ void remove_unfinished_files() noexcept {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::unexpected(open_error(path, "open"));
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return invalid("{}: not a regular file", path);
-  }
   MappedFile file;
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.fd_ < 0) return std::unexpected(open_error(path, "open"));
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode)) return invalid("{}: not a regular file", path);
   file.path_ = path;
   file.size_ = static_cast<size_t>(info.st_size);
-  file.modified_ns_ = llada::modified_ns(fd);
+  file.modified_ns_ = llada::modified_ns(info);
   if (file.size_ > 0) {
-    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-      Error error = open_error(path, "map");
-      ::close(fd);
-      return std::unexpected(std::move(error));
-    }
+    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+    if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
     file.data_ = static_cast<const std::byte*>(data);
   }
-  ::close(fd);
   return file;
+}
+
+Status MappedFile::check_unchanged() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
+  if (static_cast<size_t>(info.st_size) != size_)
+    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, size_);
+  if (llada::modified_ns(info) != modified_ns_)
+    return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
+  return {};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(modified_ns_, other.modified_ns_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
+  std::swap(modified_ns_, other.modified_ns_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (fd_ >= 0) ::close(fd_);
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

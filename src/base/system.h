@@ -1,6 +1,8 @@
 // What every operating system is asked for in its own way: system_linux.cc (Android too) and system_macos.cc, of which
 // CMake takes one. Everything else in the tree is C++ and POSIX; tests/layering looks for what is not.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string>
 
@@ -19,6 +21,6 @@ ProcessorMask own_mask();                     // the processors that this thread
 bool bind_thread(const ProcessorMask& mask);  // this thread; false: refused, it stays where the scheduler puts it
 int this_processor();                         // which one this thread is on; -1: the system does not tell
 
-int64_t modified_ns(int fd);  // of an open file, since 1970; 0: the system does not tell
+int64_t modified_ns(const struct stat& file);  // since 1970
 
 }  // namespace llada

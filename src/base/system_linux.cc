@@ -1,7 +1,6 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <charconv>
@@ -46,10 +45,8 @@ bool bind_thread(const ProcessorMask& mask) {
 
 int this_processor() { return ::sched_getcpu(); }
 
-int64_t modified_ns(int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return 0;
-  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+int64_t modified_ns(const struct stat& file) {
+  return int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
 }
 
 int64_t peak_memory_bytes() {

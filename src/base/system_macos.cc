@@ -1,7 +1,6 @@
 // Written from Apple's documentation (sysctl(3), getrusage(2), stat(2)) and not yet run: docs/android.md says what is
 // tested. Threads cannot be bound to processors there, so every mask is that of all processors.
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/sysctl.h>
 #include <sys/types.h>
 
@@ -44,10 +43,8 @@ ProcessorMask own_mask() {
 bool bind_thread(const ProcessorMask&) { return false; }
 int this_processor() { return -1; }
 
-int64_t modified_ns(int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return 0;
-  return int64_t{info.st_mtimespec.tv_sec} * 1'000'000'000 + info.st_mtimespec.tv_nsec;
+int64_t modified_ns(const struct stat& file) {
+  return int64_t{file.st_mtimespec.tv_sec} * 1'000'000'000 + file.st_mtimespec.tv_nsec;
 }
 
 int64_t peak_memory_bytes() {

@@ -55,6 +55,9 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
       ->type_name("NAME")
       ->group(kGroup);
   add_threads_option(app, options, kGroup);
+  add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
+                     "most positions of prompt and answer together; 0: what the model was trained for (0)")
+      ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--attention",
          [&options](const std::string& text) {

@@ -8,6 +8,7 @@
 // own. The destructor cancels what is under way, calls its callbacks, and joins the thread; handles stay usable.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -33,6 +34,9 @@ class Submission {
   // error. Again the same.
   const Result<Generation>& wait() const;
   bool done() const;
+  // Whether it has ended, which it waits for no longer than that; or whether next() would not wait.
+  bool wait_for(std::chrono::milliseconds time) const;
+  bool wait_for_step(std::chrono::milliseconds time) const;
 
   // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
   // submitted with keep_steps.
