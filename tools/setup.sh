@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream | clients
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | clang | upstream | clients
 #   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
 #          llada serve, libcurl for llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+#   clang  also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
 set -euo pipefail
@@ -14,6 +15,7 @@ serving=(libboost-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
+libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 hour=(python3-pyte)
 packages=(dpkg-dev groff-base lintian zsh fish)
@@ -64,6 +66,7 @@ case "${1:-}" in
         { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
       fi
     fi ;;
+  clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
     works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
@@ -83,5 +86,5 @@ case "${1:-}" in
         build/clients/bin/pip install -q --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | upstream | clients" >&2; exit 2 ;;
+  *) echo "usage: setup.sh build | test | clang | upstream | clients" >&2; exit 2 ;;
 esac

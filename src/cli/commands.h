@@ -25,6 +25,7 @@ Work setup_serve(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_pull(CLI::App& app);
+Work setup_pack(CLI::App& app);
 Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
 Work setup_logits(CLI::App& app);

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"eval", "measure strategies on a file of tasks", setup_eval},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
+    {"pack", "keep a model's weights as the processor wants them", setup_pack},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
