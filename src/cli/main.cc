@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"chat", "hold a conversation", setup_chat},
     {"infill", "fill the gaps of a text", setup_infill},
     {"eval", "measure strategies on a file of tasks", setup_eval},
+    {"score", "say how probable texts are, answer multiple choice", setup_score},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
     {"inspect", "describe a model file", setup_inspect},
