@@ -2,14 +2,14 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_program fuzz_hexagon fuzz_listing fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_program fuzz_hexagon fuzz_listing fuzz_api fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
 mkdir -p build/fuzz/seeds/listing
 printf '{"sha":"0123456789abcdef0123456789abcdef01234567","siblings":[{"rfilename":"config.json","size":7},{"rfilename":"model-00001-of-00002.safetensors","lfs":{"size":9}},{"rfilename":"d/m-Q4_0.gguf"}]}' >build/fuzz/seeds/listing/list
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fail=gone:3' >build/fuzz/seeds/profile/device
-targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing)
+targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_api)
 jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 

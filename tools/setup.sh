@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream | clients
 #   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
 #          llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
+#   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +15,10 @@ test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 memcheck=(valgrind)
 hour=(python3-pyte)
+packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
+browser=(chromium chromium-driver python3-selenium python3-venv curl)
+clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
@@ -48,6 +52,7 @@ case "${1:-}" in
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
+    install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
@@ -66,5 +71,14 @@ case "${1:-}" in
         build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors 'numpy<2'; } >/dev/null 2>&1 && works ||
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | upstream" >&2; exit 2 ;;
+  clients)
+    works() { build/clients/bin/python -c 'import openai, langchain_openai, lm_eval, schemathesis, selenium' 2>/dev/null; }
+    install "${browser[@]}" >&2 || { echo "setup: Chromium or Selenium cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/clients
+      { /usr/bin/python3 -m venv --system-site-packages build/clients &&
+        build/clients/bin/pip install -q --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
+        { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  *) echo "usage: setup.sh build | test | upstream | clients" >&2; exit 2 ;;
 esac

@@ -32,6 +32,15 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+int64_t modified_ns(const struct stat& info) {
+#ifdef __APPLE__
+  const timespec& time = info.st_mtimespec;
+#else
+  const timespec& time = info.st_mtim;
+#endif
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 // Where writing to `path` ends up: symbolic links of its last part followed, whether their target exists or
 // not.
 Result<std::string> behind_links(const std::string& path) {
@@ -83,27 +92,30 @@ void remove_unfinished_files() noexcept {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::unexpected(open_error(path, "open"));
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return invalid("{}: not a regular file", path);
-  }
   MappedFile file;
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.fd_ < 0) return std::unexpected(open_error(path, "open"));
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode)) return invalid("{}: not a regular file", path);
   file.path_ = path;
   file.size_ = static_cast<size_t>(info.st_size);
+  file.modified_ns_ = modified_ns(info);
   if (file.size_ > 0) {
-    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-      Error error = open_error(path, "map");
-      ::close(fd);
-      return std::unexpected(std::move(error));
-    }
+    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+    if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
     file.data_ = static_cast<const std::byte*>(data);
   }
-  ::close(fd);
   return file;
+}
+
+Status MappedFile::check_unchanged() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
+  if (static_cast<size_t>(info.st_size) != size_)
+    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, size_);
+  if (modified_ns(info) != modified_ns_)
+    return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
+  return {};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -112,10 +124,13 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
+  std::swap(modified_ns_, other.modified_ns_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (fd_ >= 0) ::close(fd_);
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

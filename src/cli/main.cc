@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/manual.h"
 #include "cli/mapping_fault.h"
 #include "cli/mistakes.h"
 #include "cli/options.h"
@@ -110,6 +111,13 @@ int main_command(Arguments words) {
   }
   if (word == "help" && words.front() == "options")
     return finish("llada", print(decode::field_table(words.back() == "--markdown")));
+  // For the build, which installs what they print.
+  if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
+    const std::string which = words.size() > 1 ? words[1] : "";
+    const auto text =
+        words.front() == "--man" ? manual_page(kCommands, which, LLADA_VERSION) : completion(kCommands, which);
+    return text ? finish("llada help", print(*text)) : fail("llada help", text.error());
+  }
   const bool help = word == "help";
   const std::string& name = help ? words.front() : word;
   if (const Command* command = find_command(name))

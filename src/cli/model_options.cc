@@ -30,6 +30,9 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
       ->type_name("NAME")
       ->group(kGroup);
   add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "0: one per physical core (0)")->group(kGroup);
+  add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
+                     "most positions of prompt and answer together; 0: what the model was trained for (0)")
+      ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--attention",
          [&options](const std::string& text) {

@@ -4,6 +4,11 @@
 
 namespace llada {
 
+bool Submission::wait_for_step(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return !steps_.empty() || result_.has_value(); });
+}
+
 std::optional<StepUpdate> Submission::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !steps_.empty() || result_.has_value(); });

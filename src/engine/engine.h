@@ -69,6 +69,8 @@ class Submission : public SubmittedFor<Generation> {
   // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
   // submitted with keep_steps.
   std::optional<StepUpdate> next();
+  // Whether next() would not wait, for which it waits no longer than that.
+  bool wait_for_step(std::chrono::milliseconds time) const;
 
  private:
   friend class Engine;

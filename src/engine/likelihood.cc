@@ -35,34 +35,6 @@ Status check_options(const ScoreOptions& o) {
   return {};
 }
 
-Status check_request(const Model& model, const ScoreRequest& request) {
-  const ScoreOptions& o = request.options;
-  LLADA_TRY_STATUS(check_options(o));
-  if (request.continuations.empty()) return invalid("continuations: found none, needed one or more");
-  if (Status known = check_tokens(model, request.prompt); !known) return invalid("prompt: {}", known.error().message);
-  int64_t tokens = 0;
-  for (size_t c = 0; c < request.continuations.size(); ++c) {
-    const std::vector<int32_t>& text = request.continuations[c];
-    const auto length = static_cast<int64_t>(text.size());
-    tokens += length;
-    if (Status known = check_tokens(model, text); !known)
-      return invalid("continuation {}: {}", c + 1, known.error().message);
-    if (o.method == ScoreMethod::exact && length != 1)
-      return invalid("continuation {}: found {} tokens, needed 1 for the method exact", c + 1, length);
-    if (o.method == ScoreMethod::monte_carlo && o.fixed_tail > length)
-      return invalid("fixed_tail: found {}, needed {} at most, the tokens of continuation {}", o.fixed_tail, length,
-                     c + 1);
-    const int64_t positions = static_cast<int64_t>(request.prompt.size()) + length, context = model.config().context;
-    if (context > 0 && positions > context)
-      return invalid("continuation {}: with the prompt it needs {} positions; the model was trained for {}", c + 1,
-                     positions, context);
-  }
-  if (o.method == ScoreMethod::monte_carlo && tokens > kMostDrawnTokens / o.draws)
-    return invalid("draws: found {} of {} tokens, needed {} at most for so many tokens", o.draws, tokens,
-                   kMostDrawnTokens / tokens);
-  return {};
-}
-
 }  // namespace
 
 std::string_view method_name(ScoreMethod method) {
@@ -82,9 +54,37 @@ double log_probability(std::span<const float> logits, int32_t token) {
   return logits[static_cast<size_t>(token)] - top - std::log(sum);
 }
 
+Status check_score(const Model& model, const ScoreRequest& request) {
+  const ScoreOptions& o = request.options;
+  LLADA_TRY_STATUS(check_options(o));
+  if (request.continuations.empty()) return invalid("continuations: found none, needed one or more");
+  if (Status known = check_tokens(model, request.prompt); !known) return invalid("prompt: {}", known.error().message);
+  int64_t tokens = 0;
+  for (size_t c = 0; c < request.continuations.size(); ++c) {
+    const std::vector<int32_t>& text = request.continuations[c];
+    const auto length = static_cast<int64_t>(text.size());
+    tokens += length;
+    if (Status known = check_tokens(model, text); !known)
+      return invalid("continuation {}: {}", c + 1, known.error().message);
+    if (o.method == ScoreMethod::exact && length != 1)
+      return invalid("continuation {}: found {} tokens, needed 1 for the method exact", c + 1, length);
+    if (o.method == ScoreMethod::monte_carlo && o.fixed_tail > length)
+      return invalid("fixed_tail: found {}, needed {} at most, the tokens of continuation {}", o.fixed_tail, length,
+                     c + 1);
+    const int64_t positions = static_cast<int64_t>(request.prompt.size()) + length;
+    if (model.context() > 0 && positions > model.context())
+      return invalid("continuation {}: with the prompt it needs {} positions; {}", c + 1, positions,
+                     model.context_bound());
+  }
+  if (o.method == ScoreMethod::monte_carlo && tokens > kMostDrawnTokens / o.draws)
+    return invalid("draws: found {} of {} tokens, needed {} at most for so many tokens", o.draws, tokens,
+                   kMostDrawnTokens / tokens);
+  return {};
+}
+
 Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model, const ScoreRequest& request) {
   if (model->special_ids().mask < 0) return invalid("{}: the model has no mask token", model->file().path());
-  LLADA_TRY_STATUS(check_request(*model, request));
+  LLADA_TRY_STATUS(check_score(*model, request));
   if (request.options.method == ScoreMethod::duel) return DuelScore::create(std::move(model), request);
   return std::make_unique<CanvasScore>(std::move(model), request);
 }

@@ -95,7 +95,9 @@ class ScoreJob : public Job {
   bool cancelled_ = false;
 };
 
-// Refuses what cannot be, naming the field. An empty continuation has the score 0.
+// Refuses what cannot be, naming the field.
+Status check_score(const Model& model, const ScoreRequest& request);
+// Refuses the same, and a decoding order that cannot be. An empty continuation has the score 0.
 Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model, const ScoreRequest& request);
 
 std::string_view method_name(ScoreMethod method);  // mc, chain, exact, duel, pseudo

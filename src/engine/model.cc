@@ -70,6 +70,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     if (const auto gpu = describe_cuda(); !gpu) return invalid("cuda: {}", gpu.error().message);
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
+  LLADA_TRY_STATUS(model->set_context(options.context));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
   if (spec) {
     LLADA_TRY(auto tokenizer, Tokenizer::create(std::move(*spec), path));
@@ -115,6 +116,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
+  LLADA_TRY_STATUS(model->set_context(options.context));
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(*model->graph_, build_model(model->config()));
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
@@ -122,14 +124,27 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   return model;
 }
 
+Status Model::set_context(int64_t wanted) {
+  const int64_t trained = config().context;
+  if (wanted < 0 || (trained > 0 && wanted > trained))
+    return invalid("ctx_size: found {}, needed 0 to {}, the positions that {} was trained for", wanted, trained,
+                   file_.path());
+  context_ = wanted > 0 ? wanted : trained;
+  return {};
+}
+
+std::string Model::context_bound() const {
+  return context_ != config().context ? fmt::format("the context was set to {}", context_)
+                                      : fmt::format("the model was trained for {}", context_);
+}
+
 // Before minutes go into cutting a text to tokens that can never fit. No token stands for more bytes than the longest
 // has, and normalising takes at most two thirds of a text.
 Status Model::check_length(size_t bytes) const {
-  if (config().context <= 0) return {};
-  const auto most = 3 * static_cast<uint64_t>(config().context) * longest_token_;
+  if (context_ <= 0) return {};
+  const auto most = 3 * static_cast<uint64_t>(context_) * longest_token_;
   if (bytes <= most) return {};
-  return invalid("{}: a prompt of {} bytes is too long; the model was trained for {} positions", file_.path(), bytes,
-                 config().context);
+  return invalid("{}: a prompt of {} bytes is too long; {} positions", file_.path(), bytes, context_bound());
 }
 
 Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {

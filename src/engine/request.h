@@ -48,6 +48,10 @@ struct GenerationStats {
   double ms_per_step() const { return decode.steps > 0 ? seconds * 1e3 / static_cast<double>(decode.steps) : 0; }
 };
 
+// The text of an answer that is being decided (of the whole canvas when infilling), from position `begin` up to the end
+// of the answer or its last decided token; kHole for a mask before that. The model has a tokenizer.
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin);
+
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {

@@ -99,8 +99,7 @@ Result<ScoreRequest> score_request(const Model& model, const Question& question,
     request.continuations.push_back(std::move(pair.continuation));
   }
   if (options.published && model.special_ids().shift_logits) follow_dream(model, request);
-  for (const std::vector<int32_t>& text : request.continuations)
-    LLADA_TRY_STATUS(check_context(model, static_cast<int64_t>(request.prompt.size() + text.size()), 0));
+  LLADA_TRY_STATUS(check_score(model, request));
   return request;
 }
 

@@ -130,6 +130,11 @@ Result<TensorView> ModelFile::get_expert(std::string_view stack, int64_t in, int
   return view;
 }
 
+Status ModelFile::check_unchanged() const {
+  for (const MappedFile& file : files_) LLADA_TRY_STATUS(file.check_unchanged());
+  return {};
+}
+
 uint64_t ModelFile::file_bytes() const {
   uint64_t sum = 0;
   for (const MappedFile& file : files_) sum += file.bytes().size();

@@ -1,9 +1,9 @@
 // Texts with gaps: where gaps begin and end, and what is refused.
-#include "cli/infill_template.h"
+#include "engine/infill_text.h"
 
 #include <gtest/gtest.h>
 
-namespace llada::cli {
+namespace llada {
 namespace {
 
 // "text|[4]|text", to compare whole templates at a glance.
@@ -44,4 +44,4 @@ TEST(InfillTemplate, NeedsAGap) {
 }
 
 }  // namespace
-}  // namespace llada::cli
+}  // namespace llada
