@@ -45,7 +45,7 @@ struct Asked {
 };
 
 void follow_dream(const Model& model, ScoreRequest& request) {
-  const int32_t bos = model.has_tokenizer() ? model.tokenizer().spec().bos : -1;
+  const int32_t bos = model.config().bos_id >= 0 ? model.config().bos_id : model.tokenizer().spec().bos;
   if (bos >= 0 && (request.prompt.empty() || request.prompt[0] != bos))
     request.prompt.insert(request.prompt.begin(), bos);
   const ScoreMethod method = request.options.method;
