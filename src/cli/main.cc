@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"infill", "fill the gaps of a text", setup_infill},
     {"serve", "answer requests over HTTP, as OpenAI's protocol has them", setup_serve},
     {"eval", "measure strategies on a file of tasks", setup_eval},
+    {"score", "say how probable texts are, answer multiple choice", setup_score},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
     {"pack", "keep a model's weights as the processor wants them", setup_pack},
