@@ -74,9 +74,11 @@ def test_infilling_and_numbers(model):
         model.infill(GAPS, [1])
     with pytest.raises(TypeError, match="gaps"):
         model.infill([1, 2])
-    for wrong in [lambda: model.infill("no gap"), lambda: model.infill([1, 2], [2]), lambda: model.infill([1, 2], [1, 1]),
-                  lambda: model.logits([]), lambda: model.logits([1, 2], [2]), lambda: model.logits([1, 2], [1, 0]),
-                  lambda: model.logits([10**6]), lambda: model.detokenize([-5])]:
+    for wrong in [
+        lambda: model.infill("no gap"), lambda: model.infill([1, 2], [2]), lambda: model.infill([1, 2], [1, 1]),
+        lambda: model.logits([]), lambda: model.logits([1, 2], [2]), lambda: model.logits([1, 2], [1, 0]),
+        lambda: model.logits([10**6]), lambda: model.detokenize([-5]),
+    ]:
         with pytest.raises(llada.InvalidError):
             wrong()
 

@@ -79,7 +79,8 @@ def test_a_conversation_is_its_own_ids(model, model_path):
     talk = [{"role": "user", "content": SORT}]
     text = under_test.apply_chat_template(talk)
     assert under_test.tok_encode(text) == model.chat_tokens(talk)
-    begun = under_test.apply_chat_template([*talk, {"role": "assistant", "content": "3 6"}], add_generation_prompt=False)
+    talk_and_more = [*talk, {"role": "assistant", "content": "3 6"}]
+    begun = under_test.apply_chat_template(talk_and_more, add_generation_prompt=False)
     assert under_test.tok_encode(begun) == model.chat_tokens(talk) + model.tokenize("3 6")
 
 
