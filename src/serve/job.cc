@@ -36,7 +36,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
     if (!ask_.stream) continue;
     if (!request.gaps) {
       answer.text.emplace(service.model().tokenizer(), size, request.options.gen_length, ids.end_ids, request.stop);
-    } else if (ask_.gaps.size() == 1) {
+    } else if (!ask_.whole_text) {
       const InfillGap& gap = ask_.gaps.front();
       answer.text.emplace(service.model().tokenizer(), gap.position, gap.length, std::vector<int32_t>(), ask_.stop);
     }
@@ -44,7 +44,8 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
 }
 
 void Job::begin() {
-  service_.began(shared_from_this());
+  if (!service_.began(shared_from_this()))
+    return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
   std::vector<Admission::Ticket> tickets;
   for (size_t i = 0; i < answers_.size(); ++i)
     tickets.push_back({.kv_bytes = kv_bytes(service_.model(), ask_.requests[i]),
@@ -220,7 +221,7 @@ FinishedAnswer Job::finished(size_t index) const {
                               {"text", to_valid_utf8(filled)}});
       answer.text = filled;
     }
-    if (ask_.gaps.size() > 1) answer.text = g.text;
+    if (ask_.whole_text) answer.text = g.text;
     for (const std::string& stop : ask_.stop)
       if (const size_t at = answer.text.find(stop); at != std::string::npos) {
         answer.text.resize(at);
