@@ -146,7 +146,7 @@ Json edit_json(const Model& model, const decode::Edit& edit) {
   const bool masked = edit.state == decode::TokenState::masked;
   return {{"position", edit.position},
           {"id", edit.token},
-          {"text", masked ? "" : token_text(model, edit.token)},
+          {"text", masked ? "" : to_valid_utf8(model.tokenizer().decode({&edit.token, 1}))},
           {"state", masked                                      ? "masked"
                     : edit.state == decode::TokenState::visible ? "visible"
                                                                 : "stable"},
