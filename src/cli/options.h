@@ -17,15 +17,17 @@ struct ModelOptions {
   LoadOptions load;
 };
 
-// -m/--model, --hf-repo, --device, --threads and --attention.
+// -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_device_options(CLI::App& app, LoadOptions& options);
+void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
+void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 
 // LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
 std::string isa_from_environment();
 // LLADA_CDSPRPC, or empty: the library of device hexagon where --device names none.
 std::string cdsprpc_from_environment();
-void read_environment(LoadOptions& options);  // both
+void read_environment(LoadOptions& options);  // both, and where the user's caches are
 
 // The decoding options of a command line.
 class DecodeFlags : public DecodeChoice {

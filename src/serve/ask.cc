@@ -56,7 +56,7 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
 
 }  // namespace
 
-Answered<DecodeChoice> read_decoding(Body& body, const Service& service, bool infill) {
+Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill) {
   DecodeChoice choice(infill);
   choice.use_default_preset();
   choice.built_in_presets_only("llada.preset");
@@ -66,7 +66,7 @@ Answered<DecodeChoice> read_decoding(Body& body, const Service& service, bool in
   for (const char* key : {"temperature", "top_p", "seed"})
     if (const json* value = body.find(key)) LLADA_TRY_STATUS(give(choice, key, *value, key));
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
-  if (const Status status = choice.resolve(service.model().special_ids().attention_block); !status)
+  if (const Status status = choice.resolve(attention_block); !status)
     return std::unexpected(about(choice, status.error()));
   choice.draw_seed();
   return choice;

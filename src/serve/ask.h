@@ -34,8 +34,8 @@ struct Ask {
 // The readers of parts that routes share; each refuses with the name of the field.
 //
 // Decoding: max_tokens, max_completion_tokens, temperature, top_p, seed, llada. Of infilling, whose gaps say how many
-// tokens there are, neither of the first two.
-Answered<DecodeChoice> read_decoding(Body& body, const Service& service, bool infill);
+// tokens there are, neither of the first two. attention_block: of the model, as for DecodeChoice::resolve().
+Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill);
 // stream, stream_options, diffusing, into `ask`.
 std::expected<void, ApiError> read_streaming(Body& body, Ask& ask);
 // response_format: text alone.

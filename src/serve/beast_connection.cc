@@ -14,7 +14,18 @@ namespace http = boost::beast::http;
 
 std::string text(boost::string_view view) { return {view.data(), view.size()}; }
 
-HttpRequest plain(const http::request<http::string_body>& from) {
+template <class Response>
+void set_head(Response& response, const HttpReply& reply, bool keep_alive) {
+  response.result(static_cast<unsigned>(reply.status));
+  response.set(http::field::content_type, reply.type);
+  for (const auto& [name, value] : reply.headers) response.set(name, value);
+  response.set("X-Content-Type-Options", "nosniff");
+  response.keep_alive(keep_alive);
+}
+
+}  // namespace
+
+HttpRequest plain_request(http::request<http::string_body>& from) {
   HttpRequest to;
   to.method = from.method() == http::verb::head ? "GET" : text(from.method_string());
   const std::string target = text(from.target());
@@ -26,19 +37,9 @@ HttpRequest plain(const http::request<http::string_body>& from) {
   to.origin = text(from[http::field::origin]);
   to.host = text(from[http::field::host]);
   to.if_none_match = text(from[http::field::if_none_match]);
+  to.body = std::move(from.body());
   return to;
 }
-
-template <class Response>
-void set_head(Response& response, const HttpReply& reply, bool keep_alive) {
-  response.result(static_cast<unsigned>(reply.status));
-  response.set(http::field::content_type, reply.type);
-  for (const auto& [name, value] : reply.headers) response.set(name, value);
-  response.set("X-Content-Type-Options", "nosniff");
-  response.keep_alive(keep_alive);
-}
-
-}  // namespace
 
 Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host)
     : stream_(std::move(socket)), host_(std::move(host)) {
@@ -110,8 +111,7 @@ void Connection::handle() {
   keep_alive_ = request.keep_alive();
   head_ = request.method() == http::verb::head;
   chunked_ = request.version() >= 11;
-  HttpRequest asked = plain(request);
-  asked.body = std::move(request.body());
+  HttpRequest asked = plain_request(request);
   stream_.expires_never();
   const auto executor = stream_.get_executor();
   exchange_ = std::make_shared<Exchange>(std::move(asked), [weak = weak_from_this(), executor](HttpReply reply) {

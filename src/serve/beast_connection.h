@@ -16,6 +16,9 @@ namespace llada::serve {
 
 using StreamProtocol = boost::asio::generic::stream_protocol;
 
+// What routes see of a request that was read.
+HttpRequest plain_request(boost::beast::http::request<boost::beast::http::string_body>& from);
+
 // What a connection needs of the server that it belongs to; outlives it.
 struct ConnectionHost {
   ServerLimits limits;

@@ -17,7 +17,7 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
   LLADA_TRY(const auto top, body.integer("top_logprobs", 0, 1));  // of the tokens that were taken alone
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
-  LLADA_TRY(DecodeChoice choice, read_decoding(body, service, false));
+  LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   auto ids = service.model().chat_ids(messages);

@@ -55,7 +55,7 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
   ask.logprobs = logprobs.has_value();
   if (echo && ask.logprobs)
     return refuse("logprobs: log-probabilities of the prompt (echo) are not supported here", "logprobs");
-  LLADA_TRY(DecodeChoice choice, read_decoding(body, service, false));
+  LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(ask.requests, make_requests(service, prompts, choice, n.value_or(1), stop));

@@ -50,7 +50,7 @@ Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
   LLADA_TRY(const auto also_most, body.integer("max_completion_tokens", 1, kMaxGap));
   LLADA_TRY(const auto n, body.integer("n", 1, 1));
   static_cast<void>(n);
-  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service, true));
+  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, true));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
@@ -71,7 +71,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service, true));
+  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, true));
   // Of llama.vim: what it tells llama-server about its cache and time.
   body.ignore({"model", "id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
                "response_fields", "n_cache_reuse"});
