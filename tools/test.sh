@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds and runs every test: release, each instruction set forced, every command under valgrind, programs against the
 # installed library, sanitizers, arm64 under qemu, a fuzzing smoke, and comparisons with public packages: Dream's layers,
-# the cache folder of Hugging Face's hub, and clients of the server.
+# the cache folder of Hugging Face's hub, and clients of the server. The Python package, from its tests to its wheel.
 # The stage `hour` pastes every line of README.md and docs/quickstart.md into a terminal, against recorded screens.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa hour memcheck install asan tsan arm64 fuzz upstream clients (all by default)
+# usage: test.sh [stage...]   stages: release isa hour memcheck install asan tsan arm64 fuzz upstream clients python (all by default)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa hour memcheck install asan tsan arm64 fuzz upstream clients)
+[ $# -gt 0 ] || stages=(release isa hour memcheck install asan tsan arm64 fuzz upstream clients python)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()
@@ -100,6 +100,12 @@ run_stage() {
       else
         build release --target llada && timeout 300 tools/clients.sh 2>&1 | tee "$log" || status=failed
         note=$(grep -E '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')
+      fi ;;
+    python)
+      if ! tools/setup.sh python; then status=SKIPPED note="what builds and checks a Python package cannot be installed here"
+      else
+        build release --target llada llada_shared && timeout 300 tools/test_python.sh 2>&1 | tee "$log" || status=failed
+        note=$(grep -hE '^[0-9]+ passed|manylinux' "$log" | tr '\n' ' ')
       fi ;;
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -16,13 +16,14 @@ from ._errors import ClosedError, InvalidError, LladaError, OutOfMemoryError, Un
 from ._async import AsyncStream
 from ._frames import Frame, Result, Score, Stats, Token
 from ._model import Model
-from ._opened import ModelInfo
+from ._opened import EngineStats, ModelInfo
 from ._options import Option, options
 from ._request import Stream
 
 __all__ = [
     "AsyncStream",
     "ClosedError",
+    "EngineStats",
     "Frame",
     "InvalidError",
     "LladaError",

@@ -77,8 +77,8 @@ class Model(AsyncCalls):
         return list(ids)
 
     def tokenize(self, text: str, *, bos: bool = False) -> list[int]:
-        """The ids of a text, which never gives a control token. bos: the token that begins a text first, where the model
-        wants one."""
+        """The ids of a text, which never gives a control token. bos: the token that begins a text first, where the
+        model wants one."""
         data = _prompts.text_bytes("text", text)
         return self._filled("llada_tokenize", [self._live(), data, len(data), _capi.WITH_BOS if bos else 0])
 
@@ -127,7 +127,9 @@ class Model(AsyncCalls):
             prompt = self.chat_tokens(prompt)
         return id_array("prompt", prompt)
 
-    async def ascore(self, prompt: Prompt, continuation: Union[str, Tokens], *, raw: bool = False, **options: Any) -> Score:
+    async def ascore(
+        self, prompt: Prompt, continuation: Union[str, Tokens], *, raw: bool = False, **options: Any
+    ) -> Score:
         """As `score`, on a thread of its own."""
         return await in_thread(self.score, prompt, continuation, raw=raw, **options)
 

@@ -43,6 +43,16 @@ class ModelInfo:
     path: str
 
 
+@dataclass(frozen=True)
+class EngineStats:
+    """What an engine has computed so far, for all of its requests."""
+
+    forwards: int  #: shared ones
+    parts: int  #: of requests in them
+    rows: int
+    row_budget: int
+
+
 class Engine:
     """An llada_engine. Its requests keep it, so it is freed when the last of them is gone."""
 
@@ -162,6 +172,13 @@ class Opened:
                 self._engines = {self._engine_options["streams"]: kept} if kept is not None else {}
                 self._engines[streams] = engine
             return engine
+
+    def engine_stats(self, streams: Optional[int] = None) -> EngineStats:
+        """Of the engine with that many streams; where not given, of the one that `load` names."""
+        stats = _capi.EngineStats()
+        engine = self._engine(self._engine_options["streams"] if streams is None else streams)
+        check(_capi.lib.llada_engine_describe(engine.handle, ctypes.byref(stats)))
+        return EngineStats(stats.forwards, stats.parts, stats.rows, stats.row_budget)
 
     def _submit(
         self, asking: Asking, options: Mapping[str, Any], *, keep_steps: bool = False, streams: Optional[int] = None

@@ -42,7 +42,8 @@ const std::vector<Layer> kTable = {
     {"eval", {"engine", "lab", "base", "text"}},
     {"bench",
      {"engine", "lab", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
-    {"cli", {"engine", "lab", "base", "text", "eval", "bench", "hub"}},
+    {"serve", {"engine", "base", "text", "formats", "decode", "memory"}},
+    {"cli", {"engine", "lab", "base", "text", "eval", "bench", "hub", "serve"}},
 };
 
 std::vector<SourceFile> tree(std::initializer_list<std::string_view> places) {
