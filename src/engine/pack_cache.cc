@@ -41,6 +41,15 @@ std::string packed_path(const std::string& folder, const std::string& model, std
   return fmt::format("{}/{}-{:016x}-{}{}", folder, name, hash.hash(), isa, kEnding);
 }
 
+// Whether packed_path() could have made the name: nothing else in a folder is looked at, still less removed.
+bool is_packed_name(const std::string& name) {
+  constexpr size_t kDigits = 16;
+  const size_t isa = name.rfind('-');
+  if (!name.ends_with(kEnding) || isa == std::string::npos || isa <= kDigits || name[isa - kDigits - 1] != '-')
+    return false;
+  return name.find_first_not_of("0123456789abcdef", isa - kDigits) == isa;
+}
+
 PackedSource source_of(const ModelFile& file) {
   constexpr size_t kHead = size_t{64} << 10, kSamples = 64, kSampleBytes = 64;
   PackedSource source{.path = whole_path(file.path()), .bytes = file.file_bytes(), .modified_ns = 0, .digest = 0};
@@ -219,7 +228,7 @@ std::vector<PackedEntry> list_packed(const std::string& folder) {
   std::error_code failure;
   for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
     PackedEntry entry{at->path().string(), {}, {}, 0, {}};
-    if (!entry.path.ends_with(kEnding)) continue;
+    if (!is_packed_name(at->path().filename().string())) continue;
     const auto file = MappedFile::open(entry.path);
     if (!file) continue;
     entry.bytes = file->bytes().size();
