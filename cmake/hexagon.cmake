@@ -21,7 +21,8 @@ elseif(NOT LLADA_HEXAGON_QEMU)
 endif()
 
 # llada_hexagon_binary(OUTPUT file [SHARED soname] [ARCH v67] [COMPILER clang] [TARGET triple] SOURCES files... [DEPENDS files...] [FLAGS flags...])
-# One clang call: a freestanding program, or a shared object as a DSP loads it.
+# One clang call: a freestanding program, or a shared object as a DSP loads it. -nostdinc++: the C++ headers of this
+# machine, where libc++ is installed, are not for the DSP.
 function(llada_hexagon_binary)
   cmake_parse_arguments(ARG "" "OUTPUT;SHARED;ARCH;COMPILER;TARGET" "SOURCES;DEPENDS;FLAGS" ${ARGN})
   if(NOT ARG_ARCH)

@@ -1,4 +1,5 @@
-# cpack: Debian packages libllada0, libllada-dev and llada, and a tarball of everything. tools/package.sh makes them.
+# cpack: Debian packages libllada0, libllada-dev and llada, or, with LLADA_STATIC, a tarball with the program for any Linux of
+# that processor. tools/package.sh makes them all.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME llada)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -6,7 +7,14 @@ set(CPACK_PACKAGE_VENDOR "llada.cpp")
 set(CPACK_PACKAGE_CONTACT "llada.cpp developers <llada@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "engine for diffusion language models")
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+if(LLADA_STATIC)
+  set(CPACK_GENERATOR TGZ)
+  set(CPACK_PACKAGING_INSTALL_PREFIX /)
+  string(REPLACE amd64 x86_64 machine ${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_PACKAGE_FILE_NAME llada-${PROJECT_VERSION}-linux-${machine})
+else()
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL tools)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

@@ -12,11 +12,11 @@ int main(int argc, char** argv) try {
   std::vector<llada::cxx::Request> requests;
   for (std::string prompt; std::getline(std::cin, prompt);)
     requests.push_back(engine.chat({{"user", prompt}}, {{"gen_length", "128"}, {"threshold", "0.9"}}));
-  for (const auto& request : requests) std::cout << request.result().view() << "\n";
-
-  const llada_engine_stats stats = engine.stats();
-  std::cerr << requests.size() << " answers in " << stats.forwards << " forwards, " << stats.parts
-            << " had each been alone\n";
+  for (const auto& request : requests) {
+    const llada::cxx::Result result = request.result();  // waits for it; the others go on
+    std::cout << result.view() << "\n";
+    std::cerr << result.content_tokens << " tokens in " << result.forwards << " forwards\n";
+  }
 } catch (const llada::cxx::Error& error) {
   std::cerr << error.what() << "\n";
   return 1;

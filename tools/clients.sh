@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Asks `llada serve` with clients that others wrote: tests/clients, then a fuzzing client of its OpenAPI description, which
-# may find nothing but refusals (no answer 5xx). Needs what `tools/setup.sh clients` installs; LLADA names another program.
+# Asks `llada serve` with clients that others wrote: tests/clients, then a fuzzing client of its OpenAPI description,
+# which may find no answer 5xx. Needs what `tools/setup.sh clients` installs; LLADA names another program.
 # usage: clients.sh [test files, as in "page openai"; "fuzz" for the last part; all by default]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream | clients | python
-#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
-#          llada pull
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | clang | upstream | clients | python
+#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
+#          llada serve, libcurl for llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+#   clang  also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
 #   python  what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
@@ -11,9 +12,11 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 editing=(libedit-dev)
+serving=(libboost-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
+libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 hour=(python3-pyte)
 packages=(dpkg-dev groff-base lintian zsh fish)
@@ -48,10 +51,12 @@ case "${1:-}" in
   build)
     install "${build[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
     install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
   test)
     install "${build[@]}" "${test[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; the tests of llada serve will be skipped"
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
@@ -64,6 +69,7 @@ case "${1:-}" in
         { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
       fi
     fi ;;
+  clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
     works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
@@ -92,5 +98,5 @@ case "${1:-}" in
         build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | upstream | clients | python" >&2; exit 2 ;;
+  *) echo "usage: setup.sh build | test | clang | upstream | clients | python" >&2; exit 2 ;;
 esac

@@ -169,8 +169,8 @@ typedef struct llada_model llada_model;
  * not leave by longjmp or an exception; one that is thrown ends the loading with LLADA_ERROR_FAILED. */
 typedef int32_t (*llada_progress)(void *user, int64_t done, int64_t total);
 
-/* path: a GGUF file, or a Hugging Face folder. options: null, or options for models: device, threads, attention, isa.
- * progress may be null. */
+/* path: a GGUF file, or a Hugging Face folder. options: null, or options for models: device, threads, ctx_size,
+ * attention, isa. progress may be null. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_model_load(int32_t api_version, const char *path,
                                                          const llada_options *options, llada_progress progress,
                                                          void *user, llada_model **model);
@@ -179,7 +179,7 @@ LLADA_API void llada_model_free(llada_model *model);
 typedef struct llada_model_info {
   size_t size;              /* sizeof(llada_model_info) */
   int64_t vocabulary;       /* tokens; a row of logits has as many numbers */
-  int64_t context;          /* positions that it was trained for; 0: not known */
+  int64_t context;          /* most positions of a request: ctx_size, or what it was trained for; 0: not known */
   int64_t layers, width;
   int64_t attention_block;  /* of a block-causal model; 0: every position sees all */
   int64_t file_bytes;

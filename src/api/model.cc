@@ -51,7 +51,7 @@ llada_status llada_model_describe(const llada_model* model, llada_model_info* in
     const llada::ModelConfig& config = m.config();
     llada_model_info out = LLADA_MODEL_INFO_INIT;
     out.vocabulary = config.vocab;
-    out.context = config.context;
+    out.context = m.context();
     out.layers = config.layers;
     out.width = config.width;
     out.attention_block = m.special_ids().attention_block;

@@ -18,7 +18,8 @@ Status read_whole(std::string_view text, int64_t least, int64_t most, T& out) {
   return {};
 }
 
-constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{1} << 20, kMostCache = int64_t{1} << 46;
+constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{1} << 20,
+                  kMostContext = int64_t{1} << 30, kMostCache = int64_t{1} << 46;
 
 Status set_device(Chosen& c, std::string_view text) {
   if (text.empty()) return invalid("found '', needed a device");
@@ -30,6 +31,7 @@ Status set_threads(Chosen& c, std::string_view text) {
   c.engine.threads = c.load.threads;
   return {};
 }
+Status set_ctx_size(Chosen& c, std::string_view text) { return read_whole(text, 0, kMostContext, c.load.context); }
 Status set_attention(Chosen& c, std::string_view text) {
   if (text != "fast" && text != "exact") return invalid("found '{}', needed fast or exact", text);
   c.load.exact_attention = text == "exact";
@@ -65,6 +67,8 @@ constexpr OwnOption kOwn[] = {
      kModel, set_device},
     {LLADA_FOR_MODEL | LLADA_FOR_ENGINE, "threads", "N", "a whole number from 0 to 1024", "0",
      "0: of a model one per physical core, of an engine as many as its model", kModel, set_threads},
+    {LLADA_FOR_MODEL, "ctx_size", "N", "a whole number from 0 to 1073741824", "0",
+     "most positions of a request; 0: what the model was trained for", kModel, set_ctx_size},
     {LLADA_FOR_MODEL, "attention", "KIND", "fast or exact", "fast",
      "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values, exact the stored ones",
      kModel, set_attention},

@@ -22,6 +22,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
 
   // Whether the file that is mapped has the size and the time of modification that it had when it was opened. Whoever
   // reads bytes behind the end of a file that became shorter gets a signal, so this is asked before. A file that
@@ -32,6 +33,8 @@ class MappedFile {
   void drop(size_t offset, size_t size) const;
   // Asks the system to read it from the disk; returns before it has.
   void will_read(size_t offset, size_t size) const;
+  // Asks the system to map it in large pages, where the file system keeps it in such (Linux: AtomicFile writes for that).
+  void use_large_pages() const;
 
  private:
   MappedFile() = default;

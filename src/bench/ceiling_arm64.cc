@@ -1,16 +1,14 @@
 // arm64: smmla, sdot or smlal, whichever is the widest that the processor has, and fmla. Inline assembly with
 // its own architecture directives, so that the file builds for any Armv8-A. Twenty-four accumulators hide the
 // latency of four units with four cycles each.
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-
+#include "base/system.h"
 #include "bench/ceiling.h"
 
 namespace llada::bench {
 namespace {
 
-bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
-bool has_i8mm() { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
+bool has_dotprod() { return arm_features().dotprod; }
+bool has_i8mm() { return arm_features().i8mm; }
 
 #define LLADA_EIGHT(op, a, b, c, d, e, f, g, h, out, in)                                                               \
   op " v" a "." out ", v30." in ", v31." in "\n" op " v" b "." out ", v30." in ", v31." in "\n" op " v" c "." out      \

@@ -88,21 +88,11 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(*model->graph_, build_model(model->config()));
   if (options.before_weights) LLADA_TRY_STATUS(options.before_weights(*model));
-  // What is read again (by a fallback that packs when it is needed) comes from the file again.
-  const auto packed = [owner = model.get()](std::string_view, const TensorView& view) {
-    owner->file_.drop_pages(view);
-  };
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
   // A device that packs when it needs to does so without company later.
   const auto reading = std::make_shared<WeightReading>(model->file_, options.progress);
-  const auto planned = [weak = std::weak_ptr(reading)](std::vector<TensorView> order) {
-    if (const auto now = weak.lock()) now->planned(std::move(order));
-  };
-  const auto wanted = [weak = std::weak_ptr(reading)](std::string_view, const TensorView& view) {
-    if (const auto now = weak.lock()) now->wanted(view);
-  };
-  LLADA_TRY(*model->device_, open_device(where, options, model->file_, *model->graph_,
-                                         {.wanted = wanted, .packed = packed, .planned = planned}));
+  LLADA_TRY(*model->device_,
+            open_device(where, options, model->file_, *model->graph_, reading_hooks(model->file_, reading)));
   if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }

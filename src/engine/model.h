@@ -16,6 +16,7 @@
 #include "devices/device.h"
 #include "engine/expert_setup.h"
 #include "engine/latency.h"
+#include "engine/pack_cache.h"
 #include "formats/model_file.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -35,10 +36,13 @@ struct LoadOptions {
   int threads = 0;             // 0: one per usable physical core
   int64_t context = 0;         // most positions of a request; 0: what the model was trained for, which bounds it
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
+  PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
   ExpertRequest experts = {};    // experts shared out between the device's units
   // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
   // It may leave by an exception, which leaves load() with everything freed.
   std::function<void(int64_t done, int64_t total)> progress = {};
+  // What went otherwise than asked for without stopping the work, a line each.
+  std::function<void(const std::string& line)> warn = {};
   // Called once configuration and tokenizer are known and before any weight is read, so that a prompt can be read and
   // refused first. The model has no device yet. An error ends the loading.
   std::function<Status(const Model& model)> before_weights = {};

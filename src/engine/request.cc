@@ -49,6 +49,28 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
 
 }  // namespace
 
+std::string_view finish_reason(const Generation& g) {
+  if (g.stats.decode.cancelled) return "interrupted";
+  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
+}
+
+Status check_request(const Model& model, const Request& request) {
+  LLADA_TRY_STATUS(check_stop(model, request));
+  LLADA_TRY_STATUS(check_tokens(model, request.tokens));
+  LLADA_TRY(const auto canvas, lay(model, request));
+  decode::DecodeOptions options = request.options;
+  options.device_latency = false;
+  LLADA_TRY(const auto strategy, decode::make_strategy(options, model.special_ids(), canvas));
+  static_cast<void>(strategy);
+  return {};
+}
+
+double kv_bytes(const Model& model, const Request& request) {
+  const auto size = static_cast<int64_t>(request.tokens.size());
+  const int64_t positions = request.gaps ? size : canvas_positions(model, size, request.options.gen_length);
+  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0));
+}
+
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
   auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
                                                   : decode::answer_length(canvas, begin, model.special_ids().end_ids));

@@ -61,6 +61,15 @@ struct Generation {
   GenerationStats stats;
 };
 
+// Why an answer ended: "stop" (an end token or a stop string), "length" (none came) or "interrupted".
+std::string_view finish_reason(const Generation& generation);
+
+// Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
+Status check_request(const Model& model, const Request& request);
+
+// Bytes of keys and values that a checked request will hold, digests of a device apart.
+double kv_bytes(const Model& model, const Request& request);
+
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 

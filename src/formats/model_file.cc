@@ -1,7 +1,5 @@
 #include "formats/model_file.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>

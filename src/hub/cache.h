@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "hub/repository.h"
 
 namespace llada::hub {
@@ -47,18 +48,5 @@ class Cache {
 };
 
 std::vector<CachedSnapshot> list_cache(const std::string& root);
-
-// A lock file, held while this lives. Another process's may be waited for.
-class FileLock {
- public:
-  static Result<FileLock> open(const std::string& path);
-  FileLock(FileLock&& other) noexcept;
-  ~FileLock();
-  bool try_hold();
-
- private:
-  FileLock() = default;
-  int fd_ = -1;
-};
 
 }  // namespace llada::hub

@@ -74,7 +74,7 @@ inline std::vector<int32_t> tokens_of(const llada_result& r) { return {r.tokens,
 // Loaded once: a model takes calls from all tests.
 struct Tiny {
   ModelHandle model = load_tiny();
-  EngineHandle engine = start_engine(model, {{"threads", "1"}, {"streams", "4"}, {"row_budget", "64"}});
+  EngineHandle engine = start_engine(model, {{"threads", "1"}, {"streams", "4"}, {"row_budget", "4096"}});
   std::vector<GoldenItem> golden = load_golden(kTinyModel + "/golden.json");
 };
 inline Tiny& tiny() {

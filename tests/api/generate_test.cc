@@ -101,7 +101,7 @@ TEST(CApi, ManyAtOnceAnswerAsAlone) {
   llada_engine_stats stats = LLADA_ENGINE_STATS_INIT;
   ASSERT_EQ(llada_engine_describe(tiny().engine, &stats), LLADA_OK);
   EXPECT_GT(stats.parts, stats.forwards) << "forwards were shared";
-  EXPECT_EQ(stats.row_budget, 64);
+  EXPECT_EQ(stats.row_budget, 4096);
 }
 
 TEST(CApi, InfillAsTheEngineDoes) {

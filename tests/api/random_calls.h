@@ -32,7 +32,7 @@ class RandomCalls {
   int64_t ended_well() const { return ended_well_; }
 
  private:
-  static constexpr size_t kSlots = 4;
+  static constexpr size_t kSlots = 3;
 
   uint8_t next() { return at_ < bytes_.size() ? bytes_[at_++] : 0; }
   template <class T>
@@ -93,7 +93,7 @@ class RandomCalls {
     llada_request*& request = slot(requests_);
     llada_request_free(request);
     llada_engine* engine = slot(engines_);
-    llada_options* options = next() % 4 == 0 ? nullptr : slot(options_);
+    llada_options* options = next() % 16 == 0 ? nullptr : slot(options_);
     int32_t tokens[12], gaps[3];
     for (int32_t& token : tokens) token = next() * 4;
     for (int32_t& gap : gaps) gap = next() % 14;
@@ -133,7 +133,7 @@ class RandomCalls {
   void read_result() {
     llada_request* request = slot(requests_);
     llada_result result = LLADA_RESULT_INIT;
-    checked(llada_request_wait(request, next() % 32));
+    checked(llada_request_wait(request, 4 * (next() % 32)));
     if (checked(llada_request_result(request, &result)) != LLADA_OK) return;
     promise(llada_request_done(request) == 1);
     ended_well_ += result.cancelled == 0;
@@ -230,7 +230,7 @@ class RandomCalls {
         break;
       default: {
         llada_engine* engine = slot(engines_);
-        if (next() % 4 == 0) llada_engine_free(engine);
+        if (next() % 8 == 0) llada_engine_free(engine);
       }
     }
   }

@@ -14,7 +14,7 @@ TEST(CApiFuzz, RandomCallsKeepThePromises) {
     std::vector<uint8_t> bytes(600);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(mix64(seed * kRandomStep + i) >> 40);
     // Begin with what most calls need.
-    const uint8_t begin[] = {0, 0, 0, 1, 0, 0, 1, 0, 0, 2, 0, 2, 1, 0};
+    const uint8_t begin[] = {0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 1, 0, 1, 2, 0};
     std::copy(std::begin(begin), std::end(begin), bytes.begin());
     RandomCalls calls(tiny().model, bytes);
     calls.run();

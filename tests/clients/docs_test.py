@@ -1,5 +1,5 @@
-"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port), and
-a line for every route that the server's own description lists."""
+"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port),
+and a line for every route that the server's own description lists."""
 
 import json
 import re

@@ -8,12 +8,15 @@ import os
 import subprocess
 import unittest
 
-os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", OPENAI_API_KEY="none")
+import httpx
+
+import support
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(support.ROOT / "build/clients-cache"),
+                  OPENAI_API_KEY="none")
 
 import lm_eval  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
-
-import support  # noqa: E402
 
 LIMIT = 20
 
@@ -27,8 +30,8 @@ def evaluate(model, route, task, **options):
 
 
 def ids_of(text):
-    import httpx
-    return httpx.post(support.server().url + "/tokenize", json={"prompt": text, "add_special_tokens": False}).json()["tokens"]
+    body = {"prompt": text, "add_special_tokens": False}
+    return httpx.post(support.server().url + "/tokenize", json=body).json()["tokens"]
 
 
 def log_probability(ids, token):
@@ -48,8 +51,9 @@ def log_probability(ids, token):
 class Generation(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        done = subprocess.run([support.LLADA, "eval", "-m", support.model(), "--tasks", str(support.ROOT / "eval/eval_public.jsonl"),
-                               "--limit", str(LIMIT), "--no-reference", "--json", "--compare",
+        tasks = str(support.ROOT / "eval/eval_public.jsonl")
+        done = subprocess.run([support.LLADA, "eval", "-m", support.model(), "--tasks", tasks, "--limit", str(LIMIT),
+                               "--no-reference", "--json", "--compare",
                                "served: --preset-decode balanced --gen-length 64"], check=True, capture_output=True)
         cls.tasks = json.loads(done.stdout)["results"][0]["tasks"]
 
@@ -63,18 +67,20 @@ class Generation(unittest.TestCase):
     def test_completions_of_token_ids(self):
         found = evaluate("local-completions", "/v1/completions", "llada_sort_template", tokenizer_backend="remote",
                          batch_size=4)
-        self.assertAlmostEqual(found["results"]["llada_sort_template"]["exact_match,none"], self.tasks["sort"]["accuracy"])
+        share = found["results"]["llada_sort_template"]["exact_match,none"]
+        self.assertAlmostEqual(share, self.tasks["sort"]["accuracy"])
 
 
 class Likelihood(unittest.TestCase):
     def test_choices_have_the_models_own_probabilities(self):
-        found = evaluate("local-completions", "/v1/completions", "llada_choice", tokenizer_backend="auto", num_concurrent=4)
+        found = evaluate("local-completions", "/v1/completions", "llada_choice", tokenizer_backend="auto",
+                         num_concurrent=4)
         samples = found["samples"]["llada_choice"]
         self.assertEqual(len(samples), LIMIT)
         for sample in samples[:3]:
             expected = []
             for arguments in sample["arguments"]:
-                context, letter = arguments[:2] if isinstance(arguments, (list, tuple)) else (arguments["arg_0"], arguments["arg_1"])
+                context, letter = arguments[:2]
                 whole, before = ids_of(context + letter), ids_of(context)
                 self.assertEqual(whole[: len(before)], before)
                 self.assertEqual(len(whole), len(before) + 1)
@@ -82,7 +88,8 @@ class Likelihood(unittest.TestCase):
             given = [float(answer[0][0]) for answer in sample["resps"]]
             for i, (one, other) in enumerate(zip(given, expected)):
                 self.assertAlmostEqual(one, other, delta=1e-3 + 1e-4 * abs(other), msg=f"{sample['doc_id']} {i}")
-        right = sum(max(range(4), key=lambda i: float(s["resps"][i][0][0])) == "ABCD".index(s["doc"]["answer"]) for s in samples)
+        chosen = [max(range(4), key=lambda i: float(sample["resps"][i][0][0])) for sample in samples]
+        right = sum("ABCD"[letter] == sample["doc"]["answer"] for letter, sample in zip(chosen, samples))
         self.assertAlmostEqual(found["results"]["llada_choice"]["acc,none"], right / LIMIT)
         self.assertGreater(right / LIMIT, 0.8)
 

@@ -99,10 +99,10 @@ def metric(name, url=None):
     return float(found.group(1))
 
 
-def run(prompt, *flags, length=LENGTH):
+def run(prompt, *flags, length=LENGTH, preset=OPTIONS["preset"]):
     """What the command line answers: its JSON."""
-    done = subprocess.run([LLADA, "run", "-m", model(), "-p", prompt, "-n", str(length), *OPTION_FLAGS, *flags, "--json"],
-                          check=True, capture_output=True)
+    done = subprocess.run([LLADA, "run", "-m", model(), "-p", prompt, "-n", str(length), "--preset-decode", preset,
+                           *flags, "--json"], check=True, capture_output=True)
     return json.loads(done.stdout)
 
 

@@ -194,8 +194,10 @@ class AnswerView {
     if (now.frame === undefined) span.title = "not decided";
     else if (now.state === "given" || now.state === "fixed") span.title = "given";
     else
-      span.title = `${JSON.stringify(now.text)}, ${(100 * now.confidence).toFixed(1)} % sure, ` +
-          `step ${this.recording.frames[now.frame].step + 1}, ${now.state === "visible" ? "may still change" : "final"}`;
+      span.title = [
+        JSON.stringify(now.text), `${(100 * now.confidence).toFixed(1)} % sure`,
+        `step ${this.recording.frames[now.frame].step + 1}`, now.state === "visible" ? "may still change" : "final",
+      ].join(", ");
   }
 }
 AnswerView.next = 0;

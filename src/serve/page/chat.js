@@ -153,7 +153,8 @@ function describe(values) {
   return said.length > 0 ? said.join(", ") : "as the server decides";
 }
 
-// The template with what its gaps hold, which single tokens may not spell: a character can begin in one and end in another.
+// The template with what its gaps hold; single tokens may not spell it, since a character can begin in one and end in
+// another.
 function filled(template, spans) {
   let next = 0;
   return template.replace(/<mask(:\d+)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));

@@ -89,6 +89,8 @@ function listenToKeys(page) {
 const page = new Page();
 listenToTabs();
 listenToKeys(page);
-document.getElementById("open-settings").addEventListener("click", () => document.getElementById("settings").showModal());
+document.getElementById("open-settings").addEventListener("click", () => {
+  document.getElementById("settings").showModal();
+});
 page.open();
 document.getElementById("prompt").focus();

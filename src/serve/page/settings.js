@@ -1,4 +1,4 @@
-// The form of the decoding options, made from the list that the server sends, so that a new option needs no change here.
+// The form of the decoding options, made from the list that the server sends: a new option needs no change here.
 "use strict";
 
 class SettingsForm {

@@ -1,4 +1,4 @@
-#include "cli/preset.h"
+#include "engine/decode_preset.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "engine/json_fields.h"
 #include "engine/options.h"
 
-namespace llada::cli {
+namespace llada {
 namespace {
 
 struct BuiltIn {
@@ -50,10 +50,10 @@ Result<std::string> options_of(JsonFields& fields) {
 
 }  // namespace
 
-Result<Preset> parse_preset(std::string_view text, const std::string& source) {
+Result<DecodePreset> parse_decode_preset(std::string_view text, const std::string& source) {
   LLADA_TRY(auto fields, JsonFields::parse(text, source));
   LLADA_TRY_STATUS(fields.head("llada-preset", kVersion));
-  Preset preset;
+  DecodePreset preset;
   LLADA_TRY(preset.name, fields.text("name"));
   LLADA_TRY(preset.options, fields.has_object("options") ? options_of(fields) : fields.text("options"));
   if (fields.has("tuned")) {
@@ -78,19 +78,24 @@ Result<Preset> parse_preset(std::string_view text, const std::string& source) {
   return preset;
 }
 
-Result<Preset> find_preset(const std::string& name_or_path) {
-  std::string known;
-  for (const BuiltIn& preset : kBuiltIn) {
-    if (name_or_path == preset.name) return Preset{preset.name, preset.options, ""};
-    known += std::string(preset.name) + ", ";
-  }
-  if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
-    return invalid("found '{}', needed one of {}or a preset file", name_or_path, known);
-  LLADA_TRY(const std::string text, read_file(name_or_path, size_t{1} << 20));
-  return parse_preset(text, name_or_path);
+std::vector<std::string_view> decode_presets() {
+  std::vector<std::string_view> names;
+  for (const BuiltIn& preset : kBuiltIn) names.push_back(preset.name);
+  return names;
 }
 
-std::string preset_text(const Preset& preset, const PresetOrigin& origin) {
+Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files) {
+  for (const BuiltIn& preset : kBuiltIn)
+    if (name_or_path == preset.name) return DecodePreset{preset.name, preset.options, ""};
+  const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));
+  if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);
+  if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
+    return invalid("found '{}', needed one of {}, or a preset file", name_or_path, known);
+  LLADA_TRY(const std::string text, read_file(name_or_path, size_t{1} << 20));
+  return parse_decode_preset(text, name_or_path);
+}
+
+std::string decode_preset_text(const DecodePreset& preset, const PresetOrigin& origin) {
   const nlohmann::ordered_json json = {{"format", "llada-preset"},
                                        {"version", kVersion},
                                        {"name", preset.name},
@@ -109,4 +114,4 @@ std::string preset_text(const Preset& preset, const PresetOrigin& origin) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
-}  // namespace llada::cli
+}  // namespace llada
