@@ -41,6 +41,14 @@ Status set_isa(Chosen& c, std::string_view text) {
   c.load.isa = text;
   return {};
 }
+Status set_pack_cache(Chosen& c, std::string_view text) {
+  if (text.empty()) return invalid("found '', needed off or a folder");
+  if (text == "off")
+    c.load.pack_cache = {};
+  else
+    c.load.pack_cache = {PackCache::Use::make, std::string(text)};
+  return {};
+}
 Status set_streams(Chosen& c, std::string_view text) {
   return read_whole(text, 1, kMostStreams, c.engine.most_running);
 }
@@ -86,6 +94,9 @@ constexpr OwnOption kOwn[] = {
      kModel, set_attention},
     {LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", "", "forces an instruction set", kModel,
      set_isa},
+    {LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off",
+     "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
+     kModel, set_pack_cache},
     {LLADA_FOR_ENGINE, "streams", "N", "a whole number from 1 to 1024", "1",
      "requests that share forwards; the others wait in the order in which they came", kEngine, set_streams},
     {LLADA_FOR_ENGINE, "row_budget", "N", "a whole number from 0 to 1048576", "0",

@@ -53,6 +53,10 @@ void Service::tick() {
     lock.unlock();
     admission_.expire();
     lock.lock();
+    const auto jobs = jobs_;
+    lock.unlock();
+    for (const auto& job : jobs) job->expire(options_.answer_seconds);
+    lock.lock();
   }
 }
 
