@@ -21,7 +21,8 @@ elseif(NOT LLADA_HEXAGON_QEMU)
 endif()
 
 # llada_hexagon_binary(OUTPUT file [SHARED soname] [ARCH v67] [COMPILER clang] [TARGET triple] SOURCES files... [DEPENDS files...] [FLAGS flags...])
-# One clang call: a freestanding program, or a shared object as a DSP loads it.
+# One clang call: a freestanding program, or a shared object as a DSP loads it. -nostdinc++: the C++ headers of this
+# machine, where libc++ is installed, are not for the DSP.
 function(llada_hexagon_binary)
   cmake_parse_arguments(ARG "" "OUTPUT;SHARED;ARCH;COMPILER;TARGET" "SOURCES;DEPENDS;FLAGS" ${ARGN})
   if(NOT ARG_ARCH)
@@ -39,7 +40,7 @@ function(llada_hexagon_binary)
     set(kind -nostdlib -shared -fPIC -Wl,-soname,${ARG_SHARED} -Wl,-z,max-page-size=0x1000 -Wl,--hash-style=sysv)
   endif()
   add_custom_command(OUTPUT ${ARG_OUTPUT}
-    COMMAND ${ARG_COMPILER} --target=${ARG_TARGET} -mcpu=hexagon${ARG_ARCH} -O2 -G0 -ffreestanding -fno-builtin
+    COMMAND ${ARG_COMPILER} --target=${ARG_TARGET} -mcpu=hexagon${ARG_ARCH} -O2 -G0 -ffreestanding -fno-builtin -nostdinc++
             -fuse-ld=lld -Wall -Wextra -I${PROJECT_SOURCE_DIR}/src ${kind} ${ARG_FLAGS} ${ARG_SOURCES} -o ${ARG_OUTPUT}
     DEPENDS ${ARG_SOURCES} ${ARG_DEPENDS}
     COMMENT "Hexagon ${ARG_ARCH}: ${ARG_OUTPUT}" VERBATIM)

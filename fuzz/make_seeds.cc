@@ -1,10 +1,11 @@
-// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/* and FOLDER/program/*, small inputs of
-// every kind, for the fuzzers to start from.
+// fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/*, FOLDER/packed/* and
+// FOLDER/program/*, small inputs of every kind, for the fuzzers to start from.
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/random.h"
+#include "devices/cpu/packed_file.h"
 #include "formats/model_fixture.h"
 
 using namespace llada;
@@ -30,6 +31,15 @@ int main(int argc, char** argv) {
   write("safetensors/config-olmo", "c" + hf_config_json(tiny_config(Architecture::llada), Style::olmo));
   write("safetensors/index",
         R"(i{"metadata":{"total_size":1},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
+  // Packed weights, whole and as an index alone.
+  const PackedIndex packed{"avx2",
+                           1,
+                           {.path = "/m.gguf", .bytes = 1, .modified_ns = 2, .digest = 3},
+                           {{"a", -1, DType::Q4_0, 64, 64, 0, 100, 4}, {"b", 2, DType::F16, 64, 8, 4096, 10, 5}}};
+  const auto tail = packed_index_bytes(packed, 4106);
+  const std::string text(reinterpret_cast<const char*>(tail.data()), tail.size());
+  write("packed/whole", "w" + std::string(4106, '\0') + text);
+  write("packed/index", "i" + text.substr(0, text.size() - kPackedEndBytes));
   // Recorded routing: one step; two layers with a block that moves on; a row that chose nobody.
   const auto header = [](int layers, int experts, int used) {
     return R"({"format":"llada-routing","version":1,"model":"m","layers":)" + std::to_string(layers) +

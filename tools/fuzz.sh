@@ -2,14 +2,20 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_program fuzz_hexagon fuzz_listing fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
 mkdir -p build/fuzz/seeds/listing
 printf '{"sha":"0123456789abcdef0123456789abcdef01234567","siblings":[{"rfilename":"config.json","size":7},{"rfilename":"model-00001-of-00002.safetensors","lfs":{"size":9}},{"rfilename":"d/m-Q4_0.gguf"}]}' >build/fuzz/seeds/listing/list
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fail=gone:3' >build/fuzz/seeds/profile/device
-targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing)
+mkdir -p build/fuzz/seeds/http
+request() { printf 'POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
+request chat /v1/chat/completions '{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]}],"max_tokens":64,"temperature":0.5,"seed":7,"stop":["a","b"],"n":2,"stream":true,"stream_options":{"include_usage":true},"diffusing":"frames","llada":{"preset":"fast","threshold":0.9,"kv":"dual"},"response_format":{"type":"text"},"user":null}'
+request completion '/v1/completions?x=1' '{"prompt":[[1,2],[3]],"tokens":[1,2],"echo":true,"logprobs":1,"max_completion_tokens":1,"top_p":0.9,"llada":{"wino":true,"credit":false,"latency_table":"8:1,16:2"}}'
+request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{"edit_threshold":0.4}}'
+printf 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\n{"n":\r\n0\r\n\r\n' >build/fuzz/seeds/http/chunked
+targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
 jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 

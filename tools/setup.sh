@@ -1,20 +1,30 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | upstream
-#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, libcurl for
-#          llada pull
+# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | clang | upstream | clients | python
+#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
+#          llada serve, libcurl for llada pull
 #   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
+#   clang  also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
+#   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
+#   python  what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 editing=(libedit-dev)
+serving=(libboost-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
+libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 hour=(python3-pyte)
+packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
+browser=(chromium chromium-driver python3-selenium python3-venv curl)
+clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
+wheel=(python3-venv patchelf unzip)
+wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' pytest==9.2.0 scikit-build-core==1.1.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
@@ -41,13 +51,16 @@ case "${1:-}" in
   build)
     install "${build[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
     install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
   test)
     install "${build[@]}" "${test[@]}"
     install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+    install "${serving[@]}" || echo "setup: no Boost here; the tests of llada serve will be skipped"
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
+    install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
@@ -56,6 +69,7 @@ case "${1:-}" in
         { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
       fi
     fi ;;
+  clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
     works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
@@ -66,5 +80,23 @@ case "${1:-}" in
         build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors 'numpy<2'; } >/dev/null 2>&1 && works ||
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | upstream" >&2; exit 2 ;;
+  clients)
+    works() { build/clients/bin/python -c 'import openai, langchain_openai, lm_eval, schemathesis, selenium' 2>/dev/null; }
+    install "${browser[@]}" >&2 || { echo "setup: Chromium or Selenium cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/clients
+      { /usr/bin/python3 -m venv --system-site-packages build/clients &&
+        build/clients/bin/pip install -q --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
+        { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  python)
+    works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core' 2>/dev/null; }
+    install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv or patchelf cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/python-tools
+      { /usr/bin/python3 -m venv build/python-tools &&
+        build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
+        { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  *) echo "usage: setup.sh build | test | clang | upstream | clients | python" >&2; exit 2 ;;
 esac

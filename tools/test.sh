@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Builds and runs every test: release, each instruction set forced, every command under valgrind, sanitizers, arm64 under qemu, a
-# fuzzing smoke, and a comparison with Dream's layers in a public package.
+# Builds and runs every test: release, each instruction set forced, every command under valgrind, programs against the
+# installed library, sanitizers, arm64 under qemu, a fuzzing smoke, and comparisons with public packages: Dream's layers,
+# the cache folder of Hugging Face's hub, and clients of the server. The Python package, from its tests to its wheel.
 # The stage `hour` pastes every line of README.md and docs/quickstart.md into a terminal, against recorded screens.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa hour memcheck asan tsan arm64 fuzz upstream (all by default)
+# usage: test.sh [stage...]   stages: release isa hour memcheck install asan tsan arm64 fuzz upstream clients python (all by default)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa hour memcheck asan tsan arm64 fuzz upstream)
+[ $# -gt 0 ] || stages=(release isa hour memcheck install asan tsan arm64 fuzz upstream clients python)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()
@@ -31,6 +32,12 @@ build() {  # preset [cmake --build options]
 
 # What a test was given makes its line longer than any terminal; its name says which one it is.
 short_names() { sed -uE 's/ +# GetParam\(\) = .* (\.*) +(Passed|\*\*\*|Not)/ \1 \2/; s/^( *Start .*[^ ]) +# GetParam.*/\1/'; }
+
+# Where the start of a program costs more than most tests in it, many tests share one.
+run_tests() {  # preset [ctest's options of selection]
+  if command -v python3 >/dev/null; then tools/run_tests.py "$1" -j "$jobs" "${@:2}"
+  else ctest --preset "$1" --no-tests=error -j "$jobs" "${@:2}"; fi
+}
 
 run_stage() {
   local stage=$1 log note="" status=passed begin=$SECONDS
@@ -61,11 +68,14 @@ run_stage() {
     memcheck)
       if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
       else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
+    install)
+      build release --target llada llada_shared llada_manual && timeout 180 tools/test_install.sh | tee "$log" || status=failed
+      note=$(grep -h 'not installed' "$log" | tr '\n' ' ') ;;
     asan)
-      build asan && LLADA_TEST_QUICK=1 ctest --preset asan --no-tests=error -j "$jobs" -LE long | tee "$log" | short_names || status=failed ;;
+      build asan && LLADA_TEST_QUICK=1 run_tests asan -LE long | tee "$log" || status=failed ;;
     tsan)
       build tsan --target tests_threads &&
-        LLADA_TEST_QUICK=1 ctest --preset tsan --no-tests=error -j "$jobs" -L threads -LE long | tee "$log" | short_names || status=failed ;;
+        LLADA_TEST_QUICK=1 run_tests tsan -L threads -LE long | tee "$log" || status=failed ;;
     arm64)
       if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-g++ >/dev/null; then
         status=SKIPPED note="qemu-user or the arm64 cross compiler is not installed"
@@ -84,6 +94,24 @@ run_stage() {
           3) status=SKIPPED note=$(grep SKIPPED "$log") ;;
           *) status=failed ;;
         esac
+        timeout 170 build/venv/bin/python tests/hub/python_tools.py --llada build/release/bin/llada | tee "$log"
+        case ${PIPESTATUS[0]} in
+          0) note="$note; the hub's cache: $(tail -n 1 "$log")" ;;
+          3) note="$note; the hub's cache: SKIPPED" ;;
+          *) status=failed ;;
+        esac
+      fi ;;
+    clients)
+      if ! tools/setup.sh clients; then status=SKIPPED note="Chromium or the clients cannot be installed here"
+      else
+        build release --target llada && timeout 300 tools/clients.sh 2>&1 | tee "$log" || status=failed
+        note=$(grep -E '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')
+      fi ;;
+    python)
+      if ! tools/setup.sh python; then status=SKIPPED note="what builds and checks a Python package cannot be installed here"
+      else
+        build release --target llada llada_shared && timeout 300 tools/test_python.sh 2>&1 | tee "$log" || status=failed
+        note=$(grep -hE '^[0-9]+ passed|manylinux' "$log" | tr '\n' ' ')
       fi ;;
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -13,10 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/system.h"
+
 namespace llada {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;  // one write call per MiB keeps converts at disk speed
+// What is written at once, on borders of it: keeps converts at disk speed, and lets a file system keep the file in
+// pages of that size, which a mapping then has too.
+constexpr size_t kBufferBytes = size_t{2} << 20;
 
 Error open_error(const std::string& path, const char* what) {
   const int code = errno;
@@ -83,27 +87,30 @@ void remove_unfinished_files() noexcept {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::unexpected(open_error(path, "open"));
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return invalid("{}: not a regular file", path);
-  }
   MappedFile file;
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.fd_ < 0) return std::unexpected(open_error(path, "open"));
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode)) return invalid("{}: not a regular file", path);
   file.path_ = path;
   file.size_ = static_cast<size_t>(info.st_size);
+  file.modified_ns_ = llada::modified_ns(info);
   if (file.size_ > 0) {
-    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-      Error error = open_error(path, "map");
-      ::close(fd);
-      return std::unexpected(std::move(error));
-    }
+    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+    if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
     file.data_ = static_cast<const std::byte*>(data);
   }
-  ::close(fd);
   return file;
+}
+
+Status MappedFile::check_unchanged() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
+  if (static_cast<size_t>(info.st_size) != size_)
+    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, size_);
+  if (llada::modified_ns(info) != modified_ns_)
+    return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
+  return {};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -112,10 +119,13 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
+  std::swap(modified_ns_, other.modified_ns_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (fd_ >= 0) ::close(fd_);
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
@@ -131,6 +141,12 @@ void MappedFile::will_read(size_t offset, size_t size) const {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = offset / page * page, end = std::min(offset + size, size_);
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
+}
+
+void MappedFile::use_large_pages() const {
+#ifdef MADV_HUGEPAGE
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);
+#endif
 }
 
 Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes) {
@@ -236,12 +252,14 @@ Status AtomicFile::put(std::span<const std::byte> bytes) {
 Status AtomicFile::flush() { return put({buffer_.get(), std::exchange(buffered_, 0)}); }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  if (bytes.size() >= kBufferBytes) {  // nothing to gain from the buffer
-    LLADA_TRY_STATUS(flush());
-    position_ += bytes.size();
-    return put(bytes);
-  }
   while (!bytes.empty()) {
+    if (buffered_ == 0 && bytes.size() >= kBufferBytes) {  // nothing to gain from the buffer
+      const size_t whole = bytes.size() / kBufferBytes * kBufferBytes;
+      LLADA_TRY_STATUS(put(bytes.first(whole)));
+      position_ += whole;
+      bytes = bytes.subspan(whole);
+      continue;
+    }
     const size_t n = std::min(bytes.size(), kBufferBytes - buffered_);
     std::memcpy(buffer_.get() + buffered_, bytes.data(), n);
     buffered_ += n;

@@ -22,17 +22,27 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
+
+  // Whether the file that is mapped has the size and the time of modification that it had when it was opened. Whoever
+  // reads bytes behind the end of a file that became shorter gets a signal, so this is asked before. A file that
+  // another one replaced by name has not changed.
+  Status check_unchanged() const;
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
   void drop(size_t offset, size_t size) const;
   // Asks the system to read it from the disk; returns before it has.
   void will_read(size_t offset, size_t size) const;
+  // Asks the system to map it in large pages, where the file system keeps it in such (Linux: AtomicFile writes for that).
+  void use_large_pages() const;
 
  private:
   MappedFile() = default;
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int fd_ = -1;
+  int64_t modified_ns_ = 0;  // since 1970
 };
 
 // Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it.

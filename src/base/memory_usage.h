@@ -5,7 +5,7 @@
 namespace llada {
 
 // The largest resident size so far, in bytes: private memory and the touched pages of mapped files. 0 where
-// the system does not tell (/proc is not mounted).
+// the system does not tell.
 int64_t peak_memory_bytes();
 
 }  // namespace llada

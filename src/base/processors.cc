@@ -1,7 +1,5 @@
 #include "base/processors.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -10,6 +8,8 @@
 #include <string>
 #include <tuple>
 #include <utility>
+
+#include "base/system.h"
 
 namespace llada {
 namespace {
@@ -89,12 +89,6 @@ ProcessorMask read_mask(const AffinityCall& get) {
     if (error != EINVAL) break;
   }
   return {};
-}
-
-ProcessorMask own_mask() {
-  return read_mask([](size_t bytes, uint64_t* mask) {
-    return sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask)) == 0 ? 0 : errno;
-  });
 }
 
 std::vector<int> members(const ProcessorMask& mask) {

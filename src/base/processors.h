@@ -36,7 +36,6 @@ bool contains(const ProcessorMask& mask, int processor);
 // enough (EINVAL: it is not). Empty where it fails.
 using AffinityCall = std::function<int(size_t bytes, uint64_t* mask)>;
 ProcessorMask read_mask(const AffinityCall& get);
-ProcessorMask own_mask();                             // of the system
 std::vector<int> members(const ProcessorMask& mask);  // ascending
 
 }  // namespace llada

@@ -1,13 +1,11 @@
 #include "base/threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <span>
 
 #include "base/check.h"
 #include "base/processors.h"
+#include "base/system.h"
 
 namespace llada {
 namespace {
@@ -21,17 +19,6 @@ inline void relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
-void bind(std::thread& thread, std::span<const int> processors) {
-  const ProcessorMask mask = mask_of(processors);
-  static_cast<void>(pthread_setaffinity_np(thread.native_handle(), mask.size() * sizeof mask[0],
-                                           reinterpret_cast<const cpu_set_t*>(mask.data())));
-}
-
-bool bind_this(const ProcessorMask& mask) {
-  return sched_setaffinity(0, mask.size() * sizeof mask[0], reinterpret_cast<const cpu_set_t*>(mask.data())) == 0;
 }
 
 }  // namespace
@@ -73,19 +60,24 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   if (threads > 1 && threads == processors.preferred)
     bound_.assign(processors.order.begin(), processors.order.begin() + threads);
   for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this, i] { work(i); });
     const std::span order(processors.order);
-    if (threads == processors.preferred) bind(workers_.back(), order.subspan(static_cast<size_t>(i), 1));
-    if (threads < processors.preferred) bind(workers_.back(), order.first(static_cast<size_t>(processors.preferred)));
+    ProcessorMask mask;
+    if (threads == processors.preferred) mask = mask_of(order.subspan(static_cast<size_t>(i), 1));
+    if (threads < processors.preferred) mask = mask_of(order.first(static_cast<size_t>(processors.preferred)));
+    // A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
+    workers_.emplace_back([this, i, mask] {
+      if (!mask.empty()) static_cast<void>(bind_thread(mask));
+      work(i);
+    });
   }
 }
 
 void ThreadPool::leave_workers_processor() const {
   if (bound_.empty()) return;
-  const int here = sched_getcpu();
+  const int here = this_processor();
   if (std::find(bound_.begin() + 1, bound_.end(), here) == bound_.end()) return;
   const ProcessorMask own = own_mask();
-  if (contains(own, bound_[0]) && bind_this(mask_of({&bound_[0], 1}))) static_cast<void>(bind_this(own));
+  if (contains(own, bound_[0]) && bind_thread(mask_of({&bound_[0], 1}))) static_cast<void>(bind_thread(own));
 }
 
 ThreadPool::~ThreadPool() {

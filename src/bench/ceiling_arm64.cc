@@ -1,18 +1,14 @@
 // arm64: smmla, sdot or smlal, whichever is the widest of the instruction set, and fmla. Inline assembly with
 // its own architecture directives, so that the file builds for any Armv8-A. Twenty-four accumulators hide the
 // latency of four units with four cycles each.
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-
+#include "base/system.h"
 #include "bench/ceiling.h"
 
 namespace llada::bench {
 namespace {
 
-bool has_dotprod(std::string_view isa) { return isa != "neon" && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
-bool has_i8mm(std::string_view isa) {
-  return isa != "neon" && isa != "neon_dotprod" && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
-}
+bool has_dotprod(std::string_view isa) { return isa != "neon" && arm_features().dotprod; }
+bool has_i8mm(std::string_view isa) { return isa != "neon" && isa != "neon_dotprod" && arm_features().i8mm; }
 
 #define LLADA_EIGHT(op, a, b, c, d, e, f, g, h, out, in)                                                               \
   op " v" a "." out ", v30." in ", v31." in "\n" op " v" b "." out ", v30." in ", v31." in "\n" op " v" c "." out      \

@@ -101,7 +101,7 @@ class Chat {
   }
 
   Result<Generation> answer(std::vector<ChatMessage>& messages) {
-    const int64_t context = workspace_.model().config().context;
+    const int64_t context = workspace_.model().context();
     const int64_t limit = context > 0 ? context : std::numeric_limits<int64_t>::max();
     const decode::DecodeOptions& decode = options_.decode.options;
     std::vector<int32_t> ids;

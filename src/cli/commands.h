@@ -21,9 +21,12 @@ struct Command {
 Work setup_run(CLI::App& app);
 Work setup_chat(CLI::App& app);
 Work setup_infill(CLI::App& app);
+Work setup_serve(CLI::App& app);
 Work setup_eval(CLI::App& app);
+Work setup_score(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_pull(CLI::App& app);
+Work setup_pack(CLI::App& app);
 Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
 Work setup_logits(CLI::App& app);

@@ -38,18 +38,6 @@ std::string wrap(std::string_view text, size_t used, size_t indent, size_t width
   return out;
 }
 
-std::string names_of(const CLI::Option& option, bool whole) {
-  std::string names = option.get_positional() ? option.get_name(true) : "";
-  for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : ", -") + name;
-  for (const std::string& name : option.get_lnames()) {
-    names += (names.empty() ? "--" : ", --") + name;
-    if (!whole) break;
-  }
-  const std::string type = option.get_type_name();
-  if (!option.get_positional() && option.get_items_expected_max() > 0 && !type.empty()) names += " " + type;
-  return names;
-}
-
 std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   const size_t column = width < 70 ? 8 : 27;
   std::string out = "  " + names_of(option, whole);
@@ -76,7 +64,35 @@ std::string footer_text(std::string_view footer, size_t width) {
   return out;
 }
 
+bool is_shown(const CLI::App& app, const CLI::Option* option) {
+  return !option->get_group().empty() && option != app.get_help_ptr() && option != app.get_help_all_ptr();
+}
+
 }  // namespace
+
+std::string names_of(const CLI::Option& option, bool whole) {
+  std::string names = option.get_positional() ? option.get_name(true) : "";
+  for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : ", -") + name;
+  for (const std::string& name : option.get_lnames()) {
+    names += (names.empty() ? "--" : ", --") + name;
+    if (!whole) break;
+  }
+  const std::string type = option.get_type_name();
+  if (!option.get_positional() && option.get_items_expected_max() > 0 && !type.empty()) names += " " + type;
+  return names;
+}
+
+std::vector<OptionGroup> option_groups(const CLI::App& app) {
+  std::vector<OptionGroup> groups;
+  for (const CLI::Option* option : app.get_options()) {
+    if (!is_shown(app, option)) continue;
+    const std::string heading = headings(*option).second;
+    auto found = std::ranges::find(groups, heading, &OptionGroup::heading);
+    if (found == groups.end()) found = groups.insert(groups.end(), {heading, {}});
+    found->options.push_back(option);
+  }
+  return groups;
+}
 
 std::string shown_as(const std::string& short_heading, const std::string& heading) {
   return short_heading + kBetween + heading;
@@ -89,7 +105,7 @@ std::string help_text(const CLI::App& app, bool whole, int width) {
   std::string positionals;
   size_t left_out = 0;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty() || option == app.get_help_ptr() || option == app.get_help_all_ptr()) continue;
+    if (!is_shown(app, option)) continue;
     if (option->get_positional()) positionals += " " + option->get_name(true);
     const auto [brief, full] = headings(*option);
     const std::string& heading = whole ? full : brief;

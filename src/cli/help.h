@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace llada::cli {
 
@@ -10,6 +11,16 @@ namespace llada::cli {
 // stands in both.
 std::string shown_as(const std::string& short_heading, const std::string& heading);
 std::string further(const std::string& heading);  // in the whole help only
+
+// The options that help shows, by the headings of the whole help, in the order of their first ones.
+struct OptionGroup {
+  std::string heading;
+  std::vector<const CLI::Option*> options;
+};
+std::vector<OptionGroup> option_groups(const CLI::App& app);
+
+// "-p, --prompt TEXT"; all of its long names, or the first.
+std::string names_of(const CLI::Option& option, bool whole);
 
 std::string help_text(const CLI::App& app, bool whole, int width);
 

@@ -1,16 +1,13 @@
-// llada infill: fills the gaps of a text. Every stretch of text between gaps is tokenized on its own, because
-// what stands in a gap is not known yet; so a stretch may be cut into other tokens than inside the finished
-// text.
+// llada infill: fills the gaps of a text.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "cli/commands.h"
-#include "cli/infill_template.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
+#include "engine/infill_text.h"
 
 namespace llada::cli {
 namespace {
@@ -23,37 +20,9 @@ struct InfillOptions {
   bool has_text = false, has_file = false;
 };
 
-struct Gap {
-  int64_t position, length;
-};
-
-struct Layout {
-  std::vector<int32_t> tokens;     // any id in the gaps
-  std::vector<int32_t> positions;  // of the gaps' tokens
-  std::vector<Gap> gaps;
-};
-
-Result<Layout> lay_out(const Model& model, std::span<const InfillPiece> pieces) {
-  Layout layout;
-  LLADA_TRY(layout.tokens, model.prompt_ids(""));  // BOS where the model wants one
-  for (const InfillPiece& piece : pieces) {
-    const size_t begin = layout.tokens.size();
-    if (piece.gap == 0) {
-      const auto ids = model.tokenizer().encode(piece.text);
-      layout.tokens.insert(layout.tokens.end(), ids.begin(), ids.end());
-      continue;
-    }
-    layout.tokens.resize(begin + static_cast<size_t>(piece.gap), model.special_ids().mask);
-    layout.gaps.push_back({static_cast<int64_t>(begin), piece.gap});
-    layout.positions.resize(layout.positions.size() + static_cast<size_t>(piece.gap));
-    std::iota(layout.positions.end() - piece.gap, layout.positions.end(), static_cast<int32_t>(begin));
-  }
-  return layout;
-}
-
-nlohmann::ordered_json spans_json(const Model& model, const Layout& layout, const std::vector<int32_t>& tokens) {
+nlohmann::ordered_json spans_json(const Model& model, const InfillLayout& layout, const std::vector<int32_t>& tokens) {
   auto spans = nlohmann::ordered_json::array();
-  for (const Gap& gap : layout.gaps) {
+  for (const InfillGap& gap : layout.gaps) {
     const auto filled = std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
     spans.push_back({{"position", gap.position},
                      {"length", gap.length},
@@ -72,9 +41,9 @@ Result<int> infill(InfillOptions& o) {
     LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
-  Layout layout;
+  InfillLayout layout;
   o.model.load.before_weights = [&](const Model& model) -> Status {
-    LLADA_TRY(layout, lay_out(model, pieces));
+    LLADA_TRY(layout, lay_out_infill(model, pieces));
     return {};
   };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));

@@ -79,7 +79,7 @@ Work setup_logits(CLI::App& app) {
       "  echo 1000 72 101 1005 1005 | llada logits -m models/tiny-llada --ids - -o rows.f32\n"
       "  llada logits -m model.gguf --ids ids.txt -o rows.f32 --json");
   return [o] {
-    o->model.load.isa = isa_from_environment();
+    read_environment(o->model.load);
     return logits(*o);
   };
 }

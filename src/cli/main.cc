@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/manual.h"
 #include "cli/mapping_fault.h"
 #include "cli/mistakes.h"
 #include "cli/options.h"
@@ -25,9 +26,12 @@ constexpr Command kCommands[] = {
     {"run", "answer a prompt", setup_run},
     {"chat", "hold a conversation", setup_chat},
     {"infill", "fill the gaps of a text", setup_infill},
+    {"serve", "answer requests over HTTP, as OpenAI's protocol has them", setup_serve},
     {"eval", "measure strategies on a file of tasks", setup_eval},
+    {"score", "say how probable texts are, answer multiple choice", setup_score},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
+    {"pack", "keep a model's weights as the processor wants them", setup_pack},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
@@ -109,6 +113,13 @@ int main_command(Arguments words) {
   }
   if (word == "help" && words.front() == "options")
     return finish("llada", print(decode::field_table(words.back() == "--markdown")));
+  // For the build, which installs what they print.
+  if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
+    const std::string which = words.size() > 1 ? words[1] : "";
+    const auto text =
+        words.front() == "--man" ? manual_page(kCommands, which, LLADA_VERSION) : completion(kCommands, which);
+    return text ? finish("llada help", print(*text)) : fail("llada help", text.error());
+  }
   const bool help = word == "help";
   const std::string& name = help ? words.front() : word;
   if (const Command* command = find_command(name))

@@ -25,13 +25,11 @@ constexpr Foreign kForeign[] = {
     {"--stream", "--live", "a terminal shows the answer while it forms, as --live says"},
     {"-r", "--stop", "did you mean --stop?"},
     {"--reverse-prompt", "--stop", "did you mean --stop?"},
-    {"--n-ctx", "--model", "the context is the model's own"},
+    {"--n-ctx", "--ctx-size", "", true},
     {"--preset", "--preset-decode", "did you mean --preset-decode?"},
     {"-ngl", "--device", "--device says where to compute"},
     {"--gpu-layers", "--device", "--device says where to compute"},
     {"--n-gpu-layers", "--device", "--device says where to compute"},
-    {"-c", "--model", "the context is the model's own"},
-    {"--ctx-size", "--model", "the context is the model's own"},
 };
 
 const CLI::Option* option_of(const CLI::App& app, std::string_view name) {
@@ -103,6 +101,8 @@ std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) 
 }
 
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {
+  constexpr std::string_view context = "ctx_size:";  // of the loader's own options the only one that a model can refuse
+  if (error.message.starts_with(context)) error.message.replace(0, context.size(), "--ctx-size:");
   const size_t end = error.message.find_first_of(": ");
   const CLI::Option* option =
       end == std::string::npos ? nullptr : app.get_option_no_throw(error.message.substr(0, end));

@@ -12,6 +12,9 @@ static constexpr const char* kGroup = "Model and device";
 void read_environment(LoadOptions& options) {
   options.isa = isa_from_environment();
   options.cdsprpc = cdsprpc_from_environment();
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (options.pack_cache.folder.empty())
+    options.pack_cache.folder = default_pack_folder(cache != nullptr ? cache : "", home != nullptr ? home : "");
 }
 
 std::string cdsprpc_from_environment() {
@@ -24,12 +27,37 @@ std::string isa_from_environment() {
   return isa != nullptr ? isa : "";
 }
 
+void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group) {
+  add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "0: one per physical core (0)")->group(group);
+}
+
+void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group) {
+  PackCache& cache = options.pack_cache;
+  cache.use = PackCache::Use::found;
+  app.add_option_function<std::string>(
+         "--pack-cache",
+         [&cache](const std::string& text) {
+           if (text.empty()) throw CLI::ValidationError("--pack-cache", "found '', needed off, auto or a folder");
+           cache.use = text == "off"    ? PackCache::Use::none
+                       : text == "auto" ? PackCache::Use::found
+                                        : PackCache::Use::make;
+           if (cache.use == PackCache::Use::make) cache.folder = text;
+         },
+         "packed weights on disk: auto uses what llada pack has made, off nothing; a folder's are used, and made where "
+         "they are missing (auto)")
+      ->type_name("WHERE")
+      ->group(group);
+}
+
 void add_device_options(CLI::App& app, LoadOptions& options) {
   app.add_option("--device", options.device,
                  "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
       ->type_name("NAME")
       ->group(kGroup);
-  add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "0: one per physical core (0)")->group(kGroup);
+  add_threads_option(app, options, kGroup);
+  add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
+                     "most positions of prompt and answer together; 0: what the model was trained for (0)")
+      ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--attention",
          [&options](const std::string& text) {
@@ -41,6 +69,7 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
          "kernels for them (error about 1 %), exact the stored ones (fast)")
       ->type_name("KIND")
       ->group(further(kGroup));
+  add_pack_cache_option(app, options, further(kGroup));
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/options.h"
+#include "engine/decode_choice.h"
 #include "engine/session.h"
 
 namespace llada::cli {
@@ -17,37 +17,23 @@ struct ModelOptions {
   LoadOptions load;
 };
 
-// -m/--model, --hf-repo, --device, --threads and --attention.
+// -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache.
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_device_options(CLI::App& app, LoadOptions& options);
+void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
+void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 
 // LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
 std::string isa_from_environment();
 // LLADA_CDSPRPC, or empty: the library of device hexagon where --device names none.
 std::string cdsprpc_from_environment();
-void read_environment(LoadOptions& options);  // both
+void read_environment(LoadOptions& options);  // both, and where the user's caches are
 
 // The decoding options of a command line.
-class DecodeFlags {
+class DecodeFlags : public DecodeChoice {
  public:
-  decode::DecodeOptions options;  // after resolve()
-
-  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced, and for a
-  // block-causal model its published sampler. Without it, one token per forward.
-  void use_default_preset() { by_default_ = true; }
-
-  bool given() const { return !given_.empty() || !preset_.empty(); }
-  // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
-  // block of a block-causal model.
+  // As DecodeChoice has it, with the flag in the place of an option's key.
   Status resolve(int64_t attention_block = 0);
-  // The preset that resolve() used; empty: options alone.
-  const std::string& preset() const { return used_preset_; }
-  // The fingerprint of the model that the preset file was tuned for; empty: none was.
-  const std::string& tuned_for() const { return tuned_for_; }
-  // One line about what was left out of the preset that was given, or empty.
-  const std::string& note() const { return note_; }
-  // Draws the seed of the next answer where tokens are sampled and nobody gave one.
-  void draw_seed();
   // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. Refused:
   // nothing has changed.
   Status set(std::string_view name, const std::string& text, int64_t attention_block);
@@ -56,11 +42,6 @@ class DecodeFlags {
 
  private:
   friend void add_decode_options(CLI::App&, DecodeFlags&, bool);
-  std::string chosen_preset(int64_t attention_block) const;
-  std::vector<decode::Setting> given_;
-  std::string preset_, used_preset_, tuned_for_, note_;
-  std::vector<decode::Setting> preset_settings_;
-  bool infill_ = false, by_default_ = false;
 };
 
 // --preset-decode and a flag for every field. A wrong value ends the parse with CLI::ValidationError. For infilling

@@ -43,11 +43,6 @@ std::string stats_line(const GenerationStats& s) {
   return line;
 }
 
-std::string_view finish_reason(const Generation& g) {
-  if (g.stats.decode.cancelled) return "interrupted";
-  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
-}
-
 std::string unfinished_line(const Generation& g) {
   if (g.stats.decode.cancelled)
     return fmt::format("interrupted{}\n", g.text.contains(kHole) ? fmt::format("; {} was not decided", kHole) : "");

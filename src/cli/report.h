@@ -12,9 +12,6 @@ namespace llada::cli {
 // MB"
 std::string stats_line(const GenerationStats& stats);
 
-// Why an answer ended: "stop" (an end token or a stop string), "length" (none came) or "interrupted".
-std::string_view finish_reason(const Generation& generation);
-
 // What of that a reader has to know, as a line for people; empty for "stop".
 std::string unfinished_line(const Generation& generation);
 

@@ -2,11 +2,11 @@
 #include "lab/simulate.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/numbers.h"
 #include "base/trace.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -161,7 +161,7 @@ Result<Range> parse_range(std::string_view text) {
     const char* const end = text.data() + text.size();
     int read = 0;
     for (double* value : {&range.from, &range.to, &range.step}) {
-      const auto [next, error] = std::from_chars(at, end, *value);
+      const auto [next, error] = llada::from_chars(at, end, *value);
       if (error != std::errc() || !std::isfinite(*value)) break;
       ++read;
       if (read == 3 ? next != end : (next == end || *next != ':')) break;
@@ -305,7 +305,7 @@ Work setup_simulate(CLI::App& app) {
            name,
            [name, &value](const std::string& text) {
              double parsed = 0;
-             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+             const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
              if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
                throw CLI::ValidationError(name, fmt::format("found '{}', needed a number", text));
              value = parsed;

@@ -1,10 +1,10 @@
 #include "cli/simulate_moe.h"
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/numbers.h"
 #include "base/trace.h"
 #include "cli/help.h"
 #include "cli/lanes_svg.h"
@@ -26,7 +26,7 @@ Result<std::vector<double>> parse_shares(std::string_view text) {
     std::string_view one = text.substr(0, text.find(','));
     text.remove_prefix(std::min(one.size() + 1, text.size()));
     double value = 0;
-    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), value);
+    const auto [end, error] = llada::from_chars(one.data(), one.data() + one.size(), value);
     if (error != std::errc() || end + 1 != one.data() + one.size() || *end != '%' || !(value > 0 && value <= 100))
       return invalid("--experts-on-device: found '{}', needed shares such as 25% or 25%,50%,75%", whole);
     shares.push_back(value / 100);
@@ -201,7 +201,7 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
          "--moe-guess-noise",
          [&o](const std::string& text) {
            double value = 0;
-           const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+           const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), value);
            if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
              throw CLI::ValidationError("--moe-guess-noise", fmt::format("found '{}', needed a number", text));
            o.guess_noise = value;

@@ -175,7 +175,9 @@ InterruptGuard::InterruptGuard(int patience) : patience_(patience) {
   signal_seen = 0;
   signals_left = patience;
   resize_seen = false;
-  if (::pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;
+  if (::pipe(wake_pipe) != 0) wake_pipe[0] = wake_pipe[1] = -1;
+  for (const int end : wake_pipe)
+    if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC), ::fcntl(end, F_SETFL, O_NONBLOCK);
   handle_signals(on_signal);
   struct sigaction action {};
   action.sa_handler = on_resize;

@@ -102,6 +102,7 @@ class LoadingBar {
 Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options) {
   LoadingBar bar;
   options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  options.warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
   return Model::load(path, options);
 }
 

@@ -1,9 +1,10 @@
 #include "decode/fields.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <type_traits>
+
+#include "base/numbers.h"
 
 namespace llada::decode {
 namespace {
@@ -14,7 +15,7 @@ using enum FieldGroup;
 template <class T>
 Status read_number(std::string_view text, T& out, const Field& f) {
   T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range)
     return invalid("found '{}', which is out of range; needed {}", text, needed(f));
   if (error != std::errc() || end != text.data() + text.size() || text.empty())

@@ -1,9 +1,10 @@
 #include "engine/device_spec.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
+
+#include "base/numbers.h"
 
 namespace llada {
 namespace {
@@ -13,7 +14,7 @@ std::optional<double> number_before(std::string_view text, std::string_view unit
   if (!text.ends_with(unit)) return std::nullopt;
   text.remove_suffix(unit.size());
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
 }

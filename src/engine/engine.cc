@@ -4,15 +4,9 @@
 
 namespace llada {
 
-const Result<Generation>& Submission::wait() const {
+bool Submission::wait_for_step(std::chrono::milliseconds time) const {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return result_.has_value(); });
-  return *result_;
-}
-
-bool Submission::done() const {
-  const std::lock_guard lock(mutex_);
-  return result_.has_value();
+  return changed_.wait_for(lock, time, [&] { return !steps_.empty() || result_.has_value(); });
 }
 
 std::optional<StepUpdate> Submission::next() {
@@ -41,13 +35,28 @@ Engine::~Engine() {
   thread_.join();
 }
 
-std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
-  auto handle = std::make_shared<Submission>();
+void Engine::call(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
-    incoming_.push_back({std::move(request), std::move(callbacks), handle});
+    incoming_.push_back(std::move(work));
   }
   changed_.notify_all();
+}
+
+std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
+  auto handle = std::make_shared<Submission>();
+  call([this, request = std::move(request), callbacks = std::move(callbacks), handle] {
+    take_on(request, callbacks, handle);
+  });
+  return handle;
+}
+
+std::shared_ptr<ScoreSubmission> Engine::submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done) {
+  auto handle = std::make_shared<ScoreSubmission>();
+  call([this, request = std::move(request), on_done = std::move(on_done), handle] {
+    const auto done = [handle, on_done](Result<ScoreResult> result) { settle(*handle, on_done, std::move(result)); };
+    track(scheduler_->add_score(request, done), handle, on_done);
+  });
   return handle;
 }
 
@@ -56,7 +65,8 @@ SchedulerStats Engine::stats() const {
   return stats_;
 }
 
-void Engine::settle(Submission& handle, const Scheduler::DoneCallback& on_done, Result<Generation> result) {
+template <class T>
+void Engine::settle(SubmittedFor<T>& handle, const std::function<void(Result<T>)>& on_done, Result<T> result) {
   if (on_done) on_done(result);
   {
     const std::lock_guard lock(handle.mutex_);
@@ -65,10 +75,19 @@ void Engine::settle(Submission& handle, const Scheduler::DoneCallback& on_done, 
   handle.changed_.notify_all();
 }
 
-void Engine::take_on(Incoming incoming) {
-  const std::shared_ptr<Submission> handle = incoming.handle;
-  const bool keep = incoming.callbacks.keep_steps;
-  const auto on_step = [handle, keep, on_step = std::move(incoming.callbacks.on_step)](const decode::StepEvent& event) {
+template <class T>
+void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<SubmittedFor<T>>& handle,
+                   const std::function<void(Result<T>)>& on_done) {
+  if (id) {
+    running_.emplace(*id, handle);
+  } else {
+    settle<T>(*handle, on_done, std::unexpected(id.error()));
+  }
+}
+
+void Engine::take_on(const Request& request, const Callbacks& callbacks, const std::shared_ptr<Submission>& handle) {
+  const auto on_step = [handle, keep = callbacks.keep_steps,
+                        on_step = callbacks.on_step](const decode::StepEvent& event) {
     if (keep) {
       {
         const std::lock_guard lock(handle->mutex_);
@@ -78,15 +97,10 @@ void Engine::take_on(Incoming incoming) {
     }
     return !on_step || on_step(event);
   };
-  const auto id = scheduler_->add(incoming.request, on_step,
-                                  [handle, on_done = incoming.callbacks.on_done](Result<Generation> result) {
-                                    settle(*handle, on_done, std::move(result));
-                                  });
-  if (id) {
-    running_.emplace(*id, handle);
-  } else {
-    settle(*handle, incoming.callbacks.on_done, std::unexpected(id.error()));
-  }
+  const auto done = [handle, on_done = callbacks.on_done](Result<Generation> result) {
+    settle<Generation>(*handle, on_done, std::move(result));
+  };
+  track<Generation>(scheduler_->add(request, on_step, done), handle, callbacks.on_done);
 }
 
 void Engine::cancel_asked() {
@@ -99,7 +113,7 @@ void Engine::cancel_asked() {
 
 void Engine::work() {
   for (;;) {
-    std::deque<Incoming> incoming;
+    std::deque<std::function<void()>> incoming;
     bool stopping;
     {
       std::unique_lock lock(mutex_);
@@ -108,7 +122,7 @@ void Engine::work() {
       stopping = stopping_;
       incoming.swap(incoming_);
     }
-    for (Incoming& one : incoming) take_on(std::move(one));
+    for (const auto& take_on_one : incoming) take_on_one();
     if (stopping)
       for (const auto& [id, handle] : running_) handle->cancelled_ = true;
     cancel_asked();

@@ -8,6 +8,7 @@
 // own. The destructor cancels what is under way, calls its callbacks, and joins the thread; handles stay usable.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -27,27 +28,56 @@ struct StepUpdate {
   std::vector<decode::Edit> edits;
 };
 
-class Submission {
+class Submitted {
  public:
-  // Waits until the request has ended and on_done has been called: its answer (of a cancelled one what there is) or its
-  // error. Again the same.
-  const Result<Generation>& wait() const;
-  bool done() const;
+  virtual ~Submitted() = default;
+  virtual bool done() const = 0;
+  void cancel() { cancelled_ = true; }  // before the next forward; nothing where it has ended
 
+ protected:
+  friend class Engine;
+  std::atomic<bool> cancelled_ = false;
+  mutable std::mutex mutex_;  // guards what derived classes have
+  mutable std::condition_variable changed_;
+};
+
+// With a result of type T.
+template <class T>
+class SubmittedFor : public Submitted {
+ public:
+  // Waits until the request has ended and on_done has been called: its answer (of a cancelled generation what there is)
+  // or its error. Again the same.
+  const Result<T>& wait() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return result_.has_value(); });
+    return *result_;
+  }
+  // Whether it has ended, which it waits for no longer than that.
+  bool wait_for(std::chrono::milliseconds time) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return result_.has_value(); });
+  }
+  bool done() const override { return wait_for(std::chrono::milliseconds(0)); }
+
+ protected:
+  friend class Engine;
+  std::optional<Result<T>> result_;
+};
+
+class Submission : public SubmittedFor<Generation> {
+ public:
   // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
   // submitted with keep_steps.
   std::optional<StepUpdate> next();
-
-  void cancel() { cancelled_ = true; }  // before the next forward; nothing where it has ended
+  // Whether next() would not wait, for which it waits no longer than that.
+  bool wait_for_step(std::chrono::milliseconds time) const;
 
  private:
   friend class Engine;
-  std::atomic<bool> cancelled_ = false;
-  mutable std::mutex mutex_;  // guards what follows
-  mutable std::condition_variable changed_;
   std::deque<StepUpdate> steps_;
-  std::optional<Result<Generation>> result_;
 };
+
+using ScoreSubmission = SubmittedFor<ScoreResult>;
 
 class Engine {
  public:
@@ -65,28 +95,31 @@ class Engine {
   std::shared_ptr<Submission> submit(Request request, Callbacks callbacks);
   std::shared_ptr<Submission> submit(Request request) { return submit(std::move(request), {}); }
 
+  // A score takes part in the same forwards and holds nobody up; on_done may be empty.
+  std::shared_ptr<ScoreSubmission> submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done = {});
+
   SchedulerStats stats() const;  // as of the last forward
   int64_t row_budget() const { return row_budget_; }
 
  private:
-  struct Incoming {
-    Request request;
-    Callbacks callbacks;
-    std::shared_ptr<Submission> handle;
-  };
-
   explicit Engine(std::unique_ptr<Scheduler> scheduler);
   void work();
-  void take_on(Incoming incoming);
+  void take_on(const Request& request, const Callbacks& callbacks, const std::shared_ptr<Submission>& handle);
   void cancel_asked();
-  static void settle(Submission& handle, const Scheduler::DoneCallback& on_done, Result<Generation> result);
+  void call(std::function<void()> work);
+  // Of a request that was taken on, or refused.
+  template <class T>
+  void track(const Result<Scheduler::Id>& id, const std::shared_ptr<SubmittedFor<T>>& handle,
+             const std::function<void(Result<T>)>& on_done);
+  template <class T>
+  static void settle(SubmittedFor<T>& handle, const std::function<void(Result<T>)>& on_done, Result<T> result);
 
   const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
   const int64_t row_budget_;
-  std::map<Scheduler::Id, std::shared_ptr<Submission>> running_;  // the thread's alone
-  mutable std::mutex mutex_;                                      // guards what follows
+  std::map<Scheduler::Id, std::shared_ptr<Submitted>> running_;  // the thread's alone
+  mutable std::mutex mutex_;                                     // guards what follows
   std::condition_variable changed_;
-  std::deque<Incoming> incoming_;
+  std::deque<std::function<void()>> incoming_;  // what the thread shall do before its next forward
   SchedulerStats stats_;
   bool stopping_ = false;
   std::thread thread_;

@@ -5,7 +5,6 @@
 #include "engine/model.h"
 
 namespace llada {
-namespace {
 
 std::string_view name(Architecture architecture) {
   switch (architecture) {
@@ -34,6 +33,8 @@ std::string_view name(ChatStyle style) {
   }
   return "";
 }
+
+namespace {
 
 void add_tensors(const ModelFile& file, ModelSummary& summary) {
   for (const ModelFile::Entry& entry : file.tensors()) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "formats/model_config.h"
+#include "text/chat_template.h"
 
 namespace llada {
 
@@ -42,6 +44,9 @@ struct ModelSummary {
   std::vector<TensorSummary> tensors;  // in file order
   std::optional<TokenizerSummary> tokenizer;
 };
+
+std::string_view name(Architecture architecture);  // "llada-moe"
+std::string_view name(ChatStyle style);            // "chatml"
 
 Result<ModelSummary> inspect_model(const std::string& path);
 

@@ -70,6 +70,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     if (const auto gpu = describe_cuda(); !gpu) return invalid("cuda: {}", gpu.error().message);
   LLADA_TRY(auto file, ModelFile::open(path));
   std::shared_ptr<Model> model(new Model(std::move(file)));
+  LLADA_TRY_STATUS(model->set_context(options.context));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));
   if (spec) {
     LLADA_TRY(auto tokenizer, Tokenizer::create(std::move(*spec), path));
@@ -87,21 +88,11 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   LLADA_TRY(*model->graph_, build_model(model->config()));
   if (options.before_weights) LLADA_TRY_STATUS(options.before_weights(*model));
-  // What is read again (by a fallback that packs when it is needed) comes from the file again.
-  const auto packed = [owner = model.get()](std::string_view, const TensorView& view) {
-    owner->file_.drop_pages(view);
-  };
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
   // A device that packs when it needs to does so without company later.
   const auto reading = std::make_shared<WeightReading>(model->file_, options.progress);
-  const auto planned = [weak = std::weak_ptr(reading)](std::vector<TensorView> order) {
-    if (const auto now = weak.lock()) now->planned(std::move(order));
-  };
-  const auto wanted = [weak = std::weak_ptr(reading)](std::string_view, const TensorView& view) {
-    if (const auto now = weak.lock()) now->wanted(view);
-  };
-  LLADA_TRY(*model->device_, open_device(where, options, model->file_, *model->graph_,
-                                         {.wanted = wanted, .packed = packed, .planned = planned}));
+  LLADA_TRY(*model->device_,
+            open_device(where, options, model->file_, *model->graph_, reading_hooks(model->file_, reading)));
   if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }
@@ -115,6 +106,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   model->memory_ = std::move(memory);
+  LLADA_TRY_STATUS(model->set_context(options.context));
   model->ids_ = resolve_special_ids(model->config(), nullptr, ChatStyle::plain);
   LLADA_TRY(*model->graph_, build_model(model->config()));
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
@@ -122,14 +114,27 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   return model;
 }
 
+Status Model::set_context(int64_t wanted) {
+  const int64_t trained = config().context;
+  if (wanted < 0 || (trained > 0 && wanted > trained))
+    return invalid("ctx_size: found {}, needed 0 to {}, the positions that {} was trained for", wanted, trained,
+                   file_.path());
+  context_ = wanted > 0 ? wanted : trained;
+  return {};
+}
+
+std::string Model::context_bound() const {
+  return context_ != config().context ? fmt::format("the context was set to {}", context_)
+                                      : fmt::format("the model was trained for {}", context_);
+}
+
 // Before minutes go into cutting a text to tokens that can never fit. No token stands for more bytes than the longest
 // has, and normalising takes at most two thirds of a text.
 Status Model::check_length(size_t bytes) const {
-  if (config().context <= 0) return {};
-  const auto most = 3 * static_cast<uint64_t>(config().context) * longest_token_;
+  if (context_ <= 0) return {};
+  const auto most = 3 * static_cast<uint64_t>(context_) * longest_token_;
   if (bytes <= most) return {};
-  return invalid("{}: a prompt of {} bytes is too long; the model was trained for {} positions", file_.path(), bytes,
-                 config().context);
+  return invalid("{}: a prompt of {} bytes is too long; {} positions", file_.path(), bytes, context_bound());
 }
 
 Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {

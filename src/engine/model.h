@@ -16,6 +16,7 @@
 #include "devices/device.h"
 #include "engine/expert_setup.h"
 #include "engine/latency.h"
+#include "engine/pack_cache.h"
 #include "formats/model_file.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -33,10 +34,15 @@ struct LoadOptions {
   std::string isa = {};        // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   std::string cdsprpc = {};    // the library of device hexagon where `device` names none; empty: as it finds one
   int threads = 0;             // 0: one per usable physical core
+  int64_t context = 0;         // most positions of a request; 0: what the model was trained for, which bounds it
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
+  PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
   ExpertRequest experts = {};    // experts shared out between the device's units
   // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
+  // It may leave by an exception, which leaves load() with everything freed.
   std::function<void(int64_t done, int64_t total)> progress = {};
+  // What went otherwise than asked for without stopping the work, a line each.
+  std::function<void(const std::string& line)> warn = {};
   // Called once configuration and tokenizer are known and before any weight is read, so that a prompt can be read and
   // refused first. The model has no device yet. An error ends the loading.
   std::function<Status(const Model& model)> before_weights = {};
@@ -64,6 +70,8 @@ class Model {
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }
+  int64_t context() const { return context_; }  // most positions of a request: LoadOptions::context or the file's; 0: any
+  std::string context_bound() const;            // what an error says of it: "the model was trained for 4096"
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -91,6 +99,7 @@ class Model {
  private:
   explicit Model(ModelFile file);
   Status check_length(size_t bytes) const;
+  Status set_context(int64_t wanted);
   ModelFile file_;
   AlignedBytes memory_;  // what the file's views point into where nothing is mapped
   std::unique_ptr<ModelGraph> graph_;
@@ -98,6 +107,7 @@ class Model {
   size_t longest_token_ = 1;  // bytes
   ChatStyle chat_style_ = ChatStyle::plain;
   decode::SpecialIds ids_;
+  int64_t context_ = 0;
   std::unique_ptr<OpenedDevice> device_;
   std::optional<ExpertSplitOptions> experts_;
   mutable std::mutex latency_mutex_;             // guards latency_, the only part that changes after load()

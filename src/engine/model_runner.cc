@@ -62,15 +62,19 @@ Executor::Build build_with(const ModelGraph& graph) {
   };
 }
 
+KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
+  const ModelGraph& graph = model.graph();
+  return {.layers = graph.layers,
+          .sequences = guided ? 2 : 1,
+          .kv_heads = graph.kv_heads,
+          .head_dim = graph.head_dim,
+          .positions = positions,
+          .type = kv_type(model)};
+}
+
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
                                           decode::HeadRule rule) {
-  const ModelGraph& graph = model.graph();
-  LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
-                                      .sequences = guided ? 2 : 1,
-                                      .kv_heads = graph.kv_heads,
-                                      .head_dim = graph.head_dim,
-                                      .positions = positions,
-                                      .type = kv_type(model)},
+  LLADA_TRY(auto kv, KvStore::create(kv_shape(model, positions, guided),
                                      [&](int64_t bytes) { return device.allocate(bytes); }));
   return RequestState{.kv = std::move(kv),
                       .sampling = {.temperature = rule.temperature,

@@ -28,6 +28,9 @@ DType kv_type(const Model& model);
 // Builds and verifies the programs of a graph, which must outlive it.
 Executor::Build build_with(const ModelGraph& graph);
 
+// The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows.
+KvShape kv_shape(const Model& model, int64_t positions, bool guided);
+
 // What a request keeps from one forward to the next.
 struct RequestState {
   // A canvas of `positions`; guided reserves a second K/V sequence for the unconditional rows.

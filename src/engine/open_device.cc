@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/cpu/packed_weights.h"
 #include "devices/hexagon/reserve.h"
+#include "engine/pack_cache.h"
 #include "tensor/view.h"
 
 namespace llada {
@@ -76,8 +78,7 @@ std::vector<WeightId> host_weights(const Program& program, const Device& device,
 
 }  // namespace
 
-Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
-                                 const ModelGraph& graph, const MemoryHooks& to_tell) {
+Result<std::vector<TensorView>> weight_views(const ModelFile& file, const ModelGraph& graph) {
   std::vector<TensorView> weights;
   weights.reserve(graph.weights.size());
   for (const WeightInfo& w : graph.weights) {
@@ -86,6 +87,10 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
                                         : file.get(w.name, {w.dims[0], w.dims[1]}));
     weights.push_back(view);
   }
+  return weights;
+}
+
+WeightHooks weight_hooks(const ModelGraph& graph, const std::vector<TensorView>& weights, const MemoryHooks& to_tell) {
   // Copies, for a device that packs later.
   const auto by_index = [&](const WeightHook& hook) -> std::function<void(size_t)> {
     if (!hook) return {};
@@ -98,11 +103,19 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
       for (const size_t i : order) views.push_back(weights[i]);
       planned(std::move(views));
     };
+  return hooks;
+}
+
+Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
+                                 const ModelGraph& graph, const MemoryHooks& to_tell) {
+  LLADA_TRY(const std::vector<TensorView> weights, weight_views(file, graph));
+  const WeightHooks hooks = weight_hooks(graph, weights, to_tell);
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   const CpuOptions cpu{.threads = options.threads,
                        .isa = options.isa,
                        .exact_attention = options.exact_attention,
-                       .when_needed = spec.hexagon || spec.cuda};  // which have a copy of the weights of their own
+                       .when_needed = spec.hexagon || spec.cuda,  // which have a copy of the weights of their own
+                       .packed = cached_weights(options, file, graph)};
   LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
   if (spec.fallback) {
     LLADA_TRY(opened.fallback, host->share(cpu.threads));

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/device_spec.h"
 #include "engine/model.h"
@@ -16,7 +17,14 @@ struct OpenedDevice {
   MemoryOptions memory;
 };
 
-// Over the weights that the graph lists, views of the file. Whether the host packs all of them now is decided here.
+// The stored weights that the graph lists, in its order, as views of the file.
+Result<std::vector<TensorView>> weight_views(const ModelFile& file, const ModelGraph& graph);
+
+// What is told of weights by name, for those who know them by number. The graph is kept as long as the hooks live.
+WeightHooks weight_hooks(const ModelGraph& graph, const std::vector<TensorView>& weights, const MemoryHooks& to_tell);
+
+// Over the weights that the graph lists, views of the file. Whether the host packs all of them now is decided here,
+// and whether it finds them packed (pack_cache.h).
 // file, graph and hooks are kept as long as the device lives.
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
                                  const ModelGraph& graph, const MemoryHooks& hooks);

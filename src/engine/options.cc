@@ -1,5 +1,8 @@
 #include "engine/options.h"
 
+#include <algorithm>
+#include <ranges>
+
 #include "engine/json_fields.h"
 
 namespace llada {
@@ -16,6 +19,48 @@ Result<std::vector<decode::Setting>> read_settings(const JsonFields& object) {
     settings.push_back(std::move(*setting));
   }
   return settings;
+}
+
+std::string flag_names(const decode::Field& field) {
+  return decode::flag(field) + (field.aliases.empty() ? "" : ",") + std::string(field.aliases);
+}
+
+const decode::Field* find_flag(std::string_view word) {
+  for (const decode::Field& field : decode::fields())
+    for (const auto part : std::views::split(flag_names(field), ','))
+      if (std::string_view(part) == word) return &field;
+  return nullptr;
+}
+
+Result<DecodeWords> read_words(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    pieces.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpace, end);
+  }
+  DecodeWords words;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const size_t equals = pieces[i].find('=');
+    const std::string_view name = pieces[i].substr(0, equals);
+    const decode::Field* field = find_flag(name);
+    if (field == nullptr && name != kPresetFlag) return invalid("'{}' is no decoding option", name);
+    std::string value = "true";
+    if (equals != std::string_view::npos) {
+      value = pieces[i].substr(equals + 1);
+    } else if (field == nullptr || !field->is_switch()) {
+      if (++i == pieces.size()) return invalid("{}: needs a value", name);
+      value = pieces[i];
+    }
+    if (field != nullptr) {
+      words.settings.push_back({field, std::move(value), std::string(name)});
+    } else {
+      if (!words.preset.empty()) return invalid("{}: given twice", name);
+      words.preset = std::move(value);
+    }
+  }
+  return words;
 }
 
 }  // namespace llada

@@ -42,24 +42,54 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
     LLADA_TRY_STATUS(check_context(model, size, request.options.gen_length));
     return decode::lay_generation(request.tokens, request.options.gen_length, ids);
   }
-  if (model.config().context > 0 && size > model.config().context)
-    return invalid("{}: the text needs {} positions; the model was trained for {}", model.file().path(), size,
-                   model.config().context);
+  if (model.context() > 0 && size > model.context())
+    return invalid("{}: the text needs {} positions; {}", model.file().path(), size, model.context_bound());
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
 }  // namespace
+
+std::string_view finish_reason(const Generation& g) {
+  if (g.stats.decode.cancelled) return "interrupted";
+  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
+}
+
+Status check_request(const Model& model, const Request& request) {
+  LLADA_TRY_STATUS(check_stop(model, request));
+  LLADA_TRY_STATUS(check_tokens(model, request.tokens));
+  LLADA_TRY(const auto canvas, lay(model, request));
+  decode::DecodeOptions options = request.options;
+  options.device_latency = false;
+  LLADA_TRY(const auto strategy, decode::make_strategy(options, model.special_ids(), canvas));
+  static_cast<void>(strategy);
+  return {};
+}
+
+double kv_bytes(const Model& model, const Request& request) {
+  const auto size = static_cast<int64_t>(request.tokens.size());
+  const int64_t positions = request.gaps ? size : canvas_positions(model, size, request.options.gen_length);
+  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0));
+}
+
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
+  auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
+                                                  : decode::answer_length(canvas, begin, model.special_ids().end_ids));
+  const auto from = static_cast<size_t>(begin);
+  const std::span states = std::span(canvas.states).subspan(from);
+  while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
+  return text_with_holes(model.tokenizer(), std::span(canvas.tokens).subspan(from, length), states);
+}
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
   return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
 }
 
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
-  const int64_t context = model.config().context;
+  const int64_t context = model.context();
   const int64_t needed = canvas_positions(model, prompt_tokens, gen_length);
   if (context > 0 && needed > context)
-    return invalid("gen_length: {} and {} tokens of prompt need {} positions; the model was trained for {}; needed {}",
-                   gen_length, prompt_tokens, needed, context,
+    return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {}", gen_length, prompt_tokens,
+                   needed, model.context_bound(),
                    prompt_tokens < context ? fmt::format("{} at most, or a shorter prompt", context - prompt_tokens)
                                            : "a shorter prompt");
   return {};
@@ -212,13 +242,7 @@ Generation RunningRequest::finish(const Device& device) {
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
-  if (model_->has_tokenizer()) {
-    auto length =
-        infill_ ? result.tokens.size() : static_cast<size_t>(decode::answer_length(canvas, begin, ids.end_ids));
-    const std::span states = std::span(canvas.states).subspan(static_cast<size_t>(begin));
-    while (!infill_ && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
-    result.text = text_with_holes(model_->tokenizer(), std::span(result.tokens).first(length), states);
-  }
+  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);
     result.stopped_by = stop->which;

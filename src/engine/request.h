@@ -48,6 +48,10 @@ struct GenerationStats {
   double ms_per_step() const { return decode.steps > 0 ? seconds * 1e3 / static_cast<double>(decode.steps) : 0; }
 };
 
+// The text of an answer that is being decided (of the whole canvas when infilling), from position `begin` up to the end
+// of the answer or its last decided token; kHole for a mask before that. The model has a tokenizer.
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin);
+
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {
@@ -56,6 +60,15 @@ struct Generation {
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
   GenerationStats stats;
 };
+
+// Why an answer ended: "stop" (an end token or a stop string), "length" (none came) or "interrupted".
+std::string_view finish_reason(const Generation& generation);
+
+// Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
+Status check_request(const Model& model, const Request& request);
+
+// Bytes of keys and values that a checked request will hold, digests of a device apart.
+double kv_bytes(const Model& model, const Request& request);
 
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);

@@ -7,6 +7,35 @@
 #include "engine/picking.h"
 
 namespace llada {
+namespace {
+
+// A generation with its listener.
+class GenerationJob final : public Job {
+ public:
+  GenerationJob(std::unique_ptr<RunningRequest> request, StepCallback on_step)
+      : request_(std::move(request)), on_step_(std::move(on_step)) {}
+
+  Status allocate(Device& device, PrefixCache* prefixes) override { return request_->allocate(device, prefixes); }
+  bool done() const override { return request_->denoiser().done(); }
+  void cancel() override { request_->denoiser().cancel(); }
+  Result<std::vector<RequestStep>> plan(int64_t /*rows*/) override {
+    LLADA_TRY(const RequestStep step, request_->step());
+    return std::vector{step};
+  }
+  Status take(const RequestStep& /*step*/, decode::StepResult result, double device_seconds,
+              PrefixCache* prefixes) override {
+    LLADA_TRY(const decode::StepEvent event, request_->take(std::move(result), device_seconds, prefixes));
+    if (on_step_ && !on_step_(event)) cancel();
+    return {};
+  }
+  Generation finish(const Device& device) { return request_->finish(device); }
+
+ private:
+  const std::unique_ptr<RunningRequest> request_;
+  const StepCallback on_step_;
+};
+
+}  // namespace
 
 Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options,
                      int64_t budget)
@@ -36,17 +65,44 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options, budget));
 }
 
+Scheduler::Id Scheduler::enqueue(std::unique_ptr<Job> job, std::function<void(Entry&)> end) {
+  waiting_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
+  return waiting_.back()->id;
+}
+
 Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {
   LLADA_TRY(auto running, RunningRequest::create(model_, request, options_.threads));
-  waiting_.push_back(std::make_unique<Entry>(next_id_++, std::move(running), std::move(on_step), std::move(on_done)));
-  return waiting_.back()->id;
+  auto job = std::make_unique<GenerationJob>(std::move(running), std::move(on_step));
+  return enqueue(std::move(job), [this, job = job.get(), on_done = std::move(on_done)](Entry& entry) {
+    if (!on_done) return;
+    if (entry.error) {
+      on_done(std::unexpected(std::move(*entry.error)));
+    } else {
+      on_done(job->finish(device()));
+    }
+  });
+}
+
+Result<Scheduler::Id> Scheduler::add_score(const ScoreRequest& request, ScoredCallback on_done) {
+  LLADA_TRY(auto job, start_score(model_, request));
+  ScoreJob* const score = job.get();
+  return enqueue(std::move(job), [score, on_done = std::move(on_done)](Entry& entry) {
+    if (!on_done) return;
+    if (entry.error) {
+      on_done(std::unexpected(std::move(*entry.error)));
+    } else if (score->cancelled()) {
+      on_done(failed("score: cancelled"));
+    } else {
+      on_done(score->finish());
+    }
+  });
 }
 
 void Scheduler::cancel(Id id) {
   for (auto& entry : running_)
-    if (entry->id == id) entry->request->denoiser().cancel();
+    if (entry->id == id) entry->job->cancel();
   for (auto& entry : waiting_)
-    if (entry->id == id) entry->request->denoiser().cancel();
+    if (entry->id == id) entry->job->cancel();
   end_finished();
 }
 
@@ -55,85 +111,77 @@ void Scheduler::admit() {
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     Entry& entry = *running_.back();
-    if (const Status status = entry.request->allocate(device(), prefixes()); !status) entry.error = status.error();
+    if (const Status status = entry.job->allocate(device(), prefixes()); !status) entry.error = status.error();
   }
 }
 
-void Scheduler::plan(Entry& entry) {
-  if (entry.step || entry.error || entry.request->denoiser().done()) return;
-  auto step = entry.request->step();
-  if (step) {
-    entry.step = *step;
-  } else {
-    entry.error = step.error();
+// Everybody's first step, oldest first; then the further ones of those who have more than one.
+std::vector<Scheduler::Turn> Scheduler::plan() {
+  std::vector<Turn> turns, further;
+  for (const auto& entry : running_) {
+    if (entry->finished()) continue;
+    auto steps = entry->job->plan(budget_);
+    if (!steps) {
+      entry->error = steps.error();
+      continue;
+    }
+    turns.push_back({entry.get(), steps->front(), entry->passed_over});
+    for (const RequestStep& step : std::span(*steps).subspan(1)) further.push_back({entry.get(), step, 0});
   }
+  turns.insert(turns.end(), further.begin(), further.end());
+  return turns;
 }
 
 void Scheduler::end_finished() {
-  const auto finished = [](const std::unique_ptr<Entry>& entry) {
-    return entry->error || entry->request->denoiser().done();
-  };
   // Taken out first: their callbacks find a Scheduler without them.
   std::vector<std::unique_ptr<Entry>> ended;
   const auto take_out = [&](auto& entries) {
     for (auto& entry : entries)
-      if (finished(entry)) ended.push_back(std::move(entry));
+      if (entry->finished()) ended.push_back(std::move(entry));
     std::erase(entries, nullptr);
   };
   take_out(running_), take_out(waiting_);
-  for (const auto& entry : ended) end(*entry);
+  for (const auto& entry : ended) entry->end(*entry);
 }
 
-void Scheduler::end(Entry& entry) {
-  if (!entry.on_done) return;
-  if (entry.error) {
-    entry.on_done(std::unexpected(std::move(*entry.error)));
-  } else {
-    entry.on_done(entry.request->finish(device()));
+void Scheduler::run(std::span<const Turn> turns) {
+  std::vector<RequestStep> steps;
+  int64_t rows = 0;
+  for (const Turn& turn : turns) {
+    steps.push_back(turn.step);
+    rows += decode::rows_of(*turn.step.plan);
+  }
+  ++stats_.forwards;
+  stats_.parts += static_cast<int64_t>(steps.size());
+  stats_.rows += rows;
+  if (steps.size() > 1) stats_.most_rows = std::max(stats_.most_rows, rows);
+  const double before = runner_.device_seconds();
+  auto results = runner_.run(steps);
+  const double seconds = runner_.device_seconds() - before;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    Entry& entry = *turns[i].entry;
+    const auto take = [&]() -> Status {
+      LLADA_TRY(auto result, std::move(results[i]));
+      return entry.job->take(turns[i].step, std::move(result), seconds, prefixes());
+    };
+    if (entry.error) continue;  // of another of its steps
+    if (const Status status = take(); !status) entry.error = status.error();
   }
 }
 
 void Scheduler::run_forward() {
-  const auto run = model_->begin_run();
+  const auto run_of_the_model = model_->begin_run();
   admit();
+  const std::vector<Turn> turns = plan();
   std::vector<Candidate> candidates;
-  std::vector<Entry*> ready;
-  for (auto& entry : running_) {
-    plan(*entry);
-    if (!entry->step) continue;
-    candidates.push_back({decode::rows_of(*entry->step->plan), entry->passed_over});
-    ready.push_back(entry.get());
-  }
-  const std::vector<size_t> picked = pick(candidates, budget_, options_.patience);
-  std::vector<RequestStep> steps;
-  int64_t rows = 0;
-  for (Entry* entry : ready) ++entry->passed_over;
-  for (const size_t i : picked) {
-    steps.push_back(*ready[i]->step);
-    rows += candidates[i].rows;
-    ready[i]->passed_over = 0;
-    ready[i]->step.reset();
-  }
-  for (const Entry* entry : ready) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
-  if (!steps.empty()) {
-    ++stats_.forwards;
-    stats_.parts += static_cast<int64_t>(steps.size());
-    stats_.rows += rows;
-    if (steps.size() > 1) stats_.most_rows = std::max(stats_.most_rows, rows);
-    const double before = runner_.device_seconds();
-    auto results = runner_.run(steps);
-    const double seconds = runner_.device_seconds() - before;
-    for (size_t i = 0; i < picked.size(); ++i) {
-      Entry& entry = *ready[picked[i]];
-      const auto take = [&]() -> Status {
-        LLADA_TRY(auto result, std::move(results[i]));
-        LLADA_TRY(const decode::StepEvent event, entry.request->take(std::move(result), seconds, prefixes()));
-        if (entry.on_step && !entry.on_step(event)) entry.request->denoiser().cancel();
-        return {};
-      };
-      if (const Status status = take(); !status) entry.error = status.error();
-    }
-  }
+  for (const Turn& turn : turns) candidates.push_back({decode::rows_of(*turn.step.plan), turn.passed_over});
+  std::vector<Turn> picked;
+  for (const size_t i : pick(candidates, budget_, options_.patience)) picked.push_back(turns[i]);
+  for (const auto& entry : running_)
+    if (!entry->finished()) ++entry->passed_over;
+  for (const Turn& turn : picked) turn.entry->passed_over = 0;
+  for (const auto& entry : running_) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
+  if (!picked.empty()) run(picked);
   end_finished();
 }
 

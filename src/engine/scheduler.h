@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/job.h"
+#include "engine/likelihood.h"
 #include "engine/request.h"
 
 namespace llada {
@@ -39,6 +41,7 @@ class Scheduler {
  public:
   using Id = int64_t;
   using DoneCallback = std::function<void(Result<Generation>)>;
+  using ScoredCallback = std::function<void(Result<ScoreResult>)>;
 
   static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
 
@@ -49,7 +52,11 @@ class Scheduler {
   // Takes the request on, or refuses it with one line. on_step may be empty; on_done is called exactly once.
   Result<Id> add(const Request& request, StepCallback on_step, DoneCallback on_done);
 
-  // Ends the request with what there is of its answer. Nothing where it has ended.
+  // The same for a score (likelihood.h), which takes part in forwards beside generations, with more than one of its
+  // canvases where rows are left.
+  Result<Id> add_score(const ScoreRequest& request, ScoredCallback on_done);
+
+  // Ends the request with what there is of its answer, a score with an error. Nothing where it has ended.
   void cancel(Id id);
 
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
@@ -63,21 +70,27 @@ class Scheduler {
  private:
   struct Entry {
     Id id;
-    std::unique_ptr<RunningRequest> request;
-    StepCallback on_step;
-    DoneCallback on_done;
+    std::unique_ptr<Job> job;
+    std::function<void(Entry&)> end;  // hands its outcome to whoever asked
     int64_t passed_over = 0;
-    std::optional<RequestStep> step = {};  // planned, not yet run
     std::optional<Error> error = {};
+
+    bool finished() const { return error || job->done(); }
+  };
+  struct Turn {  // a step that could be part of the next forward
+    Entry* entry;
+    RequestStep step;
+    int64_t passed_over;
   };
 
   Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options, int64_t budget);
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
   void admit();
-  void plan(Entry& entry);
+  Id enqueue(std::unique_ptr<Job> job, std::function<void(Entry&)> end);
+  std::vector<Turn> plan();
+  void run(std::span<const Turn> turns);
   void end_finished();
-  void end(Entry& entry);
 
   const std::shared_ptr<const Model> model_;
   OwnDevices own_;  // not const: g++ 12 emits no destructor of a const member of this type

@@ -74,6 +74,21 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
   return generation;
 }
 
+Result<ScoreResult> Session::score(const ScoreRequest& request) {
+  LLADA_TRY(const auto job, start_score(model_, request));
+  const auto lock = model_->begin_run();
+  const TracedRun traced(device(), options_.trace);
+  LLADA_TRY(auto executor, listening());
+  ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
+  LLADA_TRY_STATUS(job->allocate(device(), nullptr));
+  while (!job->done()) {
+    LLADA_TRY(const auto steps, job->plan(0));
+    LLADA_TRY(auto result, std::move(runner.run(steps)[0]));
+    LLADA_TRY_STATUS(job->take(steps[0], std::move(result), 0, nullptr));
+  }
+  return job->finish();
+}
+
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
   LLADA_TRY_STATUS(check_tokens(*model_, tokens));
   const auto lock = model_->begin_run();

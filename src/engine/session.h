@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/trace.h"
+#include "engine/likelihood.h"
 #include "engine/request.h"
 
 namespace llada {
@@ -34,6 +35,9 @@ class Session {
 
   // Either of them, with what they have no parameter for.
   Result<Generation> run(const Request& request, const StepCallback& on_step);
+
+  // How probable the continuations are (likelihood.h), one forward at a time.
+  Result<ScoreResult> score(const ScoreRequest& request);
 
   // All logits of one forward over `tokens` at the given positions (ascending): positions x vocabulary. For
   // tests and evaluation.

@@ -78,4 +78,17 @@ void WeightReading::read_ahead() {
   }
 }
 
+MemoryHooks reading_hooks(const ModelFile& file, const std::shared_ptr<WeightReading>& reading) {
+  const std::weak_ptr weak = reading;
+  return {.wanted =
+              [weak](std::string_view, const TensorView& view) {
+                if (const auto now = weak.lock()) now->wanted(view);
+              },
+          .packed = [&file](std::string_view, const TensorView& view) { file.drop_pages(view); },
+          .planned =
+              [weak](std::vector<TensorView> order) {
+                if (const auto now = weak.lock()) now->planned(std::move(order));
+              }};
+}
+
 }  // namespace llada

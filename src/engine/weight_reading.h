@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "engine/model.h"
 #include "formats/model_file.h"
 
 namespace llada {
@@ -43,5 +45,9 @@ class WeightReading {
   bool over_ = false;
   std::thread thread_;
 };
+
+// Tells the reading, as long as somebody holds it, and drops the pages of what was packed. What is read again (by a
+// fallback that packs when it is needed) comes from the file again. The file outlives the hooks.
+MemoryHooks reading_hooks(const ModelFile& file, const std::shared_ptr<WeightReading>& reading);
 
 }  // namespace llada

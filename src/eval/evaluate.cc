@@ -147,7 +147,7 @@ Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answe
     }
   }
   LLADA_TRY(answer.score.likelihood,
-            pseudo_log_likelihood(session, *model_, prompts_[example], answer.tokens, options_.likelihood_groups));
+            pseudo_log_likelihood(session, prompts_[example], answer.tokens, options_.likelihood_groups));
   const std::lock_guard lock(likelihood_mutex_);
   likelihoods_.emplace(key, answer.score.likelihood);
   return {};

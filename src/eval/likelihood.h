@@ -32,10 +32,7 @@ struct Likelihood {
 };
 
 // groups 0: every token alone. A response without tokens gives {0, 0}.
-Result<Likelihood> pseudo_log_likelihood(Session& session, const Model& model, std::span<const int32_t> prompt,
+Result<Likelihood> pseudo_log_likelihood(Session& session, std::span<const int32_t> prompt,
                                          std::span<const int32_t> response, int64_t groups);
-
-// log softmax(logits)[token], in double; logits of one row.
-double log_probability(std::span<const float> logits, int32_t token);
 
 }  // namespace llada::eval

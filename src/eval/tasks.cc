@@ -4,18 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "eval/json_rows.h"
 
 namespace llada::eval {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\f\v";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
 
 // The text between the first and the second occurrence of the mark; empty when there is none.
 std::string_view after(std::string_view text, std::string_view mark) {
@@ -25,14 +19,46 @@ std::string_view after(std::string_view text, std::string_view mark) {
   return trimmed(text.substr(0, text.find(mark)));
 }
 
-// A generated text may nest brackets as deep as it is long; the parser recurses, so depth is bounded first.
-bool shallow(std::string_view text) {
-  int depth = 0;
-  for (const char c : text) {
-    if ((c == '[' || c == '{') && ++depth > 64) return false;
-    if (c == ']' || c == '}') --depth;
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// A number as GSM8K writes it, without what people put into it: "$1,234." is 1234.
+std::string plain_number(std::string_view text) {
+  std::string number;
+  for (const char c : text)
+    if (c != ',' && c != '$') number += c;
+  if (number.ends_with('.')) number.pop_back();
+  return number;
+}
+
+// The number behind the last "####", or where there is none the last number of the text.
+std::string gsm8k_answer(std::string_view text) {
+  const auto part_of_number = [](char c) { return is_digit(c) || c == ',' || c == '.' || c == '$'; };
+  const size_t mark = text.rfind("####");
+  if (mark != std::string_view::npos) text = trimmed(text.substr(mark + 4));
+  std::string found;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    if (text[at] == '-') ++at;
+    const size_t digits = at;
+    while (at < text.size() && part_of_number(text[at])) ++at;
+    const std::string_view word = text.substr(begin, at - begin);
+    if (std::ranges::any_of(text.substr(digits, at - digits), is_digit)) {
+      found = plain_number(word);
+      if (mark != std::string_view::npos) break;
+    }
+    at = std::max(at, begin + 1);
   }
-  return true;
+  return found;
+}
+
+// A row of the data set itself: question, and an answer whose last line is "#### number".
+Result<Example> gsm8k(const Json& json, const std::string& where) {
+  Example example{.task = "gsm8k", .prompt = {}, .response = {}, .answer = {}};
+  LLADA_TRY(example.prompt, text_field(json, "question", where));
+  LLADA_TRY(example.response, text_field(json, "answer", where));
+  if (!example.response.contains("####")) return invalid("{}: field 'answer' has no '####'", where);
+  example.answer = gsm8k_answer(example.response);
+  return example;
 }
 
 }  // namespace
@@ -40,26 +66,21 @@ bool shallow(std::string_view text) {
 Result<std::vector<Example>> parse_examples(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<Example> examples;
   std::map<std::string, int64_t> taken;
-  for (int64_t line = 1; !text.empty(); ++line) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view row = trimmed(text.substr(0, end));
-    text.remove_prefix(std::min(text.size(), end + 1));
-    if (row.empty()) continue;
-    const Json json = shallow(row) ? Json::parse(row, nullptr, false) : Json(Json::value_t::discarded);
-    if (!json.is_object()) return invalid("{}:{}: not a JSON object", source, line);
+  LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
     Example example;
-    for (const auto& [field, target] : {std::pair{"task", &example.task},
-                                        {"prompt", &example.prompt},
-                                        {"response", &example.response},
-                                        {"answer", &example.answer}}) {
-      const auto found = json.find(field);
-      if (found == json.end() || !found->is_string())
-        return invalid("{}:{}: field '{}' is missing or not a string", source, line, field);
-      *target = found->get<std::string>();
+    if (json.contains("question")) {
+      LLADA_TRY(example, gsm8k(json, where));
+    } else {
+      for (const auto& [field, target] : {std::pair{"task", &example.task},
+                                          {"prompt", &example.prompt},
+                                          {"response", &example.response},
+                                          {"answer", &example.answer}}) {
+        LLADA_TRY(*target, text_field(json, field, where));
+      }
     }
-    if (limit > 0 && ++taken[example.task] > limit) continue;
-    examples.push_back(std::move(example));
-  }
+    if (limit == 0 || ++taken[example.task] <= limit) examples.push_back(std::move(example));
+    return {};
+  }));
   if (examples.empty()) return invalid("{}: no examples", source);
   return examples;
 }
@@ -72,6 +93,7 @@ Result<std::vector<Example>> load_examples(const std::string& path, int64_t limi
 bool answer_is_right(const Example& example, std::string_view text) {
   text = trimmed(text);
   if (example.task == "gsm-mini" || example.task == "story") return after(text, "####") == example.answer;
+  if (example.task == "gsm8k") return gsm8k_answer(text) == plain_number(example.answer);
   if (example.task == "sort-steps") return after(text, "Sorted:") == example.answer;
   if (example.task == "choice") return after(text, "Answer:") == example.answer;
   if (example.task == "bool") {

@@ -1,5 +1,6 @@
 // Evaluation examples: one JSON object per line with task, prompt, response (the reference answer text) and
-// answer (what is compared). The tasks differ only in how the answer is found in a response.
+// answer (what is compared); or a row of GSM8K, with question and answer. The tasks differ only in how the answer is
+// found in a response.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,7 +20,8 @@ struct Example {
 Result<std::vector<Example>> load_examples(const std::string& path, int64_t limit);
 Result<std::vector<Example>> parse_examples(std::string_view text, const std::string& source, int64_t limit);
 
-// Whether `text` answers the example. How the answer is found: gsm-mini and story: after "####";
+// Whether `text` answers the example. How the answer is found: gsm-mini and story: after "####"; gsm8k: the number after
+// the last "####" or, without one, the last number, less "$", "," and a "." at its end;
 // choice: after "Answer:"; sort-steps: after "Sorted:"; bool: the last line; json: the whole text as a JSON value;
 // anything else: the whole text. White space around it does not count.
 bool answer_is_right(const Example& example, std::string_view text);

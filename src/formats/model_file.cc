@@ -1,7 +1,5 @@
 #include "formats/model_file.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -128,6 +126,11 @@ Result<TensorView> ModelFile::get_expert(std::string_view stack, int64_t in, int
   view.shape = {{in, out, 1, 1}, 2};
   view.data += expert * view.bytes();
   return view;
+}
+
+Status ModelFile::check_unchanged() const {
+  for (const MappedFile& file : files_) LLADA_TRY_STATUS(file.check_unchanged());
+  return {};
 }
 
 uint64_t ModelFile::file_bytes() const {

@@ -49,6 +49,7 @@ class ModelFile {
   const std::string& folder() const { return folder_; }  // Hugging Face: where tokenizer.json lies; empty for GGUF
   uint64_t file_bytes() const;                           // all weight files together
   const std::vector<MappedFile>& files() const { return files_; }
+  Status check_unchanged() const;  // of all weight files: MappedFile::check_unchanged()
 
   // Tells the system that a tensor of this file is not needed soon; that a part of one will be.
   void drop_pages(const TensorView& view) const;

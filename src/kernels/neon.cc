@@ -1,9 +1,7 @@
 // The table for any 64-bit Arm processor (Armv8-A, e.g. Cortex-A72): int8 products widened to 16 bits and
 // added in pairs. Lanes run along k; four columns' sums are folded into one vector per row and group. Also
-// the processor detection for all three tables. Deliberately not done: other systems than Linux and Android.
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-
+// what the processor has for all three tables.
+#include "base/system.h"
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
 #include "kernels/neon_vector.h"
@@ -70,8 +68,8 @@ struct Isa {
 
 }  // namespace
 
-bool has_dotprod() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
-bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
+bool has_dotprod() { return arm_features().dotprod; }
+bool has_i8mm() { return arm_features().i8mm; }
 
 }  // namespace llada::kernels::neon
 

@@ -22,6 +22,9 @@ struct KvShape {
 
 class KvStore {
  public:
+  // Bytes of keys and values that create() asks for; digests come on top where a device makes them.
+  static double needed_bytes(const KvShape& shape);
+
   // Fails when the memory is not there. Contents start absent. allocate: where the memory comes from, for a
   // device whose units must all see it; empty: this process.
   static Result<KvStore> create(const KvShape& shape, const Allocator& allocate = {});

@@ -58,6 +58,21 @@ TEST_F(Files, AtomicFileReplacesOnlyOnCommit) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(Files, AtomicFileWritesPiecesOfAnySize) {
+  std::string all;
+  auto file = AtomicFile::create(path("out"));
+  ASSERT_TRUE(file);
+  for (const size_t size : {size_t{1}, size_t{2} << 20, size_t{0}, (size_t{2} << 20) - 1, size_t{5} << 20,
+                            (size_t{4} << 20) + 7, size_t{3000}}) {
+    const std::string piece(size, static_cast<char>('a' + all.size() % 23));
+    ASSERT_TRUE(file->write(piece.data(), piece.size()));
+    all += piece;
+    ASSERT_EQ(file->position(), all.size());
+  }
+  ASSERT_TRUE(file->commit());
+  EXPECT_TRUE(*read_file(path("out")) == all);
+}
+
 constexpr AtomicFile::Data kWays[] = {AtomicFile::Data::nameless_if_possible, AtomicFile::Data::named};
 
 void replace(const std::string& path, AtomicFile::Data way, const std::string& text) {

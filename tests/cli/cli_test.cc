@@ -110,7 +110,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"chat", m, "-p", "x"}, "unknown option -p"},
       {{"no/such/model.gguf"}, "no file or folder 'no/such/model.gguf'"},
       {{"run", "-m", m, "-p", "x", "-ngl", "99"}, "unknown option -ngl; --device says where to compute"},
-      {{"run", "-m", m, "-p", "x", "-c", "4096"}, "unknown option -c; the context is the model's own"},
+      {{"run", "-m", m, "-p", "x", "-c", "4096"}, "-c: found 4096, needed 0 to 256, the positions that "},
+      {{"run", "-m", m, "-p", "x", "-c", "40", "-n", "64"}, "need 66 positions; the context was set to 40; needed "},
       {{"run", "-m", m, "-p", "x", "-x"}, "unknown option -x (see llada run --help)"},
       {{"inspect", m, "--stream"}, "unknown option --stream (see"},
       {{"help", "rum"}, "no command 'rum'; did you mean run?"},
@@ -248,7 +249,7 @@ TEST(Help, ListsOptionsAndExamples) {
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
   for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
-                                    "synth", "bench", "simulate", "pull"}) {
+                                    "synth", "bench", "simulate", "pull", "pack"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;

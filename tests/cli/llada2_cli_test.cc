@@ -38,6 +38,25 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
   EXPECT_EQ(tokens[0], tokens[1]);
 }
 
+// The preset that is the published sampler of these models; `balanced`, the default of others, is refused here.
+TEST_F(Llada2Cli, DecodesByItsOwnPresetWhereNothingIsSaid) {
+  const auto answer = [](std::initializer_list<std::string> more) {
+    std::vector<std::string> words = {"run", "-m", model(), "-p", "Sort 3 1 2", "--gen-length", "40", "--json"};
+    words.insert(words.end(), more);
+    const auto run = run_llada(words);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.status == 0 ? Json::parse(run.out) : Json();
+  };
+  const Json plain = answer({}), named = answer({"--preset-decode", "llada2"});
+  EXPECT_EQ(plain.at("preset"), "llada2");
+  EXPECT_EQ(plain.at("tokens"), named.at("tokens"));
+  EXPECT_EQ(plain.at("stats").at("steps"), named.at("stats").at("steps"));
+  const Json other = answer({"--preset-decode", "llada2.1"});
+  EXPECT_TRUE(plain.at("tokens") != other.at("tokens") ||
+              plain.at("stats").at("steps") != other.at("stats").at("steps"))
+      << "the two presets cannot be told apart here";
+}
+
 TEST_F(Llada2Cli, ChatAndEvalWork) {
   const auto chat =
       run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},

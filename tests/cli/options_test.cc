@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/preset.h"
 #include "cli/tune_axes.h"
+#include "engine/decode_preset.h"
 
 namespace llada::cli {
 namespace {
@@ -196,9 +196,9 @@ TEST(Options, EveryFieldIsReachedThreeWays) {
     const std::string flag = decode::flag(field), word = field.is_switch() ? flag : flag + "=" + text;
     const bool quoted = !own.words.empty() || field.key == "latency_table";
     const auto preset =
-        parse_preset(fmt::format(R"({{"format":"llada-preset","version":1,"name":"n","options":{{"{}":{}}}}})",
-                                 field.key, field.is_switch() || !quoted ? text : fmt::format("\"{}\"", text)),
-                     "f");
+        parse_decode_preset(fmt::format(R"({{"format":"llada-preset","version":1,"name":"n","options":{{"{}":{}}}}})",
+                                        field.key, field.is_switch() || !quoted ? text : fmt::format("\"{}\"", text)),
+                            "f");
     ASSERT_TRUE(preset) << field.key << ": " << preset.error().message;
     const auto from_text = parse_decode_options(word), from_json = parse_decode_options(preset->options);
 

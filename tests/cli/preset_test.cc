@@ -1,45 +1,46 @@
 // Presets: the built-in ones parse, files come back as written, and a file that is wrong is refused by field.
-#include "cli/preset.h"
-
 #include <gtest/gtest.h>
 
 #include "cli/options.h"
+#include "engine/decode_preset.h"
 
 namespace llada::cli {
 namespace {
 
-TEST(Preset, BuiltInOptionsAreValid) {
+TEST(DecodePreset, BuiltInOptionsAreValid) {
   for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1"}) {
-    const auto preset = find_preset(name);
+    const auto preset = find_decode_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
     const auto options = parse_decode_options(preset->options);
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
-  EXPECT_EQ(find_preset("exact")->options, "");
-  EXPECT_NE(find_preset("balanced")->options, find_preset("fast")->options);
+  EXPECT_EQ(find_decode_preset("exact")->options, "");
+  EXPECT_NE(find_decode_preset("balanced")->options, find_decode_preset("fast")->options);
 }
 
-TEST(Preset, UnknownNamesAreRefused) {
-  const auto preset = find_preset("brisk");
+TEST(DecodePreset, UnknownNamesAreRefused) {
+  const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
             "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, or a preset file");
-  EXPECT_FALSE(find_preset(""));
+  EXPECT_FALSE(find_decode_preset(""));
 }
 
-TEST(Preset, TextComesBack) {
-  const Preset preset{"mine", "--threshold 0.8"};
-  const auto back = parse_preset(preset_text(preset, {"m", "d", "t", 100, 1, 0.5, -0.5, 0.9, 4, 500}), "f");
+TEST(DecodePreset, TextComesBack) {
+  const DecodePreset preset{"mine", "--threshold 0.8"};
+  const auto back =
+      parse_decode_preset(decode_preset_text(preset, {"m", "d", "t", 100, 1, 0.5, -0.5, 0.9, 4, 500}), "f");
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(back->name, "mine");
   EXPECT_EQ(back->options, "--threshold 0.8");
-  const auto bare = parse_preset(R"({"format":"llada-preset","version":1,"name":"n","options":"--kv dual"})", "f");
+  const auto bare =
+      parse_decode_preset(R"({"format":"llada-preset","version":1,"name":"n","options":"--kv dual"})", "f");
   ASSERT_TRUE(bare) << bare.error().message;
   EXPECT_EQ(bare->options, "--kv dual");
 }
 
-TEST(Preset, WrongFilesAreRefusedByField) {
+TEST(DecodePreset, WrongFilesAreRefusedByField) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "f: not valid JSON"},
       {"[]", "f: the JSON is not an object"},
@@ -55,7 +56,7 @@ TEST(Preset, WrongFilesAreRefusedByField) {
       {R"({"format":"llada-preset","version":1,"name":"n","name":"m","options":""})", "appears twice"},
   };
   for (const auto& [text, says] : cases) {
-    const auto preset = parse_preset(text, "f");
+    const auto preset = parse_decode_preset(text, "f");
     ASSERT_FALSE(preset) << text;
     EXPECT_EQ(preset.error().kind, ErrorKind::invalid_input);
     EXPECT_NE(preset.error().message.find(says), std::string::npos) << preset.error().message;

@@ -218,8 +218,8 @@ TEST(Likelihood, IsThatOfSingleForwards) {
     for (size_t j = i % half; j < response.size(); j += half) canvas[prompt->size() + j] = model->special_ids().mask;
     in_pairs += log_probability(*(*session)->logits(canvas, {{position}}), response[i]);
   }
-  const auto alone = pseudo_log_likelihood(**session, *model, *prompt, response, 0);
-  const auto grouped = pseudo_log_likelihood(**session, *model, *prompt, response, static_cast<int64_t>(half));
+  const auto alone = pseudo_log_likelihood(**session, *prompt, response, 0);
+  const auto grouped = pseudo_log_likelihood(**session, *prompt, response, static_cast<int64_t>(half));
   ASSERT_TRUE(alone && grouped);
   EXPECT_DOUBLE_EQ(alone->log_probability, by_hand);
   EXPECT_DOUBLE_EQ(grouped->log_probability, in_pairs);
@@ -228,12 +228,12 @@ TEST(Likelihood, IsThatOfSingleForwards) {
   // A damaged reference file may name any token.
   for (const auto token : {static_cast<int32_t>(model->config().vocab), -1}) {
     const std::vector<int32_t> strange = {token};
-    const auto refused = pseudo_log_likelihood(**session, *model, *prompt, strange, 0);
+    const auto refused = pseudo_log_likelihood(**session, *prompt, strange, 0);
     ASSERT_FALSE(refused);
     EXPECT_EQ(exit_status(refused.error()), 2);
     EXPECT_FALSE((*session)->logits(strange, std::vector<int32_t>{0}));
   }
-  const auto nothing = pseudo_log_likelihood(**session, *model, *prompt, {}, 0);
+  const auto nothing = pseudo_log_likelihood(**session, *prompt, {}, 0);
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->tokens, 0);
 }

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/check.h"
+#include "base/system.h"
 #include "devices/cpu/cpu_attention.h"
 #include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_head.h"
@@ -22,13 +22,6 @@
 
 namespace llada {
 namespace {
-
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "processor";
-}
 
 DeviceInfo cpu_info(const kernels::KernelTable& table, int threads, bool exact_attention) {
   std::string processor = processor_name();
@@ -414,8 +407,9 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::
                                                 std::span<const TensorView> weights, const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
+  LLADA_CHECK(options.packed == nullptr || options.packed->isa() == table->isa);
   auto pool = std::make_unique<ThreadPool>(options.threads);
-  auto loaded = std::make_shared<CpuWeights>(*table, infos, weights, hooks);
+  auto loaded = std::make_shared<CpuWeights>(*table, infos, weights, hooks, options.packed);
   if (!options.when_needed) LLADA_TRY_STATUS(loaded->load(*pool, loaded->every_id()));
   return std::make_unique<CpuDevice>(std::move(loaded), std::move(pool), options.exact_attention);
 }

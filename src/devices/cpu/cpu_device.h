@@ -10,6 +10,8 @@
 
 namespace llada {
 
+class PackedWeights;  // devices/cpu/packed_weights.h
+
 struct CpuOptions {
   int threads = 0;               // 0: one per usable physical core
   std::string_view isa;          // "" : the best; else a kernel table's name
@@ -17,6 +19,8 @@ struct CpuOptions {
   // Weights are packed by load() or by the first run that reads them, not before: for a device that stands behind an
   // accelerator, which has a copy of its own, and computes little or nothing as long as that one works.
   bool when_needed = false;
+  // Weights that were packed for the same instruction set, which is checked; null: all are packed here.
+  std::shared_ptr<const PackedWeights> packed = nullptr;
 };
 
 // weights[i] belongs to infos[i]. Quantized matrices are packed into the kernels' layout, in parallel, one weight after

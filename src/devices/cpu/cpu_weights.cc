@@ -9,11 +9,13 @@
 namespace llada {
 
 CpuWeights::CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos,
-                       std::span<const TensorView> weights, WeightHooks hooks)
+                       std::span<const TensorView> weights, WeightHooks hooks,
+                       std::shared_ptr<const PackedWeights> packed)
     : kernels(&table),
       list(weights.size()),
       picked_from_(weights.size()),
       hooks_(std::move(hooks)),
+      packed_(std::move(packed)),
       ready_(std::make_unique<std::atomic<bool>[]>(weights.size())),
       missing_(weights.size()) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -41,6 +43,8 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
   int64_t total = 0;
   for (const size_t i : order) {
     if (!list[i].must_be_packed || !list[i].multiplied) continue;
+    if (packed_ != nullptr) list[i].packed = packed_->find(i);
+    if (list[i].packed != nullptr) continue;
     const int64_t bytes = kernels->packed_bytes(list[i].stored.type, list[i].outputs, list[i].inputs);
     offsets[i] = total;
     total += (bytes + kAlign - 1) / kAlign * kAlign;
@@ -65,11 +69,7 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
     }
     if (offsets[i] >= 0) {
       std::byte* const packed = slab.get() + offsets[i];
-      const int64_t tile = kernels->column_tile(w.stored.type);
-      const int64_t step = tile * std::max<int64_t>(1, 256 / tile);
-      pool.run((w.outputs + step - 1) / step, [&](int64_t chunk, int) {
-        kernels->pack(w.stored, chunk * step, std::min(w.outputs, (chunk + 1) * step), packed);
-      });
+      pack_matrix(*kernels, pool, w.stored, packed);
       w.packed = packed;
       if (hooks_.packed && !picked_from_[i]) hooks_.packed(i);
     }

@@ -13,6 +13,7 @@
 #include "base/pages.h"
 #include "base/threads.h"
 #include "devices/cpu/cpu_device.h"
+#include "devices/cpu/packed_weights.h"
 #include "graph/program.h"
 #include "kernels/kernels.h"
 
@@ -21,7 +22,7 @@ namespace llada {
 struct CpuWeight {
   TensorView stored;
   int64_t inputs = 0, outputs = 0;
-  const std::byte* packed = nullptr;  // in a slab; null: the stored bytes are used in place
+  const std::byte* packed = nullptr;  // in a slab or a file; null: the stored bytes are used in place
   bool must_be_packed = false;        // the kernels do not multiply by the stored bytes
   bool multiplied = false;            // so it is packed once it is loaded
   std::vector<float> vector;          // 1-D weights (norms) as floats
@@ -33,9 +34,9 @@ struct CpuWeight {
 
 class CpuWeights {
  public:
-  // None of them loaded yet.
+  // None of them loaded yet. packed: weights that somebody packed for this table, or null.
   CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos, std::span<const TensorView> weights,
-             WeightHooks hooks);
+             WeightHooks hooks, std::shared_ptr<const PackedWeights> packed = nullptr);
 
   // Loads those of `ids` that are not yet there: one allocation for the call, because huge pages do not fit the size of
   // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is
@@ -53,6 +54,7 @@ class CpuWeights {
  private:
   std::vector<bool> picked_from_;  // see WeightInfo
   WeightHooks hooks_;
+  const std::shared_ptr<const PackedWeights> packed_;
   std::mutex mutex_;  // guards what follows; readers of `list` look at ready_
   std::vector<AlignedBytes> slabs_;
   std::unique_ptr<std::atomic<bool>[]> ready_;

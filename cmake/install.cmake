@@ -1,0 +1,43 @@
+# What is installed, in three components as a distribution splits them: `library` (libllada.so.0), `dev` (headers, CMake
+# and pkg-config files), `tools` (the program, its manual pages and completions). Packages of them: cpack (packages.cmake).
+include(CMakePackageConfigHelpers)
+
+install(TARGETS llada RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+
+if(LLADA_SHARED)
+  install(TARGETS llada_shared EXPORT llada
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
+  install(DIRECTORY include/llada DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+  set(config ${CMAKE_INSTALL_LIBDIR}/cmake/llada)
+  install(EXPORT llada FILE llada-targets.cmake NAMESPACE llada:: DESTINATION ${config} COMPONENT dev)
+  configure_package_config_file(cmake/llada-config.cmake.in ${PROJECT_BINARY_DIR}/llada-config.cmake
+                                INSTALL_DESTINATION ${config} NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/llada-config-version.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/llada-config.cmake ${PROJECT_BINARY_DIR}/llada-config-version.cmake
+          DESTINATION ${config} COMPONENT dev)
+  # Paths from the file's own place, so that a tree can be installed with another prefix, or moved.
+  cmake_path(SET pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  cmake_path(ABSOLUTE_PATH pkgconfig BASE_DIRECTORY /prefix OUTPUT_VARIABLE pkgconfig_at)
+  file(RELATIVE_PATH LLADA_PREFIX_FROM_PC ${pkgconfig_at} /prefix)
+  configure_file(cmake/llada.pc.in ${PROJECT_BINARY_DIR}/llada.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/llada.pc DESTINATION ${pkgconfig} COMPONENT dev)
+endif()
+
+# Manual pages and completions are what the program prints. A cross build needs an emulator for them.
+find_program(LLADA_GZIP gzip DOC "compresses manual pages; empty: they stay as they are")
+if((NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR) AND NOT LLADA_SANITIZE AND NOT LLADA_FUZZERS)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/manual/done
+    COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:llada>" -DGZIP=${LLADA_GZIP}
+            -DOUT=${PROJECT_BINARY_DIR}/manual -P ${PROJECT_SOURCE_DIR}/cmake/manual.cmake
+    DEPENDS llada ${PROJECT_SOURCE_DIR}/cmake/manual.cmake VERBATIM)
+  add_custom_target(llada_manual ALL DEPENDS ${PROJECT_BINARY_DIR}/manual/done)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/bash/ COMPONENT tools
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/zsh/ COMPONENT tools
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/fish/ COMPONENT tools
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+include(cmake/packages.cmake)

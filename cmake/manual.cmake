@@ -1,0 +1,22 @@
+# Writes the manual pages and completions that PROGRAM prints below OUT: man1/*.1(.gz where GZIP is a program), bash/llada,
+# zsh/_llada, fish/llada.fish.
+function(print_to file)
+  execute_process(COMMAND ${PROGRAM} help ${ARGN} OUTPUT_FILE ${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+file(REMOVE_RECURSE ${OUT})
+file(MAKE_DIRECTORY ${OUT}/man1 ${OUT}/bash ${OUT}/zsh ${OUT}/fish)
+print_to(${OUT}/man1/llada.1 --man)
+file(STRINGS ${OUT}/man1/llada.1 commands REGEX "^\\.BR llada")  # SEE ALSO: one page for each
+list(TRANSFORM commands REPLACE "^\\.BR llada\\\\-([a-z]+).*" "\\1")
+foreach(command IN LISTS commands)
+  print_to(${OUT}/man1/llada-${command}.1 --man ${command})
+endforeach()
+if(GZIP)
+  file(GLOB pages ${OUT}/man1/*.1)
+  execute_process(COMMAND ${GZIP} -9nf ${pages} COMMAND_ERROR_IS_FATAL ANY)
+endif()
+print_to(${OUT}/bash/llada --completion bash)
+print_to(${OUT}/zsh/_llada --completion zsh)
+print_to(${OUT}/fish/llada.fish --completion fish)
+file(TOUCH ${OUT}/done)

@@ -1,0 +1,44 @@
+# llada_page(target): the page of `llada serve`, put together from src/serve/page and compiled into the target.
+#
+# page.html has the places @style@ and @script@; the scripts go in by name order of the list below, since each uses the
+# ones before it. The page's policy names both parts by their digests, so a browser runs nothing else.
+
+# SHA-256 of a text in base64, as a Content-Security-Policy has it; CMake has digests in hexadecimal alone.
+function(llada_base64_digest text out)
+  string(SHA256 hex "${text}")
+  string(APPEND hex 00)  # 32 bytes are filled up to 33: 11 groups of 3 bytes, of 4 digits each
+  set(digits ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
+  set(encoded "")
+  foreach(group RANGE 10)
+    math(EXPR at "${group} * 6")
+    string(SUBSTRING ${hex} ${at} 6 bytes)
+    foreach(shift IN ITEMS 18 12 6 0)
+      math(EXPR digit "(0x${bytes} >> ${shift}) & 63")
+      string(SUBSTRING ${digits} ${digit} 1 digit)
+      string(APPEND encoded ${digit})
+    endforeach()
+  endforeach()
+  string(REGEX REPLACE ".$" "=" encoded ${encoded})  # the filled-up byte
+  set(${out} ${encoded} PARENT_SCOPE)
+endfunction()
+
+function(llada_page target)
+  set(folder ${PROJECT_SOURCE_DIR}/src/serve/page)
+  set(script "")
+  foreach(part IN ITEMS wire recording answer settings chat main)
+    file(READ ${folder}/${part}.js text)
+    string(APPEND script "${text}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/${part}.js)
+  endforeach()
+  file(READ ${folder}/page.css style)
+  file(READ ${folder}/page.html html)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.css ${folder}/page.html)
+  llada_base64_digest("${script}" LLADA_PAGE_SCRIPT_DIGEST)
+  llada_base64_digest("${style}" LLADA_PAGE_STYLE_DIGEST)
+  string(REPLACE "@style@" "${style}" html "${html}")
+  string(REPLACE "@script@" "${script}" html "${html}")
+  string(SHA256 LLADA_PAGE_TAG "${html}")
+  set(LLADA_PAGE_HTML "${html}")
+  configure_file(${folder}/page.cc.in ${CMAKE_CURRENT_BINARY_DIR}/page.cc @ONLY)
+  target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/page.cc)
+endfunction()

@@ -1,0 +1,71 @@
+// HTTP requests and their JSON bodies, from bytes to what the engine would be asked: no input may crash, and every refusal
+// is one line. The input is a request; what follows its headers is the body, whatever length they say.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/infill_text.h"
+#include "serve/ask.h"
+#include "serve/beast_connection.h"
+#include "serve/keys.h"
+
+namespace {
+
+using namespace llada;
+using namespace llada::serve;
+
+void need(bool holds) {
+  if (!holds) std::abort();
+}
+
+template <class T>
+void check_refusal(const std::expected<T, ApiError>& answer) {
+  if (answer) return;
+  need(!answer.error().message.empty() && answer.error().status == 400);
+  need(!answer.error().message.contains('\n'));
+  need(!dump(error_json(answer.error())).empty());
+}
+
+void read_body(const std::string& text) {
+  for (const int64_t block : {0, 32}) {
+    auto body = Body::parse(text);
+    check_refusal(body);
+    if (!body) return;
+    const bool infill = body->find("text") != nullptr;
+    Ask ask;
+    check_refusal(read_streaming(*body, ask));
+    check_refusal(read_format(*body));
+    check_refusal(read_messages(*body));
+    check_refusal(read_stop(*body));
+    check_refusal(body->tokens("tokens"));
+    check_refusal(body->integer("n", 1, 128));
+    check_refusal(read_decoding(*body, block, infill));
+    check_refusal(body->finish());
+    const auto template_text = body->text("text");
+    if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  boost::beast::http::request_parser<boost::beast::http::string_body> parser;
+  parser.header_limit(16 << 10);
+  parser.body_limit(1 << 20);
+  parser.eager(true);
+  boost::beast::error_code failure;
+  for (size_t at = 0; at < size && !failure && !parser.is_done();) {
+    const size_t used = parser.put(boost::asio::buffer(bytes.data() + at, size - at), failure);
+    if (used == 0) break;
+    at += used;
+  }
+  if (parser.is_header_done()) {
+    const HttpRequest request = plain_request(parser.get());
+    need(!request.path.contains('?'));
+  }
+  const size_t body = bytes.find("\r\n\r\n");
+  if (body != std::string_view::npos) read_body(std::string(bytes.substr(body + 4)));
+  static_cast<void>(parse_keys(bytes, "keys"));
+  return 0;
+}

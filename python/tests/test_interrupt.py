@@ -1,0 +1,97 @@
+"""Ctrl-C: KeyboardInterrupt within a second, and the process ends by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import llada
+from conftest import SORT
+
+LONG = dict(steps=0, gen_length=1024, early_stop="none")
+WORK = {
+    "generate": "model.generate(PROMPT, **LONG)",
+    "stream": "for frame in model.stream(PROMPT, **LONG): pass",
+    "many": "list(model.generate_many([PROMPT] * 8, **LONG))",
+    "async": "import asyncio; asyncio.run(model.agenerate(PROMPT, **LONG))",
+    "async many": "import asyncio\nasync def main():\n"
+                  "  await asyncio.gather(*[model.agenerate(PROMPT, **LONG) for _ in range(40)])\nasyncio.run(main())",
+}
+PROGRAM = """
+import sys, llada
+PROMPT, LONG = {prompt!r}, {long!r}
+model = llada.Model.load(sys.argv[1], threads=1, streams=2)
+print("begun", flush=True)
+{work}
+print("never")
+"""
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_ctrl_c(model_path, work):
+    program = PROGRAM.format(prompt=SORT, long=LONG, work=WORK[work])
+    process = subprocess.Popen([sys.executable, "-c", program, model_path], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.5)
+    assert process.poll() is None
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    took = time.monotonic() - begin
+    assert process.returncode == -signal.SIGINT, err
+    assert out == "" and err.rstrip().endswith("KeyboardInterrupt")
+    assert took < 1.5, "one second to the exception, and the interpreter's end"
+
+
+def test_ctrl_c_while_loading(model_path):
+    program = "import os, signal, sys, llada\n" \
+              "llada.Model.load(sys.argv[1], progress=lambda *_: os.kill(os.getpid(), signal.SIGINT))"
+    run = subprocess.run([sys.executable, "-c", program, model_path], timeout=30, capture_output=True, text=True)
+    assert run.returncode == -signal.SIGINT and "KeyboardInterrupt" in run.stderr
+
+
+def test_the_model_goes_on(model):
+    """An interrupted request is taken back, and the next one is not behind it."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    expected = model.generate(SORT).tokens
+    try:
+        for _ in range(5):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                model.generate(SORT, **LONG)
+            begin = time.monotonic()
+            assert model.generate(SORT).tokens == expected
+            assert time.monotonic() - begin < 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as numbers:
+        return int(numbers.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_nothing_is_left_behind(model_path):
+    """Models, streams and requests that are given up in every way leave no memory and no thread."""
+    def round_trip():
+        opened = llada.Model.load(model_path, threads=1, streams=2)
+        next(opened.stream(SORT, steps=0))
+        next(opened.generate_many([SORT] * 4, streams=3))
+        opened.generate(SORT)
+
+    for _ in range(3):
+        round_trip()
+    before, threads = resident_bytes(), len(os.listdir("/proc/self/task"))
+    for _ in range(12):
+        round_trip()
+    assert len(os.listdir("/proc/self/task")) <= threads
+    assert resident_bytes() - before < 24 << 20, "a model is 11 MB and its K/V"

@@ -1,0 +1,158 @@
+// llada_model: loading, what it is, its texts and tokens.
+#include "api/objects.h"
+#include "engine/inspect.h"
+
+using namespace llada::api;
+using llada::Model;
+
+namespace {
+
+// Ends a load from inside its progress callback.
+struct Aborted {
+  llada_status status;
+};
+
+Outcome check_tokenizer(const Model& model) {
+  if (model.has_tokenizer()) return LLADA_OK;
+  return refuse(LLADA_ERROR_UNSUPPORTED, "{}: the file has no tokenizer, needed one", model.file().path());
+}
+
+}  // namespace
+
+llada_status llada_model_load(int32_t api_version, const char* path, const llada_options* options,
+                              llada_progress progress, void* user, llada_model** model) {
+  return guarded(nullptr, [&]() -> Outcome {
+    LLADA_TRY_STATUS(check_version(api_version));
+    LLADA_TRY_STATUS(check_out("model", model));
+    LLADA_TRY(const auto place, read_text("path", path, LLADA_TEXT));
+    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_MODEL));
+    if (progress != nullptr)
+      chosen.load.progress = [&](int64_t done, int64_t total) {
+        if (progress(user, done, total) != 0) throw Aborted{LLADA_ERROR_ABORTED};
+      };
+    auto object = std::make_shared<ModelObject>();
+    try {
+      LLADA_TRY(object->model, Model::load(std::string(place), chosen.load));
+    } catch (const Aborted& aborted) {
+      return refuse(aborted.status, "{}: the caller's progress function ended the loading", place);
+    }
+    object->architecture = llada::name(object->model->config().architecture);
+    object->device = object->model->device().info().description;
+    hand_out(std::move(object), model);
+    return LLADA_OK;
+  });
+}
+
+void llada_model_free(llada_model* model) { strike(Kind::model, model); }
+
+llada_status llada_model_describe(const llada_model* model, llada_model_info* info) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    const Model& m = *object.model;
+    const llada::ModelConfig& config = m.config();
+    llada_model_info out = LLADA_MODEL_INFO_INIT;
+    out.vocabulary = config.vocab;
+    out.context = m.context();
+    out.layers = config.layers;
+    out.width = config.width;
+    out.attention_block = m.special_ids().attention_block;
+    out.file_bytes = static_cast<int64_t>(m.file().file_bytes());
+    out.mask_token = m.special_ids().mask;
+    out.bos_token = config.bos_id >= 0 || !m.has_tokenizer() ? config.bos_id : m.tokenizer().spec().bos;
+    out.eos_token = m.special_ids().eos;
+    out.eot_token = m.special_ids().eot;
+    out.has_tokenizer = m.has_tokenizer();
+    out.threads = m.device().info().threads;
+    out.architecture = object.architecture.c_str();
+    out.device = object.device.c_str();
+    out.chat_style = llada::name(m.chat_style()).data();
+    out.path = m.file().path().c_str();
+    return fill("info", info, out);
+  });
+}
+
+llada_status llada_tokenize(const llada_model* model, const char* text, size_t size, int32_t flags, int32_t* tokens,
+                            size_t capacity, size_t* count) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY_STATUS(check_tokenizer(*object.model));
+    LLADA_TRY(const auto bytes, read_text("text", text, size));
+    std::vector<int32_t> ids;
+    if ((flags & LLADA_WITH_BOS) != 0) {
+      LLADA_TRY(ids, object.model->prompt_ids(bytes));
+    } else {
+      ids = object.model->tokenizer().encode(bytes);
+    }
+    return fill_buffer<int32_t>("tokens", ids, tokens, capacity, count);
+  });
+}
+
+llada_status llada_detokenize(const llada_model* model, const int32_t* tokens, size_t count, int32_t flags, char* text,
+                              size_t capacity, size_t* needed) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY_STATUS(check_tokenizer(*object.model));
+    LLADA_TRY(const auto ids, read_array("tokens", tokens, count));
+    const std::string bytes = object.model->tokenizer().decode(ids, (flags & LLADA_SHOW_CONTROL) != 0);
+    LLADA_TRY_STATUS(fill_buffer<char>("text", bytes, text, capacity, needed, 1));
+    if (capacity > 0) text[bytes.size()] = '\0';
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_token_text(const llada_model* model, int32_t token, const char** text, size_t* size) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY_STATUS(check_tokenizer(*object.model));
+    LLADA_TRY_STATUS(check_out("text", text));
+    LLADA_TRY_STATUS(check_out("size", size));
+    LLADA_TRY_STATUS(llada::check_tokens(*object.model, {&token, 1}));
+    const std::string_view piece = object.model->tokenizer().piece(token);
+    *text = piece.empty() ? "" : piece.data();
+    *size = piece.size();
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_chat_tokens(const llada_model* model, const char* const* roles, const char* const* contents,
+                               size_t messages, int32_t* tokens, size_t capacity, size_t* count) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY_STATUS(check_tokenizer(*object.model));
+    LLADA_TRY(const auto talk, read_messages(roles, contents, messages));
+    LLADA_TRY(const auto ids, object.model->chat_ids(talk));
+    return fill_buffer<int32_t>("tokens", ids, tokens, capacity, count);
+  });
+}
+
+llada_status llada_logits(llada_model* model, const int32_t* tokens, size_t count, const int32_t* positions,
+                          size_t position_count, float* logits, size_t capacity) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY(const auto ids, read_array("tokens", tokens, count));
+    LLADA_TRY(const auto rows, read_array("positions", positions, position_count));
+    if (ids.empty() || rows.empty())
+      return refuse(LLADA_ERROR_INVALID, "logits: found {} tokens and {} positions, needed one of each at least", count,
+                    position_count);
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (rows[i] < 0 || static_cast<size_t>(rows[i]) >= count || (i > 0 && rows[i] <= rows[i - 1]))
+        return refuse(LLADA_ERROR_INVALID, "positions: found {} as number {}, needed ascending ones below {}", rows[i],
+                      i, count);
+    const size_t needed = position_count * static_cast<size_t>(object.model->config().vocab);
+    if (logits == nullptr || capacity < needed)
+      return refuse(LLADA_ERROR_SPACE, "logits: found room for {}, needed {}", logits == nullptr ? 0 : capacity,
+                    needed);
+    LLADA_TRY_STATUS(check_context(*object.model, static_cast<int64_t>(count), 0));
+    LLADA_TRY_STATUS(check_file(*object.model));
+    const std::lock_guard alone(object.computing);
+    LLADA_TRY(const auto session, llada::Session::create(object.model, {}));
+    LLADA_TRY(const auto values, session->logits(ids, rows));
+    std::copy(values.begin(), values.end(), logits);
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_score(llada_model* model, const int32_t* prompt, size_t prompt_count, const int32_t* continuation,
+                         size_t continuation_count, const llada_options* options, llada_score_result* score) {
+  return with<ModelObject>(model, [&](ModelObject&) -> Outcome {
+    LLADA_TRY(const auto before, read_array("prompt", prompt, prompt_count));
+    LLADA_TRY(const auto behind, read_array("continuation", continuation, continuation_count));
+    LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
+    LLADA_TRY_STATUS(check_out("score", score));
+    return refuse(LLADA_ERROR_UNSUPPORTED, "llada_score(): this build cannot score, needed one with the feature score");
+  });
+}

@@ -1,0 +1,126 @@
+// The objects behind the handles of llada.h, and what their functions share.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/forming.h"
+#include "api/handles.h"
+#include "engine/engine.h"
+#include "engine/options.h"
+#include "engine/session.h"
+
+namespace llada::api {
+
+// What one llada_options says, for whichever call reads it.
+struct Chosen {
+  int32_t used_for = 0;  // LLADA_FOR_... of the options that were set
+  LoadOptions load;
+  SchedulerOptions engine{.most_running = 1};
+  int64_t cache_bytes = 0;
+  std::vector<decode::Setting> settings;
+  std::string preset;
+  std::vector<std::string> stop;
+  bool keep_steps = false;
+};
+
+struct OptionsObject : Object {
+  static constexpr Kind kKind = Kind::options;
+  static constexpr const char* kName = "options";
+  std::mutex mutex;                         // guards what follows
+  std::set<std::string, std::less<>> keys;  // that were set
+  Chosen chosen;
+};
+
+struct ModelObject : Object {
+  static constexpr Kind kKind = Kind::model;
+  static constexpr const char* kName = "model";
+  std::shared_ptr<const Model> model;
+  std::string architecture, device;  // as texts of C
+  std::mutex computing;              // held by whoever uses the model's own device; engines have shares of it
+};
+
+struct EngineObject : Object {
+  static constexpr Kind kKind = Kind::engine;
+  static constexpr const char* kName = "engine";
+  std::shared_ptr<ModelObject> model;
+  int threads = 0;
+  std::unique_ptr<Engine> engine;
+};
+
+// What the engine's thread writes while a request runs, and others read once it has ended.
+struct Course {
+  Forming formed;
+  std::optional<ApiError> error;  // the file changed
+};
+
+struct RequestObject : Object {
+  static constexpr Kind kKind = Kind::request;
+  static constexpr const char* kName = "request";
+  std::shared_ptr<ModelObject> model;
+  std::shared_ptr<Submission> submission;
+  std::shared_ptr<Course> course;
+  bool keep_steps = false;
+  std::atomic<bool> in_use = false;
+  // The one thread's that uses it:
+  Forming shown;  // as of the last step that was handed out
+  std::string shown_text;
+  std::vector<int32_t> edits;
+  bool result_made = false;
+
+  ~RequestObject() override {
+    if (submission) submission->cancel();
+  }
+};
+
+// A copy of the options behind a handle; null is none. allowed: LLADA_FOR_... that the call reads.
+std::expected<Chosen, ApiError> read_options(const llada_options* options, int32_t allowed);
+
+// LLADA_ERROR_FILE where the model's file is not what was loaded.
+Outcome check_file(const Model& model);
+Outcome check_version(int32_t api_version);
+// A text that a caller gave.
+std::expected<std::string_view, ApiError> read_text(const char* name, const char* text, size_t size);
+// An array that a caller gave; none may be null.
+template <class T>
+std::expected<std::span<const T>, ApiError> read_array(const char* name, const T* data, size_t count) {
+  constexpr size_t kMost = size_t{1} << 28;
+  if (data == nullptr && count > 0)
+    return refuse(LLADA_ERROR_INVALID, "{}: found null, needed {} of them", name, count);
+  if (count > kMost) return refuse(LLADA_ERROR_INVALID, "{}: found {} of them, needed at most {}", name, count, kMost);
+  return std::span<const T>(data, count);
+}
+std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* const* roles, const char* const* contents,
+                                                                size_t messages);
+Outcome check_out(const char* name, const void* out);
+
+// Copies what fits the struct that the caller has; `size` is its first member.
+template <class T>
+Outcome fill(const char* name, T* out, T value) {
+  if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place", name);
+  const size_t size = out->size;
+  if (size < sizeof(size_t) || size > size_t{1} << 16)
+    return refuse(LLADA_ERROR_INVALID, "{}: found a size of {}, needed sizeof of it", name, size);
+  value.size = size;
+  __builtin_memcpy(static_cast<void*>(out), &value, std::min(size, sizeof value));
+  return LLADA_OK;
+}
+
+// Fills a caller's buffer as llada.h says of all of them.
+template <class T>
+Outcome fill_buffer(const char* name, std::span<const T> from, T* to, size_t capacity, size_t* count, size_t more = 0) {
+  if (count == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found no place for its size, needed one", name);
+  *count = from.size();
+  if (capacity == 0) return LLADA_OK;
+  if (to == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a buffer", name);
+  if (capacity < from.size() + more)
+    return refuse(LLADA_ERROR_SPACE, "{}: found room for {}, needed {}", name, capacity, from.size() + more);
+  std::copy(from.begin(), from.end(), to);
+  return LLADA_OK;
+}
+
+}  // namespace llada::api

@@ -1,0 +1,265 @@
+// llada_engine and llada_request: submitting, steps, results.
+#include <chrono>
+
+#include "api/objects.h"
+#include "engine/infill_text.h"
+
+using namespace llada::api;
+using llada::Engine;
+using llada::Request;
+
+namespace {
+
+// One thread at a time; the other is told.
+class InUse {
+ public:
+  explicit InUse(RequestObject& request) : request_(request), mine_(!request.in_use.exchange(true)) {}
+  ~InUse() {
+    if (mine_) request_.in_use = false;
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  Outcome check() const {
+    if (mine_) return LLADA_OK;
+    return refuse(LLADA_ERROR_BUSY, "request: another thread uses it, needed one at a time");
+  }
+
+ private:
+  RequestObject& request_;
+  const bool mine_;
+};
+
+// A hundred years for -1.
+std::chrono::milliseconds time_of(int32_t timeout_ms) {
+  return timeout_ms < 0 ? std::chrono::hours(24 * 365 * 100) : std::chrono::milliseconds(timeout_ms);
+}
+
+// What a request that has ended came to.
+Outcome ended(RequestObject& request) {
+  if (request.course->error) return std::unexpected(*request.course->error);
+  const auto& result = request.submission->wait();
+  if (!result) return std::unexpected(ApiError(result.error()));
+  return LLADA_OK;
+}
+
+std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chosen& chosen, bool infill) {
+  if (!chosen.preset.empty()) return refuse(LLADA_ERROR_UNSUPPORTED, "preset: this build knows none");
+  LLADA_TRY(auto options, llada::decode::decode_options(chosen.settings, {}, infill));
+  return options;
+}
+
+// Fills a request's decoding options, submits it and hands out its handle. lay: Outcome(const Model&, Request&).
+template <class Lay>
+llada_status submit(llada_engine* engine, const llada_options* options, bool infill, llada_request** out,
+                    const Lay& lay) {
+  return with<EngineObject>(engine, [&](EngineObject& object) -> Outcome {
+    LLADA_TRY_STATUS(check_out("request", out));
+    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_REQUEST));
+    const auto& model = object.model->model;
+    Request request;
+    LLADA_TRY(request.options, decode_options(chosen, infill));
+    request.stop = std::move(chosen.stop);
+    LLADA_TRY_STATUS(lay(*model, request));
+    LLADA_TRY_STATUS(check_file(*model));
+    // What the engine would refuse later is refused now.
+    LLADA_TRY(const auto possible, llada::RunningRequest::create(model, request, object.threads));
+    auto course = std::make_shared<Course>();
+    course->formed = Forming::of(model, request);
+    auto handle = std::make_shared<RequestObject>();
+    handle->model = object.model;
+    handle->course = course;
+    handle->keep_steps = chosen.keep_steps;
+    if (chosen.keep_steps) handle->shown = course->formed;
+    const auto on_step = [course, model](const llada::decode::StepEvent& event) {
+      course->formed.apply(event.edits, nullptr);
+      if (const auto unchanged = check_file(*model); !unchanged) course->error = unchanged.error();
+      return !course->error;
+    };
+    handle->submission =
+        object.engine->submit(std::move(request), {.on_step = on_step, .on_done = {}, .keep_steps = chosen.keep_steps});
+    hand_out(std::move(handle), out);
+    return LLADA_OK;
+  });
+}
+
+}  // namespace
+
+llada_status llada_engine_create(llada_model* model, const llada_options* options, llada_engine** engine) {
+  return with<ModelObject>(model, [&](ModelObject&) -> Outcome {
+    LLADA_TRY_STATUS(check_out("engine", engine));
+    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_ENGINE));
+    auto object = std::make_shared<EngineObject>();
+    object->model = live<ModelObject>(model);
+    if (!object->model) return refuse(LLADA_ERROR_HANDLE, "model: was freed");
+    LLADA_TRY_STATUS(check_file(*object->model->model));
+    llada::SchedulerOptions& s = chosen.engine;
+    // A share of its own, so that other engines of the model and llada_logits() work beside it.
+    if (s.threads == 0) s.threads = object->model->model->device().info().threads;
+    if (s.most_running == 1 && s.row_budget == 0) s.row_budget = 1;  // a single request has its turn whatever its rows
+    if (chosen.cache_bytes > 0) s.prefixes = std::make_shared<llada::PrefixCache>(chosen.cache_bytes);
+    object->threads = s.threads;
+    LLADA_TRY(object->engine, Engine::create(object->model->model, s));
+    hand_out(std::move(object), engine);
+    return LLADA_OK;
+  });
+}
+
+void llada_engine_free(llada_engine* engine) { strike(Kind::engine, engine); }
+
+llada_status llada_engine_describe(const llada_engine* engine, llada_engine_stats* stats) {
+  return with<EngineObject>(engine, [&](EngineObject& object) -> Outcome {
+    const llada::SchedulerStats s = object.engine->stats();
+    return fill("stats", stats, {0, s.forwards, s.parts, s.rows, object.engine->row_budget()});
+  });
+}
+
+llada_status llada_submit_chat(llada_engine* engine, const char* const* roles, const char* const* contents,
+                               size_t messages, const llada_options* options, llada_request** request) {
+  return submit(engine, options, false, request, [&](const llada::Model& model, Request& r) -> Outcome {
+    LLADA_TRY(const auto talk, read_messages(roles, contents, messages));
+    LLADA_TRY(r.tokens, model.chat_ids(talk));
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_submit_text(llada_engine* engine, const char* text, size_t size, const llada_options* options,
+                               llada_request** request) {
+  return submit(engine, options, false, request, [&](const llada::Model& model, Request& r) -> Outcome {
+    LLADA_TRY(const auto bytes, read_text("text", text, size));
+    LLADA_TRY(r.tokens, model.prompt_ids(bytes));
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_submit_tokens(llada_engine* engine, const int32_t* tokens, size_t count,
+                                 const llada_options* options, llada_request** request) {
+  return submit(engine, options, false, request, [&](const llada::Model&, Request& r) -> Outcome {
+    LLADA_TRY(const auto ids, read_array("tokens", tokens, count));
+    r.tokens.assign(ids.begin(), ids.end());
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_submit_infill(llada_engine* engine, const char* text, size_t size, const llada_options* options,
+                                 llada_request** request) {
+  return submit(engine, options, true, request, [&](const llada::Model& model, Request& r) -> Outcome {
+    LLADA_TRY(const auto bytes, read_text("text", text, size));
+    LLADA_TRY(const auto pieces, llada::parse_infill_template(bytes));
+    LLADA_TRY(auto layout, llada::lay_out_infill(model, pieces));
+    r.tokens = std::move(layout.tokens);
+    r.gaps = std::move(layout.positions);
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_submit_gaps(llada_engine* engine, const int32_t* tokens, size_t count, const int32_t* gaps,
+                               size_t gap_count, const llada_options* options, llada_request** request) {
+  return submit(engine, options, true, request, [&](const llada::Model& model, Request& r) -> Outcome {
+    LLADA_TRY(const auto ids, read_array("tokens", tokens, count));
+    LLADA_TRY(const auto positions, read_array("gaps", gaps, gap_count));
+    r.tokens.assign(ids.begin(), ids.end());
+    r.gaps.emplace(positions.begin(), positions.end());
+    for (const int32_t gap : *r.gaps)
+      if (gap >= 0 && static_cast<size_t>(gap) < count) r.tokens[static_cast<size_t>(gap)] = model.special_ids().mask;
+    return LLADA_OK;
+  });
+}
+
+llada_status llada_request_next(llada_request* request, int32_t timeout_ms, llada_step* step) {
+  return with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
+    const InUse use(r);
+    LLADA_TRY_STATUS(use.check());
+    if (!r.keep_steps)
+      return refuse(LLADA_ERROR_INVALID, "request: its steps are not kept, needed the option keep_steps=true");
+    LLADA_TRY_STATUS(check_out("step", step));
+    if (!r.submission->wait_for_step(time_of(timeout_ms))) return LLADA_TIMEOUT;
+    const auto update = r.submission->next();
+    if (!update) {
+      LLADA_TRY_STATUS(ended(r));
+      return LLADA_END;
+    }
+    r.edits.clear();
+    r.shown.apply(update->edits, &r.edits);
+    const Forming& f = r.shown;
+    if (!f.texts.empty()) r.shown_text = llada::text_so_far(*f.model, f.canvas, 0);
+    llada_step out = LLADA_STEP_INIT;
+    out.number = update->step;
+    out.committed = update->committed;
+    out.masked = f.masked();
+    out.edit_count = r.edits.size();
+    out.edits = r.edits.data();
+    out.count = f.canvas.tokens.size();
+    out.tokens = f.canvas.tokens.data();
+    out.states = f.states.data();
+    out.confidences = f.confidences.data();
+    out.texts = f.texts.empty() ? nullptr : f.texts.data();
+    out.text_sizes = f.texts.empty() ? nullptr : f.text_sizes.data();
+    out.text = r.shown_text.c_str();
+    out.text_size = r.shown_text.size();
+    return fill("step", step, out);
+  });
+}
+
+llada_status llada_request_wait(llada_request* request, int32_t timeout_ms) {
+  return with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
+    const InUse use(r);
+    LLADA_TRY_STATUS(use.check());
+    if (!r.submission->wait_for(time_of(timeout_ms))) return LLADA_TIMEOUT;
+    return ended(r);
+  });
+}
+
+int32_t llada_request_done(const llada_request* request) {
+  int32_t done = 0;
+  const llada_status status = with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
+    done = r.submission->done();
+    return LLADA_OK;
+  });
+  return status == LLADA_OK ? done : status;
+}
+
+llada_status llada_request_cancel(llada_request* request) {
+  return with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
+    r.submission->cancel();
+    return LLADA_OK;
+  });
+}
+
+void llada_request_free(llada_request* request) {
+  if (const auto object = std::static_pointer_cast<RequestObject>(strike(Kind::request, request)))
+    object->submission->cancel();
+}
+
+llada_status llada_request_result(llada_request* request, llada_result* result) {
+  return with<RequestObject>(request, [&](RequestObject& r) -> Outcome {
+    const InUse use(r);
+    LLADA_TRY_STATUS(use.check());
+    if (!r.submission->done())
+      return refuse(LLADA_ERROR_BUSY, "request: it has not ended, needed llada_request_wait()");
+    LLADA_TRY_STATUS(ended(r));
+    const llada::Generation& g = *r.submission->wait();
+    Forming& f = r.course->formed;
+    if (!r.result_made) f.finish(g.tokens);
+    r.result_made = true;
+    llada_result out = LLADA_RESULT_INIT;
+    out.text = g.text.c_str();
+    out.text_size = g.text.size();
+    out.count = g.tokens.size();
+    out.tokens = g.tokens.data();
+    out.states = f.states.data();
+    out.confidences = f.confidences.data();
+    out.stopped_by = g.stopped_by.c_str();
+    out.stopped_by_size = g.stopped_by.size();
+    out.prompt_tokens = g.stats.prompt_tokens;
+    out.content_tokens = g.stats.content_tokens;
+    out.forwards = g.stats.decode.nfe;
+    out.steps = g.stats.decode.steps;
+    out.rows = g.stats.decode.rows;
+    out.reused_positions = g.stats.reused_positions;
+    out.seconds = g.stats.seconds;
+    out.seed = g.stats.seed.value_or(0);
+    out.has_seed = g.stats.seed.has_value();
+    out.cancelled = g.stats.decode.cancelled;
+    return fill("result", result, out);
+  });
+}

@@ -1,0 +1,24 @@
+// std::from_chars where the standard library has it for floating point too, and the same from strtod where it has not
+// (libc++ before 20, so also Android's). The program keeps the numeric locale "C".
+#pragma once
+#include <charconv>
+#include <system_error>
+
+namespace llada {
+
+// The whole text [first, last) need not be a number; result as from_chars has it.
+std::from_chars_result parse_with_strtod(const char* first, const char* last, double& value);
+
+template <class T>
+std::from_chars_result from_chars(const char* first, const char* last, T& value) {
+  if constexpr (requires { std::from_chars(first, last, value); }) {
+    return std::from_chars(first, last, value);
+  } else {
+    double wide = 0;
+    const auto result = parse_with_strtod(first, last, wide);
+    if (result.ec == std::errc()) value = static_cast<T>(wide);
+    return result;
+  }
+}
+
+}  // namespace llada

@@ -1,0 +1,26 @@
+// What every operating system is asked for in its own way: system_linux.cc (Android too) and system_macos.cc, of which
+// CMake takes one. Everything else in the tree is C++ and POSIX; tests/layering looks for what is not.
+#pragma once
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/processors.h"
+
+namespace llada {
+
+struct ArmFeatures {
+  bool dotprod = false, i8mm = false;  // FEAT_DotProd, FEAT_I8MM; i8mm only where dotprod is
+};
+ArmFeatures arm_features();  // none on other processors
+
+std::string processor_name();  // "AMD EPYC 9B45"; "processor" where the system does not tell
+
+ProcessorMask own_mask();                     // the processors that this thread may use
+bool bind_thread(const ProcessorMask& mask);  // this thread; false: refused, it stays where the scheduler puts it
+int this_processor();                         // which one this thread is on; -1: the system does not tell
+
+int64_t modified_ns(const struct stat& file);  // since 1970
+
+}  // namespace llada

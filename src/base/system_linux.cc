@@ -1,0 +1,66 @@
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+
+#include "base/memory_usage.h"
+#include "base/system.h"
+
+namespace llada {
+namespace {
+
+// asm/hwcap.h of arm64 is not there for other processors.
+constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
+
+}  // namespace
+
+ArmFeatures arm_features() {
+#ifdef __aarch64__
+  const bool dotprod = (::getauxval(AT_HWCAP) & kDotProduct) != 0;
+  return {dotprod, dotprod && (::getauxval(AT_HWCAP2) & kInt8Matrix) != 0};
+#else
+  return {};
+#endif
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "processor";
+}
+
+ProcessorMask own_mask() {
+  return read_mask([](size_t bytes, uint64_t* mask) {
+    return ::sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask)) == 0 ? 0 : errno;
+  });
+}
+
+bool bind_thread(const ProcessorMask& mask) {
+  return ::sched_setaffinity(0, mask.size() * sizeof mask[0], reinterpret_cast<const cpu_set_t*>(mask.data())) == 0;
+}
+
+int this_processor() { return ::sched_getcpu(); }
+
+int64_t modified_ns(const struct stat& file) {
+  return int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
+}
+
+int64_t peak_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("VmHWM:")) continue;
+    const size_t digits = line.find_first_of("0123456789");
+    int64_t kib = 0;
+    if (digits != std::string::npos) std::from_chars(line.data() + digits, line.data() + line.size(), kib);
+    return kib * 1024;
+  }
+  // Where /proc is not mounted.
+  struct rusage usage {};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
+}  // namespace llada

@@ -1,0 +1,55 @@
+// Written from Apple's documentation (sysctl(3), getrusage(2), stat(2)) and not yet run: docs/android.md says what is
+// tested. Threads cannot be bound to processors there, so every mask is that of all processors.
+#include <sys/resource.h>
+#include <sys/sysctl.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "base/memory_usage.h"
+#include "base/system.h"
+
+namespace llada {
+namespace {
+
+bool has(const char* feature) {
+  int value = 0;
+  size_t size = sizeof value;
+  return ::sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+
+}  // namespace
+
+ArmFeatures arm_features() {
+  const bool dotprod = has("hw.optional.arm.FEAT_DotProd");
+  return {dotprod, dotprod && has("hw.optional.arm.FEAT_I8MM")};
+}
+
+std::string processor_name() {
+  char name[256];
+  size_t size = sizeof name;
+  if (::sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) != 0 || size == 0) return "processor";
+  return std::string(name, size - 1);
+}
+
+ProcessorMask own_mask() {
+  std::vector<int> all(std::max(1u, std::thread::hardware_concurrency()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  return mask_of(all);
+}
+
+bool bind_thread(const ProcessorMask&) { return false; }
+int this_processor() { return -1; }
+
+int64_t modified_ns(const struct stat& file) {
+  return int64_t{file.st_mtimespec.tv_sec} * 1'000'000'000 + file.st_mtimespec.tv_nsec;
+}
+
+int64_t peak_memory_bytes() {
+  struct rusage usage {};
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} : 0;  // bytes, unlike elsewhere
+}
+
+}  // namespace llada

@@ -1,0 +1,151 @@
+// What a shell is told of the commands, their options and the words that these take.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "cli/help.h"
+#include "cli/manual.h"
+#include "decode/fields.h"
+
+namespace llada::cli {
+namespace {
+
+struct Flag {
+  std::vector<std::string> names;  // with their dashes
+  std::string help, unit;          // unit: empty for a switch
+  std::vector<std::string> words;  // that it takes, where these are known
+};
+
+struct Described {
+  std::string name, summary;
+  std::vector<Flag> flags;
+};
+
+Flag flag_of(const CLI::Option& option) {
+  Flag flag{.names = {}, .help = option.get_description(), .unit = {}, .words = {}};
+  for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
+  if (option.get_items_expected_max() > 0)
+    flag.unit = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
+  for (const decode::Field& field : decode::fields())
+    for (const std::string& name : flag.names)
+      if (decode::flag(field) == name) flag.words.assign(field.words.begin(), field.words.end());
+  return flag;
+}
+
+std::vector<Described> describe(std::span<const Command> commands) {
+  std::vector<Described> all;
+  for (const Command& command : commands) {
+    CLI::App app;
+    const Work work = command.setup(app);
+    Described& d = all.emplace_back(std::string(command.name), std::string(command.summary), std::vector<Flag>{});
+    for (const OptionGroup& group : option_groups(app))
+      for (const CLI::Option* option : group.options)
+        if (Flag flag = flag_of(*option); !flag.names.empty()) d.flags.push_back(std::move(flag));
+    d.flags.push_back({{"--help"}, "its options and examples", "", {}});
+    d.flags.push_back({{"--help-all"}, "every option", "", {}});
+  }
+  return all;
+}
+
+// With a character before each of `which`.
+std::string escaped(std::string_view text, std::string_view which, std::string_view by) {
+  std::string out;
+  for (const char c : text) {
+    if (which.find(c) != std::string_view::npos) out += by;
+    out += c;
+  }
+  return out;
+}
+
+// Inside single quotes of a POSIX shell.
+std::string in_single(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out;
+}
+
+std::string bash(std::span<const Described> commands) {
+  std::string names, cases;
+  std::map<std::string, std::string> words;  // by option
+  for (const Described& d : commands) {
+    names += (names.empty() ? "" : " ") + d.name;
+    std::string list;
+    for (const Flag& flag : d.flags)
+      for (const std::string& name : flag.names) {
+        list += (list.empty() ? "" : " ") + name;
+        if (!flag.words.empty()) words[name] = fmt::format("{}", fmt::join(flag.words, " "));
+      }
+    cases += fmt::format("    {}) words='{}' ;;\n", d.name, list);
+  }
+  std::string of_options;
+  for (const auto& [name, list] : words)
+    of_options += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", name, list);
+  return fmt::format(
+      "# bash completion of llada\n_llada() {{\n"
+      "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} words=\n"
+      "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
+      "    COMPREPLY=($(compgen -W 'help {} --help --version' -- \"$word\") $(compgen -f -- \"$word\"))\n"
+      "    return\n  fi\n  case $before in\n    help) [ \"$COMP_CWORD\" = 2 ] && COMPREPLY=($(compgen -W '{} options' "
+      "-- "
+      "\"$word\")) && return ;;\n{}  esac\n  case ${{COMP_WORDS[1]}} in\n{}  esac\n"
+      "  case $word in\n    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}}\ncomplete -o filenames -F _llada llada\n",
+      names, names, of_options, cases);
+}
+
+std::string zsh(std::span<const Described> commands) {
+  std::string names, cases;
+  for (const Described& d : commands) {
+    names += fmt::format("    '{}:{}'\n", d.name, in_single(escaped(d.summary, ":", "\\")));
+    std::string specs;
+    for (const Flag& flag : d.flags) {
+      const std::string help = in_single(escaped(flag.help, "[]:", "\\"));
+      const std::string action =
+          flag.unit.empty()
+              ? ""
+              : fmt::format(":{}:{}", in_single(escaped(flag.unit, "[]:", "\\")),
+                            flag.words.empty() ? "_files" : fmt::format("({})", fmt::join(flag.words, " ")));
+      for (const std::string& name : flag.names) specs += fmt::format(" \\\n        '*{}[{}]{}'", name, help, action);
+    }
+    cases += fmt::format("      {}) _arguments{} \\\n        '*:file:_files' ;;\n", d.name, specs);
+  }
+  return fmt::format(
+      "#compdef llada\n_llada() {{\n  local -a commands=(\n{}  )\n"
+      "  if (( CURRENT == 2 )); then\n    _describe command commands\n    _files\n  else\n    local command=$words[2]\n"
+      "    shift words\n    (( CURRENT-- ))\n    case $command in\n{}    esac\n  fi\n}}\n_llada \"$@\"\n",
+      names, cases);
+}
+
+std::string fish(std::span<const Described> commands) {
+  std::string out = "# fish completion of llada\n";
+  const auto quoted = [](std::string_view text) { return "'" + escaped(text, "\\'", "\\") + "'"; };
+  for (const Described& d : commands) {
+    out += fmt::format("complete -c llada -n __fish_use_subcommand -a {} -d {}\n", d.name, quoted(d.summary));
+    for (const Flag& flag : d.flags) {
+      out += fmt::format("complete -c llada -n '__fish_seen_subcommand_from {}'", d.name);
+      for (const std::string& name : flag.names)
+        out += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
+                                      : fmt::format(" -{} {}", name.size() == 2 ? 's' : 'o', name.substr(1));
+      if (!flag.words.empty())
+        out += fmt::format(" -x -a '{}'", fmt::join(flag.words, " "));
+      else if (!flag.unit.empty())
+        out += " -r";
+      out += fmt::format(" -d {}\n", quoted(flag.help));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> completion(std::span<const Command> commands, std::string_view shell) {
+  const auto all = describe(commands);
+  if (shell == "bash") return bash(all);
+  if (shell == "zsh") return zsh(all);
+  if (shell == "fish") return fish(all);
+  return invalid("--completion: found '{}', needed bash, zsh or fish", shell);
+}
+
+}  // namespace llada::cli

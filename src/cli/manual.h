@@ -1,0 +1,19 @@
+// The manual pages and the shells' completions, made of the same options as the help: what a command registers, and the
+// words that a field of decode/fields.h takes. The build calls the program for them (src/cli/manual.cmake), so that they
+// cannot say anything else.
+#pragma once
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace llada::cli {
+
+// roff. The page of a command, llada-COMMAND(1); of all together, llada(1), where `command` is empty. version: "0.1.0".
+Result<std::string> manual_page(std::span<const Command> commands, std::string_view command, std::string_view version);
+
+// shell: bash, zsh or fish. A script for the place where that looks for them.
+Result<std::string> completion(std::span<const Command> commands, std::string_view shell);
+
+}  // namespace llada::cli

@@ -1,0 +1,209 @@
+// llada serve: the model as a server for OpenAI's clients, editors and browsers (docs/server.md).
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/hub_access.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cli/workspace.h"
+#include "engine/json_fields.h"
+#include "serve/keys.h"
+#include "serve/server.h"
+#include "serve/service.h"
+
+namespace llada::cli {
+namespace {
+
+struct ServeOptions {
+  ModelOptions model;
+  serve::ServerAddress address;
+  serve::ServerLimits limits;
+  serve::ServiceOptions service;
+  std::string keys_path;
+  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 30;
+  bool quiet = false;
+};
+
+Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
+  if (o.keys_path.empty()) return std::vector<std::string>();
+  LLADA_TRY(const std::string text, read_file(o.keys_path, size_t{1} << 20));
+  return serve::parse_keys(text, o.keys_path);
+}
+
+// Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
+// to whichever thread takes it.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, number);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  const sigset_t& set() const { return set_; }
+
+ private:
+  sigset_t set_;
+};
+
+// SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
+// SIGHUP reads the keys again. A thread waits for them.
+class Signals {
+ public:
+  Signals(const BlockedSignals& blocked, std::function<void()> reload)
+      : set_(blocked.set()), reload_(std::move(reload)), thread_([this] { wait(); }) {}
+  ~Signals() {
+    over_ = true;
+    thread_.join();
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  void loaded() { loaded_ = true; }
+  void wait_for_end() { ended_.get_future().wait(); }
+
+ private:
+  void wait() {
+    const struct timespec pause = {0, 100'000'000};
+    for (bool asked = false; !over_;) {
+      const int number = sigtimedwait(&set_, nullptr, &pause);
+      if (number == SIGHUP) reload_();
+      if (number != SIGTERM && number != SIGINT) continue;
+      if (asked || !loaded_) {
+        std::signal(number, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+        std::raise(number);
+      }
+      asked = true;
+      ended_.set_value();
+    }
+  }
+
+  const sigset_t set_;
+  const std::function<void()> reload_;
+  std::promise<void> ended_;
+  std::atomic<bool> over_ = false, loaded_ = false;
+  std::thread thread_;  // the last member: it uses the others
+};
+
+void log_line(const nlohmann::ordered_json& json) { note(json_line(json)); }
+
+Result<int> run(ServeOptions& o) {
+  LLADA_TRY(auto keys, read_keys(o));
+  const auto log = [&](const std::string& line) {
+    if (!o.quiet) note(line + '\n');
+  };
+  o.service.log = log;
+  o.service.admission.kv_bytes = static_cast<double>(o.kv_mib) * (1 << 20);
+  o.service.kept_prefix_bytes = o.prefix_mib << 20;
+  std::atomic<serve::Server*> sockets = nullptr;
+  o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts().open : 0; };
+  const BlockedSignals blocked;
+  serve::Service service(o.service);
+  service.set_keys(std::move(keys));
+  Signals signals(blocked, [&] {
+    auto again = read_keys(o);
+    if (!again) return log_line({{"event", "keys"}, {"error", again.error().message}});
+    service.set_keys(std::move(*again));
+    log_line({{"event", "keys"}, {"error", nullptr}});
+  });
+  LLADA_TRY(const auto server,
+            serve::Server::open(o.address, o.limits, [&](auto exchange) { service.handle(std::move(exchange)); }));
+  sockets = server.get();
+  const std::string where = o.address.socket.empty() ? fmt::format("http://{}:{}", o.address.host, server->port())
+                                                     : "unix:" + o.address.socket;
+  const auto load = [&]() -> Status {
+    LLADA_TRY(const std::string path, model_path(o.model));
+    LLADA_TRY(auto model, o.quiet ? Model::load(path, o.model.load) : load_model(path, o.model.load));
+    if (!o.quiet) warn_of_notes(*model);
+    return service.set_model(std::move(model));
+  };
+  const Status loaded = load();
+  if (loaded) {
+    signals.loaded();
+    note(fmt::format("llada serve: {} is ready at {}\n", one_line(service.name()), where));
+    signals.wait_for_end();
+    log_line({{"event", "shutdown"}, {"seconds", o.drain_seconds}});
+    service.drain(static_cast<double>(o.drain_seconds));
+  }
+  server->finish(2);  // what was answered is still being written
+  sockets = nullptr;
+  LLADA_TRY_STATUS(loaded);
+  return 0;
+}
+
+}  // namespace
+
+Work setup_serve(CLI::App& app) {
+  auto o = std::make_shared<ServeOptions>();
+  add_model_options(app, o->model);
+  constexpr const char *kPlace = "Address", *kLoad = "Load";
+  const auto text = [&](const char* name, std::string& value, const char* type, const char* help,
+                        const std::string& group) {
+    return app.add_option(name, value, help)->type_name(type)->group(group);
+  };
+  text("--host", o->address.host, "NAME", "where to listen: a name or address (127.0.0.1: this machine alone)", kPlace);
+  add_integer_option(app, "--port", o->address.port, 0, 65535, "0: any free one, which is said (8080)")->group(kPlace);
+  text("--socket", o->address.socket, "PATH", "a UNIX socket in place of --host and --port", further(kPlace));
+  text("--api-key-file", o->keys_path, "FILE", "keys that requests must have, one a line; read again on SIGHUP",
+       kPlace);
+  text("--cors", o->service.cors, "ORIGIN", "an origin whose pages may ask, or * (none but the server's own page)",
+       further(kPlace));
+  text("--alias", o->service.name, "NAME", "what the model is called in answers (the file's name)", further(kPlace));
+  add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
+      ->group(kLoad);
+  add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,
+                     "answers that wait; beyond that requests get status 429 (256)")
+      ->group(kLoad);
+  add_integer_option(app, "--kv-memory", o->kv_mib, 0, int64_t{1} << 32,
+                     "MiB of keys and values of the answers being computed; the others wait; 0: no bound (0)")
+      ->group(kLoad);
+  add_integer_option(app, "--prefix-memory", o->prefix_mib, 0, int64_t{1} << 32,
+                     "MiB of a block-causal model's keys and values kept between requests (1024)")
+      ->group(further(kLoad));
+  add_integer_option(app, "--row-budget", o->service.row_budget, 0, 1 << 20,
+                     "rows of a shared forward; 0: measured on the device (0)")
+      ->group(further(kLoad));
+  app.add_option_function<std::string>(
+         "--timeout",
+         [o](const std::string& value) {
+           const auto seconds = parse_integer(value, 1, 1'000'000);
+           if (!seconds) throw CLI::ValidationError("--timeout", seconds.error().message);
+           o->service.answer_seconds = o->service.admission.wait_seconds = static_cast<double>(*seconds);
+         },
+         "seconds that an answer may take, and may wait (3600)")
+      ->type_name("N")
+      ->group(further(kLoad));
+  add_integer_option(app, "--max-connections", o->limits.connections, 1, 1 << 20, "open at a time (1024)")
+      ->group(further(kLoad));
+  add_integer_option(app, "--max-body", o->limits.body_bytes, 1024, int64_t{1} << 30, "bytes of a request (4194304)")
+      ->group(further(kLoad));
+  add_integer_option(app, "--drain", o->drain_seconds, 0, 1'000'000,
+                     "seconds for answers under way once SIGTERM has come (30)")
+      ->group(further(kLoad));
+  app.add_flag("-q,--quiet", o->quiet, "no line per request")->group("Output");
+  app.footer(
+      "Decoding options stand in the requests (docs/server.md); without any the preset is that of llada run.\n\n"
+      "Examples:\n"
+      "  llada serve -m model.gguf\n"
+      "  llada serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16\n"
+      "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
+      "\"Hi\"}]}'");
+  return [o]() -> Result<int> {
+    read_environment(o->model.load);
+    return run(*o);
+  };
+}
+
+}  // namespace llada::cli

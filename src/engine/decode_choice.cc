@@ -1,0 +1,66 @@
+#include "engine/decode_choice.h"
+
+#include <algorithm>
+#include <random>
+
+#include "engine/decode_preset.h"
+
+namespace llada {
+
+using decode::Setting;
+
+bool DecodeChoice::decides(const Setting& setting) {
+  using enum decode::FieldGroup;
+  const decode::FieldGroup group = setting.field->group;
+  return group == acceptance || group == caches || group == drafts || group == revision ||
+         setting.field->key == "steps";
+}
+
+std::string DecodeChoice::chosen_preset(int64_t attention_block) const {
+  if (!preset_.empty() || !by_default_ || std::ranges::any_of(given_, decides)) return preset_;
+  return attention_block > 0 ? "llada2" : "balanced";
+}
+
+// The preset's settings, less what does not apply to gaps.
+Status DecodeChoice::read_preset() {
+  preset_settings_.clear();
+  if (used_preset_.empty()) return {};
+  const auto read = [&]() -> Status {
+    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_));
+    tuned_for_ = preset.model;
+    LLADA_TRY(DecodeWords words, read_words(preset.options));
+    if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", used_preset_);
+    std::erase_if(words.settings, [&](const Setting& s) {
+      return infill_ && (s.field->key == "gen_length" || s.field->key == "tail");
+    });
+    for (Setting& s : words.settings) s.typed += fmt::format(" (of preset {})", preset.name);
+    preset_settings_ = std::move(words.settings);
+    return {};
+  };
+  if (const Status status = read(); !status) return invalid("{}: {}", preset_typed_, status.error().message);
+  return {};
+}
+
+Status DecodeChoice::resolve(int64_t attention_block) {
+  used_preset_ = chosen_preset(attention_block);
+  LLADA_TRY_STATUS(read_preset());
+  // The published block length is the model's own.
+  if (preset_.empty() && !used_preset_.empty() && attention_block > 0) {
+    LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
+    preset_settings_.push_back(std::move(block));
+  }
+  note_.clear();
+  LLADA_TRY(options, decode::decode_options(given_, preset_settings_, infill_, &note_));
+  if (preset_.empty()) note_.clear();  // nobody asked for what is left out
+  return {};
+}
+
+void DecodeChoice::draw_seed() {
+  const auto names_seed = [](const Setting& s) { return s.field->key == "seed"; };
+  if (options.temperature == 0 || std::ranges::any_of(given_, names_seed) ||
+      std::ranges::any_of(preset_settings_, names_seed))
+    return;
+  options.seed = std::random_device()();
+}
+
+}  // namespace llada

@@ -1,0 +1,60 @@
+// What somebody asks of decoding, and the options that come of it: a preset, options of their own beside it, and, where
+// neither says how tokens are decided, what the model is decoded with by default. The command line, the server and every
+// other way in resolve their options here, so that equal requests are decoded alike.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+
+namespace llada {
+
+class DecodeChoice {
+ public:
+  decode::DecodeOptions options;  // after resolve()
+
+  explicit DecodeChoice(bool infill = false) : infill_(infill) {}
+
+  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced, and for a
+  // block-causal model its published sampler. Without it, one token per forward.
+  void use_default_preset() { by_default_ = true; }
+
+  // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it `typed`.
+  void built_in_presets_only(std::string typed) { files_ = false, preset_typed_ = std::move(typed); }
+
+  void give(decode::Setting setting) { given_.push_back(std::move(setting)); }
+  void give_preset(std::string name_or_path) { preset_ = std::move(name_or_path); }
+  bool given() const { return !given_.empty() || !preset_.empty(); }
+
+  // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
+  // block of a block-causal model.
+  Status resolve(int64_t attention_block = 0);
+  // The preset that resolve() used; empty: options alone.
+  const std::string& preset() const { return used_preset_; }
+  // The fingerprint of the model that the preset file was tuned for; empty: none was.
+  const std::string& tuned_for() const { return tuned_for_; }
+  // One line about what was left out of the preset that was given, or empty.
+  const std::string& note() const { return note_; }
+  // Draws the seed of the next answer where tokens are sampled and nobody gave one.
+  void draw_seed();
+  // A refusal that comes later, of the model's or the engine's, with what was typed in the place of the option's key.
+  Error as_typed(Error error) const { return decode::as_typed(std::move(error), given_, preset_settings_); }
+
+ protected:
+  // A setting that says which predictions are kept or what is computed; other options stand beside a preset.
+  static bool decides(const decode::Setting& setting);
+
+  std::vector<decode::Setting> given_;
+  std::string preset_;
+  bool infill_;
+
+ private:
+  std::string chosen_preset(int64_t attention_block) const;
+  Status read_preset();
+
+  std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
+  std::vector<decode::Setting> preset_settings_;
+  bool by_default_ = false, files_ = true;
+};
+
+}  // namespace llada

@@ -1,0 +1,34 @@
+// Presets: decoding options under a name. Five are built in; `llada tune` writes others to files, whose "options" may
+// also be a JSON object of keys and values.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada {
+
+struct DecodePreset {
+  std::string name;
+  std::string options;     // decoding options as on the command line, without --preset-decode
+  std::string model = {};  // the fingerprint of the one that it was tuned for (eval/reference.h); empty: for any
+};
+
+// What a tuned preset was measured with; told by the file, never used.
+struct PresetOrigin {
+  std::string model, device, tasks;
+  int64_t examples = 0;
+  double max_loss = 0, loss = 0, held_out_loss = 0, agreement = 0, nfe_mean = 0, rows_mean = 0;
+};
+
+// A built-in name, or, where files may be read, the path of a preset file. Invalid: neither; a file with a field that is
+// missing, unknown or out of range. Options are not parsed here.
+Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files = true);
+
+std::vector<std::string_view> decode_presets();  // their names
+
+Result<DecodePreset> parse_decode_preset(std::string_view text, const std::string& source);
+std::string decode_preset_text(const DecodePreset& preset, const PresetOrigin& origin);
+
+}  // namespace llada

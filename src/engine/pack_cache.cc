@@ -1,0 +1,255 @@
+#include "engine/pack_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "base/file.h"
+#include "base/file_lock.h"
+#include "base/fnv.h"
+#include "devices/cpu/packed_weights.h"
+#include "engine/model.h"
+#include "engine/open_device.h"
+#include "engine/weight_reading.h"
+#include "models/model_graph.h"
+
+namespace llada {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".packed", kLockEnding = ".lock";
+
+// The model's path as everybody names it, whether it exists or not.
+std::string whole_path(const std::string& path) {
+  std::error_code failure;
+  const fs::path canonical = fs::weakly_canonical(fs::absolute(path, failure), failure);
+  return failure ? path : canonical.string();
+}
+
+// A name that a reader recognises, of the model's path and the instruction set.
+std::string packed_path(const std::string& folder, const std::string& model, std::string_view isa) {
+  constexpr size_t kMostOfName = 60;
+  std::string name = fs::path(model).stem().string().substr(0, kMostOfName);
+  for (char& c : name)
+    if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && c != '-' && c != '_') c = '_';
+  Fnv hash;
+  hash.add(model);
+  return fmt::format("{}/{}-{:016x}-{}{}", folder, name, hash.hash(), isa, kEnding);
+}
+
+// Whether packed_path() could have made the name: nothing else in a folder is looked at, still less removed.
+bool is_packed_name(const std::string& name) {
+  constexpr size_t kDigits = 16;
+  const size_t isa = name.rfind('-');
+  if (!name.ends_with(kEnding) || isa == std::string::npos || isa <= kDigits || name[isa - kDigits - 1] != '-')
+    return false;
+  return name.find_first_not_of("0123456789abcdef", isa - kDigits) == isa;
+}
+
+PackedSource source_of(const ModelFile& file) {
+  constexpr size_t kHead = size_t{64} << 10, kSamples = 64, kSampleBytes = 64;
+  PackedSource source{.path = whole_path(file.path()), .bytes = file.file_bytes(), .modified_ns = 0, .digest = 0};
+  Fnv hash;
+  for (const MappedFile& part : file.files()) {
+    const auto bytes = part.bytes();
+    source.modified_ns = std::max(source.modified_ns, part.modified_ns());
+    hash.add(static_cast<int64_t>(bytes.size()));
+    hash.add(part.modified_ns());
+    hash.add_words(bytes.first(std::min(bytes.size(), kHead)));
+  }
+  const auto& tensors = file.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, file_name, view, offset] = tensors[i];
+    hash.add(name);
+    hash.add(static_cast<int64_t>(view.type));
+    for (const int64_t n : view.shape.dims) hash.add(n);
+    hash.add(static_cast<int64_t>(offset));
+    // Two trainings of one model differ in nothing else where a tool has set size and time alike.
+    if (i % (tensors.size() / kSamples + 1) == 0) {
+      const auto size = static_cast<size_t>(view.bytes());
+      hash.add_words({view.data + size / 2, std::min(size - size / 2, kSampleBytes)});
+    }
+  }
+  source.digest = hash.hash();
+  return source;
+}
+
+// What is packed, of whom, and where to.
+struct Job {
+  const kernels::KernelTable* table;
+  const ModelFile& file;
+  const ModelGraph& graph;
+  std::vector<TensorView> views;
+  PackedSource source;
+  std::string path;
+
+  static Result<Job> create(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
+    LLADA_TRY(const auto* table, kernels::select(options.isa));
+    LLADA_TRY(auto views, weight_views(file, graph));
+    Job job{table, file, graph, std::move(views), source_of(file), {}};
+    job.path = packed_path(options.pack_cache.folder, job.source.path, table->isa);
+    return job;
+  }
+
+  bool packs() const {
+    for (size_t i = 0; i < views.size(); ++i)
+      if (needs_packing(*table, graph.weights[i], views[i])) return true;
+    return false;
+  }
+
+  Result<std::shared_ptr<const PackedWeights>> open() const {
+    return PackedWeights::open(path, table->isa, source, graph.weights, views);
+  }
+
+  Result<FileLock> lock() const {
+    std::error_code failure;
+    const fs::path folder = fs::path(path).parent_path();
+    fs::create_directories(folder, failure);
+    if (failure) return failed("{}: cannot create: {}", folder.string(), failure.message());
+    return FileLock::open(path + std::string(kLockEnding));
+  }
+
+  // By whoever holds the lock. A file system without nameless files keeps what a killed process has begun.
+  Status write(const LoadOptions& options) const {
+    const std::string name = fs::path(path).filename().string();
+    std::error_code ignored;
+    for (fs::directory_iterator at(fs::path(path).parent_path(), ignored), end; !ignored && at != end;
+         at.increment(ignored))
+      if (const std::string other = at->path().filename().string();
+          other.starts_with(name + ".") && other.ends_with(".tmp"))
+        std::remove(at->path().c_str());
+    const auto reading = std::make_shared<WeightReading>(file, options.progress);
+    ThreadPool pool(options.threads);
+    return write_packed_weights(path, table->isa, source, graph.weights, views, pool,
+                                weight_hooks(graph, views, reading_hooks(file, reading)));
+  }
+};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// A model's file and what it computes, without a device.
+struct Listed {
+  ModelFile file;
+  ModelGraph graph;
+  static Result<Listed> open(const std::string& path) {
+    LLADA_TRY(auto file, ModelFile::open(path));
+    LLADA_TRY(auto graph, build_model(file.config()));
+    return Listed{std::move(file), std::move(graph)};
+  }
+};
+
+std::string state_of(const std::string& path, const PackedIndex& index) {
+  if (!exists(index.source.path)) return "its model is gone";
+  const auto model = Listed::open(index.source.path);
+  if (!model) return "its model does not open";
+  if (!index.source.same_as(source_of(model->file))) return "its model has changed";
+  if (!kernels::select(index.isa)) return "ready";  // for another processor
+  const auto views = weight_views(model->file, model->graph);
+  if (!views) return "its model does not open";
+  const auto opened = PackedWeights::open(path, index.isa, index.source, model->graph.weights, *views);
+  return opened ? "ready" : opened.error().message.substr(std::min(opened.error().message.size(), path.size() + 2));
+}
+
+}  // namespace
+
+std::string default_pack_folder(std::string_view xdg_cache_home, std::string_view home) {
+  // A relative one is to be ignored, says the specification of base directories.
+  if (xdg_cache_home.starts_with('/')) return fmt::format("{}/llada/packed", xdg_cache_home);
+  return home.empty() ? std::string() : fmt::format("{}/.cache/llada/packed", home);
+}
+
+std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, const ModelFile& file,
+                                                    const ModelGraph& graph) {
+  const PackCache& cache = options.pack_cache;
+  if (cache.use == PackCache::Use::none || cache.folder.empty() || file.files().empty()) return nullptr;
+  const auto warn = [&](const std::string& line) {
+    if (options.warn) options.warn(line);
+  };
+  const auto job = Job::create(options, file, graph);
+  if (!job || !job->packs()) return nullptr;  // an error is said again by whoever loads the model
+  if (exists(job->path)) {
+    auto found = job->open();
+    if (found) return *found;
+    warn(fmt::format("{}; the weights are packed again", found.error().message));
+  } else if (cache.use == PackCache::Use::found) {
+    return nullptr;
+  }
+  auto lock = job->lock();
+  if (lock && !lock->try_hold()) {
+    warn(fmt::format("{}: another process is packing it; the weights are packed in memory", job->path));
+    return nullptr;
+  }
+  const Status written = lock ? job->write(options) : std::unexpected(lock.error());
+  auto made = written ? job->open() : std::unexpected(written.error());
+  if (made) return *made;
+  warn(fmt::format("{}; the weights are packed in memory", made.error().message));
+  return nullptr;
+}
+
+Result<PackReport> make_packed(const std::string& model, const LoadOptions& options,
+                               const std::function<bool()>& stop) {
+  LLADA_TRY(const auto listed, Listed::open(model));
+  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  PackReport report{job.path, std::string(job.table->isa), 0, false};
+  LLADA_TRY(auto lock, job.lock());
+  while (!lock.try_hold()) {
+    if (stop && stop()) return failed("{}: another process is packing it", job.path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  auto packed = job.open();
+  if (!packed) {
+    LLADA_TRY_STATUS(job.write(options));
+    packed = job.open();
+    report.made = true;
+  }
+  if (!packed) return std::unexpected(packed.error());
+  report.bytes = static_cast<uint64_t>((*packed)->bytes());
+  return report;
+}
+
+Result<PackReport> verify_packed(const std::string& model, const LoadOptions& options) {
+  LLADA_TRY(const auto listed, Listed::open(model));
+  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  LLADA_TRY(const auto packed, job.open());
+  ThreadPool pool(options.threads);
+  LLADA_TRY_STATUS(packed->verify(pool));
+  return PackReport{job.path, std::string(job.table->isa), static_cast<uint64_t>(packed->bytes()), false};
+}
+
+std::vector<PackedEntry> list_packed(const std::string& folder) {
+  std::vector<PackedEntry> out;
+  std::error_code failure;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
+    PackedEntry entry{at->path().string(), {}, {}, 0, {}};
+    if (!is_packed_name(at->path().filename().string())) continue;
+    const auto file = MappedFile::open(entry.path);
+    if (!file) continue;
+    entry.bytes = file->bytes().size();
+    if (const auto index = parse_packed_file(file->bytes(), entry.path)) {
+      entry.isa = index->isa;
+      entry.model = index->source.path;
+      entry.state = state_of(entry.path, *index);
+    } else {
+      entry.state = index.error().message.substr(std::min(index.error().message.size(), entry.path.size() + 2));
+    }
+    out.push_back(std::move(entry));
+  }
+  std::ranges::sort(out, {}, [](const PackedEntry& e) { return std::pair(e.model, e.path); });
+  return out;
+}
+
+Status remove_packed(const PackedEntry& entry) {
+  // The lock first: a process that makes the file would have both back, which is as if it had come later.
+  std::remove((entry.path + std::string(kLockEnding)).c_str());
+  if (std::remove(entry.path.c_str()) != 0) return failed("{}: cannot be removed", entry.path);
+  return {};
+}
+
+}  // namespace llada

@@ -1,0 +1,249 @@
+#include "engine/score_jobs.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "decode/canvas.h"
+#include "decode/denoiser.h"
+
+namespace llada {
+namespace {
+
+using decode::TokenState;
+
+// One row's answer about a token.
+TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top) {
+  TokenScore score{token, log_probability(logits, token)};
+  if (top == 0) return score;
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto count = std::min(static_cast<size_t>(top), ids.size());
+  const auto better = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(count), better);
+  // The others' from their distance to the token, whose sum over the vocabulary is done.
+  const float own = logits[static_cast<size_t>(token)];
+  for (const int32_t id : std::span(ids).first(count))
+    score.top.push_back({id, score.log_probability + (static_cast<double>(logits[static_cast<size_t>(id)]) - own)});
+  return score;
+}
+
+std::span<const float> row_of(const RequestState& state, size_t row, int64_t vocab) {
+  return std::span(state.logits).subspan(row * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
+}
+
+std::vector<ContinuationScore> empty_scores(const ScoreRequest& request) {
+  std::vector<ContinuationScore> scores;
+  const ScoreMethod method = request.options.method;
+  const bool greedy = method != ScoreMethod::monte_carlo && method != ScoreMethod::pseudo;
+  for (const std::vector<int32_t>& text : request.continuations) {
+    ContinuationScore& score = scores.emplace_back();
+    for (const int32_t token : text) score.tokens.push_back({.token = token});
+    if (greedy) score.greedy = true;
+  }
+  return scores;
+}
+
+Result<RequestState> keeping_logits(const Model& model, Device& device, int64_t positions, bool guided,
+                                    decode::HeadRule rule) {
+  LLADA_TRY(auto state, RequestState::create(model, device, positions, guided, std::move(rule)));
+  state.keep_logits = true;
+  return state;
+}
+
+size_t index_in(std::span<const int32_t> ascending, int32_t value) {
+  return static_cast<size_t>(std::ranges::lower_bound(ascending, value) - ascending.begin());
+}
+
+}  // namespace
+
+CanvasScore::CanvasScore(std::shared_ptr<const Model> model, const ScoreRequest& request)
+    : model_(std::move(model)),
+      request_(request),
+      canvases_(score_canvases(request, model_->special_ids())),
+      answers_(canvases_.size()) {}
+
+Status CanvasScore::add_lane() {
+  int64_t positions = 1;
+  for (const ScoreCanvas& canvas : canvases_) positions = std::max(positions, canvas.end);
+  LLADA_TRY(auto state, keeping_logits(*model_, *device_, positions, request_.options.cfg_scale > 0,
+                                       decode::head_rule({}, model_->special_ids())));
+  lanes_.push_back(std::make_unique<Lane>(std::move(state)));
+  return {};
+}
+
+Status CanvasScore::allocate(Device& device, PrefixCache* /*prefixes*/) {
+  device_ = &device;
+  return canvases_.empty() ? Status() : add_lane();
+}
+
+int64_t CanvasScore::rows_of_next() const {
+  return next_ < canvases_.size() ? canvases_[next_].end * (request_.options.cfg_scale > 0 ? 2 : 1) : 0;
+}
+
+void CanvasScore::lay(Lane& lane, size_t index) const {
+  const decode::SpecialIds& ids = model_->special_ids();
+  const ScoreCanvas& canvas = canvases_[index];
+  std::vector<int32_t> tokens = canvas.tokens(request_, ids.mask);
+  decode::StepPlan plan;
+  const auto prompt = static_cast<int64_t>(request_.prompt.size());
+  for (const ScoreTarget& target : canvas.targets)
+    plan.logits.push_back(predicting_row(prompt + static_cast<int64_t>(target.offset), ids));
+  std::ranges::sort(plan.logits);
+  plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
+  int64_t begin = 0;
+  if (const int64_t block = ids.attention_block; block > 0) {
+    // K/V of a block depends on nothing behind it, so equal tokens have left equal K/V.
+    const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
+    begin = std::min<int64_t>(same, plan.logits.front()) / block * block;
+  }
+  plan.rows.resize(tokens.size() - static_cast<size_t>(begin));
+  std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(begin));
+  plan.inputs.assign(tokens.begin() + begin, tokens.end());
+  plan.keys = static_cast<int32_t>(tokens.size());
+  plan.cfg_scale = request_.options.cfg_scale;
+  if (plan.cfg_scale > 0) {
+    plan.unconditional = plan.inputs;
+    for (size_t i = 0; i < plan.rows.size() && plan.rows[i] < prompt; ++i) plan.unconditional[i] = ids.mask;
+  }
+  plan.block_begin = static_cast<int32_t>(prompt), plan.block_end = plan.keys;
+  lane.plan = std::move(plan);
+  lane.stored = std::move(tokens);
+  lane.canvas = index;
+}
+
+Result<std::vector<RequestStep>> CanvasScore::plan(int64_t rows) {
+  const bool one_lane = model_->special_ids().attention_block > 0;
+  std::vector<RequestStep> steps;
+  int64_t total = 0;
+  for (size_t i = 0; i == 0 || !one_lane; ++i) {
+    const bool laid = i < lanes_.size() && lanes_[i]->canvas;
+    if (!laid && next_ == canvases_.size()) {
+      if (i >= lanes_.size()) break;
+      continue;
+    }
+    const int64_t more = laid ? decode::rows_of(lanes_[i]->plan) : rows_of_next();
+    if (!steps.empty() && total + more > rows) break;
+    if (i == lanes_.size() && !add_lane()) break;  // fewer at a time where memory for more is not there
+    if (!laid) lay(*lanes_[i], next_++);
+    total += more;
+    steps.push_back({&lanes_[i]->plan, &lanes_[i]->state, 0});
+  }
+  return steps;
+}
+
+Status CanvasScore::take(const RequestStep& step, decode::StepResult result, double /*device_seconds*/,
+                         PrefixCache* /*prefixes*/) {
+  const auto lane = std::ranges::find(lanes_, step.state, [](const auto& l) { return &l->state; });
+  const size_t index = *std::exchange((*lane)->canvas, std::nullopt);
+  const auto prompt = static_cast<int64_t>(request_.prompt.size());
+  const bool alternatives = request_.options.method != ScoreMethod::monte_carlo;
+  for (const ScoreTarget& target : canvases_[index].targets) {
+    const int32_t token = request_.continuations[target.continuation][target.offset];
+    const int32_t row = predicting_row(prompt + static_cast<int64_t>(target.offset), model_->special_ids());
+    const size_t at = index_in(step.plan->logits, row);
+    answers_[index].tokens.push_back(
+        score_of(row_of(*step.state, at, model_->config().vocab), token, alternatives ? request_.options.top : 0));
+    answers_[index].best.push_back(result.predictions[at].token == token);
+  }
+  rows_ += decode::rows_of(*step.plan);
+  ++taken_;
+  return {};
+}
+
+ScoreResult CanvasScore::finish() {
+  ScoreResult result{empty_scores(request_), static_cast<int64_t>(canvases_.size()), rows_};
+  // In the order of the canvases, whichever came first: sums do not depend on company.
+  for (size_t c = 0; c < canvases_.size(); ++c) {
+    for (size_t t = 0; t < canvases_[c].targets.size(); ++t) {
+      const ScoreTarget& target = canvases_[c].targets[t];
+      ContinuationScore& score = result.continuations[target.continuation];
+      TokenScore& token = score.tokens[target.offset];
+      token.log_probability += target.weight * answers_[c].tokens[t].log_probability;
+      token.top = std::move(answers_[c].tokens[t].top);
+      if (score.greedy && !answers_[c].best[t]) score.greedy = false;
+    }
+  }
+  for (ContinuationScore& score : result.continuations)
+    for (const TokenScore& token : score.tokens) score.log_probability += token.log_probability;
+  return result;
+}
+
+DuelScore::DuelScore(std::shared_ptr<const Model> model, const ScoreRequest& request)
+    : model_(std::move(model)), request_(request) {
+  result_.continuations = empty_scores(request);
+}
+
+Result<std::unique_ptr<ScoreJob>> DuelScore::create(std::shared_ptr<const Model> model, const ScoreRequest& request) {
+  std::unique_ptr<DuelScore> score(new DuelScore(std::move(model), request));
+  // Every continuation once, so that none is refused after hours.
+  for (; !score->done(); ++score->at_) {
+    LLADA_TRY_STATUS(score->begin());
+    if (score->done()) break;
+  }
+  score->at_ = 0;
+  LLADA_TRY_STATUS(score->begin());
+  return score;
+}
+
+Status DuelScore::begin() {
+  while (!done() && request_.continuations[at_].empty()) ++at_;
+  if (done()) return {};
+  const decode::SpecialIds& ids = model_->special_ids();
+  const size_t length = request_.continuations[at_].size();
+  canvas_ = {.tokens = request_.prompt, .states = {}, .mask_id = ids.mask};
+  canvas_.states.assign(request_.prompt.size(), TokenState::fixed);
+  canvas_.tokens.insert(canvas_.tokens.end(), length, ids.mask);
+  canvas_.states.insert(canvas_.states.end(), length, TokenState::masked);
+  decode::DecodeOptions order = request_.options.order;
+  order.gen_length = static_cast<int64_t>(length);
+  order.early_stop = decode::EarlyStop::none;
+  LLADA_TRY(strategy_, decode::make_strategy(order, ids, canvas_));
+  plan_.reset();
+  forward_ = 0;
+  if (device_ == nullptr) return {};
+  LLADA_TRY(state_,
+            keeping_logits(*model_, *device_, canvas_.size(), order.cfg_scale > 0, decode::head_rule(order, ids)));
+  return {};
+}
+
+Status DuelScore::allocate(Device& device, PrefixCache* /*prefixes*/) {
+  device_ = &device;
+  return begin();
+}
+
+Result<std::vector<RequestStep>> DuelScore::plan(int64_t /*rows*/) {
+  if (!plan_) plan_ = strategy_->plan(canvas_);
+  return std::vector<RequestStep>{{&*plan_, &*state_, forward_}};
+}
+
+Status DuelScore::take(const RequestStep& step, decode::StepResult result, double /*device_seconds*/,
+                       PrefixCache* /*prefixes*/) {
+  ContinuationScore& score = result_.continuations[at_];
+  bool moved = false;
+  for (const decode::Edit& edit : strategy_->accept(canvas_, result)) {
+    const auto position = static_cast<size_t>(edit.position);
+    if (canvas_.states[position] != TokenState::masked) continue;
+    const size_t row = index_in(step.plan->logits, predicting_row(edit.position, model_->special_ids()));
+    const size_t offset = position - request_.prompt.size();
+    const int32_t token = request_.continuations[at_][offset];
+    score.tokens[offset] = score_of(row_of(*step.state, row, model_->config().vocab), token, request_.options.top);
+    if (result.predictions[row].token != token) score.greedy = false;
+    canvas_.tokens[position] = token;
+    canvas_.states[position] = TokenState::stable;
+    moved = true;
+  }
+  if (!moved) return failed("score: a step of the decoding order decided nothing");
+  ++result_.forwards, ++forward_;
+  result_.rows += decode::rows_of(*step.plan);
+  plan_.reset();
+  if (decode::count_masked(canvas_) > 0) return {};
+  for (const TokenScore& token : score.tokens) score.log_probability += token.log_probability;
+  ++at_;
+  return begin();
+}
+
+}  // namespace llada

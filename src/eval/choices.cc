@@ -1,0 +1,143 @@
+#include "eval/choices.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <utility>
+
+namespace llada::eval {
+namespace {
+
+ChoiceAnswer judge(const Question& question, const ScoreResult& result) {
+  ChoiceAnswer answer;
+  const auto normalised = [&](size_t i) {
+    return answer.log_probability[i] / static_cast<double>(question.lengths[i]);
+  };
+  for (size_t i = 0; i < question.options.size(); ++i) {
+    answer.log_probability.push_back(result.continuations[i].log_probability);
+    if (answer.log_probability[i] > answer.log_probability[answer.best]) answer.best = i;
+    if (normalised(i) > normalised(answer.best_normalised)) answer.best_normalised = i;
+  }
+  return answer;
+}
+
+ChoiceTotal count(const Question& question, const ScoreResult& result, const ChoiceAnswer& answer) {
+  ChoiceTotal total{.questions = 1,
+                    .right = answer.best == question.answer,
+                    .right_normalised = answer.best_normalised == question.answer,
+                    .tokens = 0,
+                    .forwards = result.forwards,
+                    .rows = result.rows};
+  for (const ContinuationScore& score : result.continuations) total.tokens += static_cast<int64_t>(score.tokens.size());
+  return total;
+}
+
+// A question under way. Where this is given up, the score is too.
+struct Asked {
+  size_t question;
+  std::shared_ptr<ScoreSubmission> score;
+  Asked(size_t q, std::shared_ptr<ScoreSubmission> s) : question(q), score(std::move(s)) {}
+  Asked(Asked&&) = default;
+  Asked& operator=(Asked&&) = default;
+  ~Asked() {
+    if (score) score->cancel();
+  }
+};
+
+void follow_dream(const Model& model, ScoreRequest& request) {
+  const int32_t bos = model.config().bos_id >= 0 ? model.config().bos_id : model.tokenizer().spec().bos;
+  if (bos >= 0 && (request.prompt.empty() || request.prompt[0] != bos))
+    request.prompt.insert(request.prompt.begin(), bos);
+  const ScoreMethod method = request.options.method;
+  if (method != ScoreMethod::monte_carlo && method != ScoreMethod::chain) return;
+  for (std::vector<int32_t>& text : request.continuations) text.push_back(model.special_ids().eos);
+  request.options.mask_rates = method == ScoreMethod::monte_carlo;
+  request.options.fixed_tail = method == ScoreMethod::monte_carlo ? 1 : 0;
+}
+
+}  // namespace
+
+void ChoiceTotal::operator+=(const ChoiceTotal& other) {
+  questions += other.questions, right += other.right, right_normalised += other.right_normalised;
+  tokens += other.tokens, forwards += other.forwards, rows += other.rows;
+}
+
+ChoiceTotal ChoiceReport::total() const {
+  ChoiceTotal sum;
+  for (const auto& [task, total] : tasks) sum += total;
+  return sum;
+}
+
+Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation) {
+  const size_t last = context.find_last_not_of(" \t\r\n\f\v");
+  const size_t end = last == std::string::npos ? 0 : last + 1;
+  continuation.insert(0, context.substr(end));
+  context.resize(end);
+  TextPair pair;
+  LLADA_TRY(auto both, model.prompt_ids(context + continuation));
+  LLADA_TRY(pair.context, model.prompt_ids(context));
+  const size_t begin = std::min(pair.context.size(), both.size());
+  pair.continuation.assign(both.begin() + static_cast<std::ptrdiff_t>(begin), both.end());
+  return pair;
+}
+
+Result<ScoreRequest> score_request(const Model& model, const Question& question, std::span<const Question> examples,
+                                   const ChoiceOptions& options) {
+  LLADA_TRY(const std::string context, with_examples(question, examples, options.shots));
+  ScoreRequest request{.prompt = {}, .continuations = {}, .options = options.score};
+  if (options.chat) {
+    const ChatMessage message{"user", context};
+    LLADA_TRY(request.prompt, model.chat_ids({&message, 1}));
+  }
+  for (const std::string& option : question.options) {
+    if (options.chat) {
+      request.continuations.push_back(model.tokenizer().encode(option.substr(option.starts_with(' ') ? 1 : 0)));
+      continue;
+    }
+    LLADA_TRY(auto pair, encode_pair(model, context, option));
+    request.prompt = std::move(pair.context);
+    request.continuations.push_back(std::move(pair.continuation));
+  }
+  if (options.published && model.special_ids().shift_logits) follow_dream(model, request);
+  LLADA_TRY_STATUS(check_score(model, request));
+  return request;
+}
+
+Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, Engine& engine,
+                                    const std::vector<Question>& questions, std::span<const Question> examples,
+                                    const ChoiceOptions& options,
+                                    const std::function<bool(int64_t done, const ChoiceReport& so_far)>& proceed) {
+  std::vector<ScoreRequest> requests;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    auto request = score_request(*model, questions[i], examples, options);
+    if (!request) return invalid("question {}: {}", i + 1, request.error().message);
+    requests.push_back(std::move(*request));
+  }
+  ChoiceReport report;
+  const auto begin = std::chrono::steady_clock::now();
+  std::deque<Asked> asked;
+  size_t next = 0;
+  while (next < questions.size() || !asked.empty()) {
+    while (next < questions.size() && static_cast<int64_t>(asked.size()) < options.in_flight) {
+      asked.emplace_back(next, engine.submit_score(std::move(requests[next])));
+      ++next;
+    }
+    while (!report.interrupted && !asked.front().score->wait_for(std::chrono::milliseconds(100)))
+      report.interrupted = !proceed(static_cast<int64_t>(report.answers.size()), report);
+    if (report.interrupted) break;
+    const Asked done = std::move(asked.front());
+    asked.pop_front();
+    const auto& result = done.score->wait();
+    if (!result) return invalid("question {}: {}", done.question + 1, result.error().message);
+    const Question& question = questions[done.question];
+    report.answers.push_back(judge(question, *result));
+    report.tasks[question.task] += count(question, *result, report.answers.back());
+    const bool go_on = proceed(static_cast<int64_t>(report.answers.size()), report);
+    report.interrupted = !go_on && report.answers.size() < questions.size();
+    if (report.interrupted) break;
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return report;
+}
+
+}  // namespace llada::eval

@@ -1,0 +1,68 @@
+// Multiple choice by likelihood: every option of a question is scored behind its context, and the most probable one is
+// the model's answer.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/questions.h"
+
+namespace llada::eval {
+
+struct ChoiceOptions {
+  ScoreOptions score = {};
+  // As the published evaluation of the model's family has it: for Dream a beginning token, an end token behind every
+  // option, and rates in the place of counts. LLaDA's is what the scores do anyway.
+  bool published = true;
+  bool chat = false;      // the context is a user's message in the model's template
+  int64_t shots = 0;      // answered examples before each context
+  int64_t in_flight = 8;  // questions under way at a time
+};
+
+struct ChoiceAnswer {
+  size_t best = 0, best_normalised = 0;  // the option of the highest score; of the highest score per code point
+  std::vector<double> log_probability;   // of the options
+};
+
+struct ChoiceTotal {
+  int64_t questions = 0, right = 0, right_normalised = 0;
+  int64_t tokens = 0;  // of all options
+  int64_t forwards = 0, rows = 0;
+
+  void operator+=(const ChoiceTotal& other);
+};
+
+struct ChoiceReport {
+  std::map<std::string, ChoiceTotal> tasks;
+  std::vector<ChoiceAnswer> answers;  // in the order of the questions
+  double seconds = 0;                 // wall clock
+  bool interrupted = false;           // it has only the first questions
+
+  ChoiceTotal total() const;
+};
+
+// What is scored of a question: its context with the examples and its options as tokens. Invalid: it is too long for the
+// model, or has too few examples.
+Result<ScoreRequest> score_request(const Model& model, const Question& question, std::span<const Question> examples,
+                                   const ChoiceOptions& options);
+
+// Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
+// continuation, and what both have as one text less what the context has alone is the continuation.
+struct TextPair {
+  std::vector<int32_t> context, continuation;
+};
+Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation);
+
+// Asks for every question. proceed is called while it waits, at least ten times a second, with the number of questions
+// that are done; false ends the work with what there is.
+Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, Engine& engine,
+                                    const std::vector<Question>& questions, std::span<const Question> examples,
+                                    const ChoiceOptions& options,
+                                    const std::function<bool(int64_t done, const ChoiceReport& so_far)>& proceed);
+
+}  // namespace llada::eval

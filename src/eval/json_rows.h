@@ -1,0 +1,24 @@
+// Files of one JSON object per line by other programs: fields that nobody asks for do not matter.
+#pragma once
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace llada::eval {
+
+std::string_view trimmed(std::string_view text);
+
+// A text from outside may nest brackets as deep as it is long; the parser recurses, so depth is bounded first.
+bool shallow(std::string_view text);
+
+// Calls visit(row, "source:number") for every line that is not empty, until it fails. Invalid: a line that is no object.
+Status for_each_row(std::string_view text, const std::string& source,
+                    const std::function<Status(const nlohmann::ordered_json& row, const std::string& where)>& visit);
+
+// A field that is a text; otherwise invalid.
+Result<std::string> text_field(const nlohmann::ordered_json& row, const char* field, const std::string& where);
+
+}  // namespace llada::eval

@@ -1,0 +1,220 @@
+#include "eval/questions.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "eval/json_rows.h"
+#include "text/utf8.h"
+
+namespace llada::eval {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int64_t code_points(std::string_view text) {
+  int64_t count = 0;
+  for (; !text.empty(); ++count) text.remove_prefix(static_cast<size_t>(utf8_unit(text).length));
+  return count;
+}
+
+// A row's fields; the first that is missing or of another type is the row's error.
+class Row {
+ public:
+  explicit Row(const Json& json) : json_(json) {}
+
+  bool has(const char* field) const { return json_.contains(field); }
+  std::string text(const char* field) { return text(json_, field); }
+  std::vector<std::string> texts(const char* field) { return texts(json_, field); }
+  // ARC's choices are an object of two lists.
+  std::vector<std::string> texts(const char* object, const char* field) {
+    const auto found = json_.find(object);
+    if (found == json_.end() || !found->is_object()) return refuse(object, "an object"), std::vector<std::string>();
+    return texts(*found, field);
+  }
+  // A whole number below `count`, or such a number as text (HellaSwag), or a truth value (BoolQ).
+  size_t index(const char* field, size_t count) {
+    const auto found = json_.find(field);
+    if (found != json_.end()) {
+      if (found->is_boolean() && count == 2) return found->get<bool>() ? 1 : 0;
+      for (size_t i = 0; i < count; ++i)
+        if (*found == Json(i) || *found == Json(std::to_string(i))) return i;
+    }
+    refuse(field, fmt::format("a number from 0 to {}", count - 1));
+    return 0;
+  }
+  void refuse(std::string_view field, std::string_view needed) {
+    if (error_.empty()) error_ = fmt::format("field '{}': needed {}", field, needed);
+  }
+  const std::string& error() const { return error_; }
+
+ private:
+  std::string text(const Json& from, const char* field) {
+    const auto found = from.find(field);
+    if (found != from.end() && found->is_string()) return found->get<std::string>();
+    refuse(field, "a text");
+    return {};
+  }
+  std::vector<std::string> texts(const Json& from, const char* field) {
+    const auto found = from.find(field);
+    const auto is_text = [](const Json& j) { return j.is_string(); };
+    if (found == from.end() || !found->is_array() || found->size() < 2 || !std::ranges::all_of(*found, is_text)) {
+      refuse(field, "a list of two texts or more");
+      return {"", ""};
+    }
+    return found->get<std::vector<std::string>>();
+  }
+
+  const Json& json_;
+  std::string error_;
+};
+
+void replace_all(std::string& text, std::string_view what, std::string_view with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+}
+
+// HellaSwag's WikiHow texts have marks such as "[header]" in them.
+std::string without_marks(std::string text) {
+  text = trimmed(text);
+  replace_all(text, " [title]", ". ");
+  for (size_t open; (open = text.find('[')) != std::string::npos;) {
+    const size_t close = text.find(']', open);
+    if (close == std::string::npos) break;
+    text.erase(open, close + 1 - open);
+  }
+  replace_all(text, "  ", " ");
+  return text;
+}
+
+// As Python's str.capitalize() where the text is ASCII.
+std::string capitalized(std::string text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool lower = text[i] >= 'a' && text[i] <= 'z', upper = text[i] >= 'A' && text[i] <= 'Z';
+    if (i == 0 && lower) text[i] = static_cast<char>(text[i] - 'a' + 'A');
+    if (i > 0 && upper) text[i] = static_cast<char>(text[i] - 'A' + 'a');
+  }
+  return text;
+}
+
+void set_options(Question& question, const std::vector<std::string>& texts, std::string_view before) {
+  for (const std::string& text : texts) {
+    question.options.push_back(std::string(before) + text);
+    question.lengths.push_back(std::max<int64_t>(code_points(text), 1));
+  }
+}
+
+Question boolq(Row& row) {
+  const std::string passage = row.text("passage");
+  Question q{.task = "boolq", .context = fmt::format("{}\nQuestion: {}?\nAnswer:", passage, row.text("question"))};
+  set_options(q, {"no", "yes"}, " ");
+  q.answer = row.index(row.has("label") ? "label" : "answer", 2);
+  return q;
+}
+
+Question arc(Row& row) {
+  Question q{.task = "arc", .context = fmt::format("Question: {}\nAnswer:", row.text("question"))};
+  set_options(q, row.texts("choices", "text"), " ");
+  const std::vector<std::string> labels = row.texts("choices", "label");
+  const auto right = std::ranges::find(labels, row.text("answerKey"));
+  q.answer = static_cast<size_t>(right - labels.begin());
+  if (right == labels.end() || labels.size() != q.options.size())
+    row.refuse("answerKey", "one of choices.label, of which there are as many as texts");
+  return q;
+}
+
+Question hellaswag(Row& row) {
+  const std::string rest = capitalized(row.text("ctx_b"));
+  Question q{.task = "hellaswag",
+             .context = without_marks(fmt::format("{}: {} {}", row.text("activity_label"), row.text("ctx_a"), rest))};
+  std::vector<std::string> endings = row.texts("endings");
+  std::ranges::transform(endings, endings.begin(), without_marks);
+  set_options(q, endings, " ");
+  q.answer = row.index("label", q.options.size());
+  return q;
+}
+
+Question mmlu(Row& row) {
+  Question q{
+      .task = "mmlu", .subject = row.text("subject"), .context = fmt::format("{}\n", trimmed(row.text("question")))};
+  const std::vector<std::string> choices = row.texts("choices");
+  std::vector<std::string> letters;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    letters.push_back(std::string(1, static_cast<char>('A' + i % 26)));
+    q.context += fmt::format("{}. {}\n", letters.back(), choices[i]);
+  }
+  q.context += "Answer:";
+  set_options(q, letters, " ");
+  q.answer = row.index("answer", choices.size());
+  return q;
+}
+
+Question piqa(Row& row) {
+  Question q{.task = "piqa", .context = fmt::format("Question: {}\nAnswer:", row.text("goal"))};
+  set_options(q, {row.text("sol1"), row.text("sol2")}, " ");
+  q.answer = row.index("label", 2);
+  return q;
+}
+
+Question plain(Row& row) {
+  Question q{.task = "choice", .context = row.text("prompt")};
+  set_options(q, row.texts("choices"), "");
+  q.answer = row.index("answer", q.options.size());
+  return q;
+}
+
+Question question_of(Row& row) {
+  if (row.has("passage")) return boolq(row);
+  if (row.has("answerKey")) return arc(row);
+  if (row.has("endings")) return hellaswag(row);
+  if (row.has("goal")) return piqa(row);
+  if (row.has("subject")) return mmlu(row);
+  return plain(row);
+}
+
+// What stands before the examples.
+std::string introduction(const Question& q) {
+  if (q.task != "mmlu") return {};
+  std::string subject = q.subject;
+  std::ranges::replace(subject, '_', ' ');
+  return fmt::format("The following are multiple choice questions (with answers) about {}.\n\n", subject);
+}
+
+}  // namespace
+
+Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit) {
+  std::vector<Question> questions;
+  std::map<std::string, int64_t> taken;
+  LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
+    Row row(json);
+    Question question = question_of(row);
+    if (!row.error().empty()) return invalid("{}: {}", where, row.error());
+    if (limit == 0 || ++taken[question.subject] <= limit) questions.push_back(std::move(question));
+    return {};
+  }));
+  if (questions.empty()) return invalid("{}: no questions", source);
+  return questions;
+}
+
+Result<std::vector<Question>> load_questions(const std::string& path, int64_t limit) {
+  LLADA_TRY(const std::string text, read_file(path));
+  return parse_questions(text, path, limit);
+}
+
+Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots) {
+  std::string text = introduction(question);
+  int64_t given = 0;
+  for (const Question& example : from) {
+    if (given == shots) break;
+    if (example.subject != question.subject) continue;
+    text += fmt::format("{}{}\n\n", example.context, example.options[example.answer]);
+    ++given;
+  }
+  if (given < shots)
+    return invalid("examples: found {}{}{}, needed {}", given, question.subject.empty() ? "" : " of the subject ",
+                   question.subject, shots);
+  return text + question.context;
+}
+
+}  // namespace llada::eval

@@ -1,0 +1,39 @@
+// Multiple-choice questions of published data sets: one JSON object per line, as Hugging Face's datasets library exports
+// them. Each becomes a context, the options that are scored behind it, and the right one. The wording is that of the
+// tasks of EleutherAI's lm-evaluation-harness, which the published tables used. What a row is, its fields say:
+//
+//   BoolQ      passage, question, answer (or SuperGLUE's label)   options " no", " yes"
+//   ARC        question, choices {text, label}, answerKey         the texts
+//   HellaSwag  activity_label, ctx_a, ctx_b, endings, label       the endings, without [marks] and double blanks
+//   MMLU       question, subject, choices, answer                 " A" to " D", behind the list of choices
+//   PIQA       goal, sol1, sol2, label                            the two solutions
+//   any other  prompt, choices, answer (from 0)                   the texts as they are
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada::eval {
+
+struct Question {
+  std::string task;                       // "boolq", "arc", "hellaswag", "mmlu", "piqa", "choice"
+  std::string subject = {};               // of MMLU
+  std::string context = {};               // what is asked, few-shot examples aside
+  std::vector<std::string> options = {};  // what may follow, the blank before it included
+  std::vector<int64_t> lengths = {};      // of each option in code points without that blank: what acc_norm divides by
+  size_t answer = 0;
+};
+
+// Errors name the file, the line and the field. limit > 0 keeps the first `limit` questions of each subject.
+Result<std::vector<Question>> load_questions(const std::string& path, int64_t limit);
+Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit);
+
+// The context behind `shots` answered examples: the first of `from` with the question's subject. Invalid: there are
+// fewer.
+Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots);
+
+}  // namespace llada::eval

@@ -1,0 +1,50 @@
+// The text of an answer while it forms, for streams. Two views of it: what can no longer change, piece by piece, and
+// everything that is decided so far.
+#pragma once
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "text/utf8_stream.h"
+
+namespace llada::serve {
+
+// What a stream needs of one step.
+struct StepNote {
+  int64_t step = 0, committed = 0, masks_left = 0, forwards = 0, rows = 0;
+  std::vector<decode::Edit> edits;
+};
+
+// `later` into `note`: as if both had been one step.
+void merge(StepNote& note, StepNote later);
+
+class AnswerText {
+ public:
+  // The answer stands in [begin, begin + length) of the canvas. end_ids: tokens that end it; none for infilling.
+  AnswerText(const Tokenizer& tokenizer, int64_t begin, int64_t length, std::vector<int32_t> end_ids,
+             std::vector<std::string> stop);
+
+  void apply(const StepNote& note);
+  // Valid UTF-8 that follows what was given before: final, before any stop text, and never the beginning of one.
+  std::string take();
+  // The rest, once the answer is known as bytes: what was given before is its beginning.
+  std::string finish(std::string_view answer);
+  // All that is decided, kHole for masks that have text behind them.
+  std::string whole() const;
+
+ private:
+  int64_t answer_end(int64_t most) const;
+
+  const Tokenizer tokenizer_;
+  const int64_t begin_;
+  const std::vector<int32_t> end_ids_;
+  const std::vector<std::string> stop_;
+  std::vector<int32_t> tokens_;  // -1: masked
+  int64_t committed_ = 0, decoded_ = 0;
+  std::string final_;  // bytes of the committed tokens
+  size_t given_ = 0;   // of them
+  Utf8Stream stream_;
+};
+
+}  // namespace llada::serve

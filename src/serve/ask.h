@@ -1,0 +1,57 @@
+// What a request asks of the engine, whatever route it came by: prompts and how they are decoded, how many answers, and
+// how they are handed back. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
+// decode/fields.h and `preset`.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/decode_choice.h"
+#include "engine/infill_text.h"
+#include "engine/request.h"
+#include "serve/body.h"
+#include "serve/service.h"
+
+namespace llada::serve {
+
+enum class Shape { chat, completion, fim, infill };  // of the reply
+// What a stream shows of the denoising beside final text: nothing; the whole text so far in every event, as Mercury
+// does; every step with its edits.
+enum class Watch { none, replace, frames };
+
+struct Ask {
+  Shape shape = Shape::chat;
+  std::vector<Request> requests;         // one per answer, in the order of their index
+  std::vector<std::string> echoed = {};  // by index: text of the prompt before the answer; empty: none
+  std::vector<InfillGap> gaps = {};      // of infilling, which has one request
+  bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
+  std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
+  std::string preset;                    // that was used
+  bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
+  bool drops_answer = false;             // those of the prompt alone
+  bool stream = false, include_usage = false, logprobs = false;
+  Watch watch = Watch::none;
+};
+
+// The readers of parts that routes share; each refuses with the name of the field.
+//
+// Decoding: max_tokens, max_completion_tokens, temperature, top_p, seed, llada. Of infilling, whose gaps say how many
+// tokens there are, neither of the first two. attention_block: of the model, as for DecodeChoice::resolve().
+Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill);
+// stream, stream_options, diffusing, into `ask`.
+std::expected<void, ApiError> read_streaming(Body& body, Ask& ask);
+// response_format: text alone.
+std::expected<void, ApiError> read_format(Body& body);
+Answered<std::vector<ChatMessage>> read_messages(Body& body);
+Answered<std::vector<std::string>> read_stop(Body& body);
+
+// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ... by
+// index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
+Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
+                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop);
+
+// Checks one request as above.
+std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);
+
+}  // namespace llada::serve

@@ -1,0 +1,40 @@
+// The JSON body of a request, read field by field: what is wrong or not known is refused with the field's name. null
+// stands for a field that is not there, as in OpenAI's own clients.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http.h"
+
+namespace llada::serve {
+
+class Body {
+ public:
+  static Answered<Body> parse(std::string_view text);
+
+  // The value, or null where it is not there. It counts as read.
+  const nlohmann::json* find(const std::string& name);
+  void put(const std::string& name, nlohmann::json value) { object_[name] = std::move(value); }
+  Answered<bool> boolean(const std::string& name, bool otherwise);
+  Answered<std::optional<int64_t>> integer(const std::string& name, int64_t least, int64_t most);
+  Answered<std::optional<std::string>> text(const std::string& name);
+  Answered<std::vector<std::string>> texts(const std::string& name);  // a text, or a list of texts
+  Answered<std::vector<int32_t>> tokens(const std::string& name);     // a list of token ids
+  void ignore(std::initializer_list<const char*> names);              // harmless here, whatever they say
+
+  // Refuses what nobody has read, but for what changes nothing: null, and values that ask for what is done anyway.
+  std::expected<void, ApiError> finish() const;
+
+ private:
+  explicit Body(nlohmann::json object) : object_(std::move(object)) {}
+  nlohmann::json object_;
+  std::set<std::string> read_;
+};
+
+// "NAME: found VALUE, needed NEEDED", about the field NAME.
+std::unexpected<ApiError> wrong(const std::string& name, const nlohmann::json& found, std::string_view needed);
+
+}  // namespace llada::serve

@@ -1,0 +1,60 @@
+#include "serve/http.h"
+
+namespace llada::serve {
+
+std::unexpected<ApiError> refuse(std::string message, std::string param) {
+  return std::unexpected(ApiError(400, std::move(message), std::move(param)));
+}
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json error_json(const ApiError& error) {
+  const char* type = error.status == 401   ? "authentication_error"
+                     : error.status == 404 ? "not_found_error"
+                     : error.status == 429 ? "rate_limit_error"
+                     : error.status >= 500 ? "server_error"
+                                           : "invalid_request_error";
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  return {
+      {"error",
+       {{"message", error.message}, {"type", type}, {"param", or_null(error.param)}, {"code", or_null(error.code)}}}};
+}
+
+HttpReply error_reply(const ApiError& error) {
+  HttpReply reply = json_reply(error_json(error));
+  reply.status = error.status;
+  if (error.status == 429 || error.status == 503) reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+HttpReply json_reply(const Json& json) { return {.body = dump(json)}; }
+
+void Exchange::respond(HttpReply reply) {
+  if (responded_.exchange(true)) return;
+  if (before_) before_(*this, reply);
+  respond_(std::move(reply));
+}
+
+void Exchange::on_gone(std::function<void()> cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!gone_) {
+      cancel_ = std::move(cancel);
+      return;
+    }
+  }
+  cancel();
+}
+
+void Exchange::gone() {
+  std::function<void()> cancel;
+  {
+    const std::lock_guard lock(mutex_);
+    if (gone_.exchange(true)) return;
+    cancel = std::move(cancel_);
+    cancel_ = nullptr;
+  }
+  if (cancel) cancel();
+}
+
+}  // namespace llada::serve

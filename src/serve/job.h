@@ -1,0 +1,80 @@
+// The answers to one request on their way: entered for admission, computed by the engine, handed back whole or as a
+// stream. The engine's thread only notes what happened; JSON is made by whoever hands it back. Of a stream whose reader
+// is slow the notes of steps are merged, so what waits is bounded by the canvas, and no text is lost.
+#pragma once
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/answer_text.h"
+#include "serve/ask.h"
+#include "serve/shapes.h"
+
+namespace llada::serve {
+
+class Job : public Outflow, public std::enable_shared_from_this<Job> {
+ public:
+  Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask);
+
+  // Replies 429 where the queue is full; otherwise once there is something to say.
+  void begin();
+  // Ends it where it has taken longer than that.
+  void expire(double seconds);
+  // Ends what is not finished. why: what the client is told, where it is still there.
+  void cancel(const std::string& why);
+
+  Piece take() override;
+  void listen(std::function<void()> ready) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Stage { waiting, running, ended };
+  struct Answer {
+    Admission::Id ticket = -1;
+    Stage stage = Stage::waiting;
+    std::shared_ptr<Submitted> handle = {};
+    std::optional<ScoreResult> score = {};  // of its prompt
+    std::deque<StepNote> notes = {};        // of a stream, not yet handed on
+    std::optional<Result<Generation>> result = {};
+    bool canvas_said = false, handed_on = false;  // of a stream: its first frame, its last piece
+    double forwards_before = 0;                   // of the engine, when it was asked for
+    int64_t forwards = 0, rows = 0;               // of its own so far
+    std::optional<AnswerText> text = {};          // of a stream: belongs to take()
+    std::vector<double> confidence = {};          // by canvas position, where log-probabilities are wanted
+  };
+  void start(size_t index);
+  void score(size_t index);
+  void generate(size_t index);
+  void hold(size_t index, std::shared_ptr<Submitted> handle);
+  bool step(size_t index, const decode::StepEvent& event);
+  void done(size_t index, Result<Generation> result);
+  void wake();
+  void settle();
+  HttpReply whole();
+  std::optional<ApiError> failure() const;
+  FinishedAnswer finished(size_t index) const;
+  Json usage() const;
+  void log() const;
+  std::string first_events() const;
+  std::string events(size_t index, const StepNote& note);
+  std::string last_events(size_t index);
+  Json side(size_t index, const StepNote& note);
+
+  Service& service_;
+  const std::shared_ptr<Exchange> exchange_;
+  const Ask ask_;
+  const AnswerHead head_;
+  const Clock::time_point begin_ = Clock::now();
+  mutable std::mutex mutex_;  // guards what follows, but for what belongs to take()
+  std::vector<Answer> answers_;
+  size_t left_;  // answers that have not ended
+  std::string why_cancelled_;
+  std::function<void()> ready_;
+  bool begun_ = false, ended_ = false;  // of a stream: take()'s own
+};
+
+}  // namespace llada::serve

@@ -1,0 +1,17 @@
+// API keys: one a line in a file that only its owner needs to read.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada::serve {
+
+// Lines of the text; empty ones and those that begin with # are left out. Invalid: none is left, or one has a blank.
+Result<std::vector<std::string>> parse_keys(std::string_view text, const std::string& source);
+
+// Whether `given` is one of them, in a time that says nothing of how much of which one fits.
+bool holds_key(const std::vector<std::string>& keys, std::string_view given);
+
+}  // namespace llada::serve

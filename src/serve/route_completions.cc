@@ -1,0 +1,82 @@
+// /v1/completions: text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
+#include <algorithm>
+
+#include "serve/infill.h"
+#include "serve/job.h"
+#include "serve/routes.h"
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+// A text, a list of texts, a list of token ids, or a list of such lists.
+Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body& body) {
+  const json* value = body.find("prompt");
+  std::vector<std::vector<int32_t>> prompts;
+  const auto add = [&](const json& item) -> std::expected<void, ApiError> {
+    if (item.is_string()) {
+      LLADA_TRY(auto ids, service.model().prompt_ids(item.get_ref<const std::string&>()));
+      prompts.push_back(std::move(ids));
+      return {};
+    }
+    if (!item.is_array()) return wrong("prompt", item, "a text or a list of token ids");
+    std::vector<int32_t> ids;
+    for (const json& id : item) {
+      if (!id.is_number_integer() || id < 0 || id >= service.model().config().vocab)
+        return wrong("prompt", id, fmt::format("token ids below {}", service.model().config().vocab));
+      ids.push_back(id.get<int32_t>());
+    }
+    prompts.push_back(std::move(ids));
+    return {};
+  };
+  if (value == nullptr || (value->is_array() && value->empty()))
+    return refuse("prompt: needed, a text, token ids, or a list of them", "prompt");
+  if (value->is_array() && !value->front().is_number()) {
+    for (const json& item : *value) LLADA_TRY_STATUS(add(item));
+  } else {
+    LLADA_TRY_STATUS(add(*value));
+  }
+  return prompts;
+}
+
+Answered<Ask> read_completion(Service& service, const std::string& text) {
+  LLADA_TRY(Body body, Body::parse(text));
+  if (body.find("suffix") != nullptr) return read_fim(service, std::move(body), Shape::completion);
+  Ask ask{.shape = Shape::completion, .requests = {}, .preset = {}};
+  LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY_STATUS(read_format(body));
+  LLADA_TRY(const auto prompts, read_prompts(service, body));
+  LLADA_TRY(const auto stop, read_stop(body));
+  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
+  LLADA_TRY(const bool echo, body.boolean("echo", false));
+  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, 1));  // of the tokens that were taken alone
+  ask.logprobs = logprobs.has_value();
+  ask.scores_prompt = echo && ask.logprobs;
+  if (ask.scores_prompt && ask.stream)
+    return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
+  if (const json* most = body.find("max_tokens"); ask.scores_prompt && most != nullptr && *most == 0) {
+    ask.drops_answer = true;
+    body.put("max_tokens", 1);
+  }
+  LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
+  body.ignore({"model"});
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY(ask.requests, make_requests(service, prompts, choice, n.value_or(1), stop));
+  if (echo)
+    for (const Request& request : ask.requests)
+      ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
+  ask.preset = choice.preset();
+  return ask;
+}
+
+}  // namespace
+
+void answer_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  auto ask = read_completion(service, exchange->request.body);
+  if (!ask) return exchange->respond(error_reply(ask.error()));
+  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,102 @@
+// /health, /ready, /metrics, /v1/models, /props, /v1/llada/options and the page: what the server is and does.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/decode_preset.h"
+#include "engine/options.h"
+#include "serve/page.h"
+#include "serve/routes.h"
+
+namespace llada::serve {
+
+void answer_health(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  // As llama-server: alive, and not before the model is loaded.
+  if (service.loading())
+    return exchange->respond(error_reply(ApiError(503, "the model is being loaded", "", "loading")));
+  exchange->respond(json_reply({{"status", "ok"}}));
+}
+
+void answer_ready(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  if (service.ready()) return exchange->respond(json_reply({{"status", "ready"}}));
+  exchange->respond(error_reply(
+      ApiError(503, service.loading() ? "the model is being loaded" : "the server is shutting down", "", "not_ready")));
+}
+
+void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond({.type = "text/plain; version=0.0.4", .body = service.metrics().text(service.now())});
+}
+
+void answer_models(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  const Json model = {
+      {"id", service.name()},
+      {"object", "model"},
+      {"created", service.created()},
+      {"owned_by", "llada"},
+      {"meta", {{"n_vocab", service.model().config().vocab}, {"n_ctx_train", service.model().config().context}}}};
+  exchange->respond(json_reply({{"object", "list"}, {"data", Json::array({model})}}));
+}
+
+void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  const Model& model = service.model();
+  exchange->respond(json_reply({{"model", service.name()},
+                                {"architecture", "diffusion"},
+                                {"device", model.device().info().description},
+                                {"context", model.config().context},
+                                {"n_ctx", model.config().context},
+                                {"attention_block", model.special_ids().attention_block},
+                                {"default_preset", model.special_ids().attention_block > 0 ? "llada2" : "balanced"},
+                                {"total_slots", service.admission().limits().running},
+                                {"waiting", service.admission().limits().waiting},
+                                {"row_budget", service.engine().row_budget()}}));
+}
+
+Json options_json() {
+  Json list = Json::array();
+  for (const decode::Field& field : decode::fields()) {
+    const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+    Json entry = {{"key", field.key},
+                  {"unit", field.unit},
+                  {"help", field.help},
+                  {"group", decode::title(field.group)},
+                  {"basic", field.basic},
+                  {"switch", field.is_switch()},
+                  {"default", nullptr},
+                  {"choices", field.words},
+                  {"needed", decode::needed(field)}};
+    if (field.show != nullptr) entry["default"] = field.show(field, {});
+    if (!field.target.empty()) entry["sets"] = field.target;
+    if (!field.is_switch() && field.words.empty() && field.key != "latency_table")
+      entry["range"] = {{"least", bound(field.range.least)},
+                        {"most", bound(field.range.most)},
+                        {"above_least", field.range.above_least},
+                        {"below_most", field.range.below_most},
+                        {"whole", field.unit == "N"},
+                        {"word", field.word}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void answer_options(Service&, const std::shared_ptr<Exchange>& exchange) {
+  Json presets = Json::array();
+  for (const std::string_view name : decode_presets())
+    presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false)->options}});
+  exchange->respond(json_reply({{"options", options_json()}, {"presets", std::move(presets)}}));
+}
+
+void answer_page(Service&, const std::shared_ptr<Exchange>& exchange) {
+  const Page& shown = page();
+  HttpReply reply{.type = "text/html; charset=utf-8"};
+  reply.headers = {{"ETag", std::string(shown.tag)},
+                   {"Cache-Control", "no-cache"},
+                   {"Content-Security-Policy", std::string(shown.policy)},
+                   {"Referrer-Policy", "no-referrer"}};
+  if (exchange->request.if_none_match == shown.tag) {
+    reply.status = 304;
+  } else {
+    reply.body = shown.html;
+  }
+  exchange->respond(std::move(reply));
+}
+
+}  // namespace llada::serve

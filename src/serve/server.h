@@ -1,0 +1,49 @@
+// Sockets: accepts connections on TCP and on a UNIX socket, reads requests within limits, hands each to a handler and
+// writes the reply. One thread serves all connections without blocking, so a slow client costs memory that is bounded
+// and no thread. HTTP is Boost.Beast's over Asio; a library with a thread per connection (cpp-httplib) would let slow
+// readers use up its threads. TLS is deliberately absent: a reverse proxy ends it.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "serve/http.h"
+
+namespace llada::serve {
+
+struct ServerLimits {
+  size_t header_bytes = size_t{16} << 10;
+  size_t body_bytes = size_t{4} << 20;
+  int connections = 1024;  // further ones wait in the system's backlog
+  int read_seconds = 60;   // for a request to arrive, from the end of the one before
+  int write_seconds = 60;  // for a piece of at most 64 KiB to be taken
+};
+
+struct ServerAddress {
+  std::string host = "127.0.0.1";
+  int port = 8080;          // 0: any free one
+  std::string socket = {};  // path of a UNIX socket in place of host and port
+};
+
+struct ServerCounts {
+  int64_t open = 0, accepted = 0, refused = 0;  // connections; refused: requests that were no HTTP or beyond a limit
+};
+
+class Server {
+ public:
+  // Called on the server's thread; must not block.
+  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+
+  // Listens, and serves until it is destroyed.
+  static Result<std::unique_ptr<Server>> open(const ServerAddress& address, const ServerLimits& limits,
+                                              Handler handler);
+  // What replies are written by then is written; connections are closed.
+  virtual ~Server() = default;
+
+  virtual int port() const = 0;  // 0: a UNIX socket
+  virtual ServerCounts counts() const = 0;
+  // Ends once nothing is being answered, or after so many seconds: connections close.
+  virtual void finish(double seconds) = 0;
+};
+
+}  // namespace llada::serve

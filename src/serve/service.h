@@ -1,0 +1,98 @@
+// What the routes work with: the model on its engine, who may begin, keys, counts; and the life of the server: loading,
+// ready, draining. It knows no sockets; whoever has some hands requests to handle().
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "serve/admission.h"
+#include "serve/http.h"
+#include "serve/metrics.h"
+#include "serve/workers.h"
+
+namespace llada::serve {
+
+class Job;
+
+struct ServiceOptions {
+  AdmissionLimits admission = {};
+  std::string name = {};          // the model's, in answers; empty: of its file
+  double answer_seconds = 3600;   // most of one answer's
+  int64_t most_answers = 128;     // of one request: prompts times n
+  int64_t kept_prefix_bytes = 0;  // of K/V between requests, of a block-causal model
+  int threads = 0;                // of the engine's share of the device; 0: the device itself
+  int64_t row_budget = 0;         // rows of a forward; 0: measured
+  std::string cors = {};          // an origin that may ask from a browser, or *; empty: none but the page itself
+  std::function<void(const std::string& line)> log = {};  // one JSON object per reply, and warnings; from any thread
+  std::function<int64_t()> connections = {};              // for the metrics
+};
+
+class Service {
+ public:
+  explicit Service(ServiceOptions options);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // Requests are taken from now on. Failed: the model has no tokenizer, or its device gave up.
+  Status set_model(std::shared_ptr<const Model> model);
+  void set_keys(std::vector<std::string> keys);  // none: nobody needs one
+
+  // Answers, soon or later. From any thread, returns at once.
+  void handle(std::shared_ptr<Exchange> exchange);
+
+  // Takes nothing on any more; waits until what was taken on has been answered, at most so long, then cancels the rest
+  // and waits for that.
+  void drain(double seconds);
+
+  // For routes; only while ready().
+  bool ready() const { return state_ == State::ready; }
+  bool loading() const { return state_ == State::loading; }
+  const Model& model() const { return *model_; }
+  Engine& engine() const { return *engine_; }
+  Admission& admission() { return admission_; }
+  Metrics& metrics() { return metrics_; }
+  Workers& workers() { return workers_; }
+  const ServiceOptions& options() const { return options_; }
+  std::string name() const;
+  int64_t created() const { return created_; }  // seconds since 1970, of the model's loading
+  Metrics::Now now() const;
+
+  // Answers that are under way, for drain().
+  bool began(std::shared_ptr<Job> job);  // false: nothing begins any more
+  void ended(const std::shared_ptr<Job>& job);
+  void log(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+
+ private:
+  enum class State { loading, ready, draining };
+  HttpReply refusal(const HttpRequest& request, const struct Route* route) const;
+  bool has_key(const HttpRequest& request) const;
+  bool may_ask(const HttpRequest& request) const;
+  void tick();
+
+  const ServiceOptions options_;
+  std::atomic<State> state_ = State::loading;
+  std::atomic<bool> loaded_ = false;
+  std::atomic<int64_t> next_ = 0, created_ = 0;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<Engine> engine_;
+  Admission admission_;
+  Metrics metrics_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<std::string> keys_;
+  std::set<std::shared_ptr<Job>> jobs_;
+  bool stopping_ = false;
+  Workers workers_;
+  std::thread ticker_;
+};
+
+}  // namespace llada::serve

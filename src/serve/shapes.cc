@@ -1,0 +1,180 @@
+#include "serve/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+bool is_chat(const AnswerHead& head) { return head.shape == Shape::chat; }
+
+Json with_choices(const AnswerHead& head, bool chunk, Json choices) {
+  const std::string object = is_chat(head) ? (chunk ? "chat.completion.chunk" : "chat.completion") : "text_completion";
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created},
+          {"model", head.model},
+          {"choices", std::move(choices)}};
+}
+
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json whole_infill(const AnswerHead& head, const FinishedAnswer& answer, const Json& usage) {
+  // content and the counts beside it are llama-server's names, which editors read.
+  return {{"object", "infill"},
+          {"model", head.model},
+          {"content", answer.text},
+          {"spans", answer.spans},
+          {"stop", true},
+          {"tokens_predicted", usage.at("completion_tokens")},
+          {"tokens_evaluated", usage.at("prompt_tokens")},
+          {"usage", usage}};
+}
+
+}  // namespace
+
+Json whole_json(const AnswerHead& head, const std::vector<FinishedAnswer>& answers, const Json& usage) {
+  if (head.shape == Shape::infill) return whole_infill(head, answers.front(), usage);
+  Json choices = Json::array();
+  for (const FinishedAnswer& answer : answers) {
+    Json choice = {{"index", choices.size()}};
+    if (is_chat(head)) {
+      choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+    } else {
+      choice["text"] = answer.text;
+    }
+    choice["logprobs"] = answer.logprobs;
+    choice["finish_reason"] = answer.reason;
+    choices.push_back(std::move(choice));
+  }
+  Json json = with_choices(head, false, std::move(choices));
+  json["usage"] = usage;
+  return json;
+}
+
+Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
+                const Json& logprobs) {
+  Json choice = {{"index", index}};
+  if (is_chat(head)) {
+    choice["delta"] = delta.empty() && !reason.empty() ? Json::object() : Json{{"content", delta}};
+  } else {
+    choice["text"] = delta;
+    // Clients of fill-in-the-middle read one or the other.
+    if (head.shape == Shape::fim) choice["delta"] = {{"content", delta}};
+  }
+  choice["logprobs"] = logprobs;
+  choice["finish_reason"] = or_null(reason);
+  Json json = with_choices(head, true, Json::array({std::move(choice)}));
+  if (head.shape == Shape::infill) json["content"] = delta, json["stop"] = !reason.empty();  // as llama-server has them
+  return json;
+}
+
+Json role_json(const AnswerHead& head, int64_t index) {
+  if (!is_chat(head)) return nullptr;
+  Json json = piece_json(head, index, "", "", nullptr);
+  json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
+  return json;
+}
+
+Json usage_piece_json(const AnswerHead& head, const Json& usage) {
+  Json json = with_choices(head, true, Json::array());
+  json["usage"] = usage;
+  return json;
+}
+
+std::string event_text(const Json& json) { return "data: " + dump(json) + "\n\n"; }
+
+Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens) {
+  int64_t tokens = 0, forwards = 0, rows = 0, reused = 0;
+  double seconds = 0;
+  for (const GenerationStats& s : stats) {
+    tokens += s.content_tokens, forwards += s.decode.nfe, rows += s.decode.rows, reused += s.reused_positions;
+    seconds = std::max(seconds, s.seconds);
+  }
+  return {{"prompt_tokens", prompt_tokens},
+          {"completion_tokens", tokens},
+          {"total_tokens", prompt_tokens + tokens},
+          {"prompt_tokens_details", {{"cached_tokens", reused}}},
+          {"forwards", forwards},
+          {"rows", rows},
+          {"seconds", seconds}};
+}
+
+std::string token_text(const Model& model, int32_t token) {
+  return to_valid_utf8(model.tokenizer().decode({&token, 1}, true));
+}
+
+namespace {
+
+Json token_logprob(const Model& model, int32_t token, double log_probability) {
+  Json bytes = Json::array();
+  for (const char c : model.tokenizer().piece(token)) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
+}
+
+Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens) {
+  Json content = Json::array();
+  for (const ScoredToken& t : tokens) {
+    Json entry = token_logprob(model, t.token, t.log_probability.value_or(0));
+    entry["top_logprobs"] = Json::array({token_logprob(model, t.best, t.best_log_probability)});
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON has not
+
+}  // namespace
+
+ScoredToken taken(int32_t token, double confidence) {
+  const double log_probability = confidence > 0 ? std::max(std::log(confidence), kLeast) : kLeast;
+  return {token, log_probability, token, log_probability};
+}
+
+std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest) {
+  std::vector<ScoredToken> tokens;
+  if (!prompt.empty()) tokens.push_back({prompt.front(), std::nullopt, -1, 0});
+  for (const TokenScore& score : rest.tokens) {
+    const double own = std::max(score.log_probability, kLeast);
+    // The best is compared with the token's own to the last bit: that of the same token is the same number.
+    const bool best = score.top.empty() || score.top.front().token == score.token;
+    tokens.push_back({score.token, own, best ? score.token : score.top.front().token,
+                      best ? own : std::max(score.top.front().log_probability, kLeast)});
+  }
+  return tokens;
+}
+
+Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens) {
+  if (shape == Shape::chat) return chat_logprobs(model, tokens);
+  Json texts = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  size_t offset = 0;
+  for (const ScoredToken& t : tokens) {
+    const std::string text = token_text(model, t.token);
+    texts.push_back(text), offsets.push_back(offset);
+    offset += text.size();
+    logprobs.push_back(t.log_probability ? Json(*t.log_probability) : Json(nullptr));
+    if (!t.log_probability) {
+      tops.push_back(nullptr);
+      continue;
+    }
+    Json top = {{text, *t.log_probability}};
+    top[token_text(model, t.best)] = t.best_log_probability;
+    tops.push_back(std::move(top));
+  }
+  return {{"tokens", texts}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
+}
+
+Json edit_json(const Model& model, const decode::Edit& edit) {
+  const bool masked = edit.state == decode::TokenState::masked;
+  return {{"position", edit.position},
+          {"id", edit.token},
+          {"text", masked ? "" : to_valid_utf8(model.tokenizer().decode({&edit.token, 1}))},
+          {"state", masked                                      ? "masked"
+                    : edit.state == decode::TokenState::visible ? "visible"
+                                                                : "stable"},
+          {"confidence", std::isfinite(edit.confidence) ? Json(edit.confidence) : Json(nullptr)}};
+}
+
+}  // namespace llada::serve

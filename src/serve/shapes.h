@@ -1,0 +1,64 @@
+// The JSON of answers: whole ones and the pieces of streams, in the forms that the clients of each route know.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/likelihood.h"
+#include "serve/ask.h"
+
+namespace llada::serve {
+
+struct AnswerHead {
+  Shape shape;
+  std::string id;
+  int64_t created;
+  std::string model;
+};
+
+// One answer, once it is finished.
+struct FinishedAnswer {
+  std::string text;      // valid UTF-8
+  std::string reason;    // OpenAI's finish_reason
+  Json logprobs;         // or null
+  Json spans = nullptr;  // of infilling: what each gap holds
+};
+
+Json whole_json(const AnswerHead& head, const std::vector<FinishedAnswer>& answers, const Json& usage);
+
+// A piece of the stream of answer `index`. reason may be empty: it goes on.
+Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
+                const Json& logprobs);
+// What a chat's stream begins with; null for others.
+Json role_json(const AnswerHead& head, int64_t index);
+// Behind the last piece, where it was asked for.
+Json usage_piece_json(const AnswerHead& head, const Json& usage);
+
+std::string event_text(const Json& json);  // "data: ...\n\n"
+inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
+
+// Of all answers together; prompts are counted once. seconds: of the longest.
+Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens);
+
+// What a token of a canvas looks like to a reader: its own characters, bytes of unfinished ones as U+FFFD.
+std::string token_text(const Model& model, int32_t token);
+
+// A token with its log-probability (nats), where it has one, and the best token in its place.
+struct ScoredToken {
+  int32_t token;
+  std::optional<double> log_probability;
+  int32_t best;
+  double best_log_probability;
+};
+// Of an answer's token, which was taken with that probability.
+ScoredToken taken(int32_t token, double confidence);
+// Of a prompt's, the first of which has none.
+std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest);
+
+// OpenAI's log-probabilities.
+Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens);
+
+// An edit, as `llada.edits` lists them.
+Json edit_json(const Model& model, const decode::Edit& edit);
+
+}  // namespace llada::serve

@@ -1,0 +1,68 @@
+// Manual pages and completions: every option of a command is in all of them, and the shells' special characters in help
+// texts do no harm. What a shell makes of the scripts: tools/test_install.sh.
+#include "cli/manual.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/help.h"
+
+namespace llada::cli {
+namespace {
+
+constexpr Command kTwo[] = {{"run", "answer a prompt", setup_run}, {"infill", "fill the gaps of a text", setup_infill}};
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+TEST(Manual, EveryOptionIsEverywhere) {
+  for (const Command& command : kTwo) {
+    CLI::App app;
+    const Work work = command.setup(app);
+    const std::string page = replaced(*manual_page(kTwo, command.name, "0.1.0"), "\\-", "-");
+    const std::string bash = *completion(kTwo, "bash"), zsh = *completion(kTwo, "zsh"),
+                      fish = *completion(kTwo, "fish");
+    int names = 0;
+    for (const OptionGroup& group : option_groups(app))
+      for (const CLI::Option* option : group.options)
+        for (const std::string& name : option->get_lnames()) {
+          ++names;
+          EXPECT_NE(page.find("--" + name), std::string::npos) << name;
+          EXPECT_NE(bash.find(" --" + name + " "), std::string::npos) << name;
+          EXPECT_NE(zsh.find("'*--" + name + "["), std::string::npos) << name;
+          EXPECT_NE(fish.find(fmt::format("from {}' ", command.name)), std::string::npos);
+          EXPECT_NE(fish.find(" -l " + name + " "), std::string::npos) << name;
+        }
+    EXPECT_GT(names, 40);
+  }
+}
+
+TEST(Manual, ChoicesAreOffered) {
+  EXPECT_NE(completion(kTwo, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix suffix dual block delayed'"),
+            std::string::npos);
+  EXPECT_NE(completion(kTwo, "zsh")->find(":(none prefix suffix dual block delayed)'"), std::string::npos);
+  EXPECT_NE(completion(kTwo, "fish")->find(" -l kv -x -a 'none prefix suffix dual block delayed'"), std::string::npos);
+}
+
+// Single quotes inside single quotes would end them.
+TEST(Manual, HelpTextsAreQuoted) {
+  for (const char* shell : {"zsh", "fish"}) {
+    const std::string script = *completion(kTwo, shell);
+    int64_t quotes = 0;
+    for (size_t i = 0; i < script.size(); ++i) quotes += script[i] == '\'' && (i == 0 || script[i - 1] != '\\');
+    EXPECT_EQ(quotes % 2, 0) << shell;
+  }
+  const std::string page = *manual_page(kTwo, "run", "0.1.0");
+  EXPECT_TRUE(page.starts_with(".TH \"LLADA\\-RUN\" 1 "));
+  EXPECT_EQ(page.find("\n'"), std::string::npos) << "no line is a request by chance";
+}
+
+TEST(Manual, WhatThereIsNot) {
+  EXPECT_EQ(completion(kTwo, "tcsh").error().message, "--completion: found 'tcsh', needed bash, zsh or fish");
+  EXPECT_EQ(manual_page(kTwo, "walk", "0.1.0").error().message, "--man: found 'walk', needed a command or nothing");
+}
+
+}  // namespace
+}  // namespace llada::cli

@@ -1,0 +1,140 @@
+// llada score: texts and task files from the command line, what is refused, and an end by Ctrl-C.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+class ScoreCli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "llada_score_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+  }
+  void TearDown() override { fs::remove_all(root); }
+  std::string file(const std::string& name) const { return (root / name).string(); }
+  // `count` questions in ARC's shape about sorting, of which the model knows the answers.
+  std::string questions(int count) const {
+    std::ofstream out(file("arc.jsonl"));
+    for (int i = 0; i < count; ++i)
+      out << fmt::format(
+          R"({{"question":"Sort the numbers from smallest to largest: {0} 4 2","choices":{{"text":["4 {0} 2","2 4 {0}"],"label":["A","B"]}},"answerKey":"B"}})"
+          "\n",
+          5 + i % 40);
+    return file("arc.jsonl");
+  }
+  static ProcessResult score(Words words) {
+    words.insert(words.begin(), {"score", "-m", tiny_model(), "--threads", "2"});
+    return run_llada(words);
+  }
+  fs::path root;
+};
+
+TEST_F(ScoreCli, TextsAreScored) {
+  const Words texts = {"-p", "Sort: 3 1 2", "--continuation", " 1 2 3", "--continuation", " 3 2 1"};
+  Words words = texts;
+  words.insert(words.end(), {"--json", "--top", "2"});
+  const ProcessResult result = score(words);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["method"], "chain");
+  ASSERT_EQ(json["continuations"].size(), 2u);
+  for (const Json& text : json["continuations"]) {
+    double sum = 0;
+    std::string spelled;
+    for (const Json& token : text["tokens"]) {
+      sum += token["log_probability"].get<double>();
+      spelled += token["text"];
+      EXPECT_EQ(token["top"].size(), 2u);
+      EXPECT_GE(token["top"][0]["log_probability"], token["log_probability"]);
+    }
+    EXPECT_DOUBLE_EQ(sum, text["log_probability"]);
+    EXPECT_EQ(spelled, text["text"]);
+  }
+  const ProcessResult table = score(texts);
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("  3 2 1\n"), std::string::npos) << table.out;
+  const ProcessResult other = score({"--continuation", "1 2 3", "--method", "duel", "--order", "--threshold 0.9"});
+  EXPECT_EQ(other.status, 0) << other.err;
+}
+
+TEST_F(ScoreCli, TaskFilesAreAnswered) {
+  const std::string tasks = questions(4);
+  const ProcessResult result =
+      score({"--tasks", tasks, "--chat", "--draws", "8", "--json", "--out", file("answers.jsonl")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["method"], "mc");
+  const Json arc = json["tasks"]["arc"];
+  EXPECT_EQ(arc["n"], 4);
+  EXPECT_GE(arc["acc"], 0.75);
+  EXPECT_GE(arc["acc_norm"], 0.75);
+  EXPECT_EQ(json["interrupted"], false);
+  std::ifstream answers(file("answers.jsonl"));
+  int lines = 0;
+  for (std::string line; std::getline(answers, line); ++lines) EXPECT_EQ(Json::parse(line)["answer"], 1);
+  EXPECT_EQ(lines, 4);
+  // The seed decides which masks are drawn, and nothing else does.
+  const auto scores = [&](const std::string& seed) {
+    EXPECT_EQ(score({"--tasks", tasks, "--draws", "3", "--seed", seed, "--out", file("s.jsonl")}).status, 0);
+    std::ifstream in(file("s.jsonl"));
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_EQ(scores("1"), scores("1"));
+  EXPECT_NE(scores("1"), scores("2"));
+  // Few-shot examples come before the question.
+  EXPECT_GT(Json::parse(score({"--tasks", tasks, "--examples", tasks, "--shots", "2", "--draws", "2", "--json"})
+                            .out)["tasks"]["arc"]["rows"],
+            Json::parse(score({"--tasks", tasks, "--draws", "2", "--json"}).out)["tasks"]["arc"]["rows"]);
+  EXPECT_EQ(Json::parse(score({"--tasks", tasks, "--limit", "2", "--draws", "2", "--json"}).out)["tasks"]["arc"]["n"],
+            2);
+}
+
+TEST_F(ScoreCli, NothingThatWasGivenIsIgnored) {
+  const std::string tasks = questions(1);
+  const auto refused = [&](const Words& words, const std::string& line) {
+    const ProcessResult result = score(words);
+    EXPECT_EQ(result.status, 2) << line;
+    EXPECT_EQ(result.err, "llada score: " + line + "\n");
+  };
+  const std::string either = "needed either --tasks or --continuation, with --prompt before it or without";
+  refused({}, either);
+  refused({"--tasks", tasks, "--continuation", "x"}, either);
+  refused({"--tasks", tasks, "-p", "x"}, "--prompt: needed without --tasks");
+  refused({"--continuation", "x", "--limit", "3"}, "--out, --limit, --shots and --examples: needed with --tasks");
+  refused({"--tasks", tasks, "--shots", "3"}, "--shots N: needed together with --examples FILE");
+  refused({"--continuation", "x", "--draws", "3"}, "--draws: only --method mc has it");
+  refused({"--continuation", "x", "--order", "--threshold 0.9"}, "--order: only --method duel has it");
+  refused({"--continuation", "x", "--method", "best"}, "method: found 'best', needed mc, chain, exact, duel or pseudo");
+  const ProcessResult several = score({"--continuation", "x y z w", "--method", "exact"});
+  EXPECT_EQ(several.status, 2);
+  EXPECT_NE(several.err.find("tokens, needed 1 for the method exact"), std::string::npos) << several.err;
+}
+
+TEST_F(ScoreCli, CtrlCKeepsWhatIsThere) {
+  LLADA_NEEDS_TERMINAL();
+  const std::string tasks = questions(2000);
+  TerminalInput input;
+  input.environment = {"TERM=xterm"};
+  input.interrupt_after = "right";
+  const ProcessResult result = run_llada_on_terminal(
+      {"score", "-m", tiny_model(), "--tasks", tasks, "--threads", "2", "--out", file("kept.jsonl")}, input);
+  EXPECT_EQ(result.status, 130);
+  EXPECT_NE(result.out.find("interrupted after "), std::string::npos) << result.out;
+  EXPECT_TRUE(fs::exists(file("kept.jsonl")));
+}
+
+}  // namespace
+}  // namespace llada::test

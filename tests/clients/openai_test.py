@@ -1,0 +1,192 @@
+"""OpenAI's own Python client, unmodified: answers equal to the command line's, streams, errors, timeouts, leaving."""
+
+import time
+import unittest
+
+import httpx
+import openai
+
+import support
+
+PROMPT = "Sort the numbers from smallest to largest: 38 41 6 51 3"
+
+
+def client(**options):
+    return openai.OpenAI(base_url=support.server().url + "/v1", api_key="none", **{"max_retries": 0, **options})
+
+
+def ask(c, prompt=PROMPT, **options):
+    usual = {"max_tokens": support.LENGTH, "extra_body": {"llada": support.OPTIONS}}
+    return c.chat.completions.create(model=support.NAME, messages=[{"role": "user", "content": prompt}],
+                                     **{**usual, **options})
+
+
+class Chat(unittest.TestCase):
+    def test_answers_are_the_command_lines(self):
+        for task in ("sort", "json", "gsm-mini"):
+            for example in support.examples(task, 2):
+                expected = support.run(example["prompt"])
+                answer = ask(client(), example["prompt"])
+                self.assertEqual(answer.choices[0].message.content, expected["text"])
+                self.assertEqual(answer.choices[0].finish_reason, expected["finish_reason"])
+                self.assertEqual(answer.usage.completion_tokens, expected["stats"]["content_tokens"])
+                self.assertEqual(answer.usage.prompt_tokens, expected["stats"]["prompt_tokens"])
+
+    def test_a_stream_says_the_same_in_pieces(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        whole = ask(client(), prompt)
+        pieces, finishes, usage = [], [], None
+        for chunk in ask(client(), prompt, stream=True, stream_options={"include_usage": True}):
+            self.assertEqual(chunk.object, "chat.completion.chunk")
+            if chunk.usage:
+                usage = chunk.usage
+            for choice in chunk.choices:
+                pieces.append(choice.delta.content or "")
+                finishes.append(choice.finish_reason)
+        self.assertEqual("".join(pieces), whole.choices[0].message.content)
+        self.assertGreater(len([piece for piece in pieces if piece]), 1)
+        self.assertEqual([finish for finish in finishes if finish], [whole.choices[0].finish_reason])
+        self.assertEqual(usage, whole.usage)
+
+    def test_frames_do_not_disturb_a_client_that_appends(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        body = {"llada": support.OPTIONS, "diffusing": "frames"}
+        chunks = list(ask(client(), prompt, stream=True, extra_body=body))
+        text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        self.assertEqual(text, support.run(prompt)["text"])
+        frames = [chunk.llada for chunk in chunks if getattr(chunk, "llada", None) and "step" in chunk.llada]
+        self.assertEqual([frame["step"] for frame in frames], list(range(len(frames))))
+        # The edits put one after the other are the canvas, and its beginning is the text.
+        canvas = frames[0]["canvas"]
+        cells = [""] * canvas["length"]
+        for frame in frames:
+            for edit in frame["edits"]:
+                cells[edit["position"] - canvas["begin"]] = edit["text"]
+        self.assertTrue("".join(cells).startswith(text), cells)
+        self.assertLess(frames[-1]["masks_left"], frames[0]["masks_left"])
+
+    def test_mercurys_shape_replaces_the_text(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        contents, progress = [], []
+        for chunk in ask(client(), prompt, stream=True, extra_body={"llada": support.OPTIONS, "diffusing": True}):
+            meta = getattr(chunk, "diffusion_meta", None)
+            if meta:
+                contents.append(chunk.choices[0].delta.content)
+                progress.append(meta["diffusion_progress"])
+        self.assertEqual(contents[-1], support.run(prompt)["text"])
+        self.assertEqual(progress[-1], 1)
+        self.assertEqual(progress, sorted(progress))
+
+    def test_seed_and_temperature_repeat(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        options = {"temperature": 1.5, "seed": 7}
+        first, second = (ask(client(), prompt, **options).choices[0].message.content for _ in range(2))
+        self.assertEqual(first, second)
+        self.assertEqual(first, support.run(prompt, "--temperature", "1.5", "--seed", "7")["text"])
+
+    def test_stop_cuts_and_n_repeats(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        whole = ask(client(), prompt).choices[0].message.content
+        self.assertIn("####", whole)
+        cut = ask(client(), prompt, stop=["####"]).choices[0]
+        self.assertEqual(cut.message.content, whole[: whole.index("####")])
+        self.assertEqual(cut.finish_reason, "stop")
+        self.assertEqual([c.message.content for c in ask(client(), prompt, n=2).choices], [whole, whole])
+
+
+class Completions(unittest.TestCase):
+    def test_prompts_as_text_lists_and_ids(self):
+        c = client()
+        prompts = [example["prompt"] for example in support.examples("sort", 2)]
+        options = {"model": support.NAME, "max_tokens": 32, "extra_body": {"llada": support.OPTIONS}}
+        alone = [c.completions.create(prompt=prompt, **options).choices[0].text for prompt in prompts]
+        both = c.completions.create(prompt=prompts, **options)
+        self.assertEqual([choice.text for choice in sorted(both.choices, key=lambda choice: choice.index)], alone)
+        self.assertEqual(alone[0], support.run(prompts[0], "--raw", length=32)["text"])
+        ids = httpx.post(support.server().url + "/tokenize", json={"content": prompts[0]}).json()["tokens"]
+        self.assertEqual(c.completions.create(prompt=ids, **options).choices[0].text, alone[0])
+
+    def test_suffix_fills_what_lies_between(self):
+        answer = client().completions.create(model=support.NAME, prompt="Sorted: 1 2", suffix=" 5 6", max_tokens=4)
+        self.assertEqual(answer.usage.completion_tokens, 4)
+
+    def test_streams(self):
+        options = {"model": support.NAME, "prompt": PROMPT, "max_tokens": 32}
+        chunks = client().completions.create(stream=True, **options)
+        pieces = [choice.text for chunk in chunks for choice in chunk.choices]
+        self.assertEqual("".join(pieces), client().completions.create(**options).choices[0].text)
+
+
+class Refusals(unittest.TestCase):
+    def test_an_unknown_field_is_named(self):
+        with self.assertRaises(openai.BadRequestError) as raised:
+            ask(client(), extra_body={"frobnicate": 3})
+        self.assertIn("frobnicate", str(raised.exception))
+        self.assertEqual(raised.exception.type, "invalid_request_error")
+
+    def test_values_out_of_range_are_named(self):
+        for options, name in (({"temperature": -1}, "temperature"), ({"max_tokens": 0}, "max_tokens"),
+                              ({"n": 0}, "n"), ({"extra_body": {"llada": {"threshold": 7}}}, "threshold")):
+            with self.subTest(name), self.assertRaises(openai.BadRequestError) as raised:
+                ask(client(), **options)
+            self.assertIn(name, str(raised.exception))
+
+    def test_what_is_not_there_yet_says_so(self):
+        schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+        with self.assertRaises(openai.BadRequestError) as raised:
+            ask(client(), response_format=schema)
+        self.assertIn("response_format", str(raised.exception))
+
+    def test_another_model_is_not_found(self):
+        with self.assertRaises(openai.NotFoundError):
+            client().models.retrieve("some-other-model")
+
+    def test_keys(self):
+        path = support.ROOT / "build/clients-keys"
+        path.write_text("right-key\n")
+        guarded = support.Server("--api-key-file", str(path))
+        try:
+            def models(key):
+                return openai.OpenAI(base_url=guarded.url + "/v1", api_key=key, max_retries=0)
+            with self.assertRaises(openai.AuthenticationError):
+                ask(models("wrong-key"))
+            self.assertTrue(ask(models("right-key")).choices[0].message.content)
+            self.assertNotIn("right-key", guarded.said())
+            self.assertNotIn("wrong-key", guarded.said())
+        finally:
+            status = guarded.stop()
+            path.unlink()
+        self.assertEqual(status, 0)
+
+
+# One token per forward, and no end comes early: answers that take long enough to be left.
+SLOW = {"max_tokens": 200, "temperature": 2, "seed": 1, "n": 4,
+        "extra_body": {"llada": {"preset": "exact", "block_length": 200, "early_stop": "none"}}}
+
+
+class Leaving(unittest.TestCase):
+    def wait_until_idle(self, seconds):
+        deadline = time.monotonic() + seconds
+        while support.metric("llada_requests_running") > 0:
+            self.assertLess(time.monotonic(), deadline, "the request still runs")
+            time.sleep(0.05)
+
+    def test_a_timeout_frees_the_server(self):
+        with self.assertRaises(openai.APITimeoutError):
+            ask(client(timeout=0.3), **SLOW)
+        self.wait_until_idle(5)
+        self.assertTrue(ask(client()).choices[0].message.content)
+
+    def test_a_closed_stream_frees_the_server(self):
+        body = dict(SLOW["extra_body"], diffusing="frames")
+        stream = ask(client(), **{**SLOW, "stream": True, "extra_body": body})
+        events = iter(stream)
+        while not getattr(next(events), "llada", None):
+            pass
+        self.assertEqual(support.metric("llada_requests_running"), SLOW["n"])
+        stream.close()
+        self.wait_until_idle(5)
+
+
+if __name__ == "__main__":
+    unittest.main()

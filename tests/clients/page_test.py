@@ -1,0 +1,308 @@
+"""The page of the server in Debian's Chromium, driven by Selenium: what a reader does, sees, and is told."""
+
+import json
+import os
+import subprocess
+import time
+import unittest
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import support
+
+PROMPT = "Fred has 20 puzzles. Ken has 6 more than Fred. How many puzzles do Fred and Ken have together?"
+PICTURES = os.environ.get("LLADA_PICTURES")  # a folder for screenshots to look at
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.quit()
+
+    def setUp(self):
+        self.look(1180, 800, dark=False)
+        self.browser.get(support.server().url + "/")
+        self.wait(lambda: self.find("#options select"), "the list of options")
+
+    def tearDown(self):
+        self.assertEqual(self.console(), [], "the console holds something")
+
+    def look(self, width, height, dark):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def console(self):
+        """What Chromium would mark: not its advice on password fields."""
+        log = self.browser.get_log("browser")
+        return [entry["message"] for entry in log if entry["level"] in ("WARNING", "SEVERE")]
+
+    def picture(self, name):
+        if PICTURES:
+            self.browser.save_screenshot(os.path.join(PICTURES, name + ".png"))
+
+    def find(self, selector):
+        found = self.browser.find_elements(By.CSS_SELECTOR, selector)
+        return found[-1] if found else None
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def script(self, code, *values):
+        return self.browser.execute_script(code, *values)
+
+    def wait(self, condition, what, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "waited in vain for " + what)
+            time.sleep(0.02)
+
+    def finished(self, answers=1):
+        self.wait(lambda: len(self.all(".answer[aria-busy=false]")) == answers, "the answer")
+
+    def set_option(self, key, value, place="#options"):
+        for label in self.all(place + " .field"):
+            if self.script("return arguments[0].firstChild.textContent", label) == key.replace("_", " "):
+                self.script("""const input = arguments[0].querySelector("input, select");
+                               input.value = arguments[1];
+                               input.dispatchEvent(new Event("input", {bubbles: true}))""", label, value)
+                return
+        self.fail(f"no option {key}")
+
+    def set_preset(self, preset, place="#options"):
+        self.script("""arguments[0].value = arguments[1];
+                       arguments[0].dispatchEvent(new Event("input", {bubbles: true}))""",
+                    self.all(place + " select")[0], preset)
+
+    def ask(self, prompt=PROMPT, length=support.LENGTH):
+        self.set_preset(support.OPTIONS["preset"])
+        self.set_option("gen_length", str(length))
+        self.find("#prompt").send_keys(prompt + Keys.ENTER)
+
+    def text(self):
+        """Of the cells that are content, as one reads them."""
+        return self.script("""return [...document.querySelectorAll(".answer:last-child .cell:not(.behind)")]
+                                .map(cell => cell.textContent).join("")""")
+
+    def overflow(self):
+        return self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+class Chat(PageTest):
+    def test_the_answer_is_the_command_lines_and_every_cell_is_coloured(self):
+        self.ask()
+        self.finished()
+        self.picture("chat")
+        expected = support.run(PROMPT)
+        self.assertEqual(self.text(), expected["text"])
+        self.assertIn(expected["text"], self.find("#announce").get_attribute("textContent"))
+        line = self.find(".answer .line").text
+        self.assertIn(f"{expected['stats']['content_tokens']} tokens", line)
+        self.assertIn(f"{expected['stats']['nfe']} forwards", line)
+        self.assertIn("tokens per second", line)
+        cells = self.all(".answer .cell:not(.behind)")
+        self.assertEqual([cell.text for cell in cells if "level-" not in cell.get_attribute("class")], [])
+        colours = {self.script("return getComputedStyle(arguments[0]).backgroundColor", cell) for cell in cells}
+        self.assertNotIn("rgba(0, 0, 0, 0)", colours)
+
+    def test_the_conversation_goes_on(self):
+        self.ask("Sort the numbers from smallest to largest: 3 1 2")
+        self.finished(1)
+        self.find("#prompt").send_keys("And from largest to smallest?" + Keys.ENTER)
+        self.finished(2)
+        self.assertEqual(self.script("return page.chat.messages.map(message => message.role)"),
+                         ["user", "assistant", "user", "assistant"])
+        self.find("#new-chat").click()
+        self.assertEqual(self.all(".message"), [])
+
+    def test_the_slider_replays_from_all_masks_to_the_answer(self):
+        self.set_option("threshold", "1")
+        self.ask()
+        self.finished()
+        slider = self.find(".replay input")
+        frames = int(slider.get_attribute("max")) + 1
+        masks = []
+        for frame in range(frames):
+            self.script("""arguments[0].value = arguments[1];
+                           arguments[0].dispatchEvent(new Event("input", {bubbles: true}))""", slider, frame)
+            masks.append(len(self.all(".answer .cell.masked")))
+            if masks[-1] and frame + 1 < frames:
+                self.assertIn(f"{masks[-1]} masks left", self.find(".line").text)
+            if frame == frames // 2:
+                self.picture("replay")
+        self.assertEqual(masks, sorted(masks, reverse=True))
+        self.assertGreater(masks[0], masks[-1])
+        self.assertEqual(self.text(), support.run(PROMPT, "--threshold", "1")["text"])
+        slider.send_keys(Keys.HOME)
+        self.assertEqual(len(self.all(".answer .cell.masked")), masks[0])
+
+    def test_escape_stops_and_the_server_is_free(self):
+        self.set_option("early_stop", "none")
+        self.set_option("temperature", "2")
+        self.set_option("block_length", "200")
+        self.set_preset("exact")
+        self.set_option("gen_length", "200")
+        self.find("#prompt").send_keys("Go on for ever" + Keys.ENTER)
+        self.wait(lambda: len(self.all(".answer .cell.masked")) > 0 and self.find(".answer .cell.fresh"), "a step")
+        self.picture("forming")
+        self.assertEqual(self.find("#send").text, "Stop")
+        self.find("#prompt").send_keys(Keys.ESCAPE)
+        self.finished()
+        self.assertIn("stopped", self.find(".line").text)
+        self.assertEqual(self.find("#send").text, "Send")
+        self.assertGreater(len(self.all(".answer .cell.masked")), 0)
+        self.wait(lambda: support.metric("llada_requests_running") == 0, "the server to be free", 5)
+
+    def test_an_error_is_one_sentence_on_the_page(self):
+        self.set_option("threshold", "7")
+        self.find("#prompt").send_keys(PROMPT + Keys.ENTER)
+        self.finished()
+        self.assertIn("threshold", self.find(".answer .error").text)
+        self.picture("error")
+        # The browser itself notes each refused request; nothing else may be there.
+        self.assertEqual([message for message in self.console() if "400" not in message], [])
+
+
+class OtherTabs(PageTest):
+    def test_two_settings_side_by_side(self):
+        self.find("#tab-compare").click()
+        for side, preset in (("#side-a", "balanced"), ("#side-b", "exact")):
+            self.set_preset(preset, side)
+            self.set_option("gen_length", str(support.LENGTH), side)
+        self.find("#compare-prompt").send_keys(PROMPT + Keys.ENTER)
+        self.finished(2)
+        self.picture("compare")
+        fast, exact = (line.text for line in self.all(".side .line"))
+        self.assertIn(f"{support.run(PROMPT)['stats']['nfe']} forwards", fast)
+        self.assertIn(f"{support.run(PROMPT, preset='exact')['stats']['nfe']} forwards", exact)
+        for line in (fast, exact):
+            self.assertIn("tokens per second", line)
+
+    def test_gaps_from_selected_text(self):
+        self.set_preset(support.OPTIONS["preset"])
+        self.find("#tab-fill").click()
+        text = self.find("#fill-text")
+        text.send_keys("Sorted: 1 2 3 4 5 6")
+        self.script("arguments[0].setSelectionRange(11, 15)", text)
+        self.find("#gap-length").clear()
+        self.find("#gap-length").send_keys("3")
+        self.find("#make-gap").click()
+        self.assertEqual(text.get_attribute("value"), "Sorted: 1 2<mask:3> 5 6")
+        self.find("#fill-send").click()
+        self.finished()
+        self.picture("fill")
+        done = subprocess.run([support.LLADA, "infill", "-m", support.model(), "-p", "Sorted: 1 2<mask:3> 5 6",
+                               *support.OPTION_FLAGS, "--json"], check=True, capture_output=True)
+        self.assertEqual(self.text(), json.loads(done.stdout)["text"])
+        self.assertEqual(len(self.all(".answer .cell:not(.given)")), 3)
+
+    def test_settings_come_from_the_list_with_their_help(self):
+        options = json.loads(support.get("/v1/llada/options"))["options"]
+        self.find("#open-settings").click()
+        self.assertEqual(len(self.all("#options details .field")), len(options))
+        for details in self.all("#options details")[:2]:
+            details.click()
+        self.picture("settings")
+        helps = self.script("return document.getElementById('options').textContent")
+        for option in options:
+            self.assertIn(option["help"], helps)
+        self.set_option("threshold", "0.5")
+        self.assertEqual(self.find("#changed").text, "1")
+
+    def test_keyboard_alone(self):
+        active = "return document.activeElement.id"
+        self.assertEqual(self.script(active), "prompt")
+        self.script("document.getElementById('tab-chat').focus()")
+        order = []
+        for _ in range(4):
+            webdriver.ActionChains(self.browser).send_keys(Keys.TAB).perform()
+            order.append(self.script(active))
+        self.assertEqual(order, ["open-settings", "prompt", "send", "new-chat"])
+        self.script("document.getElementById('tab-chat').focus()")
+        webdriver.ActionChains(self.browser).send_keys(Keys.ARROW_RIGHT).perform()
+        self.assertEqual(self.script(active), "tab-compare")
+        self.assertTrue(self.find("#compare").is_displayed())
+        self.assertFalse(self.find("#chat").is_displayed())
+
+
+class Parts(PageTest):
+    def test_events_are_the_same_however_the_network_cuts_them(self):
+        found = self.script(r"""
+          const text = ": ping\r\n\r\ndata: {\"a\":1}\n\ndata:b\ndata: c\n\nevent: x\ndata: [DONE]\r\n\r\n";
+          const seen = new Set();
+          for (let i = 0; i <= text.length; ++i)
+            for (let j = i; j <= text.length; ++j) {
+              const reader = new EventReader();
+              const parts = [text.slice(0, i), text.slice(i, j), text.slice(j)];
+              seen.add(JSON.stringify(parts.flatMap(part => reader.add(part))));
+            }
+          return [...seen]""")
+        self.assertEqual([json.loads(one) for one in found], [['{"a":1}', "b\nc", "[DONE]"]])
+
+    def test_a_character_in_two_tokens_shows_the_text_itself(self):
+        found = self.script("""
+          const place = document.createElement("div"), view = new AnswerView(place);
+          const frame = (step, edits, canvas) => view.add({choices: [{delta: {content: step ? "é!" : ""}}],
+                                                           llada: {step, masks_left: 1, forwards: step + 1, edits, canvas}});
+          const edit = (position, text) => ({position, text, state: "stable", confidence: 1});
+          frame(0, [edit(9, "!")], {begin: 7, length: 4});
+          frame(1, [edit(7, "\ufffd"), edit(8, "\ufffd")]);
+          view.done();
+          const last = [place.querySelector(".plain").hidden, place.querySelector(".plain").textContent];
+          view.seek(0);
+          return [...last, view.cells.hidden, view.spans.map(span => span.className.includes("masked"))]""")
+        self.assertEqual(found, [False, "é!", False, [True, True, False, True]])
+
+
+class Look(PageTest):
+    def contrast(self, selector):
+        """Of an element's text on what lies behind it, as the accessibility guidelines define it."""
+        return self.script("""
+          const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+          const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+          const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
+          let element = document.querySelector(arguments[0]), behind = element;
+          while ((channels(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
+          const a = light(channels(getComputedStyle(element).color));
+          const b = light(channels(getComputedStyle(behind).backgroundColor));
+          return (Math.max(a, b) + .05) / (Math.min(a, b) + .05)""", selector)
+
+    def test_light_and_dark_can_be_read_and_a_phone_does_not_scroll_sideways(self):
+        papers = []
+        for dark in (False, True):
+            self.look(390, 780, dark)
+            self.browser.get(support.server().url + "/")
+            self.wait(lambda: self.find("#options select"), "the list of options")
+            self.picture(f"phone-welcome-{'dark' if dark else 'light'}")
+            self.assertEqual(self.overflow(), 0)
+            self.ask()
+            self.finished()
+            self.picture(f"phone-chat-{'dark' if dark else 'light'}")
+            self.assertEqual(self.overflow(), 0)
+            for tab in ("compare", "fill"):
+                self.find("#tab-" + tab).click()
+                self.assertEqual(self.overflow(), 0, tab)
+                self.picture(f"phone-{tab}-{'dark' if dark else 'light'}")
+            self.find("#tab-chat").click()
+            papers.append(self.script("return getComputedStyle(document.body).backgroundColor"))
+            for selector in ("#prompt", ".line", "#send", ".message.user p", ".answer .cell:not(.behind)", ".keys"):
+                self.assertGreaterEqual(self.contrast(selector), 4.5, f"{selector}, dark {dark}")
+        self.assertNotEqual(papers[0], papers[1])
+
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,277 @@
+// Multiple-choice files in the shapes that Hugging Face exports, with questions of our own: what becomes of a row, what
+// is refused, and how the options are scored and judged.
+#include "eval/questions.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "devices/small_model.h"
+#include "engine/session.h"
+#include "eval/choices.h"
+#include "eval/tasks.h"
+#include "geometry/model_files.h"
+
+namespace llada::eval {
+namespace {
+
+constexpr const char* kBoolq =
+    R"({"question":"is a canoe a boat","answer":true,"passage":"A canoe is a narrow boat."})";
+constexpr const char* kArc =
+    R"({"id":"x_1","question":"What melts?","choices":{"text":["ice","sand","gold leaf"],"label":["A","B","C"]},"answerKey":"A"})";
+constexpr const char* kHellaswag =
+    R"({"ind":4,"activity_label":"Baking a loaf","ctx_a":"[header] How to bake [title] Mix the dough.  Wait.","ctx_b":"the Baker","ctx":"-","endings":["opens [step] the oven.","eats the tin."],"source_id":"wikihow~1","split":"val","label":"1"})";
+constexpr const char* kMmlu =
+    R"({"question":" What is 2 + 2? ","subject":"small_sums","choices":["1","2","3","4"],"answer":3})";
+constexpr const char* kPiqa = R"({"goal":"To dry a cup,","sol1":"use a towel","sol2":"use soup","label":0})";
+constexpr const char* kPlain = R"({"prompt":"äöü: ","choices":["é","ee"],"answer":1})";
+
+Question one(std::string_view row) {
+  const auto questions = parse_questions(row, "f", 0);
+  if (!questions) throw std::runtime_error(questions.error().message);
+  return questions->at(0);
+}
+
+TEST(Questions, RowsBecomeContextsAndOptions) {
+  Question q = one(kBoolq);
+  EXPECT_EQ(q.task, "boolq");
+  EXPECT_EQ(q.context, "A canoe is a narrow boat.\nQuestion: is a canoe a boat?\nAnswer:");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" no", " yes"}));
+  EXPECT_EQ(q.answer, 1u);
+  EXPECT_EQ(one(R"({"question":"q","passage":"p","label":0})").answer, 0u) << "SuperGLUE's";
+  q = one(kArc);
+  EXPECT_EQ(q.context, "Question: What melts?\nAnswer:");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" ice", " sand", " gold leaf"}));
+  EXPECT_EQ(q.lengths, (std::vector<int64_t>{3, 4, 9})) << "without the blank";
+  EXPECT_EQ(q.answer, 0u);
+  q = one(kHellaswag);
+  EXPECT_EQ(q.context, "Baking a loaf: How to bake. Mix the dough. Wait. The baker");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" opens the oven.", " eats the tin."}));
+  EXPECT_EQ(q.answer, 1u);
+  q = one(kMmlu);
+  EXPECT_EQ(q.context, "What is 2 + 2?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" A", " B", " C", " D"}));
+  EXPECT_EQ(q.answer, 3u);
+  q = one(kPiqa);
+  EXPECT_EQ(q.context, "Question: To dry a cup,\nAnswer:");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" use a towel", " use soup"}));
+  EXPECT_EQ(q.answer, 0u);
+  q = one(kPlain);
+  EXPECT_EQ(q.context, "äöü: ");
+  EXPECT_EQ(q.options, (std::vector<std::string>{"é", "ee"}));
+  EXPECT_EQ(q.lengths, (std::vector<int64_t>{1, 2})) << "code points, not bytes";
+}
+
+TEST(Questions, ErrorsNameTheLineAndTheField) {
+  const auto message = [](std::string_view row) {
+    const auto result = parse_questions(std::string(kArc) + "\n" + std::string(row), "f", 0);
+    return result ? "accepted" : result.error().message;
+  };
+  EXPECT_EQ(message("[1]"), "f:2: not a JSON object");
+  EXPECT_EQ(message("{}"), "f:2: field 'prompt': needed a text");
+  EXPECT_EQ(message(R"({"prompt":"a","choices":["x"],"answer":0})"),
+            "f:2: field 'choices': needed a list of two texts or more");
+  EXPECT_EQ(message(R"({"prompt":"a","choices":["x","y"],"answer":2})"),
+            "f:2: field 'answer': needed a number from 0 to 1");
+  EXPECT_EQ(message(R"({"question":"q","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"C"})"),
+            "f:2: field 'answerKey': needed one of choices.label, of which there are as many as texts");
+  EXPECT_EQ(message(R"({"question":"q","choices":["a","b"],"answerKey":"A"})"),
+            "f:2: field 'choices': needed an object");
+  EXPECT_EQ(message(R"({"passage":"p","question":"q","answer":"maybe"})"),
+            "f:2: field 'answer': needed a number from 0 to 1");
+  EXPECT_NE(message(std::string(200000, '[')), "accepted");
+  EXPECT_FALSE(parse_questions("\n", "empty", 0));
+}
+
+TEST(Questions, ExamplesComeFromTheSubject) {
+  const std::vector<Question> from = {one(kPiqa), one(kMmlu), one(kMmlu)};
+  Question other = one(kMmlu);
+  other.subject = "large_sums";
+  EXPECT_EQ(*with_examples(one(kMmlu), from, 1),
+            "The following are multiple choice questions (with answers) about small sums.\n\n"
+            "What is 2 + 2?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: D\n\n"
+            "What is 2 + 2?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
+  EXPECT_EQ(*with_examples(one(kPiqa), from, 1),
+            "Question: To dry a cup,\nAnswer: use a towel\n\nQuestion: To dry a cup,\nAnswer:");
+  EXPECT_EQ(with_examples(one(kMmlu), from, 3).error().message,
+            "examples: found 2 of the subject small_sums, needed 3");
+  EXPECT_EQ(with_examples(other, from, 1).error().message, "examples: found 0 of the subject large_sums, needed 1");
+}
+
+TEST(Questions, LimitCountsPerSubject) {
+  std::string text;
+  for (const char* subject : {"a", "b"})
+    for (int i = 0; i < 3; ++i)
+      text += fmt::format(R"({{"question":"{}","subject":"{}","choices":["x","y"],"answer":0}})", i, subject) + "\n";
+  EXPECT_EQ(parse_questions(text, "f", 2)->size(), 4u);
+  EXPECT_EQ(parse_questions(text, "f", 0)->size(), 6u);
+}
+
+// ---- GSM8K by its own rule
+
+TEST(Gsm8k, TheNumberCounts) {
+  const auto right = [](std::string_view answer, std::string_view text) {
+    return answer_is_right({"gsm8k", "", "", std::string(answer)}, text);
+  };
+  EXPECT_TRUE(right("72", "48/2 = 24\n48+24 = 72\n#### 72"));
+  EXPECT_TRUE(right("72", "So she sold 72 clips."));
+  EXPECT_FALSE(right("72", "So she sold 72 clips in 2 months."));
+  EXPECT_TRUE(right("1234", "#### $1,234."));
+  EXPECT_TRUE(right("-5", "it is -5"));
+  EXPECT_FALSE(right("5", "it is -5"));
+  EXPECT_TRUE(right("2.5", "2.5"));
+  EXPECT_TRUE(right("7", "#### 7 apples and 3 pears")) << "behind the mark the first";
+  EXPECT_TRUE(right("8", "#### 7\nno, #### 8"));
+  EXPECT_FALSE(right("7",
+                     "#### none, though 7 was said"
+                     "\n#### "));
+  EXPECT_FALSE(right("7", ""));
+  EXPECT_FALSE(right("7", "- , $ ."));
+}
+
+TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
+  const auto examples = parse_examples(R"({"question":"Two and two?","answer":"It is <<2+2=4>>4.\n#### 4"})", "f", 0);
+  ASSERT_TRUE(examples);
+  EXPECT_EQ(examples->at(0).task, "gsm8k");
+  EXPECT_EQ(examples->at(0).prompt, "Two and two?");
+  EXPECT_EQ(examples->at(0).answer, "4");
+  EXPECT_EQ(parse_examples(R"({"question":"q","answer":"4"})", "f", 0).error().message,
+            "f:1: field 'answer' has no '####'");
+}
+
+// ---- The shipped model is asked
+
+std::shared_ptr<const Model> shipped_model() {
+  auto loaded = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.threads = 2});
+  if (!loaded) throw std::runtime_error(loaded.error().message);
+  return *loaded;
+}
+
+TEST(Choices, TextsAreCutAsTheHarnessCutsThem) {
+  const auto model = shipped_model();
+  const auto pair = encode_pair(*model, "Answer: \n ", "yes");
+  ASSERT_TRUE(pair);
+  EXPECT_EQ(pair->context, *model->prompt_ids("Answer:"));
+  std::vector<int32_t> both = pair->context;
+  both.insert(both.end(), pair->continuation.begin(), pair->continuation.end());
+  EXPECT_EQ(both, *model->prompt_ids("Answer: \n yes"));
+  EXPECT_TRUE(encode_pair(*model, "  ", "yes")->context.empty());
+}
+
+// Dream's published evaluation: a beginning token, an end token behind every option that is seen and not masked, rates.
+// As a chain the end token is scored too.
+TEST(Choices, DreamIsAskedAsItsAuthorsDo) {
+  ModelConfig config = small_dream();
+  config.architecture = Architecture::dream;
+  config.shift_logits = true;
+  config.vocab = 1024, config.mask_id = 1005, config.eos_id = config.pad_id = 1001;
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("llada_dream_{}", ::getpid());
+  write_hf_folder(make_small_model(DType::F32, config), folder);
+  const auto model = Model::load(folder, {.threads = 1});
+  ASSERT_TRUE(model) << model.error().message;
+  const Question question{.task = "t", .context = "One", .options = {" two", " three four"}, .lengths = {3, 10}};
+  ChoiceOptions options{.score = {.method = ScoreMethod::monte_carlo}};
+  const auto request = score_request(**model, question, {}, options);
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->prompt.front(), 1000);
+  EXPECT_EQ(std::ranges::count(request->prompt, 1000), 1);
+  EXPECT_TRUE(request->options.mask_rates);
+  EXPECT_EQ(request->options.fixed_tail, 1);
+  for (const auto& text : request->continuations) EXPECT_EQ(text.back(), 1001);
+  const auto scored = (*Session::create(*model, {.threads = 0}))->score(*request);
+  for (const ContinuationScore& c : scored->continuations) EXPECT_EQ(c.tokens.back().log_probability, 0);
+  options.score.method = ScoreMethod::chain;
+  EXPECT_EQ(score_request(**model, question, {}, options)->continuations[0].back(), 1001);
+  options.published = false;
+  EXPECT_NE(score_request(**model, question, {}, options)->continuations[0].back(), 1001);
+  std::filesystem::remove_all(folder);
+}
+
+// What the model was trained on, so that it knows the answers: sorting, and the letters of multiple choice.
+std::vector<Question> known_questions() {
+  std::vector<Question> questions;
+  for (const auto& [list, right, wrong] : {std::tuple{"38 41 6 51 3", "3 6 38 41 51", "3 6 41 38 51"},
+                                           {"9 8 20 31", "8 9 20 31", "31 20 9 8"},
+                                           {"7 2 5", "2 5 7", "2 7 5"}})
+    questions.push_back({.task = "sort",
+                         .context = fmt::format("Sort the numbers from smallest to largest: {}", list),
+                         .options = {wrong, right},
+                         .lengths = {10, 10},
+                         .answer = 1});
+  return questions;
+}
+
+TEST(Choices, TheModelKnowsWhatItLearned) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  const auto questions = known_questions();
+  for (const ScoreMethod method : {ScoreMethod::monte_carlo, ScoreMethod::chain, ScoreMethod::duel}) {
+    ChoiceOptions options{.score = {.method = method, .draws = 16}, .chat = true};
+    int64_t calls = 0;
+    const auto report = answer_choices(model, *engine, questions, {}, options, [&](int64_t, const ChoiceReport&) {
+      ++calls;
+      return true;
+    });
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(report->total().right, 3) << method_name(method);
+    EXPECT_EQ(report->total().right_normalised, 3);
+    EXPECT_EQ(report->tasks.at("sort").questions, 3);
+    EXPECT_GE(calls, 3);
+    EXPECT_FALSE(report->interrupted);
+    // Each as a session scores it alone.
+    const auto session = *Session::create(model, {.threads = 0});
+    int64_t forwards = 0;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      const auto alone = session->score(*score_request(*model, questions[i], {}, options));
+      forwards += alone->forwards;
+      for (size_t o = 0; o < 2; ++o)
+        EXPECT_EQ(report->answers[i].log_probability[o], alone->continuations[o].log_probability);
+    }
+    EXPECT_EQ(report->total().forwards, forwards);
+  }
+}
+
+TEST(Choices, LengthsNormalise) {
+  // The same option twice, said to be of different lengths: the longer one has more probability per code point.
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  std::vector<Question> questions = {known_questions()[0]};
+  questions[0].options[1] = questions[0].options[0];
+  questions[0].lengths = {10, 20};
+  const auto report =
+      answer_choices(model, *engine, questions, {}, {.chat = true}, [](int64_t, const ChoiceReport&) { return true; });
+  EXPECT_EQ(report->answers[0].best, 0u) << "of equal ones the first";
+  EXPECT_EQ(report->answers[0].best_normalised, 1u);
+}
+
+TEST(Choices, AnInterruptKeepsWhatIsThere) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  std::vector<Question> questions;
+  for (int i = 0; i < 20; ++i)
+    for (const Question& q : known_questions()) questions.push_back(q);
+  const auto report =
+      answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::monte_carlo}, .chat = true},
+                     [](int64_t done, const ChoiceReport&) { return done < 5; });
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->interrupted);
+  EXPECT_EQ(report->answers.size(), 5u);
+  EXPECT_EQ(report->total().questions, 5);
+}
+
+TEST(Choices, AQuestionThatIsTooLongIsNamedFirst) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  std::vector<Question> questions = known_questions();
+  for (int i = 0; i < 4000; ++i) questions[1].context += " 12";
+  const auto report = answer_choices(model, *engine, questions, {}, {}, [](int64_t, const ChoiceReport&) {
+    ADD_FAILURE() << "something was computed";
+    return true;
+  });
+  ASSERT_FALSE(report);
+  EXPECT_TRUE(report.error().message.starts_with("question 2: ")) << report.error().message;
+}
+
+}  // namespace
+}  // namespace llada::eval

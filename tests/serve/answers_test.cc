@@ -1,0 +1,336 @@
+// What the routes answer, against the same engine asked without a server.
+#include <future>
+#include <set>
+
+#include "engine/infill_text.h"
+#include "engine/likelihood.h"
+#include "serve/fixture.h"
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+class Answers : public ServeTest {
+ protected:
+  void SetUp() override { start(); }
+};
+
+std::string content(const Received& reply) {
+  return reply.json().at("choices").at(0).at("message").at("content").get<std::string>();
+}
+
+const std::string kSum = "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
+
+TEST_F(Answers, AreGoldenOnes) {
+  for (const GoldenItem& item : load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json")) {
+    const auto reply = post(
+        "/v1/chat/completions",
+        chat_body(
+            item.prompt,
+            {{"max_tokens", 128},
+             {"llada",
+              {{"threshold", 0.9}, {"block_length", item.threshold.options.block_length}, {"early_stop", "none"}}}}));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(content(reply), item.threshold.text);
+    EXPECT_EQ(reply.json()["usage"]["forwards"], item.threshold.nfe);
+    EXPECT_EQ(reply.json()["usage"]["prompt_tokens"], item.prompt_tokens);
+  }
+}
+
+TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
+  struct Case {
+    json body;
+    std::vector<std::pair<std::string, std::string>> given;
+    std::string preset;
+    std::vector<std::string> stop;
+  };
+  const std::vector<Case> cases = {
+      {json::object(), {}, "", {}},
+      {{{"max_completion_tokens", 32}}, {{"gen_length", "32"}}, "", {}},
+      {{{"llada", {{"preset", "exact"}}}, {"max_tokens", 24}}, {{"gen_length", "24"}}, "exact", {}},
+      {{{"temperature", 0.9}, {"seed", 7}}, {{"temperature", "0.9"}, {"seed", "7"}}, "", {}},
+      {{{"stop", "He"}}, {}, "", {"He"}},
+      {{{"stop", {"####", "left"}}, {"llada", {{"wino", true}}}}, {{"wino", "true"}}, "", {"####", "left"}},
+  };
+  std::set<std::string> different;
+  for (const Case& c : cases) {
+    const Generation alone = run_alone(chat_prompt(kSum), c.given, c.preset, c.stop);
+    const auto reply = post("/v1/chat/completions", chat_body(kSum, c.body));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(content(reply), to_valid_utf8(alone.text)) << c.body;
+    const json answer = reply.json();
+    EXPECT_EQ(answer["usage"]["forwards"], alone.stats.decode.nfe) << c.body;
+    EXPECT_EQ(answer["usage"]["rows"], alone.stats.decode.rows);
+    EXPECT_EQ(answer["usage"]["completion_tokens"], alone.stats.content_tokens);
+    EXPECT_EQ(answer["choices"][0]["finish_reason"], std::string(finish_reason(alone)));
+    different.insert(alone.text + std::to_string(alone.stats.decode.nfe));
+  }
+  EXPECT_GE(different.size(), 5u) << "the cases say different things";
+}
+
+// labels: long
+TEST_F(Answers, DoNotDependOnLoad) {
+  struct Case {
+    std::string text;
+    json body;
+    std::string alone;
+  };
+  std::vector<Case> cases;
+  for (int i = 0; i < 16; ++i) {
+    Case c{fmt::format("There are {} rings in the bag. He gives {} to Cleo. How many rings are left?", 30 + i, i + 2),
+           json::object(), ""};
+    std::vector<std::pair<std::string, std::string>> given = {{"gen_length", i % 3 == 0 ? "128" : "64"}};
+    c.body["max_tokens"] = i % 3 == 0 ? 128 : 64;
+    if (i % 4 == 1)
+      c.body["temperature"] = 0.8, c.body["seed"] = i,
+      given.insert(given.end(), {{"temperature", "0.8"}, {"seed", std::to_string(i)}});
+    if (i % 4 == 2) c.body["llada"] = {{"threshold", 0.7}}, given.emplace_back("threshold", "0.7");
+    if (i % 4 == 3)
+      c.body["llada"] = {{"kv", "dual"}, {"block_length", 16}},
+      given.insert(given.end(), {{"kv", "dual"}, {"block_length", "16"}});
+    c.alone = to_valid_utf8(run_alone(chat_prompt(c.text), given).text);
+    cases.push_back(std::move(c));
+  }
+  std::vector<std::future<void>> clients;
+  for (int client = 0; client < 16; ++client)
+    clients.push_back(std::async(std::launch::async, [&, client] {
+      for (int i = 0; i < 4; ++i) {
+        const Case& c = cases[static_cast<size_t>((client + i * 5) % 16)];
+        const auto reply = post("/v1/chat/completions", chat_body(c.text, c.body));
+        ASSERT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(content(reply), c.alone) << c.body;
+      }
+    }));
+  for (auto& client : clients) client.get();
+  EXPECT_GT(metric("llada_forward_parts_total"), metric("llada_forwards_total")) << "forwards were shared";
+}
+
+TEST_F(Answers, OfSeveralChoicesHaveSeedsOfTheirOwn) {
+  const auto reply = post("/v1/chat/completions", chat_body(kSum, {{"n", 3}, {"temperature", 1.2}, {"seed", 5}}));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const json answer = reply.json();
+  ASSERT_EQ(answer["choices"].size(), 3u);
+  std::set<std::string> texts;
+  for (int i = 0; i < 3; ++i) {
+    const Generation alone = run_alone(chat_prompt(kSum), {{"temperature", "1.2"}, {"seed", std::to_string(5 + i)}});
+    EXPECT_EQ(answer["choices"][static_cast<size_t>(i)]["index"], i);
+    EXPECT_EQ(answer["choices"][static_cast<size_t>(i)]["message"]["content"], to_valid_utf8(alone.text));
+    texts.insert(alone.text);
+  }
+  EXPECT_GT(texts.size(), 1u);
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], std::ssize(chat_prompt(kSum))) << "counted once";
+}
+
+TEST_F(Answers, OfPlainPromptsAndTokenIds) {
+  const auto ids = tiny_model()->prompt_ids("Liam has 40 rings.").value();
+  const std::string alone = to_valid_utf8(run_alone(ids, {{"gen_length", "32"}}).text);
+  const json text = {{"prompt", "Liam has 40 rings."}, {"max_tokens", 32}};
+  const json tokens = {{"prompt", {ids, chat_prompt("Hi")}}, {"max_tokens", 32}};
+  const auto one = post("/v1/completions", text), two = post("/v1/completions", tokens);
+  ASSERT_EQ(one.status, 200) << one.body;
+  ASSERT_EQ(two.status, 200) << two.body;
+  EXPECT_EQ(one.json()["choices"][0]["text"], alone);
+  EXPECT_EQ(two.json()["choices"][0]["text"], alone);
+  EXPECT_EQ(two.json()["choices"][1]["text"], to_valid_utf8(run_alone(chat_prompt("Hi"), {{"gen_length", "32"}}).text));
+  const auto echoed = post("/v1/completions", {{"prompt", "Liam has 40 rings."}, {"max_tokens", 32}, {"echo", true}});
+  EXPECT_EQ(echoed.json()["choices"][0]["text"], "Liam has 40 rings." + alone);
+}
+
+TEST_F(Answers, HaveLogProbabilities) {
+  const auto chat = post("/v1/chat/completions", chat_body(kSum, {{"logprobs", true}}));
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  const json choice = chat.json()["choices"][0];
+  std::string joined;
+  for (const json& token : choice["logprobs"]["content"]) {
+    joined += token["token"].get<std::string>();
+    EXPECT_LE(token["logprob"].get<double>(), 0);
+    EXPECT_GT(token["logprob"].get<double>(), -20);
+  }
+  EXPECT_EQ(joined, choice["message"]["content"]);
+  const auto plain = post("/v1/completions", {{"prompt", "Liam has"}, {"max_tokens", 16}, {"logprobs", 1}});
+  const json probs = plain.json()["choices"][0]["logprobs"];
+  EXPECT_EQ(probs["tokens"].size(), plain.json()["usage"]["completion_tokens"]);
+  EXPECT_EQ(probs["tokens"].size(), probs["token_logprobs"].size());
+}
+
+// As lm-evaluation-harness asks: a sum over a stretch of the prompt, whether it is the greedy one, and an entry that was
+// generated behind it.
+TEST_F(Answers, ScoreThePrompt) {
+  const auto ids = tiny_model()->prompt_ids("Liam has 40 rings.").value();
+  ScoreRequest alone{.prompt = {ids[0]}, .continuations = {{ids.begin() + 1, ids.end()}}};
+  const ScoreResult score = open_session(tiny_model())->score(alone).value();
+  for (const int most : {0, 1}) {
+    const auto reply =
+        post("/v1/completions",
+             {{"prompt", ids}, {"max_tokens", most}, {"logprobs", 1}, {"echo", true}, {"temperature", 0}});
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json probs = reply.json()["choices"][0]["logprobs"];
+    ASSERT_EQ(probs["token_logprobs"].size(), ids.size() + static_cast<size_t>(most));
+    EXPECT_TRUE(probs["token_logprobs"][0].is_null());
+    for (size_t i = 1; i < ids.size(); ++i) {
+      const double own = probs["token_logprobs"][i];
+      EXPECT_EQ(own, score.continuations[0].tokens[i - 1].log_probability);
+      double best = -1e9;
+      for (const auto& [text, value] : probs["top_logprobs"][i].items()) best = std::max(best, value.get<double>());
+      EXPECT_GE(best, own);
+    }
+    EXPECT_GE(reply.json()["usage"]["forwards"], score.forwards);
+  }
+}
+
+TEST_F(Answers, FillGaps) {
+  const std::string text = "Liam has <mask:2> rings. He gives <mask:3> to Cleo.";
+  const auto pieces = parse_infill_template(text).value();
+  const InfillLayout layout = lay_out_infill(*tiny_model(), pieces).value();
+  DecodeChoice choice(true);
+  choice.use_default_preset();
+  ASSERT_TRUE(choice.resolve());
+  const auto alone = open_session(tiny_model())->infill(layout.tokens, layout.positions, choice.options, {}).value();
+  const auto reply = post("/infill", {{"text", text}});
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.json()["content"], to_valid_utf8(alone.text));
+  ASSERT_EQ(reply.json()["spans"].size(), 2u);
+  EXPECT_EQ(reply.json()["spans"][1]["length"], 3);
+
+  // One gap, in the shapes that editors send.
+  const auto fim = post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});
+  const auto completion = post("/v1/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});
+  const auto vim = post("/infill", {{"input_prefix", "Liam "},
+                                    {"input_suffix", " rings."},
+                                    {"prompt", "has "},
+                                    {"n_predict", 4},
+                                    {"input_extra", json::array()},
+                                    {"samplers", {"top_k", "infill"}},
+                                    {"top_k", 40},
+                                    {"top_p", 0.99},
+                                    {"t_max_predict_ms", 500},
+                                    {"cache_prompt", true},
+                                    {"n_indent", 0}});
+  ASSERT_EQ(fim.status, 200) << fim.body;
+  ASSERT_EQ(vim.status, 200) << vim.body;
+  const std::string filled = fim.json()["choices"][0]["text"];
+  EXPECT_FALSE(filled.empty());
+  EXPECT_EQ(completion.json()["choices"][0]["text"], filled);
+  EXPECT_EQ(vim.json()["content"], filled);
+}
+
+TEST_F(Answers, TokensAndBack) {
+  const auto ids =
+      post("/tokenize", {{"prompt", "Liam has 40 rings."}, {"add_special_tokens", false}}).json()["tokens"];
+  EXPECT_EQ(ids, json(tiny_model()->tokenizer().encode("Liam has 40 rings.")));
+  EXPECT_EQ(post("/tokenize", {{"content", "Liam has 40 rings."}}).json()["tokens"], ids);
+  const auto back = post("/detokenize", {{"tokens", ids}}).json();
+  EXPECT_EQ(back["prompt"], "Liam has 40 rings.");
+  EXPECT_EQ(back["content"], "Liam has 40 rings.");
+  EXPECT_EQ(post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
+  const auto prompt = post("/apply-template", chat_body("Hi")).json();
+  EXPECT_EQ(prompt["tokens"], json(chat_prompt("Hi")));
+  EXPECT_TRUE(prompt["prompt"].get<std::string>().contains("Hi"));
+  EXPECT_TRUE(get("/tokenizer_info").json()["eos_token"].is_string());
+}
+
+TEST_F(Answers, SayWhatTheServerIs) {
+  EXPECT_EQ(get("/v1/models").json()["data"][0]["id"], "tiny");
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/ready").status, 200);
+  EXPECT_EQ(get("/props").json()["total_slots"], 8);
+  const json list = get("/v1/llada/options").json();
+  EXPECT_EQ(list["options"].size(), decode::fields().size());
+  EXPECT_EQ(list["presets"][1]["name"], "balanced");
+  const auto page = get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_TRUE(page.header("Content-Type").starts_with("text/html"));
+  EXPECT_TRUE(page.header("Content-Security-Policy").contains("default-src 'none'"));
+  const auto again = ask(server->port(), "GET", "/", nullptr, "If-None-Match: " + page.header("ETag") + "\r\n");
+  EXPECT_EQ(again.status, 304);
+  EXPECT_TRUE(get("/openapi.json").json()["paths"].contains("/v1/chat/completions"));
+}
+
+TEST_F(Answers, RefuseWithTheNameOfTheField) {
+  struct Case {
+    std::string path;
+    json body;
+    std::string param;
+  };
+  const json chat = chat_body("Hi");
+  const auto with = [&](const char* key, json value) {
+    json body = chat;
+    body[key] = std::move(value);
+    return body;
+  };
+  const std::string kChat = "/v1/chat/completions", kPlain = "/v1/completions";
+  const std::vector<Case> cases = {
+      {kChat, json::object(), "messages"},
+      {kChat, {{"messages", json::array()}}, "messages"},
+      {kChat, {{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "messages[0].role"},
+      {kChat, {{"messages", {{{"role", "user"}, {"content", 7}}}}}, "messages[0].content"},
+      {kChat, with("max_tokens", 0), "max_tokens"},
+      {kChat, with("max_tokens", "many"), "max_tokens"},
+      {kChat, with("max_tokens", 1 << 20), "max_tokens"},
+      {kChat, with("temperature", -1), "temperature"},
+      {kChat, with("n", 0), "n"},
+      {kChat, with("n", 1000), "n"},
+      {kChat, with("stop", ""), "stop"},
+      {kChat, with("stop", 5), "stop"},
+      {kChat, with("stream", "yes"), "stream"},
+      {kChat, with("diffusing", "slowly"), "diffusing"},
+      {kChat, with("tools", {{{"type", "function"}}}), "tools"},
+      {kChat, with("response_format", {{"type", "json_schema"}}), "response_format"},
+      {kChat, with("frequency_penalty", 0.5), "frequency_penalty"},
+      {kChat, with("top_logprobs", 5), "top_logprobs"},
+      {kChat, with("wish", 5), "wish"},
+      {kChat, with("llada", {{"wish", 5}}), "llada.wish"},
+      {kChat, with("llada", {{"threshold", 2}}), "llada.threshold"},
+      {kChat, with("llada", {{"preset", "/etc/passwd"}}), "llada.preset"},
+      {kChat, with("llada", {{"steps", 1}, {"gen_length", 64}}), "llada.steps"},
+      {kPlain, {{"prompt", json::array()}}, "prompt"},
+      {kPlain, {{"prompt", {-1}}}, "prompt"},
+      {kPlain, {{"prompt", {{1 << 30}}}}, "prompt"},
+      {kPlain, {{"prompt", "x"}, {"best_of", 4}}, "best_of"},
+      {"/infill", {{"text", "no gap"}}, "text"},
+      {"/infill", json::object(), "text"},
+  };
+  for (const Case& c : cases) {
+    const auto reply = post(c.path, c.body);
+    EXPECT_EQ(reply.status, 400) << c.body;
+    const json error = reply.json()["error"];
+    EXPECT_EQ(error["param"], c.param) << c.body << " " << error;
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_TRUE(error["message"].get<std::string>().starts_with(c.param)) << error;
+    EXPECT_FALSE(error["message"].get<std::string>().contains('\n')) << error;
+  }
+  for (const char* text : {"", "{", "[]", "nonsense", "{\"messages\": 1, \"messages\": 2}"}) {
+    Client client(server->port());
+    client.send(
+        fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChat, std::strlen(text), text));
+    EXPECT_EQ(client.receive().status, 400) << text;
+  }
+}
+
+TEST_F(Answers, HarmlessFieldsAreTaken) {
+  const auto reply = post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16},
+                                                                   {"user", "me"},
+                                                                   {"metadata", {{"a", "b"}}},
+                                                                   {"tools", json::array()},
+                                                                   {"presence_penalty", 0},
+                                                                   {"logit_bias", json::object()},
+                                                                   {"response_format", {{"type", "text"}}},
+                                                                   {"top_p", nullptr},
+                                                                   {"model", "any"}}));
+  EXPECT_EQ(reply.status, 200) << reply.body;
+}
+
+TEST_F(Answers, OtherPathsAndMethods) {
+  EXPECT_EQ(get("/nothing").status, 404);
+  const auto wrong_method = get("/v1/chat/completions");
+  EXPECT_EQ(wrong_method.status, 405);
+  EXPECT_EQ(wrong_method.header("Allow"), "POST");
+  Client client(server->port());
+  client.send("HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(client.wait_for("{\"status\":\"ok\"}"));
+}
+
+}  // namespace
+}  // namespace llada::serve

@@ -1,0 +1,90 @@
+// A server in this process, on a port of its own, with the shipped tiny model.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "engine/decode_choice.h"
+#include "engine/golden.h"
+#include "serve/client.h"
+#include "serve/server.h"
+#include "serve/service.h"
+
+namespace llada::serve {
+
+inline const std::shared_ptr<const Model>& tiny_model() {
+  static const auto kModel = load_model(LLADA_SOURCE_DIR "/models/tiny-llada");
+  return kModel;
+}
+
+class ServeTest : public testing::Test {
+ protected:
+  ServiceOptions options{.name = "tiny", .row_budget = 256};
+  ServerLimits limits;
+  ServerAddress address{.port = 0};
+
+  void start(bool load = true) {
+    if (log_) options.log = log_;
+    service = std::make_unique<Service>(options);
+    auto opened = Server::open(address, limits, [this](auto exchange) { service->handle(std::move(exchange)); });
+    ASSERT_TRUE(opened) << opened.error().message;
+    server = std::move(*opened);
+    if (!load) return;
+    ASSERT_TRUE(service->set_model(tiny_model()));
+  }
+
+  void TearDown() override {
+    if (service) service->drain(0);
+    server.reset();  // before the service: it hands requests to it
+  }
+
+  Received post(const std::string& path, const nlohmann::json& body) { return ask(server->port(), "POST", path, body); }
+  Received get(const std::string& path) { return ask(server->port(), "GET", path); }
+
+  // The value of a metric, of the first line that begins with `name`.
+  double metric(const std::string& name) {
+    const std::string text = "\n" + get("/metrics").body;
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  }
+
+  // Waits until the metric has the value.
+  bool becomes(const std::string& name, double value, double seconds = 30) {
+    for (int i = 0; i < seconds * 100; ++i) {
+      if (metric(name) == value) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  std::function<void(const std::string&)> log_;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Server> server;
+};
+
+// What `llada run` answers to a message with these options; seed: where tokens are sampled.
+inline Generation run_alone(const std::vector<int32_t>& prompt,
+                            const std::vector<std::pair<std::string, std::string>>& given,
+                            const std::string& preset = "", std::vector<std::string> stop = {}) {
+  DecodeChoice choice;
+  choice.use_default_preset();
+  if (!preset.empty()) choice.give_preset(preset);
+  for (const auto& [key, value] : given) choice.give(decode::setting(key, value).value());
+  if (!choice.resolve()) throw std::runtime_error("options");
+  auto generation =
+      open_session(tiny_model())->run({.tokens = prompt, .options = choice.options, .stop = std::move(stop)}, {});
+  if (!generation) throw std::runtime_error(generation.error().message);
+  return *generation;
+}
+
+inline std::vector<int32_t> chat_prompt(const std::string& text) {
+  const ChatMessage message{"user", text};
+  return tiny_model()->chat_ids({&message, 1}).value();
+}
+
+inline nlohmann::json chat_body(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
+  more["messages"] = {{{"role", "user"}, {"content", text}}};
+  return more;
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,271 @@
+// Clients that go away, send garbage, too much or too little; queues that are full; keys; the end of the server.
+#include <future>
+
+#include "serve/admission.h"
+#include "serve/fixture.h"
+#include "serve/keys.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+class Hostile : public ServeTest {};
+
+// Long enough to be interrupted: a forward for each of its tokens.
+json long_body(json more = json::object()) {
+  more["max_tokens"] = 1024;
+  more["llada"] = {{"preset", "exact"}};
+  return chat_body("Count.", std::move(more));
+}
+
+TEST_F(Hostile, AClientThatGoesAwayIsNotComputedFor) {
+  start();
+  for (const bool stream : {false, true}) {
+    Client client(server->port());
+    client.send(http_request("POST", "/v1/chat/completions", long_body({{"stream", stream}}).dump()));
+    ASSERT_TRUE(becomes("llada_requests_running", 1));
+    const double forwards = metric("llada_forwards_total");
+    stream ? client.close() : client.shut_down_writing();
+    ASSERT_TRUE(becomes("llada_requests_running", 0));
+    EXPECT_EQ(metric("llada_answers_cancelled_total"), stream ? 2 : 1);
+    EXPECT_LT(metric("llada_forwards_total") - forwards, 500) << "of 1024";
+    EXPECT_EQ(metric("llada_kv_bytes"), 0);
+  }
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
+}
+
+TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
+  options.admission = {.running = 1, .waiting = 1};
+  start();
+  Client first(server->port()), second(server->port());
+  first.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  second.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1));
+  const auto refused = post("/v1/chat/completions", chat_body("Hi"));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.header("Retry-After"), "1");
+  EXPECT_EQ(refused.json()["error"]["code"], "queue_full");
+  // One that waits and goes away makes room, and does not end the one that runs.
+  second.close();
+  ASSERT_TRUE(becomes("llada_requests_waiting", 0));
+  EXPECT_EQ(metric("llada_requests_running"), 1);
+  first.close();
+  ASSERT_TRUE(becomes("llada_requests_running", 0));
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
+}
+
+TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
+  const Request request{.tokens = chat_prompt("Count."), .options = {.gen_length = 1024}};
+  options.admission.kv_bytes = 1.5 * kv_bytes(*tiny_model(), request);
+  start();
+  Client first(server->port()), second(server->port());
+  for (Client* client : {&first, &second})
+    client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1)) << "two do not fit";
+  EXPECT_EQ(metric("llada_requests_running"), 1);
+  const auto never = post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 1800}}));
+  EXPECT_EQ(never.status, 400) << never.body;
+  EXPECT_EQ(never.json()["error"]["param"], "max_tokens");
+}
+
+TEST_F(Hostile, AnAnswerHasATimeLimit) {
+  options.answer_seconds = 0.05;
+  start();
+  const auto reply = post("/v1/chat/completions", long_body());
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.json()["error"]["message"], "the answer took too long");
+}
+
+TEST_F(Hostile, WaitingHasATimeLimit) {
+  options.admission = {.running = 1, .waiting = 4, .wait_seconds = 0.1};
+  start();
+  Client first(server->port());
+  first.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  const auto reply = post("/v1/chat/completions", chat_body("Hi", {{"stream", true}}));
+  const auto events = reply.events();
+  ASSERT_EQ(events.size(), 3u) << reply.body;
+  EXPECT_TRUE(json::parse(events[1])["error"]["message"].get<std::string>().contains("too long"));
+}
+
+TEST_F(Hostile, BytesThatAreNoRequest) {
+  limits = {.header_bytes = 2048, .body_bytes = 4096, .connections = 64, .read_seconds = 1};
+  start();
+  const std::vector<std::pair<std::string, int>> cases = {
+      {"nonsense\r\n\r\n", 400},
+      {std::string(3000, 'a'), 431},
+      {"GET / HTTP/1.1\r\nX: " + std::string(3000, 'a') + "\r\n\r\n", 431},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5000\r\n\r\n", 413},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n", 413},
+      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
+      {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 9) + "\r\n\r\n", 400},
+  };
+  for (const auto& [bytes, status] : cases) {
+    Client client(server->port());
+    client.send(bytes);
+    EXPECT_EQ(client.receive(5).status, status) << bytes.substr(0, 60);
+    EXPECT_TRUE(client.closed(5)) << bytes.substr(0, 60);
+  }
+  // Requests that never end: the time for them does.
+  for (const char* begin : {"", "GET / HT", "POST /tokenize HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
+    Client client(server->port());
+    client.send(begin);
+    EXPECT_TRUE(client.closed(5)) << begin;
+  }
+  EXPECT_TRUE(becomes("llada_connections", 1)) << "that which asks";
+}
+
+TEST_F(Hostile, MoreConnectionsThanMayBe) {
+  limits = {.connections = 2, .read_seconds = 1};
+  start();
+  Client one(server->port()), two(server->port()), three(server->port());
+  three.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(three.receive(10).status, 200) << "once the idle ones have been closed";
+}
+
+TEST_F(Hostile, KeysAreNeededWhereTheyAreSet) {
+  start();
+  service->set_keys({"secret", "other"});
+  const auto with = [&](const std::string& header) {
+    return ask(server->port(), "POST", "/tokenize", {{"prompt", "x"}}, header).status;
+  };
+  EXPECT_EQ(with(""), 401);
+  EXPECT_EQ(with("Authorization: Bearer wrong\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Bearer secret2\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Bearer secre\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Bearer \r\n"), 401);
+  EXPECT_EQ(with("Authorization: Bearer secret\r\n"), 200);
+  EXPECT_EQ(with("X-Api-Key: other\r\n"), 200);
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/metrics").status, 401);
+  service->set_keys({"new"});
+  EXPECT_EQ(with("Authorization: Bearer secret\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Bearer new\r\n"), 200);
+}
+
+TEST(Keys, OneALine) {
+  EXPECT_EQ(parse_keys("# mine\na-b_c\r\n\nsecond\n", "f").value(), (std::vector<std::string>{"a-b_c", "second"}));
+  EXPECT_EQ(parse_keys("# none\n", "f").error().message, "f: found no key, needed one a line");
+  EXPECT_TRUE(parse_keys("ok\ntwo words", "f").error().message.starts_with("f:2: "));
+}
+
+TEST_F(Hostile, KeysAreInNoLogLine) {
+  std::mutex mutex;
+  std::string lines;
+  log_ = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines += line + "\n";
+  };
+  start();
+  service->set_keys({"topsecret"});
+  ask(server->port(), "POST", "/tokenize", {{"prompt", "x"}}, "Authorization: Bearer topsecret\r\n");
+  ask(server->port(), "POST", "/tokenize", {{"prompt", "x"}}, "Authorization: Bearer topsecrets\r\n");
+  const std::lock_guard lock(mutex);
+  EXPECT_FALSE(lines.contains("topsecret"));
+  const json first = json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(first["path"], "/tokenize");
+  EXPECT_EQ(first["status"], 200);
+}
+
+TEST_F(Hostile, PagesOfOtherOriginsAreKeptOut) {
+  start();
+  const auto origin = [&](const std::string& from) {
+    return ask(server->port(), "POST", "/tokenize", {{"prompt", "x"}}, "Origin: " + from + "\r\n");
+  };
+  EXPECT_EQ(origin("http://evil.example").status, 403);
+  EXPECT_EQ(origin("http://localhost").status, 200) << "the page itself";
+  EXPECT_EQ(origin("http://evil.example").header("Access-Control-Allow-Origin"), "");
+  TearDown();
+  options.cors = "http://good.example";
+  start();
+  EXPECT_EQ(origin("http://evil.example").status, 403);
+  EXPECT_EQ(origin("http://good.example").header("Access-Control-Allow-Origin"), "http://good.example");
+  EXPECT_EQ(ask(server->port(), "OPTIONS", "/v1/chat/completions", nullptr, "Origin: http://good.example\r\n").status,
+            204);
+}
+
+TEST_F(Hostile, NothingIsAnsweredBeforeTheModelIsThere) {
+  start(false);
+  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(get("/ready").status, 503);
+  EXPECT_EQ(get("/metrics").status, 200);
+  const auto early = post("/v1/chat/completions", chat_body("Hi"));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_EQ(early.json()["error"]["code"], "loading");
+  ASSERT_TRUE(service->set_model(tiny_model()));
+  EXPECT_EQ(get("/ready").status, 200);
+}
+
+TEST_F(Hostile, TheEndAnswersWhatWasTakenOn) {
+  start();
+  Client under_way(server->port());
+  under_way.send(http_request("POST", "/v1/chat/completions",
+                              chat_body("Hi", {{"max_tokens", 64}, {"llada", {{"preset", "exact"}}}}).dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  auto drained = std::async(std::launch::async, [&] { service->drain(60); });
+  while (get("/ready").status != 503) continue;
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).json()["error"]["code"], "shutting_down");
+  EXPECT_EQ(under_way.receive().status, 200);
+  drained.get();
+}
+
+TEST_F(Hostile, TheEndHasADeadline) {
+  options.admission = {.running = 1, .waiting = 8};
+  start();
+  Client running(server->port()), streaming(server->port());
+  running.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  streaming.send(http_request("POST", "/v1/chat/completions", long_body({{"stream", true}}).dump()));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1));
+  service->drain(0.05);
+  server->finish(5);
+  const auto one = running.receive(), two = streaming.receive();
+  EXPECT_EQ(one.status, 503);
+  EXPECT_EQ(one.json()["error"]["message"], "the server is shutting down");
+  ASSERT_TRUE(two.complete);
+  EXPECT_EQ(two.events().back(), "[DONE]");
+  EXPECT_EQ(json::parse(two.events()[two.events().size() - 2])["error"]["message"], "the server is shutting down");
+}
+
+TEST_F(Hostile, AUnixSocketServes) {
+  address.socket = testing::TempDir() + "llada-serve-test.sock";
+  start();
+  Client client(address.socket);
+  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.receive().status, 200);
+  const auto second = Server::open(address, limits, [](auto) {});
+  ASSERT_FALSE(second);
+  EXPECT_TRUE(second.error().message.starts_with(address.socket));
+}
+
+TEST(Admission, AllOrNoneInTheirOrder) {
+  Admission admission({.running = 2, .waiting = 2, .kv_bytes = 100});
+  std::vector<int> started;
+  std::vector<Admission::Id> ids;
+  const auto enter = [&](std::vector<double> bytes) {
+    std::vector<Admission::Ticket> tickets;
+    for (const double b : bytes)
+      tickets.push_back({b, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
+    return admission.enter(std::move(tickets),
+                           [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
+  };
+  EXPECT_TRUE(enter({60}));
+  EXPECT_TRUE(enter({50, 10}));  // 50 does not fit beside 60; 10 would, and does not overtake
+  EXPECT_EQ(started, (std::vector<int>{60}));
+  EXPECT_FALSE(enter({1})) << "two wait";
+  admission.leave(ids[0]);
+  EXPECT_EQ(started, (std::vector<int>{60, 50, 10}));
+  EXPECT_EQ(admission.counts().kv_bytes, 60);
+  EXPECT_FALSE(enter({1, 1, 1}));
+  EXPECT_TRUE(enter({1, 1}));
+  admission.leave(ids[3]);  // of those that wait
+  admission.leave(ids[1]);
+  EXPECT_EQ(started, (std::vector<int>{60, 50, 10, 1}));
+}
+
+}  // namespace
+}  // namespace llada::serve

@@ -1,0 +1,232 @@
+// Streams: what clients of each kind see while an answer forms, and that it is the answer.
+#include <map>
+
+#include "serve/answer_text.h"
+#include "serve/fixture.h"
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+class Streams : public ServeTest {
+ protected:
+  void SetUp() override { start(); }
+
+  std::vector<json> stream(const std::string& path, json body) {
+    body["stream"] = true;
+    const auto reply = post(path, body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.header("Content-Type"), "text/event-stream");
+    auto events = reply.events();
+    EXPECT_FALSE(events.empty());
+    if (events.empty()) return {};
+    EXPECT_EQ(events.back(), "[DONE]");
+    events.pop_back();
+    std::vector<json> parsed;
+    for (const std::string& event : events) parsed.push_back(json::parse(event));
+    return parsed;
+  }
+};
+
+const std::string kQuestion = "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.";
+
+TEST_F(Streams, AppendFinalText) {
+  const std::string alone = run_alone(chat_prompt(kQuestion), {}).text;
+  const auto chunks =
+      stream("/v1/chat/completions", chat_body(kQuestion, {{"stream_options", {{"include_usage", true}}}}));
+  ASSERT_GT(chunks.size(), 3u);
+  EXPECT_EQ(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+  std::string text;
+  for (size_t i = 1; i + 2 < chunks.size(); ++i) {
+    EXPECT_EQ(chunks[i]["object"], "chat.completion.chunk");
+    EXPECT_EQ(chunks[i]["id"], chunks[0]["id"]);
+    EXPECT_TRUE(chunks[i]["choices"][0]["finish_reason"].is_null());
+    EXPECT_FALSE(chunks[i].contains("llada"));
+    text += chunks[i]["choices"][0]["delta"]["content"].get<std::string>();
+  }
+  EXPECT_EQ(text, alone);
+  const json end = chunks[chunks.size() - 2], usage = chunks.back();
+  EXPECT_EQ(end["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(end["choices"][0]["delta"], json::object());
+  EXPECT_TRUE(usage["choices"].empty());
+  EXPECT_GT(usage["usage"]["forwards"], 0);
+}
+
+TEST_F(Streams, NeverShowWhatAStopTextTakesAway) {
+  const Generation alone =
+      run_alone(chat_prompt(kQuestion), {{"kv", "prefix"}, {"block_length", "8"}}, "", {"\"city\"", "x"});
+  ASSERT_EQ(alone.stopped_by, "\"city\"");
+  std::string text;
+  for (const json& chunk :
+       stream("/v1/chat/completions",
+              chat_body(kQuestion, {{"stop", {"\"city\"", "x"}}, {"llada", {{"kv", "prefix"}, {"block_length", 8}}}})))
+    text += chunk["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text, alone.text);
+}
+
+TEST_F(Streams, InMercurysShapeReplaceTheText) {
+  const auto chunks = stream("/v1/chat/completions", chat_body(kQuestion, {{"diffusing", true}}));
+  const std::string alone = run_alone(chat_prompt(kQuestion), {}).text;
+  ASSERT_GT(chunks.size(), 3u);
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) {
+    EXPECT_EQ(chunks[i]["diffusion_meta"]["diffusion_content"], true);
+    EXPECT_EQ(chunks[i]["choices"][0]["delta"]["role"], "assistant");
+  }
+  const json& resolved = chunks[chunks.size() - 2];
+  EXPECT_EQ(resolved["choices"][0]["delta"]["content"], alone);
+  EXPECT_EQ(resolved["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(resolved["diffusion_meta"]["diffusion_progress"], 1);
+  EXPECT_LT(chunks[0]["diffusion_meta"]["diffusion_progress"], 1);
+  EXPECT_EQ(chunks.back()["choices"][0]["delta"], json::object());
+  EXPECT_FALSE(chunks.back().contains("diffusion_meta"));
+}
+
+// Replays the edits of frames: position to token id of what is decided.
+std::map<int64_t, int32_t> replay(const std::vector<json>& chunks) {
+  std::map<int64_t, int32_t> canvas;
+  for (const json& chunk : chunks) {
+    if (!chunk.contains("llada")) continue;
+    for (const json& edit : chunk["llada"]["edits"]) {
+      if (edit["state"] == "masked") {
+        canvas.erase(edit["position"]);
+      } else {
+        canvas[edit["position"]] = edit["id"];
+      }
+    }
+  }
+  return canvas;
+}
+
+TEST_F(Streams, FramesHaveEveryEdit) {
+  for (const char* way : {"none", "wino"}) {
+    json asked = {{"preset", "balanced"}};
+    std::vector<std::pair<std::string, std::string>> given;
+    if (way == std::string("wino")) asked = {{"wino", true}}, given = {{"wino", "true"}};
+    const auto prompt = chat_prompt(kQuestion);
+    const Generation alone = run_alone(prompt, given);
+    const auto chunks =
+        stream("/v1/chat/completions", chat_body(kQuestion, {{"diffusing", "frames"}, {"llada", asked}}));
+    ASSERT_GT(chunks.size(), 3u);
+    std::string text;
+    int64_t step = -1, forwards = 0;
+    for (size_t i = 1; i < chunks.size(); ++i) {
+      const json& side = chunks[i]["llada"];
+      EXPECT_GT(side["step"], step);
+      EXPECT_GE(side["forwards"], forwards);
+      step = side["step"], forwards = side["forwards"];
+      text += chunks[i]["choices"][0]["delta"].value("content", "");
+    }
+    EXPECT_EQ(text, alone.text);
+    EXPECT_EQ(chunks[1]["llada"]["canvas"]["begin"], std::ssize(prompt));
+    EXPECT_EQ(chunks[1]["llada"]["canvas"]["length"], std::ssize(alone.tokens));
+    EXPECT_EQ(chunks.back()["usage"]["forwards"], alone.stats.decode.nfe);
+    EXPECT_EQ(chunks.back()["usage"]["rows"], alone.stats.decode.rows);
+    EXPECT_EQ(chunks.back()["llada"]["masks_left"], 0);
+    const auto canvas = replay(chunks);
+    for (int64_t i = 0; i < alone.stats.content_tokens; ++i)
+      EXPECT_EQ(canvas.at(std::ssize(prompt) + i), alone.tokens[static_cast<size_t>(i)]) << way << " " << i;
+  }
+}
+
+TEST_F(Streams, OfGapsShowTheTextAround) {
+  const auto chunks =
+      stream("/infill", {{"text", "Liam has <mask:2> rings. He gives <mask:3> to Cleo."}, {"diffusing", "frames"}});
+  ASSERT_GT(chunks.size(), 1u);
+  EXPECT_EQ(chunks[0]["llada"]["canvas"]["begin"], 0);
+  const auto canvas = replay(chunks);
+  EXPECT_EQ(std::ssize(canvas), chunks[0]["llada"]["canvas"]["length"].get<int64_t>()) << "every position was told";
+  std::vector<int32_t> ids;
+  for (const auto& [position, id] : canvas) ids.push_back(id);
+  EXPECT_EQ(tiny_model()->tokenizer().decode(ids), chunks.back()["content"]);
+  std::string text;
+  for (const json& chunk :
+       stream("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}})) {
+    EXPECT_EQ(chunk["choices"][0]["text"], chunk["choices"][0]["delta"]["content"]) << "clients read either";
+    text += chunk["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}})
+                      .json()["choices"][0]["text"]);
+}
+
+TEST_F(Streams, OfSeveralChoicesCarryTheirIndex) {
+  std::map<int, std::string> texts;
+  for (const json& chunk : stream("/v1/chat/completions",
+                                  chat_body("Hi", {{"n", 2}, {"temperature", 1.0}, {"seed", 3}, {"max_tokens", 32}})))
+    texts[chunk["choices"][0]["index"]] += chunk["choices"][0]["delta"].value("content", "");
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(texts[i],
+              to_valid_utf8(run_alone(chat_prompt("Hi"),
+                                      {{"temperature", "1"}, {"seed", std::to_string(3 + i)}, {"gen_length", "32"}})
+                                .text));
+}
+
+TEST_F(Streams, OfAnOldClientEndWithTheConnection) {
+  Client client(server->port());
+  const std::string body = chat_body("Hi", {{"stream", true}, {"max_tokens", 16}}).dump();
+  client.send(fmt::format("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
+  const auto reply = client.receive();
+  EXPECT_EQ(reply.header("Transfer-Encoding"), "");
+  EXPECT_EQ(reply.events().back(), "[DONE]");
+  EXPECT_TRUE(client.closed(5));
+}
+
+// The reader takes nothing until the answer is there: it is finished all the same, and comes whole.
+TEST_F(Streams, DoNotWaitForSlowReaders) {
+  const json body = chat_body(
+      kQuestion, {{"stream", true}, {"diffusing", "frames"}, {"max_tokens", 512}, {"llada", {{"preset", "exact"}}}});
+  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "512"}}, "exact");
+  Client slow(server->port(), 2048);
+  slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
+  ASSERT_TRUE(becomes("llada_answers_total", 1, 120));
+  const auto events = slow.receive().events();
+  std::vector<json> chunks;
+  for (size_t i = 0; i + 1 < events.size(); ++i) chunks.push_back(json::parse(events[i]));
+  const auto canvas = replay(chunks);
+  const auto begin = std::ssize(chat_prompt(kQuestion));
+  std::string text;
+  for (const json& chunk : chunks) text += chunk["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text, alone.text);
+  for (int64_t i = 0; i < alone.stats.content_tokens; ++i)
+    ASSERT_EQ(canvas.at(begin + i), alone.tokens[static_cast<size_t>(i)]);
+}
+
+StepNote note(int64_t committed, std::vector<decode::Edit> edits) {
+  return {.step = 0, .committed = committed, .masks_left = 0, .forwards = 1, .rows = 1, .edits = std::move(edits)};
+}
+
+TEST(AnswerText, GivesCharactersOnceTheyAreWholeAndStopTextsNever) {
+  const Tokenizer& tokenizer = tiny_model()->tokenizer();
+  const auto ids = tokenizer.encode("a\u00e9b STOP c");
+  std::vector<decode::Edit> edits;
+  for (size_t i = 0; i < ids.size(); ++i)
+    edits.push_back({static_cast<int32_t>(10 + i), ids[i], decode::TokenState::stable, 1});
+  AnswerText text(tokenizer, 10, std::ssize(ids), {}, {"STOP"});
+  std::string given;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    text.apply(note(static_cast<int64_t>(i + 1), {edits[i]}));
+    given += text.take();
+    EXPECT_EQ(to_valid_utf8(given), given);
+    EXPECT_FALSE(given.contains('S')) << given;
+  }
+  EXPECT_EQ(given, "a\u00e9b ");
+  EXPECT_EQ(text.finish("a\u00e9b "), "");
+  AnswerText reversed(tokenizer, 10, std::ssize(ids), {}, {});
+  reversed.apply(note(0, {edits.back()}));
+  EXPECT_EQ(reversed.take(), "") << "not final yet";
+  EXPECT_TRUE(reversed.whole().starts_with(kHole));
+  EXPECT_EQ(reversed.finish("whole"), "whole");
+}
+
+TEST(AnswerText, MergedStepsAreTheirLastEdits) {
+  StepNote first = note(1, {{3, 7, decode::TokenState::visible, 0.5}, {4, 8, decode::TokenState::stable, 1}});
+  merge(first, note(2, {{3, -1, decode::TokenState::masked, 0}, {5, 9, decode::TokenState::stable, 1}}));
+  EXPECT_EQ(first.committed, 2);
+  ASSERT_EQ(first.edits.size(), 3u);
+  EXPECT_EQ(first.edits[0].state, decode::TokenState::masked);
+  EXPECT_EQ(first.edits[2].position, 5);
+}
+
+}  // namespace
+}  // namespace llada::serve

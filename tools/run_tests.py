@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The tests that ctest would run, many in one process: under a sanitizer or an emulator most of a short test's time is
+the start of its program and what a suite prepares once.
+
+    tools/run_tests.py PRESET [-j N] [ctest's options of selection, such as -L threads -LE long]
+    tools/run_tests.py --self-test
+
+Tests of one GoogleTest program go together, a suite's tests in one process; others run as they are. Where a process
+ends early, is over its time, or fails, what it did not finish and what failed runs again alone, as ctest would run it,
+and that counts. The last lines read like ctest's.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+FILTER = "--gtest_filter="
+MOST = 40  # tests of a process
+SECONDS = 900  # of a process with several tests; ctest's own limit holds for a test alone
+
+
+def listed(preset, selection):
+    text = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1", *selection], check=True,
+                          capture_output=True, text=True).stdout
+    tests = []
+    for test in json.loads(text)["tests"]:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        tests.append({"name": test["name"], "command": test.get("command", []), "properties": properties})
+    return tests
+
+
+def filter_of(test):
+    """The test's own name within its program, or None where it is no test of GoogleTest."""
+    filters = [word for word in test["command"] if word.startswith(FILTER)]
+    if len(filters) != 1 or any(c in filters[0] for c in "*?:") or test["properties"].get("PASS_REGULAR_EXPRESSION"):
+        return None
+    return filters[0][len(FILTER):]
+
+
+def grouped(tests):
+    """Lists of tests that may share a process."""
+    programs, alone = {}, []
+    for test in tests:
+        if filter_of(test) is None or test["properties"].get("RUN_SERIAL"):
+            alone.append([test])
+            continue
+        rest = [word for word in test["command"] if not word.startswith(FILTER)]
+        key = json.dumps([rest, test["properties"].get("ENVIRONMENT"), test["properties"].get("WORKING_DIRECTORY")])
+        suite = filter_of(test).split(".")[0]
+        programs.setdefault(key, {}).setdefault(suite, []).append(test)
+    groups = []
+    for suites in programs.values():
+        group = []
+        for suite in suites.values():
+            if group and len(group) + len(suite) > MOST:
+                groups.append(group)
+                group = []
+            group = group + suite
+            while len(group) > 2 * MOST:
+                groups.append(group[:MOST])
+                group = group[MOST:]
+        groups.append(group)
+    # The largest first, so that no core waits for one at the end.
+    return sorted(groups, key=len, reverse=True) + alone
+
+
+def run(test, command, seconds):
+    environment = dict(os.environ)
+    for setting in test["properties"].get("ENVIRONMENT", []):
+        name, _, value = setting.partition("=")
+        environment[name] = value
+    try:
+        done = subprocess.run(command, env=environment, cwd=test["properties"].get("WORKING_DIRECTORY"),
+                              timeout=seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace")
+        return done.returncode, done.stdout
+    except subprocess.TimeoutExpired as over:
+        return None, f"{(over.stdout or b'').decode(errors='replace')}\nover {seconds} s"
+
+
+def run_alone(test):
+    """(passed | skipped | failed, output)"""
+    status, output = run(test, test["command"], test["properties"].get("TIMEOUT", 1500))
+    if status == test["properties"].get("SKIP_RETURN_CODE", -1) or (status == 0 and "[  SKIPPED ] 1 test" in output):
+        return "skipped", output
+    return ("passed" if status == 0 else "failed"), output
+
+
+def run_group(group):
+    """Results by name."""
+    results = {}
+    if len(group) > 1:
+        names = ":".join(filter_of(test) for test in group)
+        rest = [word for word in group[0]["command"] if not word.startswith(FILTER)]
+        with tempfile.NamedTemporaryFile(suffix=".json") as report:
+            status, _ = run(group[0], [*rest, FILTER + names, f"--gtest_output=json:{report.name}"], SECONDS)
+            try:
+                suites = json.load(open(report.name))["testsuites"] if status is not None else []
+            except ValueError:
+                suites = []  # the program ended before it wrote one
+        finished = {f"{suite['name']}.{test['name']}": test for suite in suites for test in suite["testsuite"]}
+        # A program that says of all its tests that they passed and fails all the same has a leak or a race.
+        clean = status == 0 or any("failures" in test for test in finished.values())
+        for test in group:
+            found = finished.get(filter_of(test), {})
+            if clean and found.get("status") == "RUN" and "failures" not in found:
+                results[test["name"]] = ("skipped" if found.get("result") == "SKIPPED" else "passed", "")
+    for test in group:
+        if test["name"] not in results:
+            results[test["name"]] = run_alone(test)
+    return results
+
+
+PROGRAM = """#!{python}
+import json, sys
+words = dict(word.split("=", 1) for word in sys.argv[1:])
+names, results = words["--gtest_filter"].split(":"), []
+open({log!r}, "a").write(f"{{len(names)}} ")
+for name in names:
+    if "Dies" in name:
+        sys.exit(3)
+    results.append((name, "Fails" in name))
+if "--gtest_output" in words:
+    test = [dict(name=n.split(".")[1], status="RUN", result="SKIPPED" if "Skips" in n else "COMPLETED",
+                 **(dict(failures=["x"]) if b else dict())) for n, b in results]
+    json.dump(dict(testsuites=[dict(name="S", testsuite=test)]), open(words["--gtest_output"][5:], "w"))
+if len(names) == 1 and "Skips" in names[0]:
+    print("[  SKIPPED ] 1 test")
+sys.exit(5 if "Leaks" in words["--gtest_filter"] else any(b for _, b in results))
+"""
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        program, log = os.path.join(folder, "program"), os.path.join(folder, "log")
+        with open(program, "w") as file:
+            file.write(PROGRAM.format(python=sys.executable, log=log))
+        os.chmod(program, 0o755)
+
+        def outcome(*names):
+            open(log, "w").close()
+            tests = [{"name": f"p.{n}", "command": [program, f"{FILTER}S.{n}"], "properties": {}} for n in names]
+            results = {}
+            for group in grouped(tests):
+                results.update(run_group(group))
+            return {n.removeprefix("p."): r for n, (r, _) in results.items()}, open(log).read().split()
+
+        results, sizes = outcome("A", "B", "Skips")
+        assert results == {"A": "passed", "B": "passed", "Skips": "skipped"} and sizes == ["3"], (results, sizes)
+        results, sizes = outcome("A", "Fails", "B")  # what fails runs again alone, the rest does not
+        assert results == {"A": "passed", "Fails": "failed", "B": "passed"} and sizes == ["3", "1"], (results, sizes)
+        results, sizes = outcome("A", "Dies", "B")  # nobody's result is known
+        assert results == {"A": "passed", "Dies": "failed", "B": "passed"} and sizes == ["3", "1", "1", "1"], sizes
+        results, sizes = outcome("A", "Leaks")  # all pass, the program does not
+        assert results == {"A": "passed", "Leaks": "failed"} and sizes == ["2", "1", "1"], (results, sizes)
+        many = [f"T{i}" for i in range(3 * MOST)]
+        results, sizes = outcome(*many)
+        assert list(results.values()) == ["passed"] * len(many) and max(map(int, sizes)) <= 2 * MOST, sizes
+        other = {"name": "q", "command": ["true"], "properties": {}}
+        assert grouped([other]) == [[other]] and run_group([other])["q"][0] == "passed"
+        assert run_alone({"name": "r", "command": ["sleep", "5"], "properties": {"TIMEOUT": 0.1}})[0] == "failed"
+    print("run_tests: self-test passed")
+    return 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("preset")
+    parser.add_argument("-j", type=int, default=os.cpu_count())
+    arguments, selection = parser.parse_known_args()
+    tests = [t for t in listed(arguments.preset, selection) if not t["properties"].get("DISABLED")]
+    if not tests:
+        print("run_tests: no tests were selected", file=sys.stderr)
+        return 1
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(run_group, g) for g in grouped(tests)]):
+            for name, (result, output) in future.result().items():
+                results[name] = result
+                if result == "failed":
+                    print(f"{output}\n{name} ...***Failed", flush=True)
+                elif result == "skipped":
+                    print(f"{name} ...***Skipped", flush=True)
+            print(f"{len(results)} of {len(tests)} tests", flush=True)
+    failed = sorted(name for name, result in results.items() if result == "failed")
+    share = 100 * (len(tests) - len(failed)) // len(tests)
+    print(f"\n{share}% tests passed, {len(failed)} tests failed out of {len(tests)}")
+    for name in failed:
+        print(f"    {name}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Many clients of one `llada serve` for some minutes: a third reads slowly, a third goes away at random, and beside them
+come garbage, requests that never end and bodies that are too long. Every finished answer is compared with that of
+`llada run`, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle.
+
+usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--minutes M] [-- options of llada serve]
+Exit status 1, with a line for each, where something is not as it must be."""
+
+import argparse
+import asyncio
+import json
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MAX_BODY = 65536
+
+# What is asked: the message, the fields of the request, the same as flags of `llada run`.
+CASES = [(f"There are {30 + i} rings in the bag. He gives {2 + i} to Cleo. How many rings are left?", fields, flags)
+         for i in range(4)
+         for fields, flags in [
+             ({"max_tokens": 64}, ["-n", "64"]),
+             ({"max_tokens": 96, "temperature": 0.8, "seed": 11}, ["-n", "96", "--temp", "0.8", "--seed", "11"]),
+             ({"max_tokens": 64, "llada": {"threshold": 0.8}}, ["-n", "64", "--threshold", "0.8"]),
+             ({"max_tokens": 64, "llada": {"preset": "exact"}}, ["-n", "64", "--preset-decode", "exact"])]]
+
+
+def expected(args):
+    answers = []
+    for text, _, flags in CASES:
+        out = subprocess.run([args.llada, "run", "-m", args.model, "-p", text, "--json", *flags], check=True,
+                             capture_output=True, text=True).stdout
+        answers.append(json.loads(out)["text"])
+    return answers
+
+
+class Load:
+    def __init__(self, args, port, answers):
+        self.args, self.port, self.answers = args, port, answers
+        self.counts = dict.fromkeys(["answers", "refused", "gone", "garbage", "wrong"], 0)
+        self.wrong = []
+        self.random = random.Random(1)
+
+    def fail(self, what):
+        self.counts["wrong"] += 1
+        self.wrong.append(what)
+
+    async def send(self, body, path="/v1/chat/completions"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        text = json.dumps(body).encode()
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: load\r\nConnection: close\r\n"
+                     f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        await writer.drain()
+        return reader, writer
+
+    async def ask(self, kind):
+        which = self.random.randrange(len(CASES))
+        text, fields, _ = CASES[which]
+        watch = self.random.choice([None, "text", "frames"])
+        body = {"messages": [{"role": "user", "content": text}], **fields}
+        if watch:
+            body["stream"] = True
+        if watch == "frames":
+            body["diffusing"] = "frames"
+        reader, writer = await self.send(body)
+        try:
+            if kind == "leaves":
+                await asyncio.sleep(self.random.random() * 0.3)
+                self.counts["gone"] += 1
+                return
+            reply = await self.read(reader, slow=kind == "slow")
+            self.judge(reply, self.answers[which], watch)
+        finally:
+            writer.close()
+
+    async def read(self, reader, slow):
+        data = b""
+        while True:
+            piece = await reader.read(2048 if slow else 1 << 16)
+            if not piece:
+                return data.decode()
+            data += piece
+            if slow:
+                await asyncio.sleep(0.05)
+
+    def judge(self, reply, answer, watch):
+        head, _, body = reply.partition("\r\n\r\n")
+        status = int(head.split()[1]) if head else 0
+        if status in (429, 503):
+            self.counts["refused"] += 1
+            return
+        if status != 200:
+            return self.fail(f"status {status}: {body[:200]}")
+        if watch is None:
+            text = json.loads(body)["choices"][0]["message"]["content"]
+        else:
+            events = [json.loads(e) for e in re.findall(r"^data: (\{.*\})$", unchunked(body), re.M)]
+            errors = [e["error"]["message"] for e in events if "error" in e]
+            if errors == ["the server is shutting down"]:
+                self.counts["refused"] += 1
+                return
+            if errors or "[DONE]" not in body:
+                return self.fail(f"stream: {errors or 'cut'}")
+            text = "".join(c["delta"].get("content", "") for e in events for c in e["choices"])
+        self.counts["answers"] += 1
+        if text != answer:
+            self.fail(f"found {text!r}, needed {answer!r}")
+
+    async def disturb(self):
+        kind = self.random.randrange(4)
+        self.counts["garbage"] += 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        if kind == 0:
+            writer.write(self.random.randbytes(500) + b"\r\n\r\n")
+        elif kind == 1:
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"mess")  # and no more
+        elif kind == 2:
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 100000)
+        else:
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{\"a\": [[[")
+        try:
+            await asyncio.wait_for(reader.read(1 << 16), timeout=5)
+        except (asyncio.TimeoutError, ConnectionError):
+            pass
+        writer.close()
+
+    async def client(self, number, until):
+        kind = ["reads", "slow", "leaves"][number % 3]
+        while time.monotonic() < until:
+            try:
+                await asyncio.wait_for(self.ask(kind), timeout=120)
+                if self.random.random() < 0.1:
+                    await self.disturb()
+            except asyncio.TimeoutError:
+                self.fail(f"a client that {kind} was stuck for 120 s")
+            except (ConnectionError, BrokenPipeError):
+                pass
+
+    def metrics(self):
+        with socket.create_connection(("127.0.0.1", self.port)) as s:
+            s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            text = b""
+            while piece := s.recv(1 << 16):
+                text += piece
+        return text.decode()
+
+
+def unchunked(body):
+    """The pieces of a chunked body without their sizes."""
+    out, at = [], 0
+    raw = body.encode()
+    while (end := raw.find(b"\r\n", at)) >= 0:
+        size = int(raw[at:end], 16)
+        out.append(raw[end + 2:end + 2 + size])
+        at = end + 2 + size + 2
+    return b"".join(out).decode()
+
+
+def metric(text, name):
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M).group(1))
+
+
+def share_below(text, name, share):
+    """The smallest bound of a histogram below which that share of its values lies."""
+    buckets = re.findall(rf'^{name}_bucket{{le="([^"]+)"}} (\d+)$', text, re.M)
+    whole = int(buckets[-1][1])
+    return next(float(bound) for bound, count in buckets if int(count) >= share * whole)
+
+
+def resident_kib(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+
+
+async def watch_memory(pid, until, samples):
+    while time.monotonic() < until:
+        samples.append((time.monotonic(), resident_kib(pid)))
+        await asyncio.sleep(1)
+
+
+async def run(args, port, process, answers):
+    load = Load(args, port, answers)
+    begin = time.monotonic()
+    until = begin + args.minutes * 60
+    samples = []
+    watcher = asyncio.create_task(watch_memory(process.pid, until, samples))
+    await asyncio.gather(*(load.client(i, until) for i in range(args.clients)))
+    await watcher
+    for _ in range(300):  # what was left behind is cancelled
+        text = load.metrics()
+        if metric(text, "llada_requests_running") == metric(text, "llada_requests_waiting") == 0:
+            break
+        await asyncio.sleep(0.1)
+    else:
+        load.fail("requests are stuck: " + text)
+    warm = max(k for t, k in samples if t < begin + args.minutes * 60 * 0.4)
+    last = max(k for t, k in samples if t > begin + args.minutes * 60 * 0.8)
+    growth = 100 * (last - warm) / warm
+    forwards = share_below(text, "llada_first_step_forwards", 0.99)
+    if growth > 2:
+        load.fail(f"memory grew by {growth:.1f} % after the warm-up, needed 2 % at most")
+    if forwards > 20:
+        load.fail(f"99 % had their first step within {forwards:g} forwards, needed 20")
+    # The end comes in the middle of answers.
+    ending = [asyncio.create_task(load.ask("reads")) for _ in range(args.clients)]
+    await asyncio.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    for outcome in await asyncio.gather(*ending, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            load.fail(f"while ending: {outcome!r}")
+    status = process.wait(timeout=60)
+    if status != 0:
+        load.fail(f"exit status {status} after SIGTERM")
+    print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last], "growth_percent": round(growth, 2),
+                      "first_step_forwards_p99": forwards,
+                      "forwards": metric(text, "llada_forwards_total"),
+                      "parts": metric(text, "llada_forward_parts_total")}))
+    for line in load.wrong[:20]:
+        print("serve_load:", line, file=sys.stderr)
+    return 1 if load.wrong or load.counts["answers"] == 0 else 0
+
+
+def main():
+    words = sys.argv[1:]
+    split = words.index("--") if "--" in words else len(words)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--llada", default=str(ROOT / "build/release/bin/llada"))
+    parser.add_argument("--model", default=str(ROOT / "models/tiny-llada"))
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=5)
+    args = parser.parse_args(words[:split])
+    answers = expected(args)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "64", "--queue",
+                                "256", "--max-body", str(MAX_BODY), "--quiet", *words[split + 1:]],
+                               stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()  # that it is ready
+    try:
+        return asyncio.run(run(args, port, process, answers))
+    finally:
+        if process.poll() is None:
+            process.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The Python package, after a release build: its tests against that build, types, then as a user gets it: an sdist, a
+# wheel from the sdist alone, repaired so that it brings its libraries, in a fresh environment without a compiler; there
+# the examples and lm-evaluation-harness run. usage: test_python.sh (needs tools/setup.sh python)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source=$PWD tools=$PWD/build/python-tools/bin
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+fail() { echo "python: $*" >&2; exit 1; }
+export PYTHONDONTWRITEBYTECODE=1 LLADA_CLI=$source/build/release/bin/llada
+tests() { "$@" -q -p no:cacheprovider -rs; }
+
+echo "python: tests"
+LLADA_LIBRARY=$source/build/release/src/api/libllada.so tests "$tools/python" -m pytest python/tests
+
+echo "python: types"
+"$tools/mypy" --cache-dir "$place/mypy"
+
+# The build folder is as deep as the release build's, so that ccache knows its files; without it this is a whole build.
+echo "python: sdist and wheel"
+"$tools/python" -m build -n -s -o "$place" . >"$place/log" 2>&1 || { tail -20 "$place/log"; fail "no sdist"; }
+tar -xzf "$place"/llada-*.tar.gz -C "$place"
+[ "$(du -sm "$place"/llada-*/ | cut -f1)" -lt 20 ] || fail "the sdist has more than 20 MB"
+(cd "$place"/llada-*/ && "$tools/python" -m build -n -w -C build-dir=build/wheel -o "$place/wheel" . \
+  >"$place/log" 2>&1) || { tail -20 "$place/log"; fail "no wheel"; }
+wheel=$(basename "$place"/wheel/*)
+[[ $wheel == llada-*-py3-none-linux_*.whl ]] || fail "found $wheel, needed one wheel for every Python"
+PATH=$tools:$PATH "$tools/auditwheel" repair -w "$place/repaired" "$place/wheel/$wheel" >"$place/log" 2>&1 ||
+  { cat "$place/log"; fail auditwheel; }
+"$tools/auditwheel" show "$place"/repaired/*.whl | grep -A1 'consistent with' | tail -1
+unzip -l "$place"/repaired/*.whl | grep -q 'llada/py.typed' || fail "no py.typed in the wheel"
+
+echo "python: the wheel alone"
+/usr/bin/python3 -m venv "$place/fresh"
+"$place/fresh/bin/pip" install -q --disable-pip-version-check --no-index "$place"/repaired/*.whl
+model=$source/models/tiny-llada prompt='Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.'
+alone() { (cd "$place" && env -i HOME="$place" PATH=/nowhere LANG=C.UTF-8 "$place/fresh/bin/python" "$@"); }
+alone "$source/examples/python/generate.py" "$model" "$prompt" >"$place/answer"
+grep -q '"name": "Eric"' "$place/answer" || fail "the answer is $(cat "$place/answer")"
+alone -c '
+import importlib.metadata, llada, sys
+assert llada.__version__ == importlib.metadata.version("llada"), "versions differ"
+assert "numpy" not in sys.modules and "site-packages" in llada.__file__' || fail "the wheel"
+echo "python: passed"
