@@ -118,7 +118,7 @@ class Model(AsyncCalls):
         found = _capi.ScoreResult()
         with _options.handle(_options.pairs(_capi.FOR_SCORE, options)) as handle:
             check(_capi.lib.llada_score(self._live(), ids, len(ids), behind, len(behind), handle, ctypes.byref(found)))
-        return Score(found.log_probability, found.tokens, found.forwards, bool(found.greedy))
+        return Score(found.log_probability, found.tokens, found.forwards, found.greedy == 1)
 
     def _prompt_ids(self, prompt: Any, raw: bool) -> Any:
         if isinstance(prompt, str):
