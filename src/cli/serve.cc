@@ -38,9 +38,8 @@ Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   return serve::parse_keys(text, o.keys_path);
 }
 
-// SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
-// SIGHUP reads the keys again. A thread waits for them. Every other one has them blocked, which it inherits: so they are
-// blocked before the first is started.
+// Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
+// to whichever thread takes it.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -51,16 +50,19 @@ class BlockedSignals {
   ~BlockedSignals() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
+
   const sigset_t& set() const { return set_; }
 
  private:
   sigset_t set_;
 };
 
+// SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
+// SIGHUP reads the keys again. A thread waits for them.
 class Signals {
  public:
   Signals(const BlockedSignals& blocked, std::function<void()> reload)
-      : reload_(std::move(reload)), set_(blocked.set()), thread_([this] { wait(); }) {}
+      : set_(blocked.set()), reload_(std::move(reload)), thread_([this] { wait(); }) {}
   ~Signals() {
     over_ = true;
     thread_.join();
@@ -88,11 +90,11 @@ class Signals {
     }
   }
 
-  const std::function<void()> reload_;
   const sigset_t set_;
+  const std::function<void()> reload_;
   std::promise<void> ended_;
   std::atomic<bool> over_ = false, loaded_ = false;
-  std::thread thread_;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 void log_line(const nlohmann::ordered_json& json) { note(json_line(json)); }
