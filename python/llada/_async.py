@@ -91,16 +91,20 @@ class AsyncStream(AsyncIterator[Frame]):
 class AsyncCalls(Opened):
     """agenerate is generate, and so on: the arguments are the same. Cancelling a task takes its request back."""
 
+    async def _awaited(self, asking: _prompts.Asking, options: dict[str, Any]) -> Result:
+        await in_thread(self._engine, self._engine_options["streams"])  # the first call may compute
+        return await _waited(self._submit(asking, options))
+
     async def agenerate(
         self, prompt: Prompt, *, raw: bool = False, system: Optional[str] = None, **options: Any
     ) -> Result:
-        return await _waited(self._submit(_prompts.answer(prompt, raw, system), options))
+        return await self._awaited(_prompts.answer(prompt, raw, system), options)
 
     async def achat(self, messages: Sequence[Message], **options: Any) -> Result:
-        return await _waited(self._submit(_prompts.chat(messages), options))
+        return await self._awaited(_prompts.chat(messages), options)
 
     async def ainfill(self, text: Union[str, Tokens], gaps: Optional[Tokens] = None, **options: Any) -> Result:
-        return await _waited(self._submit(_prompts.infilling(text, gaps), options))
+        return await self._awaited(_prompts.infilling(text, gaps), options)
 
     def astream(
         self, prompt: Prompt, *, raw: bool = False, system: Optional[str] = None, **options: Any

@@ -35,7 +35,7 @@ class Many(Iterator[Request]):
         model._engine(streams)
         self._model, self._streams, self._options = model, streams, options
         self._submitted = (self._submit(prompt, raw, system) for prompt in prompts)
-        self._ahead = 4 * streams
+        self._ahead = 4 * int(streams)
         self._under_way: deque[Union[Request, Exception]] = deque()
 
     def _submit(self, prompt: Any, raw: bool, system: Optional[str]) -> Union[Request, Exception]:

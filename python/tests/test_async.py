@@ -47,7 +47,7 @@ def test_more_than_there_are_threads(model_path):
 
 def test_cancelling(model):
     async def main():
-        task = asyncio.create_task(model.agenerate(SORT, steps=0, gen_length=4096, early_stop="none"))
+        task = asyncio.create_task(model.agenerate(SORT, steps=0, gen_length=1024, early_stop="none"))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -55,7 +55,7 @@ def test_cancelling(model):
         begin = time.monotonic()
         assert (await model.agenerate(SORT)).tokens == model.generate(SORT).tokens
         assert time.monotonic() - begin < 1
-        async with model.astream(SORT, steps=0, gen_length=4096, early_stop="none") as stream:
+        async with model.astream(SORT, steps=0, gen_length=1024, early_stop="none") as stream:
             async for frame in stream:
                 if frame.number == 3:
                     stream.cancel()
@@ -76,7 +76,7 @@ def test_the_loop_goes_on(model):
 
         ticking = asyncio.create_task(tick())
         begin = time.monotonic()
-        await model.agenerate(SORT, steps=0, gen_length=512, early_stop="none")
+        await model.agenerate(SORT, steps=0, gen_length=96, early_stop="none")
         took = time.monotonic() - begin
         ticking.cancel()
         assert ticks > took / 0.1

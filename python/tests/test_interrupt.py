@@ -13,7 +13,7 @@ import pytest
 import llada
 from conftest import SORT
 
-LONG = dict(steps=0, gen_length=4096, early_stop="none")
+LONG = dict(steps=0, gen_length=1024, early_stop="none")
 WORK = {
     "generate": "model.generate(PROMPT, **LONG)",
     "stream": "for frame in model.stream(PROMPT, **LONG): pass",

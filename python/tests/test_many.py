@@ -129,7 +129,7 @@ def test_closed_while_others_ask(model_path):
 
 
 def test_a_stream_from_two_threads(model):
-    stream = model.stream(SORT, steps=0, gen_length=512)
+    stream = model.stream(SORT, steps=0, gen_length=96)
     frames = []
 
     def work(_):

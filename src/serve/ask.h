@@ -25,8 +25,11 @@ struct Ask {
   std::vector<Request> requests;         // one per answer, in the order of their index
   std::vector<std::string> echoed = {};  // by index: text of the prompt before the answer; empty: none
   std::vector<InfillGap> gaps = {};      // of infilling, which has one request
+  bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
   std::string preset;                    // that was used
+  bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
+  bool drops_answer = false;             // those of the prompt alone
   bool stream = false, include_usage = false, logprobs = false;
   Watch watch = Watch::none;
 };

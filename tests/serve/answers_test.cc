@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engine/infill_text.h"
+#include "engine/likelihood.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 
@@ -152,6 +153,31 @@ TEST_F(Answers, HaveLogProbabilities) {
   const json probs = plain.json()["choices"][0]["logprobs"];
   EXPECT_EQ(probs["tokens"].size(), plain.json()["usage"]["completion_tokens"]);
   EXPECT_EQ(probs["tokens"].size(), probs["token_logprobs"].size());
+}
+
+// As lm-evaluation-harness asks: a sum over a stretch of the prompt, whether it is the greedy one, and an entry that was
+// generated behind it.
+TEST_F(Answers, ScoreThePrompt) {
+  const auto ids = tiny_model()->prompt_ids("Liam has 40 rings.").value();
+  ScoreRequest alone{.prompt = {ids[0]}, .continuations = {{ids.begin() + 1, ids.end()}}};
+  const ScoreResult score = open_session(tiny_model())->score(alone).value();
+  for (const int most : {0, 1}) {
+    const auto reply =
+        post("/v1/completions",
+             {{"prompt", ids}, {"max_tokens", most}, {"logprobs", 1}, {"echo", true}, {"temperature", 0}});
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json probs = reply.json()["choices"][0]["logprobs"];
+    ASSERT_EQ(probs["token_logprobs"].size(), ids.size() + static_cast<size_t>(most));
+    EXPECT_TRUE(probs["token_logprobs"][0].is_null());
+    for (size_t i = 1; i < ids.size(); ++i) {
+      const double own = probs["token_logprobs"][i];
+      EXPECT_EQ(own, score.continuations[0].tokens[i - 1].log_probability);
+      double best = -1e9;
+      for (const auto& [text, value] : probs["top_logprobs"][i].items()) best = std::max(best, value.get<double>());
+      EXPECT_GE(best, own);
+    }
+    EXPECT_GE(reply.json()["usage"]["forwards"], score.forwards);
+  }
 }
 
 TEST_F(Answers, FillGaps) {

@@ -33,7 +33,9 @@ class AnswerView {
     const changed = this.recording.add(chunk);
     const last = this.recording.frames.length - 1;
     if (last < 0) return;
+    const first = this.spans.length === 0;
     while (this.spans.length < this.recording.histories.length) this.newCell();
+    if (first) this.root.scrollIntoView({ block: "nearest" });
     // What the frame before wrote is fresh no longer.
     const repaint = this.fresh ? new Set([...this.fresh, ...changed]) : changed;
     for (const cell of repaint) this.paint(cell, last);
