@@ -10,15 +10,10 @@
 #include "base/system.h"
 
 namespace llada {
-namespace {
-
-// asm/hwcap.h of arm64 is not there for other processors.
-constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
-
-}  // namespace
-
 ArmFeatures arm_features() {
 #ifdef __aarch64__
+  // asm/hwcap.h of arm64 is not there for other processors.
+  constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
   const bool dotprod = (::getauxval(AT_HWCAP) & kDotProduct) != 0;
   return {dotprod, dotprod && (::getauxval(AT_HWCAP2) & kInt8Matrix) != 0};
 #else
