@@ -10,6 +10,7 @@
 #include "base/system.h"
 
 namespace llada {
+
 ArmFeatures arm_features() {
 #ifdef __aarch64__
   // asm/hwcap.h of arm64 is not there for other processors.
