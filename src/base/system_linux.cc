@@ -1,3 +1,4 @@
+// Linux and Android: affinity, /proc, the auxiliary vector.
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
