@@ -53,8 +53,8 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
 std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
-// left of them that were not taken, and of them the one with the highest score. What stands left of a token decides about it
-// most, so it waits while much of that is open.
+// left of them that were not taken, and of them the one with the highest score. What stands left of a token decides
+// about it most, so it waits while much of that is open.
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate);
 
 // How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
@@ -74,8 +74,8 @@ struct ScheduleStep {
   int64_t step = 0;    // of the block's schedule, from 0
 };
 
-// Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For Dream's rules, `at.step` is a step that
-// reveals something (dream_step).
+// Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
+// Dream's rules, `at.step` is a step that reveals something (dream_step).
 std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at);
 
 }  // namespace llada::decode

@@ -1,9 +1,9 @@
-// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate()
-// (arXiv 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler
-// (arXiv 2505.24857), frechet from Fast-dLLM++ (arXiv 2606.02955), Dream's three from its generation code, speculation and progressive revision from the
-// llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit from
-// dInfer (arXiv 2510.08666). Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the
-// model's context limit (the engine knows it).
+// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate() (arXiv
+// 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857),
+// frechet from Fast-dLLM++ (arXiv 2606.02955), Dream's three from its generation code, speculation and progressive
+// revision from the llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit
+// from dInfer (arXiv 2510.08666). Names, ranges, text forms and help of every option: fields.h. Deliberately absent:
+// the model's context limit (the engine knows it).
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -46,8 +46,8 @@ std::expected<void, ApiError> read_format(Body& body);
 Answered<std::vector<ChatMessage>> read_messages(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
 
-// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ... by
-// index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
+// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ...
+// by index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
 Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
                                              DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop);
 

@@ -1,3 +1,5 @@
+// The server over Boost.Asio: accepts on a port or a UNIX socket, counts connections, and runs the loop that serves
+// them all on one thread.
 #include <netinet/tcp.h>
 #include <unistd.h>
 

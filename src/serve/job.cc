@@ -407,7 +407,8 @@ std::string Job::last_events(size_t index) {
          event_text(piece_json(head_, at, "", end.reason, end.logprobs));
 }
 
-// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step meanwhile.
+// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
+// meanwhile.
 Outflow::Piece Job::take() {
   constexpr size_t kNotesAtOnce = 16;
   std::vector<std::deque<StepNote>> notes(answers_.size());

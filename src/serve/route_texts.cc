@@ -15,8 +15,8 @@ void reply(const std::shared_ptr<Exchange>& exchange, Replied answer) {
   exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
 }
 
-// With control tokens taken whole, as llama-server and the Python tokenizers do where a program sends a template's text.
-// What a user types never comes here: prompts and messages have no control tokens.
+// With control tokens taken whole, as llama-server and the Python tokenizers do where a program sends a template's
+// text. What a user types never comes here: prompts and messages have no control tokens.
 std::vector<int32_t> encode_with_controls(const Tokenizer& tokenizer, std::string_view text) {
   constexpr size_t kLongest = 64;  // bytes of a control token; bounds the work on a text of many '<'
   std::vector<int32_t> ids;

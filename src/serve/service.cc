@@ -93,7 +93,8 @@ bool Service::has_key(const HttpRequest& request) const {
   return keys_.empty() || holds_key(keys_, given);
 }
 
-// A page of another origin may not ask through somebody's browser, unless it was let in: a local server often has no key.
+// A page of another origin may not ask through somebody's browser, unless it was let in: a local server often has no
+// key.
 bool Service::may_ask(const HttpRequest& request) const {
   if (request.origin.empty() || options_.cors == "*" || request.origin == options_.cors) return true;
   const size_t host = request.origin.find("://");
