@@ -202,7 +202,8 @@ Result<int> run(Options& o) {
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
   const InterruptGuard guard;
-  LLADA_TRY(const auto engine, Engine::create(model, {}));
+  // The device's own table takes a while to measure; for a few texts an everyday number of rows does as well.
+  LLADA_TRY(const auto engine, Engine::create(model, {.row_budget = o.tasks.empty() ? 64 : 0}));
   return o.tasks.empty() ? score_texts(o, model, *engine) : score_tasks(o, model, *engine, questions, examples);
 }
 
@@ -246,6 +247,8 @@ Work setup_score(CLI::App& app) {
   add_integer_option(app, "--top", o->top, 1, 1000, "with --json: the N best tokens of each position");
   app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question")->type_name("FILE");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
+  for (const char* name : {"--seed", "--order", "--groups", "--top", "--out"})
+    app.get_option(name)->group(further("Details"));
   app.footer(
       "Examples:\n"
       "  llada score -m model.gguf -p 'The capital of France is' --continuation ' Paris' --continuation ' Rome'\n"
