@@ -1,6 +1,6 @@
 // Scores of continuations: canvases drawn as published, sums over everything that could have been written, the forward
 // in double arithmetic, and the same bits alone and in company.
-// labels of this file: native
+// labels of this file: native -threads
 #include "engine/likelihood.h"
 
 #include <unistd.h>
