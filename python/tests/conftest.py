@@ -20,6 +20,7 @@ import llada  # noqa: E402
 
 SORT = "Sort the numbers from smallest to largest: 38 41 6 51 3"
 FACTS = "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker."
+QUICK = {"threshold": 0.8, "gen_length": 48}  # some forwards of some rows
 GAPS = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles."
 
 
@@ -37,7 +38,7 @@ def program() -> str:
 @pytest.fixture(scope="session")
 def model_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
-    subprocess.run([program(), "convert", str(ROOT / "models" / "tiny-llada"), str(path)], check=True,
+    subprocess.run([program(), "convert", str(ROOT / "models" / "tiny-llada"), str(path), "--type", "f16"], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return str(path)
 

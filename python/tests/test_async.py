@@ -8,39 +8,39 @@ import time
 import pytest
 
 import llada
-from conftest import FACTS, GAPS, SORT, eval_prompts
+from conftest import FACTS, GAPS, QUICK, SORT, eval_prompts
 
 
 def test_as_the_others(model):
     async def main():
-        assert (await model.agenerate(SORT)).tokens == model.generate(SORT).tokens
-        assert (await model.achat([("user", FACTS)])).tokens == model.generate(FACTS).tokens
-        assert (await model.ainfill(GAPS)).tokens == model.infill(GAPS).tokens
-        frames = [frame async for frame in model.astream(SORT)]
-        assert [f.ids for f in frames] == [f.ids for f in model.stream(SORT)]
+        assert (await model.agenerate(SORT, **QUICK)).tokens == model.generate(SORT, **QUICK).tokens
+        assert (await model.achat([("user", FACTS)], **QUICK)).tokens == model.generate(FACTS, **QUICK).tokens
+        assert (await model.ainfill(GAPS, **QUICK)).tokens == model.infill(GAPS, **QUICK).tokens
+        frames = [frame async for frame in model.astream(SORT, **QUICK)]
+        assert [f.ids for f in frames] == [f.ids for f in model.stream(SORT, **QUICK)]
         prompts = eval_prompts(12)
-        many = [result.tokens async for result in model.agenerate_many(prompts)]
-        assert many == [model.generate(prompt).tokens for prompt in prompts]
+        many = [result.tokens async for result in model.agenerate_many(prompts, **QUICK)]
+        assert many == [model.generate(prompt, **QUICK).tokens for prompt in prompts]
 
     asyncio.run(main())
 
 
 def test_more_than_there_are_threads(model_path):
-    prompts = eval_prompts(64)
+    prompts = eval_prompts(32)
     with llada.Model.load(model_path, threads=1, streams=4) as opened:
         async def main():
-            return await asyncio.gather(*[opened.agenerate(prompt) for prompt in prompts])
+            return await asyncio.gather(*[opened.agenerate(prompt, **QUICK) for prompt in prompts])
 
         async def streams():
             async def last(prompt):
-                stream = opened.astream(prompt)
+                stream = opened.astream(prompt, **QUICK)
                 async for _ in stream:
                     pass
                 return stream.result
 
             return await asyncio.gather(*[last(prompt) for prompt in prompts])
 
-        expected = [opened.generate(prompt).tokens for prompt in prompts]
+        expected = [opened.generate(prompt, **QUICK).tokens for prompt in prompts]
         assert [result.tokens for result in asyncio.run(main())] == expected
         assert [result.tokens for result in asyncio.run(streams())] == expected
 
@@ -53,7 +53,7 @@ def test_cancelling(model):
         with pytest.raises(asyncio.CancelledError):
             await task
         begin = time.monotonic()
-        assert (await model.agenerate(SORT)).tokens == model.generate(SORT).tokens
+        assert (await model.agenerate(SORT, **QUICK)).tokens == model.generate(SORT, **QUICK).tokens
         assert time.monotonic() - begin < 1
         async with model.astream(SORT, steps=0, gen_length=1024, early_stop="none") as stream:
             async for frame in stream:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import llada
-from conftest import GAPS, ROOT, SORT
+from conftest import GAPS, QUICK, ROOT, SORT
 
 
 def test_options(model):
@@ -36,7 +36,7 @@ def test_options(model):
         assert isinstance(caught.value, ValueError) and "\n" not in str(caught.value)
     with pytest.raises(llada.LladaError, match="preset"):
         model.generate(SORT, preset="no such")
-    assert model.generate(SORT, gen_length=None).tokens == model.generate(SORT).tokens
+    assert model.generate(SORT, gen_length=None, **QUICK).tokens == model.generate(SORT, **QUICK).tokens
 
 
 def test_list_of_options():
@@ -113,14 +113,14 @@ def test_closed(model_path):
     opened.close()
     opened.close()
     assert repr(opened) == "<llada.Model, closed>"
-    for call in [lambda: opened.generate(SORT), lambda: opened.tokenize("x"), lambda: opened.logits([1]),
+    for call in [lambda: opened.generate(SORT, **QUICK), lambda: opened.tokenize("x"), lambda: opened.logits([1]),
                  lambda: next(opened.generate_many([SORT])), lambda: opened.info, lambda: opened.score("a", "b")]:
         with pytest.raises(llada.ClosedError, match="closed"):
             call()
     assert stream.result.finish_reason == "interrupted"  # a request outlives its model
     other = None
     with llada.Model.load(model_path, threads=1) as opened:
-        other = opened.stream(SORT)
+        other = opened.stream(SORT, **QUICK)
     other.close()
     other.close()
     with pytest.raises(llada.ClosedError):
@@ -138,8 +138,8 @@ def test_errors(model):
 FORKED = """
 import os, sys, llada
 model = llada.Model.load(sys.argv[1], threads=1, streams=2)
-answer = model.generate("Sort the numbers from smallest to largest: 3 1").tokens
-stream = model.stream("Sort the numbers from smallest to largest: 3 1")
+answer = model.generate("Sort the numbers from smallest to largest: 3 1", threshold=0.9).tokens
+stream = model.stream("Sort the numbers from smallest to largest: 3 1", threshold=0.9)
 child = os.fork()
 if child == 0:
     try:

@@ -7,7 +7,7 @@ import array
 import pytest
 
 import llada
-from conftest import FACTS, GAPS, SORT
+from conftest import FACTS, GAPS, QUICK, SORT
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_forms_of_a_prompt(model, command):
 
 
 def test_frames(model):
-    expected = model.generate(SORT, steps=0)
+    expected = model.generate(SORT, steps=0, gen_length=32)
     mask = model.info.mask_token
-    with model.stream(SORT, steps=0) as stream:
+    with model.stream(SORT, steps=0, gen_length=32) as stream:
         ids = [mask] * len(expected.tokens)
         committed = 0
         for number, frame in enumerate(stream):
@@ -84,7 +84,7 @@ def test_frames(model):
 
 
 def test_result_without_the_frames(model):
-    assert model.stream(SORT).result.tokens == model.generate(SORT).tokens
+    assert model.stream(SORT, **QUICK).result.tokens == model.generate(SORT, **QUICK).tokens
 
 
 def test_infill(model, command):
@@ -122,14 +122,14 @@ def test_confidence_is_the_probability_of_the_forward(model):
 def test_without_numpy(model, monkeypatch):
     numpy = pytest.importorskip("numpy")
     ids = model.tokenize(SORT)
-    expected, sure = model.logits(ids, [1, 3]), model.generate(SORT).confidences
+    expected, sure = model.logits(ids, [1, 3]), model.generate(SORT, **QUICK).confidences
     monkeypatch.setattr("llada._arrays.numpy_module", lambda: None)
     monkeypatch.setattr("llada._model.numpy_module", lambda: None)
     rows = model.logits(ids, [1, 3])
     assert all(isinstance(row, array.array) for row in rows)
     assert numpy.array_equal(numpy.array(rows), expected)
-    assert isinstance(model.generate(SORT).confidences, array.array)
-    assert model.generate(SORT).confidences.tolist() == sure.tolist()
+    assert isinstance(model.generate(SORT, **QUICK).confidences, array.array)
+    assert model.generate(SORT, **QUICK).confidences.tolist() == sure.tolist()
 
 
 def test_text_and_tokens(model):
@@ -149,7 +149,7 @@ def test_progress(model_path):
 
 
 def test_html(model):
-    for frame in model.stream_infill("<b>\"x\" & 'y'</b> 1+1=<mask:2>"):
+    for frame in model.stream_infill("<b>\"x\" & 'y'</b> 1+1=<mask:2>", **QUICK):
         page = frame._repr_html_()
         assert "<b>" not in page and "&lt;" in page and "&amp;" in page
         assert page.count("<span ") == len(frame.ids)

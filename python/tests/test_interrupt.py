@@ -11,7 +11,7 @@ import time
 import pytest
 
 import llada
-from conftest import SORT
+from conftest import QUICK, SORT
 
 LONG = dict(steps=0, gen_length=1024, early_stop="none")
 WORK = {
@@ -62,14 +62,14 @@ def test_the_model_goes_on(model):
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    expected = model.generate(SORT).tokens
+    expected = model.generate(SORT, **QUICK).tokens
     try:
         for _ in range(5):
             signal.setitimer(signal.ITIMER_REAL, 0.2)
             with pytest.raises(KeyboardInterrupt):
                 model.generate(SORT, **LONG)
             begin = time.monotonic()
-            assert model.generate(SORT).tokens == expected
+            assert model.generate(SORT, **QUICK).tokens == expected
             assert time.monotonic() - begin < 1
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -85,13 +85,13 @@ def test_nothing_is_left_behind(model_path):
     def round_trip():
         opened = llada.Model.load(model_path, threads=1, streams=2)
         next(opened.stream(SORT, steps=0))
-        next(opened.generate_many([SORT] * 4, streams=3))
-        opened.generate(SORT)
+        next(opened.generate_many([SORT] * 4, streams=3, **QUICK))
+        opened.generate(SORT, **QUICK)
 
     for _ in range(3):
         round_trip()
     before, threads = resident_bytes(), len(os.listdir("/proc/self/task"))
-    for _ in range(12):
+    for _ in range(8):
         round_trip()
     assert len(os.listdir("/proc/self/task")) <= threads
     assert resident_bytes() - before < 24 << 20, "a model is 11 MB and its K/V"

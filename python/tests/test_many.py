@@ -9,15 +9,15 @@ import threading
 import pytest
 
 import llada
-from conftest import FACTS, GAPS, SORT, eval_prompts
+from conftest import FACTS, GAPS, QUICK, SORT, eval_prompts
 
 
 def test_64_prompts_as_one_by_one(model):
     prompts = eval_prompts(64)
     assert len(set(prompts)) == 64
-    together = list(model.generate_many(prompts, streams=4))
+    together = list(model.generate_many(prompts, streams=4, **QUICK))
     for prompt, result in zip(prompts, together):
-        alone = model.generate(prompt)
+        alone = model.generate(prompt, **QUICK)
         assert (result.tokens, result.text, result.stats.forwards) == (alone.tokens, alone.text, alone.stats.forwards)
     assert len(together) == 64
 
@@ -30,7 +30,7 @@ def test_sampled_with_a_seed(model):
 
 def test_forwards_are_shared(model_path):
     with llada.Model.load(model_path, threads=1) as opened:
-        results = list(opened.generate_many(eval_prompts(16), streams=4, steps=0))
+        results = list(opened.generate_many(eval_prompts(8), streams=4, steps=0, gen_length=32))
         stats = opened.engine_stats(4)
     assert stats.parts >= sum(result.stats.forwards for result in results)
     assert stats.forwards < stats.parts / 2
@@ -44,26 +44,26 @@ def test_prompts_without_end(model):
             taken.append(number)
             yield f"Sort the numbers from smallest to largest: {number % 50} 7 3"
 
-    first = list(itertools.islice(model.generate_many(prompts(), streams=2), 5))
-    assert first[4].tokens == model.generate("Sort the numbers from smallest to largest: 4 7 3").tokens
+    first = list(itertools.islice(model.generate_many(prompts(), streams=2, **QUICK), 5))
+    assert first[4].tokens == model.generate("Sort the numbers from smallest to largest: 4 7 3", **QUICK).tokens
     assert len(taken) < 5 + 2 * 4 + 1
 
 
 def test_an_error_is_where_its_answer_would_be(model):
-    found = model.generate_many([SORT, [10**6], FACTS])
-    assert next(found).tokens == model.generate(SORT).tokens
+    found = model.generate_many([SORT, [10**6], FACTS], **QUICK)
+    assert next(found).tokens == model.generate(SORT, **QUICK).tokens
     with pytest.raises(llada.InvalidError, match="1000000"):
         next(found)
 
 
 def test_none_and_nonsense(model):
-    assert list(model.generate_many([])) == []
+    assert list(model.generate_many([], **QUICK)) == []
     with pytest.raises(TypeError, match="needed a list"):
-        next(model.generate_many("one text"))
+        next(model.generate_many("one text", **QUICK))
     with pytest.raises(TypeError, match="threshold"):
-        next(model.generate_many([SORT], treshold=0.5))
+        next(model.generate_many([SORT], treshold=0.5, **QUICK))
     with pytest.raises(llada.InvalidError, match="streams"):
-        next(model.generate_many([SORT], streams=0))
+        next(model.generate_many([SORT], streams=0, **QUICK))
 
 
 def run_threads(count, work):
@@ -86,26 +86,27 @@ def run_threads(count, work):
 
 def test_threads_on_one_model(model_path):
     with llada.Model.load(model_path, threads=1, streams=3) as opened:
-        answers = {prompt: opened.generate(prompt).tokens for prompt in (SORT, FACTS)}
-        filled = opened.infill(GAPS).tokens
+        answers = {prompt: opened.generate(prompt, **QUICK).tokens for prompt in (SORT, FACTS)}
+        filled = opened.infill(GAPS, **QUICK).tokens
 
         def work(number):
             choice = random.Random(number)
-            for _ in range(12):
+            for _ in range(8):
                 prompt = choice.choice([SORT, FACTS])
                 kind = choice.randrange(6)
                 if kind == 0:
-                    assert opened.generate(prompt).tokens == answers[prompt]
+                    assert opened.generate(prompt, **QUICK).tokens == answers[prompt]
                 elif kind == 1:
-                    assert list(opened.stream(prompt))[-1].ids == answers[prompt]
+                    assert list(opened.stream(prompt, **QUICK))[-1].ids == answers[prompt]
                 elif kind == 2:
                     next(opened.stream(prompt, steps=0))  # and given up
                 elif kind == 3:
-                    assert opened.infill(GAPS).tokens == filled
+                    assert opened.infill(GAPS, **QUICK).tokens == filled
                 elif kind == 4:
                     assert opened.detokenize(opened.tokenize(prompt)) == prompt
                 else:
-                    found = [r.tokens for r in opened.generate_many([SORT, FACTS], streams=choice.randrange(1, 4))]
+                    many = opened.generate_many([SORT, FACTS], streams=choice.randrange(1, 4), **QUICK)
+                    found = [result.tokens for result in many]
                     assert found == [answers[SORT], answers[FACTS]]
 
         run_threads(8, work)

@@ -20,7 +20,9 @@ class DecodeChoice {
   void use_default_preset() { by_default_ = true; }
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it `typed`.
-  void built_in_presets_only(std::string typed) { files_ = false, preset_typed_ = std::move(typed); }
+  void built_in_presets_only(std::string typed) { files_ = false, call_preset(std::move(typed)); }
+  // What errors call the option that names a preset.
+  void call_preset(std::string typed) { preset_typed_ = std::move(typed); }
 
   void give(decode::Setting setting) { given_.push_back(std::move(setting)); }
   void give_preset(std::string name_or_path) { preset_ = std::move(name_or_path); }

@@ -79,7 +79,7 @@ PackedSource source_of(const ModelFile& file) {
 }
 
 // What is packed, of whom, and where to.
-struct Job {
+struct PackJob {
   const kernels::KernelTable* table;
   const ModelFile& file;
   const ModelGraph& graph;
@@ -87,10 +87,10 @@ struct Job {
   PackedSource source;
   std::string path;
 
-  static Result<Job> create(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
+  static Result<PackJob> create(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
     LLADA_TRY(const auto* table, kernels::select(options.isa));
     LLADA_TRY(auto views, weight_views(file, graph));
-    Job job{table, file, graph, std::move(views), source_of(file), {}};
+    PackJob job{table, file, graph, std::move(views), source_of(file), {}};
     job.path = packed_path(options.pack_cache.folder, job.source.path, table->isa);
     return job;
   }
@@ -172,7 +172,7 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
   const auto warn = [&](const std::string& line) {
     if (options.warn) options.warn(line);
   };
-  const auto job = Job::create(options, file, graph);
+  const auto job = PackJob::create(options, file, graph);
   if (!job || !job->packs()) return nullptr;  // an error is said again by whoever loads the model
   if (exists(job->path)) {
     auto found = job->open();
@@ -196,7 +196,7 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
 Result<PackReport> make_packed(const std::string& model, const LoadOptions& options,
                                const std::function<bool()>& stop) {
   LLADA_TRY(const auto listed, Listed::open(model));
-  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   PackReport report{job.path, std::string(job.table->isa), 0, false};
   LLADA_TRY(auto lock, job.lock());
   while (!lock.try_hold()) {
@@ -216,7 +216,7 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
 
 Result<PackReport> verify_packed(const std::string& model, const LoadOptions& options) {
   LLADA_TRY(const auto listed, Listed::open(model));
-  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   LLADA_TRY(const auto packed, job.open());
   ThreadPool pool(options.threads);
   LLADA_TRY_STATUS(packed->verify(pool));

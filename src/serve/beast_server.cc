@@ -121,10 +121,12 @@ class BeastServer : public Server {
     });
   }
 
-  // Events leave at once; and a client that vanished without a word is found within two minutes.
+  // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
+  // found within two minutes.
   static void set_options(StreamProtocol::socket& socket) {
     Failure ignored;
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+    socket.set_option(asio::socket_base::send_buffer_size(64 << 10), ignored);
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
     using Idle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
     using Interval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
