@@ -13,6 +13,7 @@ from ._errors import check
 from ._frames import Result, Score
 from ._many import Many
 from ._request import Stream
+from ._waiting import interruptible
 
 if TYPE_CHECKING:
     from ._arrays import Tokens
@@ -103,7 +104,8 @@ class Model(AsyncCalls):
         wanted = id_array("positions", range(len(ids)) if positions is None else positions)
         width = self.info.vocabulary
         numbers = (ctypes.c_float * (len(wanted) * width))()
-        check(_capi.lib.llada_logits(self._live(), ids, len(ids), wanted, len(wanted), numbers, len(numbers)))
+        arguments = [self._live(), ids, len(ids), wanted, len(wanted), numbers, len(numbers)]
+        interruptible(lambda: check(_capi.lib.llada_logits(*arguments)))
         numpy = numpy_module()
         if numpy is not None:
             return numpy.ctypeslib.as_array(numbers).reshape(len(wanted), width)
@@ -115,10 +117,15 @@ class Model(AsyncCalls):
         ids = self._prompt_ids(prompt, raw)
         behind = self.tokenize(continuation) if isinstance(continuation, str) else continuation
         behind = id_array("continuation", behind)
-        found = _capi.ScoreResult()
-        with _options.handle(_options.pairs(_capi.FOR_SCORE, options)) as handle:
-            check(_capi.lib.llada_score(self._live(), ids, len(ids), behind, len(behind), handle, ctypes.byref(found)))
-        return Score(found.log_probability, found.tokens, found.forwards, bool(found.greedy))
+        model, settings = self._live(), _options.pairs(_capi.FOR_SCORE, options)
+
+        def compute() -> Score:
+            found = _capi.ScoreResult()
+            with _options.handle(settings) as handle:
+                check(_capi.lib.llada_score(model, ids, len(ids), behind, len(behind), handle, ctypes.byref(found)))
+            return Score(found.log_probability, found.tokens, found.forwards, found.greedy == 1)
+
+        return interruptible(compute)
 
     def _prompt_ids(self, prompt: Any, raw: bool) -> Any:
         if isinstance(prompt, str):

@@ -16,6 +16,7 @@ from . import _capi, _options
 from ._errors import ClosedError, check
 from ._prompts import Asking
 from ._request import Request
+from ._waiting import interruptible
 
 Progress = Callable[[int, int], Any]
 Self = TypeVar("Self", bound="Opened")
@@ -167,7 +168,8 @@ class Opened:
         with self._lock:
             engine = self._engines.get(streams)
             if engine is None:
-                engine = Engine(self._live(), settings)
+                handle = self._live()
+                engine = interruptible(lambda: Engine(handle, settings))
                 kept = self._engines.get(self._engine_options["streams"])
                 self._engines = {self._engine_options["streams"]: kept} if kept is not None else {}
                 self._engines[streams] = engine

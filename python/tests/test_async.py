@@ -27,7 +27,7 @@ def test_as_the_others(model):
 
 def test_more_than_there_are_threads(model_path):
     prompts = eval_prompts(32)
-    with llada.Model.load(model_path, threads=1, streams=4) as opened:
+    with llada.Model.load(model_path, threads=1, row_budget=64, streams=4) as opened:
         async def main():
             return await asyncio.gather(*[opened.agenerate(prompt, **QUICK) for prompt in prompts])
 
@@ -47,7 +47,7 @@ def test_more_than_there_are_threads(model_path):
 
 def test_cancelling(model):
     async def main():
-        task = asyncio.create_task(model.agenerate(SORT, steps=0, gen_length=1024, early_stop="none"))
+        task = asyncio.create_task(model.agenerate(SORT, steps=0, gen_length=200, early_stop="none"))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -55,7 +55,7 @@ def test_cancelling(model):
         begin = time.monotonic()
         assert (await model.agenerate(SORT, **QUICK)).tokens == model.generate(SORT, **QUICK).tokens
         assert time.monotonic() - begin < 1
-        async with model.astream(SORT, steps=0, gen_length=1024, early_stop="none") as stream:
+        async with model.astream(SORT, steps=0, gen_length=200, early_stop="none") as stream:
             async for frame in stream:
                 if frame.number == 3:
                     stream.cancel()

@@ -13,7 +13,8 @@ from conftest import FACTS, GAPS, QUICK, SORT
 @pytest.mark.parametrize(
     "options",
     [{}, {"preset": "fast", "gen_length": 48}, {"steps": 0, "gen_length": 32}, {"threshold": 0.7, "block_length": 16},
-     {"temperature": 0.9, "seed": 7}, {"steps": 8, "gen_length": 32}, {"stop": ["9", "}"]}],
+     {"temperature": 0.9, "seed": 7, "threshold": 0.9}, {"steps": 8, "gen_length": 32},
+     {"stop": ["9", "}"], "threshold": 0.9}],
     ids=str,
 )
 @pytest.mark.parametrize("prompt", [SORT, FACTS])
@@ -145,7 +146,7 @@ def test_progress(model_path):
     seen = []
     with llada.Model.load(model_path, threads=1, progress=lambda done, total: seen.append((done, total))) as opened:
         assert opened.info.file_bytes > 0
-    assert seen and seen[-1][0] == seen[-1][1] and seen == sorted(seen)
+    assert len(seen) > 1 and seen == sorted(seen) and 0 < seen[-1][0] <= seen[-1][1] == seen[0][1]
 
 
 def test_html(model):

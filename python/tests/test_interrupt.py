@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import llada
 from conftest import QUICK, SORT
 
-LONG = dict(steps=0, gen_length=1024, early_stop="none")
+LONG = dict(steps=0, gen_length=200, early_stop="none")
 WORK = {
     "generate": "model.generate(PROMPT, **LONG)",
     "stream": "for frame in model.stream(PROMPT, **LONG): pass",
@@ -23,18 +24,21 @@ WORK = {
                   "  await asyncio.gather(*[model.agenerate(PROMPT, **LONG) for _ in range(40)])\nasyncio.run(main())",
 }
 PROGRAM = """
-import sys, llada
+import sys, time, llada
 PROMPT, LONG = {prompt!r}, {long!r}
-model = llada.Model.load(sys.argv[1], threads=1, streams=2)
+model = llada.Model.load(sys.argv[1], threads=1, row_budget=64, streams=2)
 print("begun", flush=True)
+try:
 {work}
+finally:
+    print(time.monotonic(), flush=True)  # of a clock that all processes share
 print("never")
 """
 
 
 @pytest.mark.parametrize("work", WORK)
 def test_ctrl_c(model_path, work):
-    program = PROGRAM.format(prompt=SORT, long=LONG, work=WORK[work])
+    program = PROGRAM.format(prompt=SORT, long=LONG, work=textwrap.indent(WORK[work], "    "))
     process = subprocess.Popen([sys.executable, "-c", program, model_path], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
@@ -44,9 +48,11 @@ def test_ctrl_c(model_path, work):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     took = time.monotonic() - begin
+    raised, *rest = out.splitlines()
     assert process.returncode == -signal.SIGINT, err
-    assert out == "" and err.rstrip().endswith("KeyboardInterrupt")
-    assert took < 1.5, "one second to the exception, and the interpreter's end"
+    assert rest == [] and err.rstrip().endswith("KeyboardInterrupt")
+    assert float(raised) - begin < 1
+    assert took < 3, "the end waits for the forward that runs"
 
 
 def test_ctrl_c_while_loading(model_path):
@@ -72,6 +78,7 @@ def test_the_model_goes_on(model):
             assert model.generate(SORT, **QUICK).tokens == expected
             assert time.monotonic() - begin < 1
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -83,7 +90,7 @@ def resident_bytes() -> int:
 def test_nothing_is_left_behind(model_path):
     """Models, streams and requests that are given up in every way leave no memory and no thread."""
     def round_trip():
-        opened = llada.Model.load(model_path, threads=1, streams=2)
+        opened = llada.Model.load(model_path, threads=1, row_budget=64, streams=2)
         next(opened.stream(SORT, steps=0))
         next(opened.generate_many([SORT] * 4, streams=3, **QUICK))
         opened.generate(SORT, **QUICK)

@@ -29,7 +29,7 @@ def test_sampled_with_a_seed(model):
 
 
 def test_forwards_are_shared(model_path):
-    with llada.Model.load(model_path, threads=1) as opened:
+    with llada.Model.load(model_path, threads=1, row_budget=64) as opened:
         results = list(opened.generate_many(eval_prompts(8), streams=4, steps=0, gen_length=32))
         stats = opened.engine_stats(4)
     assert stats.parts >= sum(result.stats.forwards for result in results)
@@ -85,7 +85,7 @@ def run_threads(count, work):
 
 
 def test_threads_on_one_model(model_path):
-    with llada.Model.load(model_path, threads=1, streams=3) as opened:
+    with llada.Model.load(model_path, threads=1, row_budget=64, streams=3) as opened:
         answers = {prompt: opened.generate(prompt, **QUICK).tokens for prompt in (SORT, FACTS)}
         filled = opened.infill(GAPS, **QUICK).tokens
 
@@ -97,7 +97,8 @@ def test_threads_on_one_model(model_path):
                 if kind == 0:
                     assert opened.generate(prompt, **QUICK).tokens == answers[prompt]
                 elif kind == 1:
-                    assert list(opened.stream(prompt, **QUICK))[-1].ids == answers[prompt]
+                    stream = opened.stream(prompt, **QUICK)
+                    assert list(stream) and stream.result.tokens == answers[prompt]
                 elif kind == 2:
                     next(opened.stream(prompt, steps=0))  # and given up
                 elif kind == 3:
@@ -113,14 +114,14 @@ def test_threads_on_one_model(model_path):
 
 
 def test_closed_while_others_ask(model_path):
-    opened = llada.Model.load(model_path, threads=1, streams=2)
+    opened = llada.Model.load(model_path, threads=1, row_budget=64, streams=2)
     started = threading.Barrier(5)
 
     def work(_):
         started.wait()
         with pytest.raises(llada.LladaError, match="clos|freed|handle"):
             while True:
-                opened.generate(SORT, steps=0, gen_length=256)
+                opened.generate(SORT, steps=0, gen_length=200)
 
     closer = threading.Thread(target=lambda: (started.wait(), opened.close()))
     closer.start()
@@ -146,12 +147,12 @@ def test_a_stream_from_two_threads(model):
 
 def test_a_stream_closed_by_another_thread(model):
     for _ in range(20):
-        stream = model.stream(SORT, steps=0, gen_length=256)
+        stream = model.stream(SORT, steps=0, gen_length=200)
         closer = threading.Thread(target=stream.close)
         closer.start()
         try:
             for frame in stream:
-                assert len(frame.tokens) == 256
+                assert len(frame.tokens) == 200
         except llada.ClosedError:
             pass
         closer.join(60)

@@ -1,3 +1,4 @@
+// The options that are none of decoding's: one entry each, with the function that reads its text.
 #include <charconv>
 
 #include "api/options.h"

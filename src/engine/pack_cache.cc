@@ -198,6 +198,7 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
   LLADA_TRY(const auto listed, Listed::open(model));
   LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   PackReport report{job.path, std::string(job.table->isa), 0, false};
+  if (!job.packs()) return invalid("{}: no weight of the model is packed for {}", model, report.isa);
   LLADA_TRY(auto lock, job.lock());
   while (!lock.try_hold()) {
     if (stop && stop()) return failed("{}: another process is packing it", job.path);

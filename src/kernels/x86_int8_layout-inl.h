@@ -1,5 +1,6 @@
 // Stored groups, activations and packed copies in the layouts of x86_int8-inl.h, which includes this.
 #pragma once
+#include "kernels/avx2.h"
 #include "kernels/stored_groups.h"
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {

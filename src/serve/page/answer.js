@@ -108,7 +108,7 @@ class AnswerView {
     const parts = [];
     const usage = recording.usage;
     if (recording.finish === "stopped") parts.push("stopped");
-    if (recording.finish === "length") parts.push("cut at its length");
+    if (recording.finish === "length" && !this.textOf) parts.push("cut at its length");
     if (usage) parts.push(`${usage.completion_tokens} tokens`);
     if (recording.forwards()) parts.push(`${recording.forwards()} forwards`);
     if (usage && recording.forwards())
