@@ -104,7 +104,7 @@ run_stage() {
     clients)
       if ! tools/setup.sh clients; then status=SKIPPED note="Chromium or the clients cannot be installed here"
       else
-        build release --target llada && timeout 300 tools/clients.sh 2>&1 | tee "$log" || status=failed
+        build release --target llada && timeout 400 tools/clients.sh 2>&1 | tee "$log" || status=failed
         note=$(grep -E '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')
       fi ;;
     python)

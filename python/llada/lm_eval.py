@@ -52,7 +52,8 @@ class LladaLM(TemplateLM):
         self._request_options = {k: v for k, v in options.items() if _options.known(k, _capi.FOR_REQUEST)}
         self._score_options = {k: v for k, v in options.items() if _options.known(k, _capi.FOR_SCORE)}
         of_load = {k: v for k, v in options.items() if k not in {**self._request_options, **self._score_options}}
-        self._model = Model.load(pretrained, device=device, **of_load)
+        # The harness says cuda:0 where nobody said anything.
+        self._model = Model.load(pretrained, device=None if device == "cuda:0" else device, **of_load)
         self._conversations: dict[str, list[int]] = {}
         self._device = self._model.info.device
 

@@ -45,7 +45,7 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def model(model_path: str):
-    with llada.Model.load(model_path, threads=1, row_budget=64) as opened:
+    with llada.Model.load(model_path, threads=1, row_budget=512) as opened:
         yield opened
 
 

@@ -27,7 +27,7 @@ def test_as_the_others(model):
 
 def test_more_than_there_are_threads(model_path):
     prompts = eval_prompts(32)
-    with llada.Model.load(model_path, threads=1, row_budget=64, streams=4) as opened:
+    with llada.Model.load(model_path, threads=1, row_budget=512, streams=4) as opened:
         async def main():
             return await asyncio.gather(*[opened.agenerate(prompt, **QUICK) for prompt in prompts])
 

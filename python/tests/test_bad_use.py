@@ -137,7 +137,7 @@ def test_errors(model):
 
 FORKED = """
 import os, sys, llada
-model = llada.Model.load(sys.argv[1], threads=1, row_budget=64, streams=2)
+model = llada.Model.load(sys.argv[1], threads=1, row_budget=512, streams=2)
 answer = model.generate("Sort the numbers from smallest to largest: 3 1", threshold=0.9).tokens
 stream = model.stream("Sort the numbers from smallest to largest: 3 1", threshold=0.9)
 child = os.fork()

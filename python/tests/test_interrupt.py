@@ -26,7 +26,7 @@ WORK = {
 PROGRAM = """
 import sys, time, llada
 PROMPT, LONG = {prompt!r}, {long!r}
-model = llada.Model.load(sys.argv[1], threads=1, row_budget=64, streams=2)
+model = llada.Model.load(sys.argv[1], threads=1, row_budget=512, streams=2)
 print("begun", flush=True)
 try:
 {work}
@@ -90,7 +90,7 @@ def resident_bytes() -> int:
 def test_nothing_is_left_behind(model_path):
     """Models, streams and requests that are given up in every way leave no memory and no thread."""
     def round_trip():
-        opened = llada.Model.load(model_path, threads=1, row_budget=64, streams=2)
+        opened = llada.Model.load(model_path, threads=1, row_budget=512, streams=2)
         next(opened.stream(SORT, steps=0))
         next(opened.generate_many([SORT] * 4, streams=3, **QUICK))
         opened.generate(SORT, **QUICK)

@@ -15,7 +15,7 @@ from conftest import SORT
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed")
 TASKS = pathlib.Path(__file__).with_name("lm_eval_tasks")
-LIMIT = 8
+LIMIT = 4
 
 
 def harness(model_path, task, out, *arguments, model_args=""):

@@ -72,8 +72,9 @@ Status validate_pairs(const DecodeOptions& o) {
         o.temperature > 0 ? "temperature 0" : "repeat_penalty 1", o.credit ? "credit=false" : "revision=none");
   }
   if (o.entropy_gate > 0 && has_schedule(o.acceptance)) {
-    return invalid("entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
-                   o.entropy_gate, name(o.acceptance));
+    return invalid(
+        "entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
+        o.entropy_gate, name(o.acceptance));
   }
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
