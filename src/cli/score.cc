@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ScoreCommand {
   ModelOptions model;
   std::string method, order, tasks, examples, out, prompt;
   std::vector<std::string> continuations;
@@ -31,7 +31,7 @@ struct Options {
 };
 
 // What was given and would not be looked at is refused.
-Status check_given(const Options& o) {
+Status check_given(const ScoreCommand& o) {
   if (o.tasks.empty() == o.continuations.empty())
     return invalid("needed either --tasks or --continuation, with --prompt before it or without");
   for (const auto& [option, method] : o.only_with)
@@ -44,7 +44,7 @@ Status check_given(const Options& o) {
   return {};
 }
 
-Status resolve(Options& o) {
+Status resolve(ScoreCommand& o) {
   ScoreOptions& score = o.choice.score;
   LLADA_TRY(score.method, parse_method(o.method.empty() ? (o.tasks.empty() ? "chain" : "mc") : o.method));
   score.draws = o.draws, score.seed = static_cast<uint64_t>(o.seed), score.groups = o.groups, score.top = o.top;
@@ -69,7 +69,7 @@ Json tokens_json(const Model& model, const ContinuationScore& score) {
   return tokens;
 }
 
-std::string texts_report(const Options& o, const Model& model, const ScoreResult& result) {
+std::string texts_report(const ScoreCommand& o, const Model& model, const ScoreResult& result) {
   if (o.json) {
     Json list = Json::array();
     for (size_t i = 0; i < result.continuations.size(); ++i) {
@@ -108,7 +108,7 @@ Json total_json(const eval::ChoiceTotal& t) {
           {"rows", t.rows}};
 }
 
-std::string choices_report(const Options& o, const Model& model, const eval::ChoiceReport& report) {
+std::string choices_report(const ScoreCommand& o, const Model& model, const eval::ChoiceReport& report) {
   if (o.json) {
     Json tasks = Json::object();
     for (const auto& [task, total] : report.tasks) tasks[task] = total_json(total);
@@ -148,7 +148,7 @@ std::string answers_text(const eval::ChoiceReport& report, const std::vector<eva
   return text;
 }
 
-Result<int> score_tasks(const Options& o, const std::shared_ptr<const Model>& model, Engine& engine,
+Result<int> score_tasks(const ScoreCommand& o, const std::shared_ptr<const Model>& model, Engine& engine,
                         const std::vector<eval::Question>& questions, std::span<const eval::Question> examples) {
   std::optional<AtomicFile> out;
   if (!o.out.empty()) {
@@ -176,7 +176,7 @@ Result<int> score_tasks(const Options& o, const std::shared_ptr<const Model>& mo
   return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
 }
 
-Result<int> score_texts(const Options& o, const std::shared_ptr<const Model>& model, Engine& engine) {
+Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model>& model, Engine& engine) {
   eval::Question question{.task = "text", .context = o.prompt, .options = o.continuations};
   LLADA_TRY(auto request, eval::score_request(*model, question, {}, o.choice));
   const auto handle = engine.submit_score(std::move(request));
@@ -189,7 +189,7 @@ Result<int> score_texts(const Options& o, const std::shared_ptr<const Model>& mo
   return 0;
 }
 
-Result<int> run(Options& o) {
+Result<int> run(ScoreCommand& o) {
   LLADA_TRY_STATUS(resolve(o));
   std::vector<eval::Question> questions, examples;
   if (!o.tasks.empty()) {
@@ -202,11 +202,12 @@ Result<int> run(Options& o) {
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
   const InterruptGuard guard;
-  LLADA_TRY(const auto engine, Engine::create(model, {}));
+  // The device's own table takes a while to measure; for a few texts an everyday number of rows does as well.
+  LLADA_TRY(const auto engine, Engine::create(model, {.row_budget = o.tasks.empty() ? 64 : 0}));
   return o.tasks.empty() ? score_texts(o, model, *engine) : score_tasks(o, model, *engine, questions, examples);
 }
 
-void add_method_options(CLI::App& app, Options& o) {
+void add_method_options(CLI::App& app, ScoreCommand& o) {
   app.add_option("--method", o.method,
                  "mc: LLaDA's published estimate (default of --tasks); chain: left to right, exact (default of texts); "
                  "exact: one token each, one forward; duel: the probability of decoding it; pseudo")
@@ -228,7 +229,7 @@ void add_method_options(CLI::App& app, Options& o) {
 }  // namespace
 
 Work setup_score(CLI::App& app) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ScoreCommand>();
   add_model_options(app, o->model);
   app.add_option(
          "--tasks", o->tasks,
@@ -246,6 +247,8 @@ Work setup_score(CLI::App& app) {
   add_integer_option(app, "--top", o->top, 1, 1000, "with --json: the N best tokens of each position");
   app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question")->type_name("FILE");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
+  for (const char* name : {"--seed", "--order", "--groups", "--top", "--out"})
+    app.get_option(name)->group(further("Details"));
   app.footer(
       "Examples:\n"
       "  llada score -m model.gguf -p 'The capital of France is' --continuation ' Paris' --continuation ' Rome'\n"

@@ -32,7 +32,7 @@
 
 #include "base/error.h"
 #include "decode/options.h"
-#include "engine/job.h"
+#include "engine/forward_job.h"
 #include "engine/model.h"
 
 namespace llada {
@@ -84,7 +84,7 @@ struct ScoreResult {
   int64_t rows = 0;      // in them
 };
 
-class ScoreJob : public Job {
+class ScoreJob : public ForwardJob {
  public:
   // Once done and not cancelled.
   virtual ScoreResult finish() = 0;

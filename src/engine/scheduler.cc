@@ -10,7 +10,7 @@ namespace llada {
 namespace {
 
 // A generation with its listener.
-class GenerationJob final : public Job {
+class GenerationJob final : public ForwardJob {
  public:
   GenerationJob(std::unique_ptr<RunningRequest> request, StepCallback on_step)
       : request_(std::move(request)), on_step_(std::move(on_step)) {}
@@ -65,7 +65,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options, budget));
 }
 
-Scheduler::Id Scheduler::enqueue(std::unique_ptr<Job> job, std::function<void(Entry&)> end) {
+Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end) {
   waiting_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
   return waiting_.back()->id;
 }

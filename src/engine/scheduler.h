@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/job.h"
+#include "engine/forward_job.h"
 #include "engine/likelihood.h"
 #include "engine/request.h"
 
@@ -76,7 +76,7 @@ class Scheduler {
  private:
   struct Entry {
     Id id;
-    std::unique_ptr<Job> job;
+    std::unique_ptr<ForwardJob> job;
     std::function<void(Entry&)> end;  // hands its outcome to whoever asked
     int64_t passed_over = 0;
     std::optional<Error> error = {};
@@ -93,7 +93,7 @@ class Scheduler {
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
   void admit();
-  Id enqueue(std::unique_ptr<Job> job, std::function<void(Entry&)> end);
+  Id enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end);
   std::vector<Turn> plan();
   void run(std::span<const Turn> turns);
   void end_finished();

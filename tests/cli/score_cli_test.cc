@@ -112,7 +112,7 @@ TEST_F(ScoreCli, NothingThatWasGivenIsIgnored) {
   const std::string either = "needed either --tasks or --continuation, with --prompt before it or without";
   refused({}, either);
   refused({"--tasks", tasks, "--continuation", "x"}, either);
-  refused({"--tasks", tasks, "-p", "x"}, "--prompt: needed without --tasks");
+  refused({"--tasks", tasks, "--prompt", "x"}, "--prompt: needed without --tasks");
   refused({"--continuation", "x", "--limit", "3"}, "--out, --limit, --shots and --examples: needed with --tasks");
   refused({"--tasks", tasks, "--shots", "3"}, "--shots N: needed together with --examples FILE");
   refused({"--continuation", "x", "--draws", "3"}, "--draws: only --method mc has it");

@@ -156,7 +156,7 @@ void expect_names_both_ways(size_t count) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  expect_names_both_ways<Acceptance>(10);
+  expect_names_both_ways<Acceptance>(11);
   expect_names_both_ways<KvChoice>(6);
   expect_names_both_ways<Revision>(5);
   expect_names_both_ways<RevisePolicy>(3);
@@ -165,7 +165,7 @@ TEST(Options, NamesGoBothWays) {
   expect_names_both_ways<EarlyStop>(3);
   expect_names_both_ways<Remasking>(2);
   // The words stand in the order of the enums; these are the ends of each.
-  EXPECT_EQ(name(Acceptance::settled), "settled");
+  EXPECT_EQ(name(Acceptance::frechet), "frechet");
   EXPECT_EQ(name(KvChoice::delayed), "delayed");
   EXPECT_EQ(name(Revision::remask), "remask");
   EXPECT_EQ(name(RevisePolicy::balanced), "balanced");

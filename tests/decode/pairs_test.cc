@@ -51,7 +51,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 2 * (10 * 3 + 5 * 2));
+  EXPECT_EQ(worked, 2 * (11 * 3 + 6 * 2));
 }
 
 TEST(Pairs, TheDocumentedTableIsTheCodes) {

@@ -10,12 +10,12 @@
 
 namespace llada {
 
-class Job {
+class ForwardJob {
  public:
-  Job() = default;
-  virtual ~Job() = default;
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  ForwardJob() = default;
+  virtual ~ForwardJob() = default;
+  ForwardJob(const ForwardJob&) = delete;
+  ForwardJob& operator=(const ForwardJob&) = delete;
 
   // Makes its first K/V store on the device, which outlives the job; once, before the first plan. prefixes may be null.
   virtual Status allocate(Device& device, PrefixCache* prefixes) = 0;
