@@ -115,7 +115,7 @@ Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
 }
 
 void Body::ignore(std::initializer_list<const char*> names) {
-  for (const char* name : names) read_.insert(name);
+  for (const char* name : names) object_.erase(name);
 }
 
 std::expected<void, ApiError> Body::finish() const {

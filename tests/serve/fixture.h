@@ -25,6 +25,7 @@ class ServeTest : public testing::Test {
 
   void start(bool load = true) {
     if (log_) options.log = log_;
+    options.connections = [this] { return server ? server->counts().open : 0; };
     service = std::make_unique<Service>(options);
     auto opened = Server::open(address, limits, [this](auto exchange) { service->handle(std::move(exchange)); });
     ASSERT_TRUE(opened) << opened.error().message;
