@@ -265,7 +265,10 @@ FinishedAnswer Job::finished(size_t index) const {
       const auto& score = answers_[index].score;
       tokens = scored_prompt(request.tokens, score ? score->continuations.front() : ContinuationScore());
     }
-    const auto count = ask_.drops_answer ? 0 : std::min<int64_t>(g.stats.content_tokens, std::ssize(g.tokens));
+    // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
+    // out the last entry, whichever token it is.
+    const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
+    const auto count = ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens));
     for (int64_t i = 0; i < count; ++i)
       tokens.push_back(taken(g.tokens[static_cast<size_t>(i)],
                              answers_[index].confidence[request.tokens.size() + static_cast<size_t>(i)]));
