@@ -1,4 +1,4 @@
-/* generate MODEL PROMPT [KEY=VALUE ...]: an answer while it forms, every step a line on stderr, the answer on stdout. */
+/* generate MODEL PROMPT [KEY=VALUE ...]: an answer while it forms, each step a line on stderr, the answer on stdout. */
 #include <llada/llada.h>
 #include <stdio.h>
 #include <string.h>

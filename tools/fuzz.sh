@@ -2,7 +2,7 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_api fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done

@@ -15,18 +15,19 @@ answers() {  # emulator... program
   [ "$("$@" run -m models/tiny-llada 'Sort the numbers from smallest to largest: 38 41 6 51 3' -q)" = '3, 6, 38, 41, 51' ]
 }
 
-build() {  # preset [cmake options]: builds, and packs as that preset does
+build() {  # preset pack...: builds without tests, and packs by that command
   local preset=$1
   shift
-  { cmake --preset "$preset" "$@" && cmake --build --preset "$preset" && (cd "build/$preset" && cpack -B "$out"); } \
-    >"$log" 2>&1 || { tail -n 30 "$log" >&2; exit 1; }
+  { cmake --preset "$preset" -DLLADA_TESTS=OFF && cmake --build --preset "$preset" && "$@"; } >"$log" 2>&1 ||
+    { tail -n 30 "$log" >&2; exit 1; }
 }
+tarball() { (cd "build/$1" && cpack -B "$out"); }
 
 for one in "${wanted[@]}"; do
   case $one in
-    deb) build release -DLLADA_TESTS=OFF && answers build/release/bin/llada ;;
-    x86_64) build static && answers build/static/bin/llada && ! ldd build/static/bin/llada >/dev/null 2>&1 ;;
-    arm64) build static-arm64 && answers qemu-aarch64 build/static-arm64/bin/llada ;;
+    deb) build release tools/debian.sh "$out" && answers build/release/bin/llada ;;
+    x86_64) build static tarball static && answers build/static/bin/llada && ! ldd build/static/bin/llada >/dev/null 2>&1 ;;
+    arm64) build static-arm64 tarball static-arm64 && answers qemu-aarch64 build/static-arm64/bin/llada ;;
     *) echo "usage: package.sh [deb] [x86_64] [arm64]" >&2; exit 2 ;;
   esac || { echo "package: $one: the program does not answer as it should" >&2; exit 1; }
   echo "package: $one done"

@@ -3,6 +3,7 @@
 the start of its program and what a suite prepares once.
 
     tools/run_tests.py PRESET [-j N] [ctest's options of selection, such as -L threads -LE long]
+    tools/run_tests.py --self-test
 
 Tests of one GoogleTest program go together, a suite's tests in one process; others run as they are. Where a process
 ends early, is over its time, or fails, what it did not finish and what failed runs again alone, as ctest would run it,
@@ -72,8 +73,9 @@ def run(test, command, seconds):
         name, _, value = setting.partition("=")
         environment[name] = value
     try:
-        done = subprocess.run(command, env=environment, cwd=test["properties"].get("WORKING_DIRECTORY"), timeout=seconds,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        done = subprocess.run(command, env=environment, cwd=test["properties"].get("WORKING_DIRECTORY"),
+                              timeout=seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace")
         return done.returncode, done.stdout
     except subprocess.TimeoutExpired as over:
         return None, f"{(over.stdout or b'').decode(errors='replace')}\nover {seconds} s"
@@ -112,7 +114,61 @@ def run_group(group):
     return results
 
 
+PROGRAM = """#!{python}
+import json, sys
+words = dict(word.split("=", 1) for word in sys.argv[1:])
+names, results = words["--gtest_filter"].split(":"), []
+open({log!r}, "a").write(f"{{len(names)}} ")
+for name in names:
+    if "Dies" in name:
+        sys.exit(3)
+    results.append((name, "Fails" in name))
+if "--gtest_output" in words:
+    test = [dict(name=n.split(".")[1], status="RUN", result="SKIPPED" if "Skips" in n else "COMPLETED",
+                 **(dict(failures=["x"]) if b else dict())) for n, b in results]
+    json.dump(dict(testsuites=[dict(name="S", testsuite=test)]), open(words["--gtest_output"][5:], "w"))
+if len(names) == 1 and "Skips" in names[0]:
+    print("[  SKIPPED ] 1 test")
+sys.exit(5 if "Leaks" in words["--gtest_filter"] else any(b for _, b in results))
+"""
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        program, log = os.path.join(folder, "program"), os.path.join(folder, "log")
+        with open(program, "w") as file:
+            file.write(PROGRAM.format(python=sys.executable, log=log))
+        os.chmod(program, 0o755)
+
+        def outcome(*names):
+            open(log, "w").close()
+            tests = [{"name": f"p.{n}", "command": [program, f"{FILTER}S.{n}"], "properties": {}} for n in names]
+            results = {}
+            for group in grouped(tests):
+                results.update(run_group(group))
+            return {n.removeprefix("p."): r for n, (r, _) in results.items()}, open(log).read().split()
+
+        results, sizes = outcome("A", "B", "Skips")
+        assert results == {"A": "passed", "B": "passed", "Skips": "skipped"} and sizes == ["3"], (results, sizes)
+        results, sizes = outcome("A", "Fails", "B")  # what fails runs again alone, the rest does not
+        assert results == {"A": "passed", "Fails": "failed", "B": "passed"} and sizes == ["3", "1"], (results, sizes)
+        results, sizes = outcome("A", "Dies", "B")  # nobody's result is known
+        assert results == {"A": "passed", "Dies": "failed", "B": "passed"} and sizes == ["3", "1", "1", "1"], sizes
+        results, sizes = outcome("A", "Leaks")  # all pass, the program does not
+        assert results == {"A": "passed", "Leaks": "failed"} and sizes == ["2", "1", "1"], (results, sizes)
+        many = [f"T{i}" for i in range(3 * MOST)]
+        results, sizes = outcome(*many)
+        assert list(results.values()) == ["passed"] * len(many) and max(map(int, sizes)) <= 2 * MOST, sizes
+        other = {"name": "q", "command": ["true"], "properties": {}}
+        assert grouped([other]) == [[other]] and run_group([other])["q"][0] == "passed"
+        assert run_alone({"name": "r", "command": ["sleep", "5"], "properties": {"TIMEOUT": 0.1}})[0] == "failed"
+    print("run_tests: self-test passed")
+    return 0
+
+
 def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
     parser = argparse.ArgumentParser()
     parser.add_argument("preset")
     parser.add_argument("-j", type=int, default=os.cpu_count())

@@ -238,8 +238,8 @@ def main():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "64", "--queue",
-                                "256", "--max-body", str(MAX_BODY), "--quiet", *words[split + 1:]],
+    process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "256", "--row-budget",
+                                "32768", "--max-body", str(MAX_BODY), "--quiet", *words[split + 1:]],
                                stderr=subprocess.PIPE, text=True)
     process.stderr.readline()  # that it is ready
     try:

@@ -11,7 +11,7 @@ trap back EXIT
 fail() { echo "install: $*" >&2; exit 1; }
 
 cmake --install "$build" --prefix "$place/usr" >/dev/null
-(cd "$build" && cpack -G DEB -B "$place/packages" >"$place/cpack.log" 2>&1) || { cat "$place/cpack.log"; fail "cpack"; }
+tools/debian.sh "$place/packages" || fail "the packages"
 mv "$build" "$away"
 export LD_LIBRARY_PATH=$place/usr/lib PATH=$place/usr/bin:$PATH PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
 model=$source/models/tiny-llada prompt='Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.'
@@ -64,7 +64,7 @@ echo "install: Debian packages"
 ls "$place/packages"/*.deb | sed 's/.*\//  /'
 [ "$(ls "$place/packages"/*.deb | wc -l)" = 3 ] || fail "not three packages"
 if command -v lintian >/dev/null; then
-  lintian --fail-on error,warning "$place/packages"/*.deb || fail lintian
+  lintian --allow-root --fail-on error,warning "$place/packages"/*.deb || fail lintian
 else
   echo "install: lintian is not installed; the packages are not checked"
 fi

@@ -46,6 +46,10 @@ check avx2 devices
 check avx2 pull --list
 check avx2 inspect "$model" --tensors
 wait
+check avx2 pack "$q8" --pack-cache "$work/packed" --threads 1
+wait
+check avx2 pack --list --pack-cache "$work/packed"
+check avx2 run -m "$q8" -p 3 $once --pack-cache "$work/packed"
 # Attention over digests whose last block is not full.
 check avx2 run -m "$tiny" -f "$work/long.txt" $once --raw
 check avx2 run -m "$model" -p 3 --gen-length 8 --block-length 8 --threshold 0.5 --revise --kv prefix --threads 2

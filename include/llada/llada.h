@@ -343,10 +343,11 @@ typedef struct llada_score_result {
   double log_probability;  /* of the continuation behind the prompt, natural logarithm, summed over its tokens */
   int64_t tokens;          /* of the continuation */
   int64_t forwards;
-  int32_t greedy;          /* 1: greedy decoding would write the continuation */
+  int32_t greedy;          /* 1: decoding greedily in that order writes it, 0: not, -1: the method cannot say */
 } llada_score_result;
 #define LLADA_SCORE_RESULT_INIT { sizeof(llada_score_result), 0.0, 0, 0, 0 }
-/* How likely the model finds a continuation. options: null, or options for scoring (llada_option_describe()). */
+/* How likely the model finds a continuation. options: null, or options for scoring: method (chain), draws, groups,
+ * order, seed, cfg_scale. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_score(llada_model *model, const int32_t *prompt, size_t prompt_count,
                                                     const int32_t *continuation, size_t continuation_count,
                                                     const llada_options *options, llada_score_result *score);

@@ -175,4 +175,4 @@ class Score:
     log_probability: float  #: natural logarithm, summed over the continuation's tokens
     tokens: int  #: of the continuation
     forwards: int
-    greedy: bool  #: greedy decoding would write the continuation
+    greedy: bool  #: greedy decoding would write the continuation; false where the method cannot say

@@ -123,7 +123,7 @@ class Model(AsyncCalls):
             found = _capi.ScoreResult()
             with _options.handle(settings) as handle:
                 check(_capi.lib.llada_score(model, ids, len(ids), behind, len(behind), handle, ctypes.byref(found)))
-            return Score(found.log_probability, found.tokens, found.forwards, bool(found.greedy))
+            return Score(found.log_probability, found.tokens, found.forwards, found.greedy == 1)
 
         return interruptible(compute)
 

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "llada/llada.h"
 
 namespace llada::api {
@@ -24,7 +25,9 @@ struct ApiError {
   std::string message;
   ApiError(llada_status code, std::string text) : status(code), message(std::move(text)) {}
   ApiError(const Error& error)  // NOLINT: an engine's error is one
-      : status(error.kind == ErrorKind::invalid_input ? LLADA_ERROR_INVALID : LLADA_ERROR_FAILED),
+      : status(error.kind == ErrorKind::invalid_input ? LLADA_ERROR_INVALID
+               : error.message == kOutOfMemory        ? LLADA_ERROR_MEMORY
+                                                      : LLADA_ERROR_FAILED),
         message(error.message) {}
 };
 using Outcome = std::expected<llada_status, ApiError>;
@@ -73,7 +76,7 @@ llada_status guarded(Object* object, const Work& work) noexcept {
     const Outcome outcome = work();
     return outcome ? *outcome : report(object, outcome.error().status, outcome.error().message);
   } catch (const std::bad_alloc&) {
-    return report(object, LLADA_ERROR_MEMORY, "out of memory");
+    return report(object, LLADA_ERROR_MEMORY, kOutOfMemory);
   } catch (const std::exception& error) {
     return report(object, LLADA_ERROR_FAILED, error.what());
   } catch (...) {

@@ -148,11 +148,28 @@ llada_status llada_logits(llada_model* model, const int32_t* tokens, size_t coun
 
 llada_status llada_score(llada_model* model, const int32_t* prompt, size_t prompt_count, const int32_t* continuation,
                          size_t continuation_count, const llada_options* options, llada_score_result* score) {
-  return with<ModelObject>(model, [&](ModelObject&) -> Outcome {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
     LLADA_TRY(const auto before, read_array("prompt", prompt, prompt_count));
     LLADA_TRY(const auto behind, read_array("continuation", continuation, continuation_count));
     LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
     LLADA_TRY_STATUS(check_out("score", score));
-    return refuse(LLADA_ERROR_UNSUPPORTED, "llada_score(): this build cannot score, needed one with the feature score");
+    llada::ScoreRequest request{.prompt = {before.begin(), before.end()},
+                                .continuations = {{behind.begin(), behind.end()}},
+                                .options = chosen.score};
+    for (const llada::decode::Setting& s : chosen.settings) {
+      llada::decode::DecodeOptions scratch;
+      LLADA_TRY_STATUS(set_field(scratch, s.field->key, s.text));
+      if (s.field->key == "seed") request.options.seed = scratch.seed;
+      if (s.field->key == "cfg_scale") request.options.cfg_scale = scratch.cfg_scale;
+    }
+    LLADA_TRY_STATUS(check_score(*object.model, request));
+    LLADA_TRY_STATUS(check_file(*object.model));
+    const std::lock_guard alone(object.computing);
+    LLADA_TRY(const auto session, llada::Session::create(object.model, {}));
+    LLADA_TRY(const auto result, session->score(request));
+    const llada::ContinuationScore& found = result.continuations.front();
+    return fill("score", score,
+                {0, found.log_probability, static_cast<int64_t>(found.tokens.size()), result.forwards,
+                 found.greedy ? *found.greedy : -1});
   });
 }

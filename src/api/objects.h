@@ -18,7 +18,6 @@ namespace llada::api {
 
 // What one llada_options says, for whichever call reads it.
 struct Chosen {
-  int32_t used_for = 0;  // LLADA_FOR_... of the options that were set
   LoadOptions load;
   SchedulerOptions engine{.most_running = 1};
   int64_t cache_bytes = 0;
@@ -26,6 +25,7 @@ struct Chosen {
   std::string preset;
   std::vector<std::string> stop;
   bool keep_steps = false;
+  ScoreOptions score;
 };
 
 struct OptionsObject : Object {
@@ -48,7 +48,6 @@ struct EngineObject : Object {
   static constexpr Kind kKind = Kind::engine;
   static constexpr const char* kName = "engine";
   std::shared_ptr<ModelObject> model;
-  int threads = 0;
   std::unique_ptr<Engine> engine;
 };
 

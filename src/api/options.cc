@@ -12,12 +12,16 @@ const OwnOption* find_own(std::string_view key) {
   return found == all.end() ? nullptr : &*found;
 }
 
+int32_t used_for_what(std::string_view key) {
+  if (const OwnOption* own = find_own(key)) return own->used_for;
+  return key == "seed" || key == "cfg_scale" ? LLADA_FOR_REQUEST | LLADA_FOR_SCORE : LLADA_FOR_REQUEST;
+}
+
 // The last word about what an option sets stands.
 Outcome set(Chosen& chosen, std::string_view key, std::string_view text) {
   if (const OwnOption* own = find_own(key)) {
     if (const Status status = own->set(chosen, text); !status)
       return refuse(LLADA_ERROR_INVALID, "{}: {}", key, status.error().message);
-    chosen.used_for |= own->used_for;
     return LLADA_OK;
   }
   LLADA_TRY(auto setting, decode::setting(key, text));
@@ -26,7 +30,6 @@ Outcome set(Chosen& chosen, std::string_view key, std::string_view text) {
   const auto target = [](const decode::Field& f) { return f.target.empty() ? f.key : f.target; };
   std::erase_if(chosen.settings, [&](const decode::Setting& s) { return target(*s.field) == target(*setting.field); });
   chosen.settings.push_back(std::move(setting));
-  chosen.used_for |= LLADA_FOR_REQUEST;
   return LLADA_OK;
 }
 
@@ -72,10 +75,8 @@ std::expected<Chosen, ApiError> read_options(const llada_options* options, int32
                   "options: found a handle that was freed or is of another kind, needed null or one "
                   "that is open");
   const std::lock_guard lock(object->mutex);
-  if ((object->chosen.used_for & ~allowed) == 0) return object->chosen;
   for (const std::string& key : object->keys) {
-    const OwnOption* own = find_own(key);
-    const int32_t used_for = own != nullptr ? own->used_for : LLADA_FOR_REQUEST;
+    const int32_t used_for = used_for_what(key);
     if ((used_for & allowed) == 0) return refuse(LLADA_ERROR_INVALID, "{}: is no option of {}", key, call_of(allowed));
   }
   return object->chosen;
@@ -128,7 +129,7 @@ llada_status llada_option_describe(size_t index, llada_option_info* info) {
     if (index - own.size() >= described().size()) return LLADA_END;
     const Described& o = described()[index - own.size()];
     return fill("info", info,
-                {0, LLADA_FOR_REQUEST, o.is_switch, o.key.c_str(), o.unit.c_str(), o.values.c_str(), o.initial.c_str(),
-                 o.help.c_str(), o.group.c_str()});
+                {0, used_for_what(o.key), o.is_switch, o.key.c_str(), o.unit.c_str(), o.values.c_str(),
+                 o.initial.c_str(), o.help.c_str(), o.group.c_str()});
   });
 }

@@ -1,3 +1,4 @@
+// The options that are none of decoding's: one entry each, with the function that reads its text.
 #include <charconv>
 
 #include "api/options.h"
@@ -6,7 +7,7 @@ namespace llada::api {
 namespace {
 
 constexpr const char* kModel = "Model and device";
-constexpr const char* kEngine = "Engine";
+constexpr const char *kEngine = "Engine", *kScore = "Scoring";
 
 template <class T>
 Status read_whole(std::string_view text, int64_t least, int64_t most, T& out) {
@@ -41,11 +42,31 @@ Status set_isa(Chosen& c, std::string_view text) {
   c.load.isa = text;
   return {};
 }
+Status set_pack_cache(Chosen& c, std::string_view text) {
+  if (text.empty()) return invalid("found '', needed off or a folder");
+  if (text == "off")
+    c.load.pack_cache = {};
+  else
+    c.load.pack_cache = {PackCache::Use::make, std::string(text)};
+  return {};
+}
 Status set_streams(Chosen& c, std::string_view text) {
   return read_whole(text, 1, kMostStreams, c.engine.most_running);
 }
 Status set_row_budget(Chosen& c, std::string_view text) { return read_whole(text, 0, kMostRows, c.engine.row_budget); }
 Status set_cache(Chosen& c, std::string_view text) { return read_whole(text, 0, kMostCache, c.cache_bytes); }
+Status set_method(Chosen& c, std::string_view text) {
+  LLADA_TRY(c.score.method, parse_method(text));
+  return {};
+}
+Status set_draws(Chosen& c, std::string_view text) { return read_whole(text, 1, kMostDraws, c.score.draws); }
+Status set_groups(Chosen& c, std::string_view text) { return read_whole(text, 0, kMostRows, c.score.groups); }
+Status set_order(Chosen& c, std::string_view text) {
+  LLADA_TRY(const auto words, read_words(text));
+  if (!words.preset.empty()) return invalid("found '{}', needed options without a preset", text);
+  LLADA_TRY(c.score.order, decode::decode_options(words.settings));
+  return {};
+}
 Status set_preset(Chosen& c, std::string_view text) {
   if (text.empty()) return invalid("found '', needed a name or a file");
   c.preset = text;
@@ -74,12 +95,23 @@ constexpr OwnOption kOwn[] = {
      kModel, set_attention},
     {LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", "", "forces an instruction set", kModel,
      set_isa},
+    {LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off",
+     "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
+     kModel, set_pack_cache},
     {LLADA_FOR_ENGINE, "streams", "N", "a whole number from 1 to 1024", "1",
      "requests that share forwards; the others wait in the order in which they came", kEngine, set_streams},
     {LLADA_FOR_ENGINE, "row_budget", "N", "a whole number from 0 to 1048576", "0",
      "rows of a shared forward; 0: as measured, where streams is more than 1", kEngine, set_row_budget},
     {LLADA_FOR_ENGINE, "cache", "BYTES", "a whole number from 0", "0",
      "of the K/V of prompts that later requests begin with too, of a block-causal model", kEngine, set_cache},
+    {LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", "chain",
+     "what the log-probability of a continuation is (llada score --help)", kScore, set_method},
+    {LLADA_FOR_SCORE, "draws", "N", "a whole number from 1 to 65536", "128", "of method mc, whose seed is `seed`",
+     kScore, set_draws},
+    {LLADA_FOR_SCORE, "groups", "N", "a whole number from 0 to 1048576", "0",
+     "of method pseudo: forwards that share the tokens; 0: one for each", kScore, set_groups},
+    {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
+     "of method duel: the order in which decoding would commit", kScore, set_order},
     {LLADA_FOR_REQUEST, "preset", "NAME", "exact, balanced, fast, llada2, llada2.1, or a file of llada tune", "",
      "decoding options under a name; options beside it replace its own", "Presets", set_preset},
     {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",

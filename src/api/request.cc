@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "api/objects.h"
+#include "engine/decode_choice.h"
 #include "engine/infill_text.h"
 
 using namespace llada::api;
@@ -42,10 +43,17 @@ Outcome ended(RequestObject& request) {
   return LLADA_OK;
 }
 
-std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chosen& chosen, bool infill) {
-  if (!chosen.preset.empty()) return refuse(LLADA_ERROR_UNSUPPORTED, "preset: this build knows none");
-  LLADA_TRY(auto options, llada::decode::decode_options(chosen.settings, {}, infill));
-  return options;
+// As the command line has them: gaps are filled with one token per forward where nothing says how.
+std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chosen& chosen, const llada::Model& model,
+                                                                     bool infill) {
+  llada::DecodeChoice choice(infill);
+  choice.call_preset("preset");
+  if (!infill) choice.use_default_preset();
+  for (const llada::decode::Setting& setting : chosen.settings) choice.give(setting);
+  choice.give_preset(chosen.preset);
+  LLADA_TRY_STATUS(choice.resolve(model.special_ids().attention_block));
+  choice.draw_seed();
+  return choice.options;
 }
 
 // Fills a request's decoding options, submits it and hands out its handle. lay: Outcome(const Model&, Request&).
@@ -57,12 +65,12 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
     LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_REQUEST));
     const auto& model = object.model->model;
     Request request;
-    LLADA_TRY(request.options, decode_options(chosen, infill));
+    LLADA_TRY(request.options, decode_options(chosen, *model, infill));
     request.stop = std::move(chosen.stop);
     LLADA_TRY_STATUS(lay(*model, request));
     LLADA_TRY_STATUS(check_file(*model));
     // What the engine would refuse later is refused now.
-    LLADA_TRY(const auto possible, llada::RunningRequest::create(model, request, object.threads));
+    LLADA_TRY_STATUS(llada::check_request(*model, request));
     auto course = std::make_shared<Course>();
     course->formed = Forming::of(model, request);
     auto handle = std::make_shared<RequestObject>();
@@ -97,7 +105,6 @@ llada_status llada_engine_create(llada_model* model, const llada_options* option
     if (s.threads == 0) s.threads = object->model->model->device().info().threads;
     if (s.most_running == 1 && s.row_budget == 0) s.row_budget = 1;  // a single request has its turn whatever its rows
     if (chosen.cache_bytes > 0) s.prefixes = std::make_shared<llada::PrefixCache>(chosen.cache_bytes);
-    object->threads = s.threads;
     LLADA_TRY(object->engine, Engine::create(object->model->model, s));
     hand_out(std::move(object), engine);
     return LLADA_OK;

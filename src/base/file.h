@@ -33,7 +33,7 @@ class MappedFile {
   void drop(size_t offset, size_t size) const;
   // Asks the system to read it from the disk; returns before it has.
   void will_read(size_t offset, size_t size) const;
-  // Asks the system to map it in large pages, where the file system keeps it in such (Linux: AtomicFile writes for that).
+  // Asks the system to map it in large pages, where the file system keeps it in such (AtomicFile writes for that).
   void use_large_pages() const;
 
  private:

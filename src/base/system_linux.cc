@@ -1,3 +1,4 @@
+// Linux and Android: affinity, /proc, the auxiliary vector.
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -10,15 +11,11 @@
 #include "base/system.h"
 
 namespace llada {
-namespace {
-
-// asm/hwcap.h of arm64 is not there for other processors.
-constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
-
-}  // namespace
 
 ArmFeatures arm_features() {
 #ifdef __aarch64__
+  // asm/hwcap.h of arm64 is not there for other processors.
+  constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
   const bool dotprod = (::getauxval(AT_HWCAP) & kDotProduct) != 0;
   return {dotprod, dotprod && (::getauxval(AT_HWCAP2) & kInt8Matrix) != 0};
 #else

@@ -16,7 +16,7 @@ namespace {
 
 class Bench {
  public:
-  explicit Bench(const BenchOptions& options) : o_(options), pool_(options.load.threads), watch_(pool_) {}
+  explicit Bench(const BenchOptions& options) : o_(options), pool_(options.load.threads) {}
 
   Result<BenchReport> run() {
     report_.repeats = o_.repeats;
@@ -24,18 +24,19 @@ class Bench {
     LLADA_TRY(const auto info,
               describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa, .exact_attention = false}));
     LLADA_TRY(table_, kernels::select(o_.load.isa));
+    watch_.emplace(pool_, std::string(table_->isa));
     report_.machine = {.cpu = info.processor,
                        .isa = std::string(table_->isa),
                        .threads = pool_.size(),
-                       .int8_instruction = std::string(int8_instruction()),
-                       .float_instruction = std::string(float_instruction())};
+                       .int8_instruction = std::string(int8_instruction(table_->isa)),
+                       .float_instruction = std::string(float_instruction(table_->isa))};
     LLADA_TRY_STATUS(say("machine"));
     {
       ThreadPool single(1);
-      LLADA_TRY(report_.machine.one, measure_ceilings(single, 4 * o_.stream_bytes, o_.repeats));
+      LLADA_TRY(report_.machine.one, measure_ceilings(single, table_->isa, 4 * o_.stream_bytes, o_.repeats));
     }
-    LLADA_TRY(report_.machine.all, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
-    watch_.saw(report_.machine.all);
+    LLADA_TRY(report_.machine.all, measure_ceilings(pool_, table_->isa, 4 * o_.stream_bytes, o_.repeats));
+    watch_->saw(report_.machine.all);
     report_.machine.barrier_us = barrier_us(pool_, o_.repeats);
     LLADA_TRY_STATUS(plan());
     add();
@@ -44,7 +45,7 @@ class Bench {
     if (!measured && !report_.interrupted) return std::unexpected(measured.error());
     report_.peak_memory_bytes = peak_memory_bytes();
     if (report_.interrupted) return std::move(report_);
-    LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, 4 * o_.stream_bytes, o_.repeats));
+    LLADA_TRY(report_.machine.all_after, measure_ceilings(pool_, table_->isa, 4 * o_.stream_bytes, o_.repeats));
     return std::move(report_);
   }
 
@@ -163,7 +164,7 @@ class Bench {
           LLADA_TRY_STATUS(say(fmt::format("product {} {}x{} {} rows", traits(type).name, k, n, rows)));
           const double begin = now_s();
           LLADA_TRY(const auto result,
-                    measure_gemm(*table_, pool_, watch_, type, k, n, rows, o_.stream_bytes, o_.repeats));
+                    measure_gemm(*table_, pool_, *watch_, type, k, n, rows, o_.stream_bytes, o_.repeats));
           estimate_.measured(estimate_.product_s(k, n, rows, type), now_s() - begin);
           report_.gemm.push_back(result);
           add();
@@ -217,7 +218,7 @@ class Bench {
     for (const int64_t rows : o_.rows) {
       LLADA_TRY_STATUS(say(fmt::format("forward {} rows", rows)));
       const double begin = now_s();
-      LLADA_TRY(const auto result, test.measure(watch_, rows, rows, o_.repeats, o_.stopped));
+      LLADA_TRY(const auto result, test.measure(*watch_, rows, rows, o_.repeats, o_.stopped));
       estimate_.measured(estimate_.forwards_s(rows), now_s() - begin);
       report_.forward.push_back(result);
       add();
@@ -230,7 +231,7 @@ class Bench {
     LLADA_TRY_STATUS(say(fmt::format("attention {} rows over {} keys", o_.attention_rows, o_.attention_keys)));
     const double begin = now_s();
     AttentionResult result;
-    LLADA_TRY(result.forward, test.measure(watch_, o_.attention_rows, o_.attention_keys, o_.repeats, o_.stopped));
+    LLADA_TRY(result.forward, test.measure(*watch_, o_.attention_rows, o_.attention_keys, o_.repeats, o_.stopped));
     estimate_.measured(estimate_.forwards_s(o_.attention_rows), now_s() - begin);
     result.ms = result.forward.phase_ms[static_cast<size_t>(OpKind::attention)];
     result.percent_of_forward = 100 * result.ms / result.forward.ms;
@@ -275,7 +276,7 @@ class Bench {
 
   const BenchOptions& o_;
   ThreadPool pool_;
-  PeakWatch watch_;
+  std::optional<PeakWatch> watch_;  // once the table is known
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
   Geometry geometry_;

@@ -1,4 +1,4 @@
-// arm64: smmla, sdot or smlal, whichever is the widest that the processor has, and fmla. Inline assembly with
+// arm64: smmla, sdot or smlal, whichever is the widest of the instruction set, and fmla. Inline assembly with
 // its own architecture directives, so that the file builds for any Armv8-A. Twenty-four accumulators hide the
 // latency of four units with four cycles each.
 #include "base/system.h"
@@ -7,8 +7,8 @@
 namespace llada::bench {
 namespace {
 
-bool has_dotprod() { return arm_features().dotprod; }
-bool has_i8mm() { return arm_features().i8mm; }
+bool has_dotprod(std::string_view isa) { return isa != "neon" && arm_features().dotprod; }
+bool has_i8mm(std::string_view isa) { return isa != "neon" && isa != "neon_dotprod" && arm_features().i8mm; }
 
 #define LLADA_EIGHT(op, a, b, c, d, e, f, g, h, out, in)                                                               \
   op " v" a "." out ", v30." in ", v31." in "\n" op " v" b "." out ", v30." in ", v31." in "\n" op " v" c "." out      \
@@ -30,14 +30,14 @@ bool has_i8mm() { return arm_features().i8mm; }
 
 }  // namespace
 
-double int8_loop(int64_t rounds) {
+double int8_loop(std::string_view isa, int64_t rounds) {
   if (rounds <= 0) return 0;
   int64_t left = rounds;
-  if (has_i8mm()) {
+  if (has_i8mm(isa)) {
     LLADA_RUN(".arch armv8.2-a+dotprod+i8mm\n", LLADA_TWENTY_FOUR("smmla", "4s", "16b"));
     return static_cast<double>(rounds) * 24 * 64;
   }
-  if (has_dotprod()) {
+  if (has_dotprod(isa)) {
     LLADA_RUN(".arch armv8.2-a+dotprod\n", LLADA_TWENTY_FOUR("sdot", "4s", "16b"));
     return static_cast<double>(rounds) * 24 * 32;
   }
@@ -45,14 +45,16 @@ double int8_loop(int64_t rounds) {
   return static_cast<double>(rounds) * 24 * 16;
 }
 
-double float_loop(int64_t rounds) {
+double float_loop(std::string_view, int64_t rounds) {
   if (rounds <= 0) return 0;
   int64_t left = rounds;
   LLADA_RUN("", LLADA_TWENTY_FOUR("fmla", "4s", "4s"));
   return static_cast<double>(rounds) * 24 * 8;
 }
 
-std::string_view int8_instruction() { return has_i8mm() ? "smmla" : has_dotprod() ? "sdot" : "smlal"; }
-std::string_view float_instruction() { return "fmla 4s"; }
+std::string_view int8_instruction(std::string_view isa) {
+  return has_i8mm(isa) ? "smmla" : has_dotprod(isa) ? "sdot" : "smlal";
+}
+std::string_view float_instruction(std::string_view) { return "fmla 4s"; }
 
 }  // namespace llada::bench

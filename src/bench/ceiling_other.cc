@@ -3,9 +3,9 @@
 
 namespace llada::bench {
 
-double int8_loop(int64_t) { return 0; }
-double float_loop(int64_t) { return 0; }
-std::string_view int8_instruction() { return "none"; }
-std::string_view float_instruction() { return "none"; }
+double int8_loop(std::string_view, int64_t) { return 0; }
+double float_loop(std::string_view, int64_t) { return 0; }
+std::string_view int8_instruction(std::string_view) { return "none"; }
+std::string_view float_instruction(std::string_view) { return "none"; }
 
 }  // namespace llada::bench

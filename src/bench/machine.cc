@@ -10,7 +10,7 @@
 namespace llada::bench {
 namespace {
 
-double peak(ThreadPool& pool, int repeats, double (*loop)(int64_t)) {
+double peak(ThreadPool& pool, std::string_view isa, int repeats, double (*loop)(std::string_view, int64_t)) {
   constexpr double kSeconds = 0.003;  // of one run: far above a barrier, far below a scheduler's patience
   constexpr int64_t kProbe = 20'000, kMostRounds = 400'000;
   int64_t rounds = kProbe;
@@ -20,7 +20,7 @@ double peak(ThreadPool& pool, int repeats, double (*loop)(int64_t)) {
   for (int i = 0; static_cast<int>(rates.size()) < repeats; ++i) {
     std::vector<double> operations(static_cast<size_t>(pool.size()));
     const double begin = now_s();
-    pool.run(pool.size(), [&](int64_t index, int) { operations[static_cast<size_t>(index)] = loop(rounds); });
+    pool.run(pool.size(), [&](int64_t index, int) { operations[static_cast<size_t>(index)] = loop(isa, rounds); });
     double sum = 0;
     for (const double o : operations) sum += o;
     const double taken = std::max(now_s() - begin, 1e-9);
@@ -45,8 +45,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double int8_peak(ThreadPool& pool, int repeats) { return peak(pool, repeats, int8_loop); }
-double float_peak(ThreadPool& pool, int repeats) { return peak(pool, repeats, float_loop); }
+double int8_peak(ThreadPool& pool, std::string_view isa, int repeats) { return peak(pool, isa, repeats, int8_loop); }
+double float_peak(ThreadPool& pool, std::string_view isa, int repeats) { return peak(pool, isa, repeats, float_loop); }
 
 double barrier_us(ThreadPool& pool, int repeats) {
   constexpr int kLoops = 1000;
@@ -88,10 +88,10 @@ double ReadTest::gb_per_s(ThreadPool& pool, int repeats) const {
   return median(rates);
 }
 
-Result<Ceilings> measure_ceilings(ThreadPool& pool, int64_t read_bytes, int repeats) {
+Result<Ceilings> measure_ceilings(ThreadPool& pool, std::string_view isa, int64_t read_bytes, int repeats) {
   Ceilings c;
-  c.int8_gop_per_s = int8_peak(pool, repeats);
-  c.float_gflop_per_s = float_peak(pool, repeats);
+  c.int8_gop_per_s = int8_peak(pool, isa, repeats);
+  c.float_gflop_per_s = float_peak(pool, isa, repeats);
   LLADA_TRY(const ReadTest test, ReadTest::create(pool, read_bytes));
   c.read_gb_per_s = test.gb_per_s(pool, repeats);
   return c;

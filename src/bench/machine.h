@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,9 +30,10 @@ struct Machine {
   Ceilings all_after = {};      // every thread, after everything else: the drift of a shared machine
 };
 
-// Medians of `repeats` runs of about three milliseconds on every thread of the pool.
-double int8_peak(ThreadPool& pool, int repeats);
-double float_peak(ThreadPool& pool, int repeats);
+// Medians of `repeats` runs of about three milliseconds on every thread of the pool, with the instructions of the set
+// `isa` (ceiling.h).
+double int8_peak(ThreadPool& pool, std::string_view isa, int repeats);
+double float_peak(ThreadPool& pool, std::string_view isa, int repeats);
 
 // Times things between two readings of the peak. Where a reading is far below the best one so far, something else had a
 // core (another program, another guest of the host), and the timing is taken again; what was timed between the best
@@ -42,8 +44,10 @@ class PeakWatch {
   static constexpr double kDisturbed = 0.92;  // of the best reading: half where two threads shared a core
   static constexpr int kTimings = 3;          // at most
 
-  explicit PeakWatch(ThreadPool& pool)
-      : PeakWatch([&pool](Unit unit) { return unit == Unit::int8 ? int8_peak(pool, 5) : float_peak(pool, 5); }) {}
+  PeakWatch(ThreadPool& pool, std::string isa)
+      : PeakWatch([&pool, isa = std::move(isa)](Unit unit) {
+          return unit == Unit::int8 ? int8_peak(pool, isa, 5) : float_peak(pool, isa, 5);
+        }) {}
   explicit PeakWatch(std::function<double(Unit)> read) : read_(std::move(read)) {}
   void saw(const Ceilings& c) {
     best_[0] = std::max(best_[0], c.int8_gop_per_s), best_[1] = std::max(best_[1], c.float_gflop_per_s);
@@ -94,6 +98,6 @@ class ReadTest {
 };
 
 // read_bytes: far beyond any cache, or the rate is the cache's.
-Result<Ceilings> measure_ceilings(ThreadPool& pool, int64_t read_bytes, int repeats);
+Result<Ceilings> measure_ceilings(ThreadPool& pool, std::string_view isa, int64_t read_bytes, int repeats);
 
 }  // namespace llada::bench

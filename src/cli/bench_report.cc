@@ -194,8 +194,14 @@ std::string machine_text(const bench::Machine& m) {
          fmt::format("a loop over the threads with nothing in it takes {:.2f} us\n", m.barrier_us);
 }
 
-std::string gemm_head() {
-  return fmt::format("\n{:<5} {:>5} {:>6} {:>4} {:>8} {:>6} {:>7} {:>6} {:>7} {:>7} {:>7}\n", "type", "k", "n", "rows",
+// Each table says whose kernels it is of.
+std::string title(const bench::Machine& m, std::string_view what, std::string_view peak) {
+  return fmt::format("\n{}, {} kernels; peak: {}\n", what, m.isa, peak);
+}
+
+std::string gemm_head(const bench::Machine& m) {
+  return title(m, "products", m.int8_instruction + " (f: " + m.float_instruction + ")") +
+         fmt::format("{:<5} {:>5} {:>6} {:>4} {:>8} {:>6} {:>7} {:>6} {:>7} {:>7} {:>7}\n", "type", "k", "n", "rows",
                      "ms", "GOP/s", "% peak", "GB/s", "error", "8-bit x", "outlier");
 }
 
@@ -209,9 +215,10 @@ constexpr std::string_view kGemmNotes =
     "error: relative to dequantize-then-float; 8-bit x: the same with normal inputs\n"
     "rounded to 8 bits; outlier: with one channel in 256 32 times the rest\n";
 
-std::string forward_head() {
-  return fmt::format("\n{:>5} {:>9} {:>6} {:>6} {:>6} {:>7}  {}\n", "rows", "ms", "GOP/s", "% peak", "GB/s", "rows/s",
-                     "share of each kind of operation");
+std::string forward_head(const bench::Machine& m) {
+  return title(m, "forwards", m.int8_instruction) + fmt::format("{:>5} {:>9} {:>6} {:>6} {:>6} {:>7}  {}\n", "rows",
+                                                                "ms", "GOP/s", "% peak", "GB/s", "rows/s",
+                                                                "share of each kind of operation");
 }
 
 std::string forward_row(const bench::ForwardResult& f) {
@@ -330,7 +337,8 @@ std::string BenchPrinter::end_table() { return std::string(std::exchange(notes_,
 std::string BenchPrinter::update(const BenchReport& r) {
   std::string out;
   if (!std::exchange(machine_, true)) out += machine_text(r.machine);
-  out += rows<bench::GemmResult>(r.gemm, gemm_, gemm_head, gemm_row, kGemmNotes);
+  out += rows<bench::GemmResult>(
+      r.gemm, gemm_, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
   out += rows<bench::MoeResult>(
       r.moe, moe_, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
   if (r.moe_hybrid && !std::exchange(moe_hybrid_, true)) out += end_table() + moe_hybrid_text(*r.moe_hybrid);
@@ -339,7 +347,8 @@ std::string BenchPrinter::update(const BenchReport& r) {
                                      r.model.source, r.model.name, r.model.layers,
                                      static_cast<double>(r.model.parameters) / 1e9,
                                      bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
-  out += rows<bench::ForwardResult>(r.forward, forward_, forward_head, forward_row, kForwardNotes);
+  out += rows<bench::ForwardResult>(
+      r.forward, forward_, [&] { return forward_head(r.machine); }, forward_row, kForwardNotes);
   for (; attention_ < r.attention.size(); ++attention_) {
     const bench::AttentionResult& a = r.attention[attention_];
     out += end_table() +

@@ -6,7 +6,7 @@
 
 #include "cli/help.h"
 #include "cli/manual.h"
-#include "decode/fields.h"
+#include "engine/options.h"
 
 namespace llada::cli {
 namespace {

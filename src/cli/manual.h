@@ -1,5 +1,5 @@
 // The manual pages and the shells' completions, made of the same options as the help: what a command registers, and the
-// words that a field of decode/fields.h takes. The build calls the program for them (src/cli/manual.cmake), so that they
+// words that a field of decode/fields.h takes. The build calls the program for them (cmake/manual.cmake), so that they
 // cannot say anything else.
 #pragma once
 #include <span>

@@ -81,9 +81,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t 
   return {};
 }
 
-Error DecodeFlags::named(Error error) const {
-  return with_flag(as_typed(std::move(error)));
-}
+Error DecodeFlags::named(Error error) const { return with_flag(as_typed(std::move(error))); }
 
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   flags.infill_ = infill;

@@ -38,20 +38,34 @@ Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   return serve::parse_keys(text, o.keys_path);
 }
 
-// SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
-// SIGHUP reads the keys again. A thread waits for them, since every other one has them blocked.
-class Signals {
+// Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
+// to whichever thread takes it.
+class BlockedSignals {
  public:
-  explicit Signals(std::function<void()> reload) : reload_(std::move(reload)) {
+  BlockedSignals() {
     sigemptyset(&set_);
     for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, number);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    thread_ = std::thread([this] { wait(); });
   }
+  ~BlockedSignals() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  const sigset_t& set() const { return set_; }
+
+ private:
+  sigset_t set_;
+};
+
+// SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
+// SIGHUP reads the keys again. A thread waits for them.
+class Signals {
+ public:
+  Signals(const BlockedSignals& blocked, std::function<void()> reload)
+      : set_(blocked.set()), reload_(std::move(reload)), thread_([this] { wait(); }) {}
   ~Signals() {
     over_ = true;
     thread_.join();
-    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
@@ -76,11 +90,11 @@ class Signals {
     }
   }
 
+  const sigset_t set_;
   const std::function<void()> reload_;
-  sigset_t set_;
   std::promise<void> ended_;
   std::atomic<bool> over_ = false, loaded_ = false;
-  std::thread thread_;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 void log_line(const nlohmann::ordered_json& json) { note(json_line(json)); }
@@ -95,9 +109,10 @@ Result<int> run(ServeOptions& o) {
   o.service.kept_prefix_bytes = o.prefix_mib << 20;
   std::atomic<serve::Server*> sockets = nullptr;
   o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts().open : 0; };
+  const BlockedSignals blocked;
   serve::Service service(o.service);
   service.set_keys(std::move(keys));
-  Signals signals([&] {
+  Signals signals(blocked, [&] {
     auto again = read_keys(o);
     if (!again) return log_line({{"event", "keys"}, {"error", again.error().message}});
     service.set_keys(std::move(*again));

@@ -9,12 +9,12 @@
 #include "cli/commands.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
-#include "engine/decode_preset.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/tune_axes.h"
 #include "cli/workspace.h"
+#include "engine/decode_preset.h"
 #include "eval/evaluate.h"
 #include "eval/measurements.h"
 
@@ -170,7 +170,8 @@ Result<int> run(const TuneOptions& o) {
   if (result.chosen < 0)
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
-  const std::string text = decode_preset_text({o.name, joined(o.common, chosen.options), ""}, origin_of(o, *model, chosen));
+  const std::string text =
+      decode_preset_text({o.name, joined(o.common, chosen.options), ""}, origin_of(o, *model, chosen));
   LLADA_TRY_STATUS(file.write(text.data(), text.size()));
   LLADA_TRY_STATUS(file.commit());
   return 0;

@@ -89,6 +89,34 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
   return taken;
 }
 
+std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin) {
+  const auto order = ranked(candidates, higher_score);
+  size_t n = std::min<size_t>(order.size(), 1);
+  double doubt = n ? 1 - candidates[order[0]].score : 0;  // L = 1 - the sum of all 1 - score
+  for (; n < order.size(); ++n) {
+    const double rival = 1 - candidates[order[n]].score;
+    doubt += rival;
+    if (!(std::max(1 - doubt, 0.0) - rival > margin)) break;
+  }
+  return first(order, n);
+}
+
+std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate) {
+  if (taken.empty()) return taken;
+  const size_t best = *std::ranges::max_element(taken, {}, [&](size_t i) { return candidates[i].score; });
+  std::vector<size_t> left;
+  double open = 0;
+  for (size_t i = 0, next = 0; i < candidates.size() && next < taken.size(); ++i) {
+    if (taken[next] != i) {
+      open += candidates[i].entropy;
+      continue;
+    }
+    if (open <= gate || i == best) left.push_back(i);
+    ++next;
+  }
+  return left;
+}
+
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step) {
   if (step + 1 >= steps) return masks;
   const auto t = [&](int64_t i) { return 1 - (1 - kDreamEps) * static_cast<double>(i) / static_cast<double>(steps); };
@@ -105,8 +133,10 @@ int64_t dream_step(int64_t masks, int64_t steps, int64_t step) {
   return step;
 }
 
-std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
-                           const ScheduleStep& at) {
+namespace {
+
+std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const Candidate> candidates,
+                                   const ScheduleStep& at) {
   const auto left = static_cast<int64_t>(candidates.size());
   const auto dream = [&](auto before) {
     return first(ranked(candidates, before), static_cast<size_t>(dream_count(left, at.steps, at.step)));
@@ -135,8 +165,18 @@ std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candida
       return accept_anchored(candidates, options.threshold, options.anchor_threshold);
     case Acceptance::settled:
       return accept_settled(candidates, options.threshold, options.settle_threshold, options.settle_steps);
+    case Acceptance::frechet:
+      return accept_frechet(candidates, options.frechet_margin);
   }
   return {};
+}
+
+}  // namespace
+
+std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates,
+                           const ScheduleStep& at) {
+  auto taken = choose_by_rule(options, candidates, at);
+  return options.entropy_gate > 0 ? gate_entropy(candidates, std::move(taken), options.entropy_gate) : taken;
 }
 
 }  // namespace llada::decode

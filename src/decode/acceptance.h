@@ -47,6 +47,16 @@ std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, doubl
 std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
                                    int64_t steps);
 
+// Takes candidates best first as long as L - U > margin, where L = max(0, sum of the scores - (n - 1)) bounds the joint
+// probability of the n best from below, whatever depends on what (Frechet's inequality), and U = 1 - the n-th score
+// bounds that of any other choice at the n-th from above. The best one is taken in any case; with margin 1 no other.
+std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin);
+
+// Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
+// left of them that were not taken, and of them the one with the highest score. What stands left of a token decides
+// about it most, so it waits while much of that is open.
+std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate);
+
 // How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
 // 1 to eps = 0.001 it is floor(masks (1 - t[step + 1] / t[step])), and all in the last step. It may be 0.
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step);
@@ -64,8 +74,8 @@ struct ScheduleStep {
   int64_t step = 0;    // of the block's schedule, from 0
 };
 
-// Applies the rule of the options. Candidates are the masks that are left. For Dream's rules, `at.step` is a step that
-// reveals something (dream_step).
+// Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
+// Dream's rules, `at.step` is a step that reveals something (dream_step).
 std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at);
 
 }  // namespace llada::decode

@@ -193,6 +193,11 @@ std::span<const Field> fields() {
         .in(kShare).for_rule(Acceptance::settled),
     field<&O::settle_steps>(acceptance, "settle_steps", "N", "how many forwards have to predict alike")
         .in({2, kMaxSteps}).for_rule(Acceptance::settled),
+    field<&O::frechet_margin>(acceptance, "frechet_margin", "M",
+        "accept the most certain tokens while together they are likelier by M than anything else (Fast-dLLM++)")
+        .in(kShare).for_rule(Acceptance::frechet),
+    field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
+        "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate"),
     field<&O::credit>(acceptance, "credit", "",
         "raise the probability of tokens that were predicted before (CreditDecoding)").tuned("false true"),
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),

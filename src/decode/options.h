@@ -1,9 +1,9 @@
-// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate()
-// (arXiv 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler
-// (arXiv 2505.24857), Dream's three from its generation code, speculation and progressive revision from the
-// llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit from
-// dInfer (arXiv 2510.08666). Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the
-// model's context limit (the engine knows it).
+// What a user may ask of decoding, and which combinations make sense. Rules and sources: LLaDA's generate() (arXiv
+// 2502.09992), threshold and factor from Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857),
+// frechet from Fast-dLLM++ (arXiv 2606.02955), Dream's three from its generation code, speculation and progressive
+// revision from the llada.cpp paper (arXiv 2606.13740), WINO (arXiv 2507.18578), editing from LLaDA2.1's report, credit
+// from dInfer (arXiv 2510.08666). Names, ranges, text forms and help of every option: fields.h. Deliberately absent:
+// the model's context limit (the engine knows it).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -29,6 +29,7 @@ enum class Acceptance {
                   // it threshold's
   settled,        // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
                   // than settle_threshold
+  frechet,        // the longest prefix, best first, that together is likelier than anything else by frechet_margin
 };
 
 constexpr bool is_dream(Acceptance a) {
@@ -83,6 +84,8 @@ struct DecodeOptions {
   double anchor_threshold = 0.9;  // in [0, 1]
   int64_t settle_steps = 2;       // >= 2
   double settle_threshold = 0.5;  // in [0, 1]
+  double frechet_margin = 0.25;   // in [0, 1]
+  double entropy_gate = 0;        // nats, > 0: most uncertainty that an accepted token may leave on its left
   bool credit = false;            // confidences are raised by how often a token was predicted before (credit.h)
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
@@ -159,7 +162,7 @@ Status validate_for(const DecodeOptions& options, const SpecialIds& ids, bool in
 using Words = std::span<const std::string_view>;
 inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
                                                         "llada2",   "dream-entropy", "dream-margin", "dream-maskgit",
-                                                        "anchored", "settled"};
+                                                        "anchored", "settled",       "frechet"};
 inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
 inline constexpr std::string_view kEarlyStopWords[] = {"none", "block", "answer"};
 inline constexpr std::string_view kKvWords[] = {"none", "prefix", "suffix", "dual", "block", "delayed"};

@@ -71,11 +71,16 @@ Status validate_pairs(const DecodeOptions& o) {
         o.temperature > 0 ? "temperature" : "repeat_penalty", o.temperature > 0 ? o.temperature : o.repeat_penalty,
         o.temperature > 0 ? "temperature 0" : "repeat_penalty 1", o.credit ? "credit=false" : "revision=none");
   }
+  if (o.entropy_gate > 0 && has_schedule(o.acceptance)) {
+    return invalid(
+        "entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
+        o.entropy_gate, name(o.acceptance));
+  }
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(
         "revision: wino and remask mask tokens again, which acceptance schedule, llada2 and dream-* do not plan for; "
-        "needed threshold, factor, entropy, anchored or settled");
+        "needed threshold, factor, entropy, anchored, settled or frechet");
   }
   return {};
 }

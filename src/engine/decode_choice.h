@@ -1,6 +1,6 @@
 // What somebody asks of decoding, and the options that come of it: a preset, options of their own beside it, and, where
-// neither says how tokens are decided, what the model is decoded with by default. The command line, the server and every
-// other way in resolve their options here, so that equal requests are decoded alike.
+// neither says how tokens are decided, what the model is decoded with by default. The command line, the server and
+// every other way in resolve their options here, so that equal requests are decoded alike.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,8 +19,11 @@ class DecodeChoice {
   // block-causal model its published sampler. Without it, one token per forward.
   void use_default_preset() { by_default_ = true; }
 
-  // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it `typed`.
-  void built_in_presets_only(std::string typed) { files_ = false, preset_typed_ = std::move(typed); }
+  // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it
+  // `typed`.
+  void built_in_presets_only(std::string typed) { files_ = false, call_preset(std::move(typed)); }
+  // What errors call the option that names a preset.
+  void call_preset(std::string typed) { preset_typed_ = std::move(typed); }
 
   void give(decode::Setting setting) { given_.push_back(std::move(setting)); }
   void give_preset(std::string name_or_path) { preset_ = std::move(name_or_path); }

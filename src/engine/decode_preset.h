@@ -22,8 +22,8 @@ struct PresetOrigin {
   double max_loss = 0, loss = 0, held_out_loss = 0, agreement = 0, nfe_mean = 0, rows_mean = 0;
 };
 
-// A built-in name, or, where files may be read, the path of a preset file. Invalid: neither; a file with a field that is
-// missing, unknown or out of range. Options are not parsed here.
+// A built-in name, or, where files may be read, the path of a preset file. Invalid: neither; a file with a field that
+// is missing, unknown or out of range. Options are not parsed here.
 Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files = true);
 
 std::vector<std::string_view> decode_presets();  // their names

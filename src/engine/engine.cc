@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace llada {
@@ -24,7 +26,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
 }
 
 Engine::Engine(std::unique_ptr<Scheduler> scheduler)
-    : scheduler_(std::move(scheduler)), row_budget_(scheduler_->row_budget()), thread_([this] { work(); }) {}
+    : scheduler_(std::move(scheduler)), row_budget_(scheduler_->row_budget()), thread_([this] { work_on(); }) {}
 
 Engine::~Engine() {
   {
@@ -43,19 +45,49 @@ void Engine::call(std::function<void()> work) {
   changed_.notify_all();
 }
 
+template <class T>
+class Engine::Promise {
+ public:
+  using Handle = std::shared_ptr<std::conditional_t<std::is_same_v<T, Generation>, Submission, SubmittedFor<T>>>;
+  Promise(Handle handle, std::function<void(Result<T>)> on_done)
+      : handle_(std::move(handle)), on_done_(std::move(on_done)) {}
+  Promise(const Promise&) = delete;
+  Promise& operator=(const Promise&) = delete;
+  ~Promise() {
+    if (!kept_) settle(std::unexpected(Error{ErrorKind::failed, kOutOfMemory}));  // takes no memory
+  }
+
+  const Handle& handle() const { return handle_; }
+  void settle(Result<T> result) {
+    kept_ = true;
+    if (on_done_) on_done_(result);
+    {
+      const std::lock_guard lock(handle_->mutex_);
+      handle_->result_ = std::move(result);
+    }
+    handle_->changed_.notify_all();
+  }
+
+ private:
+  const Handle handle_;
+  const std::function<void(Result<T>)> on_done_;
+  bool kept_ = false;
+};
+
 std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
   auto handle = std::make_shared<Submission>();
-  call([this, request = std::move(request), callbacks = std::move(callbacks), handle] {
-    take_on(request, callbacks, handle);
-  });
+  const auto promise = std::make_shared<Promise<Generation>>(handle, std::move(callbacks.on_done));
+  call([this, request = std::move(request), on_step = std::move(callbacks.on_step), keep = callbacks.keep_steps,
+        promise] { take_on(request, on_step, keep, promise); });
   return handle;
 }
 
 std::shared_ptr<ScoreSubmission> Engine::submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done) {
   auto handle = std::make_shared<ScoreSubmission>();
-  call([this, request = std::move(request), on_done = std::move(on_done), handle] {
-    const auto done = [handle, on_done](Result<ScoreResult> result) { settle(*handle, on_done, std::move(result)); };
-    track(scheduler_->add_score(request, done), handle, on_done);
+  const auto promise = std::make_shared<Promise<ScoreResult>>(handle, std::move(on_done));
+  call([this, request = std::move(request), promise] {
+    const auto done = [promise](Result<ScoreResult> result) { promise->settle(std::move(result)); };
+    track(scheduler_->add_score(request, done), promise);
   });
   return handle;
 }
@@ -66,29 +98,19 @@ SchedulerStats Engine::stats() const {
 }
 
 template <class T>
-void Engine::settle(SubmittedFor<T>& handle, const std::function<void(Result<T>)>& on_done, Result<T> result) {
-  if (on_done) on_done(result);
-  {
-    const std::lock_guard lock(handle.mutex_);
-    handle.result_ = std::move(result);
-  }
-  handle.changed_.notify_all();
-}
-
-template <class T>
-void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<SubmittedFor<T>>& handle,
-                   const std::function<void(Result<T>)>& on_done) {
+void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<Promise<T>>& promise) {
   if (id) {
-    running_.emplace(*id, handle);
+    running_.emplace(*id, promise->handle());
   } else {
-    settle<T>(*handle, on_done, std::unexpected(id.error()));
+    promise->settle(std::unexpected(id.error()));
   }
 }
 
-void Engine::take_on(const Request& request, const Callbacks& callbacks, const std::shared_ptr<Submission>& handle) {
-  const auto on_step = [handle, keep = callbacks.keep_steps,
-                        on_step = callbacks.on_step](const decode::StepEvent& event) {
-    if (keep) {
+void Engine::take_on(const Request& request, StepCallback on_step, bool keep_steps,
+                     const std::shared_ptr<Promise<Generation>>& promise) {
+  const auto keeping = [handle = promise->handle(), keep_steps,
+                        on_step = std::move(on_step)](const decode::StepEvent& event) {
+    if (keep_steps) {
       {
         const std::lock_guard lock(handle->mutex_);
         handle->steps_.push_back({event.step, event.committed, {event.edits.begin(), event.edits.end()}});
@@ -97,10 +119,8 @@ void Engine::take_on(const Request& request, const Callbacks& callbacks, const s
     }
     return !on_step || on_step(event);
   };
-  const auto done = [handle, on_done = callbacks.on_done](Result<Generation> result) {
-    settle<Generation>(*handle, on_done, std::move(result));
-  };
-  track<Generation>(scheduler_->add(request, on_step, done), handle, callbacks.on_done);
+  const auto done = [promise](Result<Generation> result) { promise->settle(std::move(result)); };
+  track(scheduler_->add(request, keeping, done), promise);
 }
 
 void Engine::cancel_asked() {
@@ -109,6 +129,14 @@ void Engine::cancel_asked() {
   for (const auto& [id, handle] : running_)
     if (handle->cancelled_) cancelled.push_back(id);
   for (const Scheduler::Id id : cancelled) scheduler_->cancel(id);
+}
+
+void Engine::work_on() {
+  for (;;) try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      scheduler_->drop();  // their promises tell them
+    }
 }
 
 void Engine::work() {

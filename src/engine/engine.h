@@ -79,6 +79,9 @@ class Submission : public SubmittedFor<Generation> {
 
 using ScoreSubmission = SubmittedFor<ScoreResult>;
 
+// The error of every request that was under way when the engine's thread got no memory; it goes on without them.
+inline constexpr const char* kOutOfMemory = "out of memory";
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
@@ -104,15 +107,17 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Scheduler> scheduler);
   void work();
-  void take_on(const Request& request, const Callbacks& callbacks, const std::shared_ptr<Submission>& handle);
+  // Settles a handle once: with its result, or, where that never comes, with kOutOfMemory.
+  template <class T>
+  class Promise;
+  void work_on();
+  void take_on(const Request& request, StepCallback on_step, bool keep_steps,
+               const std::shared_ptr<Promise<Generation>>& promise);
   void cancel_asked();
   void call(std::function<void()> work);
   // Of a request that was taken on, or refused.
   template <class T>
-  void track(const Result<Scheduler::Id>& id, const std::shared_ptr<SubmittedFor<T>>& handle,
-             const std::function<void(Result<T>)>& on_done);
-  template <class T>
-  static void settle(SubmittedFor<T>& handle, const std::function<void(Result<T>)>& on_done, Result<T> result);
+  void track(const Result<Scheduler::Id>& id, const std::shared_ptr<Promise<T>>& promise);
 
   const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
   const int64_t row_budget_;

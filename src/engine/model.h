@@ -70,8 +70,9 @@ class Model {
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }
-  int64_t context() const { return context_; }  // most positions of a request: LoadOptions::context or the file's; 0: any
-  std::string context_bound() const;            // what an error says of it: "the model was trained for 4096"
+  // Most positions of a request: LoadOptions::context or the file's; 0: any.
+  int64_t context() const { return context_; }
+  std::string context_bound() const;  // what an error says of it: "the model was trained for 4096"
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

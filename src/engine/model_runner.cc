@@ -74,8 +74,8 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
 
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
                                           decode::HeadRule rule) {
-  LLADA_TRY(auto kv, KvStore::create(kv_shape(model, positions, guided),
-                                     [&](int64_t bytes) { return device.allocate(bytes); }));
+  LLADA_TRY(auto kv,
+            KvStore::create(kv_shape(model, positions, guided), [&](int64_t bytes) { return device.allocate(bytes); }));
   return RequestState{.kv = std::move(kv),
                       .sampling = {.temperature = rule.temperature,
                                    .seed = rule.seed,

@@ -41,6 +41,15 @@ std::string packed_path(const std::string& folder, const std::string& model, std
   return fmt::format("{}/{}-{:016x}-{}{}", folder, name, hash.hash(), isa, kEnding);
 }
 
+// Whether packed_path() could have made the name: nothing else in a folder is looked at, still less removed.
+bool is_packed_name(const std::string& name) {
+  constexpr size_t kDigits = 16;
+  const size_t isa = name.rfind('-');
+  if (!name.ends_with(kEnding) || isa == std::string::npos || isa <= kDigits || name[isa - kDigits - 1] != '-')
+    return false;
+  return name.find_first_not_of("0123456789abcdef", isa - kDigits) == isa;
+}
+
 PackedSource source_of(const ModelFile& file) {
   constexpr size_t kHead = size_t{64} << 10, kSamples = 64, kSampleBytes = 64;
   PackedSource source{.path = whole_path(file.path()), .bytes = file.file_bytes(), .modified_ns = 0, .digest = 0};
@@ -70,7 +79,7 @@ PackedSource source_of(const ModelFile& file) {
 }
 
 // What is packed, of whom, and where to.
-struct Job {
+struct PackJob {
   const kernels::KernelTable* table;
   const ModelFile& file;
   const ModelGraph& graph;
@@ -78,10 +87,10 @@ struct Job {
   PackedSource source;
   std::string path;
 
-  static Result<Job> create(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
+  static Result<PackJob> create(const LoadOptions& options, const ModelFile& file, const ModelGraph& graph) {
     LLADA_TRY(const auto* table, kernels::select(options.isa));
     LLADA_TRY(auto views, weight_views(file, graph));
-    Job job{table, file, graph, std::move(views), source_of(file), {}};
+    PackJob job{table, file, graph, std::move(views), source_of(file), {}};
     job.path = packed_path(options.pack_cache.folder, job.source.path, table->isa);
     return job;
   }
@@ -163,7 +172,7 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
   const auto warn = [&](const std::string& line) {
     if (options.warn) options.warn(line);
   };
-  const auto job = Job::create(options, file, graph);
+  const auto job = PackJob::create(options, file, graph);
   if (!job || !job->packs()) return nullptr;  // an error is said again by whoever loads the model
   if (exists(job->path)) {
     auto found = job->open();
@@ -187,8 +196,9 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
 Result<PackReport> make_packed(const std::string& model, const LoadOptions& options,
                                const std::function<bool()>& stop) {
   LLADA_TRY(const auto listed, Listed::open(model));
-  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   PackReport report{job.path, std::string(job.table->isa), 0, false};
+  if (!job.packs()) return invalid("{}: no weight of the model is packed for {}", model, report.isa);
   LLADA_TRY(auto lock, job.lock());
   while (!lock.try_hold()) {
     if (stop && stop()) return failed("{}: another process is packing it", job.path);
@@ -207,7 +217,7 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
 
 Result<PackReport> verify_packed(const std::string& model, const LoadOptions& options) {
   LLADA_TRY(const auto listed, Listed::open(model));
-  LLADA_TRY(const auto job, Job::create(options, listed.file, listed.graph));
+  LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   LLADA_TRY(const auto packed, job.open());
   ThreadPool pool(options.threads);
   LLADA_TRY_STATUS(packed->verify(pool));
@@ -219,7 +229,7 @@ std::vector<PackedEntry> list_packed(const std::string& folder) {
   std::error_code failure;
   for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
     PackedEntry entry{at->path().string(), {}, {}, 0, {}};
-    if (!entry.path.ends_with(kEnding)) continue;
+    if (!is_packed_name(at->path().filename().string())) continue;
     const auto file = MappedFile::open(entry.path);
     if (!file) continue;
     entry.bytes = file->bytes().size();

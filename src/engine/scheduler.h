@@ -59,6 +59,12 @@ class Scheduler {
   // Ends the request with what there is of its answer, a score with an error. Nothing where it has ended.
   void cancel(Id id);
 
+  // Forgets everybody without a word: where no memory was left for more, with whatever state that left.
+  void drop() {
+    running_.clear();
+    waiting_.clear();
+  }
+
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
   void run_forward();
 

@@ -46,8 +46,8 @@ struct ChoiceReport {
   ChoiceTotal total() const;
 };
 
-// What is scored of a question: its context with the examples and its options as tokens. Invalid: it is too long for the
-// model, or has too few examples.
+// What is scored of a question: its context with the examples and its options as tokens. Invalid: it is too long for
+// the model, or has too few examples.
 Result<ScoreRequest> score_request(const Model& model, const Question& question, std::span<const Question> examples,
                                    const ChoiceOptions& options);
 

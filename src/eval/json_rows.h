@@ -14,7 +14,8 @@ std::string_view trimmed(std::string_view text);
 // A text from outside may nest brackets as deep as it is long; the parser recurses, so depth is bounded first.
 bool shallow(std::string_view text);
 
-// Calls visit(row, "source:number") for every line that is not empty, until it fails. Invalid: a line that is no object.
+// Calls visit(row, "source:number") for every line that is not empty, until it fails. Invalid: a line that is no
+// object.
 Status for_each_row(std::string_view text, const std::string& source,
                     const std::function<Status(const nlohmann::ordered_json& row, const std::string& where)>& visit);
 

@@ -1,6 +1,6 @@
-// Multiple-choice questions of published data sets: one JSON object per line, as Hugging Face's datasets library exports
-// them. Each becomes a context, the options that are scored behind it, and the right one. The wording is that of the
-// tasks of EleutherAI's lm-evaluation-harness, which the published tables used. What a row is, its fields say:
+// Multiple-choice questions of published data sets: one JSON object per line, as Hugging Face's datasets library
+// exports them. Each becomes a context, the options that are scored behind it, and the right one. The wording is that
+// of the tasks of EleutherAI's lm-evaluation-harness, which the published tables used. What a row is, its fields say:
 //
 //   BoolQ      passage, question, answer (or SuperGLUE's label)   options " no", " yes"
 //   ARC        question, choices {text, label}, answerKey         the texts

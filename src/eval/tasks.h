@@ -20,10 +20,10 @@ struct Example {
 Result<std::vector<Example>> load_examples(const std::string& path, int64_t limit);
 Result<std::vector<Example>> parse_examples(std::string_view text, const std::string& source, int64_t limit);
 
-// Whether `text` answers the example. How the answer is found: gsm-mini and story: after "####"; gsm8k: the number after
-// the last "####" or, without one, the last number, less "$", "," and a "." at its end;
-// choice: after "Answer:"; sort-steps: after "Sorted:"; bool: the last line; json: the whole text as a JSON value;
-// anything else: the whole text. White space around it does not count.
+// Whether `text` answers the example. How the answer is found: gsm-mini and story: after "####"; gsm8k: the number
+// after the last "####" or, without one, the last number, less "$", "," and a "." at its end; choice: after "Answer:";
+// sort-steps: after "Sorted:"; bool: the last line; json: the whole text as a JSON value; anything else: the whole
+// text. White space around it does not count.
 bool answer_is_right(const Example& example, std::string_view text);
 
 // Whether the text is the reference response to the letter.

@@ -6,7 +6,8 @@
 //   models--OWNER--NAME/refs/REVISION             the commit that a branch or tag was at
 //   .locks/models--OWNER--NAME/ETAG.lock          held (flock) by who is downloading it
 //
-// Source: the huggingface_hub package's documentation and behaviour; tests/hub/python_tools.py compares both (0.36, 2.4).
+// Source: the huggingface_hub package's documentation and behaviour; tests/hub/python_tools.py compares both (0.36,
+// 2.4).
 #pragma once
 #include <cstdint>
 #include <optional>

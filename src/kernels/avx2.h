@@ -23,6 +23,8 @@ void pick_rows(const PickArgs& args);
 void matmul(const MatmulArgs& args);
 
 inline constexpr int64_t kColumnTile = 16;  // of every type
+// Activations: of each row the groups of 32, 8 bits each and then the scale, a float.
+inline constexpr int64_t kActivationGroupBytes = 52, kActivationScaleAt = 32;
 
 // Head by head, in floats; from args.digest alone.
 void float_attention(const AttentionArgs& args);

@@ -10,30 +10,32 @@
 //
 // Weights per column tile and group:
 //   Q4_0         packed: 8 x 32 B (low nibbles X, high nibbles Y), 16 F16 scales
-//   Q8_0         packed: 8 x (X, Y), 16 F16 scales
+//   Q8_0         packed: 8 x (X, Y), or with words (kWords) 16 x half as much with 2 k each; 16 F16 scales
 //   Q4_K         packed: nibbles as Q4_0, 16 scales, 16 mins, a byte each; before a block 16 F16 d and 16 F16 dmin
 //   Q6_K         packed: low nibbles as Q4_0, then 4 x 32 B with the upper two bits of X, Y, X, Y of two steps, lowest
 //                bits first, 2 x 16 scales of a byte; before a block 16 F16 d
 //   other types  used as stored: a block is expanded on the stack for all rows: 8 x (X, Y) of unsigned quants, then
-//                floats: 16 scales (Q5_1, Q5_K, Q6_K: two times 16, one for each half of the group) and 16 offsets
-//                where the type has them. (Q4_K and Q6_K were expanded too: 1 to 8 rows spent most of their time on
-//                it.)
+//                floats: 16 scales and 16 offsets where the type has them. (Q4_K and Q6_K were expanded too: 1 to 8
+//                rows spent most of their time on it.)
 //
-// Activations: q and scales exactly as the oracle's (rows x k int8, then rows x groups floats). Then for rows x groups:
-// scale * sum(q) as float, and sums of q over k % 4 < 2 and k % 4 >= 2 as pairs of int16: of the first half, of the
-// second half, of the group.
+// Activations: rows x groups of ActivationGroup, with q and scales exactly the oracle's.
 //
-// A group's integer sum is exact. It is converted and added as sum * (weight scale * activation scale). Results are
-// float sums over the groups in ascending order.
+// A group's integer sum is exact, Q6_K's scales (whole numbers) included. It is converted and added as sum * (weight
+// scale * activation scale). Results are float sums over the groups in ascending order.
 //
-// The including file defines:
-//   Sum start_zero()                      zero
-//   Sum start(__m256i pairs, int center)  -center * the pair sums, so that a sum over quants becomes one over
-//                                         (quant - center)
-//   Sum step(Sum, __m256i quants, __m256i activations)
-//                                         unsigned times signed, exact for what a form adds up
-//   __m256i finish(Sum)                   as 8 x int32
-//   wide_step, wide_finish, kWideCenter   the same for Q8_0, whose quants are packed xor kWideFlip
+// The including file defines, between x86_int8_layout-inl.h and this one:
+//   Sum                                   eight columns' sums of half a group or a group
+//   first_step<Form, Row, At, StartAt>(Sum (&)[2], x, y, rows)
+//                                         sums of X and Y = unsigned quants times the four activations at offset At of
+//                                         row Row's group, less kCenter times the activations' sum, which is -kCenter /
+//                                         8 times what stands at StartAt
+//   next_step<Form, Row, At>(...)         adds to them; exact for what a form adds up
+//   broadcast_at<Row, At>(rows)           four bytes eight times
+//   factor_of(x), finish<Form>(Sum, factor)
+//                                         the sum as 8 x int32, times x (1 where the form has no halves)
+//   kWideCenter, kWideFlip                the center of Q8_0, whose quants are packed xor kWideFlip
+//   kWords                                whether Q8_0 and its activations are multiplied as words of 16 bits, two k to
+//                                         a step: then At counts in these
 //   kIntRows                              rows of a tile
 #pragma once
 #include "kernels/x86_int8_layout-inl.h"
@@ -43,6 +45,11 @@ namespace {
 
 inline constexpr int64_t kRowBlock = 128;
 inline constexpr int64_t kPackedBlock = 32;  // groups; 9 to 17 KiB of packed weights that stay in L1
+inline constexpr int64_t kStepBytes = 512;
+// From so many rows on 6-bit weights are unpacked once for all rows, 8 to 14 % faster. (With 4 bits this was up to 5 %
+// slower: what it saves are three instructions of a step.) No tile then has fewer rows than kReadyRows.
+inline constexpr int64_t kUnpackRows = 2 * kIntRows + 1;
+inline constexpr int kReadyRows = kIntRows / 2 + 1;
 
 // What a type is to the products.
 struct PackedForm {
@@ -82,7 +89,7 @@ using Q5_KForm = ExpandedForm<DType::Q5_K, 0, 2, true>;
 
 template <class Form>
 constexpr int64_t form_bytes() {
-  return Form::kPacked ? packed_group_bytes(Form::kType) : 512 + 64 * Form::kHalves + (Form::kOffset ? 64 : 0);
+  return Form::kPacked ? packed_group_bytes(Form::kType) : kStepBytes + (Form::kOffset ? 128 : 64);
 }
 template <class Form>
 constexpr int64_t header_bytes() {
@@ -91,28 +98,56 @@ constexpr int64_t header_bytes() {
 
 struct IntTile {
   const uint8_t* weights;
-  const int8_t* q;  // of the tile's first row and group, likewise the next three
-  const float* scales;
-  const float* weighted;
-  const int16_t* pairs;
-  int64_t k, groups;  // k: distance of two rows in q; groups: of this call
-  float* sums;        // rows x 16, added to
+  const uint8_t* steps;                // X and Y of each step, 512 B to a group, where they were unpacked; or null
+  const uint8_t* words;                // the same in 16 bits, where the form reads them
+  const ActivationGroup* activations;  // of the tile's first row and group
+  int64_t row_groups, groups;          // distance of two rows in `activations`; groups of this call
+  float* sums;                         // rows x 16, added to
 };
+
+template <bool First, class A, class B>
+struct Choice {
+  using Type = A;
+};
+template <class A, class B>
+struct Choice<false, A, B> {
+  using Type = B;
+};
+template <int N>
+struct Constant {
+  static constexpr int value = N;
+};
+// f(Constant<0>), ... f(Constant<N - 1>).
+template <int N, int I = 0, class F>
+inline __attribute__((always_inline)) void repeat(const F& f) {
+  if constexpr (I < N) {
+    f(Constant<I>{});
+    repeat<N, I + 1>(f);
+  }
+}
+#define LLADA_EACH(name) [&](auto name) __attribute__((always_inline))
 
 inline __m256 halves_at(const uint8_t* p) { return _mm256_cvtph_ps(load_128(p)); }
 inline __m128i eight_bytes(const uint8_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
 
-// Scales of columns 8j .. 8j + 7 for half of a group; header: of its block.
+// Scales of columns 8j .. 8j + 7; header: of the group's block.
 template <class Form>
-inline __m256 weight_scale(const uint8_t* header, const uint8_t* w, int half, int j) {
+inline __m256 weight_scale(const uint8_t* header, const uint8_t* w, int j) {
   if constexpr (Form::kPacked && Form::kType == DType::Q4_K)
     return _mm256_mul_ps(halves_at(header + 16 * j),
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 256 + 8 * j))));
-  if constexpr (Form::kPacked && Form::kType == DType::Q6_K)
-    return _mm256_mul_ps(halves_at(header + 16 * j),
-                         _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight_bytes(w + 384 + 16 * half + 8 * j))));
+  if constexpr (Form::kPacked && Form::kType == DType::Q6_K) return halves_at(header + 16 * j);
   if constexpr (Form::kPacked) return halves_at(w + form_bytes<Form>() - 32 + 16 * j);
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 512 + 64 * half + 32 * j));
+  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + kStepBytes + 32 * j));
+}
+
+// What the sums of half a group are multiplied by before the halves are added: Q6_K's scales, which are whole numbers.
+// The result stays below 2^24, so as a float it is exact.
+template <class Form>
+inline __m256i whole_factor(const uint8_t* w, int half, int j) {
+  if constexpr (Form::kType == DType::Q6_K)
+    return factor_of(_mm256_cvtepi8_epi32(eight_bytes(w + 384 + 16 * half + 8 * j)));
+  return factor_of(_mm256_set1_epi32(1));
 }
 
 template <class Form>
@@ -120,12 +155,12 @@ inline __m256 weight_offset(const uint8_t* header, const uint8_t* w, int j) {
   if constexpr (Form::kPacked)  // -dmin * min
     return _mm256_mul_ps(_mm256_xor_ps(halves_at(header + 32 + 16 * j), _mm256_set1_ps(-0.0f)),
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 272 + 8 * j))));
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 512 + 64 * Form::kHalves + 32 * j));
+  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + kStepBytes + 64 + 32 * j));
 }
 
 // X and Y of a step.
 template <class Form>
-inline void load_step(const uint8_t* w, int step, __m256i& x, __m256i& y) {
+inline __attribute__((always_inline)) void load_step(const uint8_t* w, int step, __m256i& x, __m256i& y) {
   if constexpr (!Form::kNibbles) {
     x = load_256(w + 64 * step);
     y = load_256(w + 64 * step + 32);
@@ -143,122 +178,166 @@ inline void load_step(const uint8_t* w, int step, __m256i& x, __m256i& y) {
   }
 }
 
-template <class Form, int Rows>
+// A form whose steps lie ready.
+template <class Form>
+struct Unpacked : Form {
+  static constexpr bool kNibbles = false, kSixBits = false;
+};
+
+// Whether quants and activations are multiplied as words of 16 bits, two to a step.
+template <class Form>
+constexpr bool form_words() {
+  return kWords && Form::kWide;
+}
+
+// Sums of half a group, or of a group where the form has no halves.
+template <class Form, int Rows, int Half>
+inline __attribute__((always_inline)) void sum_steps(const uint8_t* w, const TileRows& rows, Sum (&acc)[Rows][2]) {
+  constexpr int kSteps = (form_words<Form>() ? 16 : 8) / Form::kHalves, kStart = Form::kHalves == 2 ? Half : 2;
+  repeat<kSteps>(LLADA_EACH(s) {
+    constexpr int kStep = Half * kSteps + s.value;
+    __m256i x, y;
+    if constexpr (form_words<Form>()) {
+      x = _mm256_cvtepi8_epi16(load_128(w + 32 * kStep));
+      y = _mm256_cvtepi8_epi16(load_128(w + 32 * kStep + 16));
+    } else {
+      load_step<Form>(w, kStep, x, y);
+    }
+    repeat<Rows>(LLADA_EACH(r) {
+      if constexpr (s.value == 0) {
+        first_step<Form, r.value, 4 * kStep, kStartsAt + 4 * kStart>(acc[r.value], x, y, rows);
+      } else {
+        next_step<Form, r.value, 4 * kStep>(acc[r.value], x, y, rows);
+      }
+    });
+  });
+}
+
+// Rows keep their sums in memory: registers are for the sums of a group.
+template <class Form, bool Ready, int Rows>
 __attribute__((noinline)) void multiply_tile(const IntTile& t) {
-  const int64_t row_groups = t.k / kGroup;
-  const uint8_t *w = t.weights, *header = w;
-  __m256 sums[Rows][2];
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)
-    for (int j = 0; j < 2; ++j) sums[r][j] = _mm256_loadu_ps(t.sums + r * kTile + 8 * j);
+  using Steps = Choice<Ready, Unpacked<Form>, Form>::Type;
+  const uint8_t *w = t.weights, *header = w, *ready = t.steps;
+  const int64_t stride = t.row_groups * static_cast<int64_t>(sizeof(ActivationGroup));
+  const auto* first = reinterpret_cast<const uint8_t*>(t.activations);
+  TileRows rows = {first, first + 3 * stride, stride};
+  const int64_t word_stride = t.row_groups * kGroup * 2;
+  TileRows words = {t.words, t.words + 3 * word_stride, word_stride};
   for (int64_t g = 0; g < t.groups; ++g, w += form_bytes<Form>()) {
     if (header_bytes<Form>() > 0 && g % kBlockGroups == 0) {
       header = w;
       w += header_bytes<Form>();
     }
-#pragma GCC unroll 2
-    for (int half = 0; half < Form::kHalves; ++half) {
-      constexpr int kSteps = 8 / Form::kHalves;
+    __m256i wholes[Rows][2];
+    repeat<Form::kHalves>(LLADA_EACH(half) {
       Sum acc[Rows][2];
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) {
-        const int16_t* pairs = t.pairs + ((r * row_groups + g) * 3 + (Form::kHalves == 2 ? half : 2)) * 2;
-        acc[r][0] = acc[r][1] = Form::kCenter == 0 ? start_zero() : start(broadcast_32(pairs), Form::kCenter);
-      }
-#pragma GCC unroll 8
-      for (int s = 0; s < kSteps; ++s) {
-        __m256i x, y;
-        const int step_index = half * kSteps + s;
-        load_step<Form>(w, step_index, x, y);
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-          const __m256i a = broadcast_32(t.q + r * t.k + g * kGroup + 4 * step_index);
-          if constexpr (Form::kWide) {
-            acc[r][0] = wide_step(acc[r][0], x, a);
-            acc[r][1] = wide_step(acc[r][1], y, a);
-          } else {
-            acc[r][0] = step(acc[r][0], x, a);
-            acc[r][1] = step(acc[r][1], y, a);
-          }
-        }
-      }
-      const __m256 scale[2] = {weight_scale<Form>(header, w, half, 0), weight_scale<Form>(header, w, half, 1)};
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) {
-        const __m256 activation = _mm256_broadcast_ss(t.scales + r * row_groups + g);
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-          const __m256i whole = Form::kWide ? wide_finish(acc[r][j]) : finish(acc[r][j]);
-          sums[r][j] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), _mm256_mul_ps(scale[j], activation), sums[r][j]);
-        }
-      }
-    }
-    if constexpr (Form::kOffset) {
-      const __m256 offsets[2] = {weight_offset<Form>(header, w, 0), weight_offset<Form>(header, w, 1)};
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) {
-        const __m256 weighted = _mm256_broadcast_ss(t.weighted + r * row_groups + g);
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) sums[r][j] = _mm256_fmadd_ps(offsets[j], weighted, sums[r][j]);
-      }
-    }
+      sum_steps<Steps, Rows, half.value>(Ready ? ready : w, form_words<Form>() ? words : rows, acc);
+      repeat<2>(LLADA_EACH(j) {
+        const __m256i factor = whole_factor<Form>(w, half.value, j.value);
+        repeat<Rows>(LLADA_EACH(r) {
+          const __m256i whole = finish<Form>(acc[r.value][j.value], factor);
+          __m256i& sum = wholes[r.value][j.value];
+          sum = half.value == 0 ? whole : _mm256_add_epi32(sum, whole);
+        });
+      });
+    });
+    __m256 scale[2], offset[2];
+    repeat<2>(LLADA_EACH(j) {
+      scale[j.value] = weight_scale<Form>(header, w, j.value);
+      if constexpr (Form::kOffset) offset[j.value] = weight_offset<Form>(header, w, j.value);
+    });
+    repeat<Rows>(LLADA_EACH(r) {
+      const __m256 activation = _mm256_castsi256_ps(broadcast_at<r.value, kScaleAt>(rows));
+      repeat<2>(LLADA_EACH(j) {
+        float* sum = t.sums + r.value * kTile + 8 * j.value;
+        __m256 value = _mm256_load_ps(sum);
+        if constexpr (Form::kOffset)
+          value =
+              _mm256_fmadd_ps(offset[j.value], _mm256_castsi256_ps(broadcast_at<r.value, kWeightedAt>(rows)), value);
+        value = _mm256_fmadd_ps(_mm256_cvtepi32_ps(wholes[r.value][j.value]), _mm256_mul_ps(scale[j.value], activation),
+                                value);
+        _mm256_store_ps(sum, value);
+      });
+    });
+    rows.first += sizeof(ActivationGroup), rows.fourth += sizeof(ActivationGroup);
+    if constexpr (form_words<Form>()) words.first += kGroup * 2, words.fourth += kGroup * 2;
+    if constexpr (Ready) ready += kStepBytes;
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)
-    for (int j = 0; j < 2; ++j) _mm256_storeu_ps(t.sums + r * kTile + 8 * j, sums[r][j]);
 }
 
-template <class Form, int Rows>
+template <class Form, bool Ready, int Rows>
 inline void multiply_some(const IntTile& t, int64_t rows) {
-  if (rows == Rows) return multiply_tile<Form, Rows>(t);
-  if constexpr (Rows > 1) multiply_some<Form, Rows - 1>(t, rows);
+  if (rows == Rows) return multiply_tile<Form, Ready, Rows>(t);
+  if constexpr (Rows > (Ready ? kReadyRows : 1)) multiply_some<Form, Ready, Rows - 1>(t, rows);
 }
 
-// Groups [g0, g0 + groups) of one column tile for rows [r0, r0 + rows); weights: of group g0.
+// Groups [g0, g0 + groups) of one column tile for rows [r0, r0 + rows); weights and steps: of group g0.
 template <class Form>
-inline void multiply_groups(const MatmulArgs& a, const ActivationLayout& layout, int64_t r0, int64_t rows, int64_t g0,
-                            int64_t groups, const uint8_t* weights, float* sums) {
+inline void multiply_groups(const MatmulArgs& a, int64_t r0, int64_t rows, int64_t g0, int64_t groups,
+                            const uint8_t* weights, const uint8_t* steps, float* sums) {
   const int64_t row_groups = a.k / kGroup, tiles = (rows + kIntRows - 1) / kIntRows;
   for (int64_t i = 0; i < tiles; ++i) {  // of nearly equal height
     const int64_t first = rows * i / tiles, last = rows * (i + 1) / tiles;
+    const auto* activations = reinterpret_cast<const ActivationGroup*>(a.activations);
     const int64_t at = (r0 + first) * row_groups + g0;
-    IntTile t;
-    t.weights = weights;
-    t.q = reinterpret_cast<const int8_t*>(a.activations) + at * kGroup;
-    t.scales = reinterpret_cast<const float*>(a.activations + layout.scales) + at;
-    t.weighted = reinterpret_cast<const float*>(a.activations + layout.weighted) + at;
-    t.pairs = reinterpret_cast<const int16_t*>(a.activations + layout.pairs) + at * 6;
-    t.k = a.k;
-    t.groups = groups;
-    t.sums = sums + first * kTile;
-    multiply_some<Form, kIntRows>(t, last - first);
+    const IntTile t = {
+        .weights = weights,
+        .steps = steps,
+        .words = reinterpret_cast<const uint8_t*>(a.activations) + words_at(a.rows, a.k) + at * kGroup * 2,
+        .activations = activations + at,
+        .row_groups = row_groups,
+        .groups = groups,
+        .sums = sums + first * kTile};
+    if constexpr (Form::kSixBits) {
+      if (steps != nullptr) {
+        multiply_some<Form, true, kIntRows>(t, last - first);
+        continue;
+      }
+    }
+    multiply_some<Form, false, kIntRows>(t, last - first);
+  }
+}
+
+template <class Form>
+inline void unpack_steps(const uint8_t* w, int64_t groups, uint8_t* steps) {
+  for (int64_t g = 0; g < groups; ++g, w += form_bytes<Form>(), steps += kStepBytes) {
+    if (g % kBlockGroups == 0) w += header_bytes<Form>();
+    repeat<8>(LLADA_EACH(s) {
+      __m256i x, y;
+      load_step<Form>(w, s.value, x, y);
+      store_256(steps + 64 * s.value, x);
+      store_256(steps + 64 * s.value + 32, y);
+    });
   }
 }
 
 template <class Form>
 inline void multiply_form(const MatmulArgs& a) {
   alignas(64) float sums[kRowBlock * kTile];
-  alignas(64) uint8_t expanded[Form::kPacked ? 1 : kBlockGroups * form_bytes<Form>()];
-  const ActivationLayout layout(a.rows, a.k);
+  constexpr int64_t kBlock = Form::kPacked ? kPackedBlock : kBlockGroups;
+  alignas(64) uint8_t expanded[Form::kPacked ? 1 : kBlock * form_bytes<Form>()];
+  alignas(64) uint8_t steps[Form::kSixBits ? kBlock * kStepBytes : 1];
   const int64_t groups = a.k / kGroup, stride = Form::kPacked ? 0 : stored_row_bytes(Form::kType, a.k);
   for (int64_t r0 = 0; r0 < a.rows; r0 += kRowBlock) {
     const int64_t rows = a.rows - r0 < kRowBlock ? a.rows - r0 : kRowBlock;
+    const bool ready = Form::kSixBits && rows >= kUnpackRows;
     for (int64_t c = a.n0; c < a.n1; c += kTile) {
       __builtin_memset(sums, 0, static_cast<size_t>(rows * kTile) * sizeof(float));
-      constexpr int64_t kBlock = Form::kPacked ? kPackedBlock : kBlockGroups;
       for (int64_t g = 0; g < groups; g += kBlock) {
         const int64_t count = groups - g < kBlock ? groups - g : kBlock;
         const uint8_t* weights = expanded;
         if constexpr (Form::kPacked) {
           weights = reinterpret_cast<const uint8_t*>(a.weights) + c / kTile * packed_tile_bytes(Form::kType, groups) +
                     packed_tile_bytes(Form::kType, g);
+          if constexpr (Form::kSixBits) {
+            if (ready) unpack_steps<Form>(weights, count, steps);
+          }
         } else {
           const Source source{a.weights, stride, c, a.n - c < kTile ? a.n - c : kTile};
           uint8_t* out = expanded;
-          for (int64_t i = 0; i < count; ++i)
-            out = expand_group<Form::kType>(source, g + i, Form::kHalves == 2, Form::kOffset, out);
+          for (int64_t i = 0; i < count; ++i) out = expand_group<Form::kType>(source, g + i, Form::kOffset, out);
         }
-        multiply_groups<Form>(a, layout, r0, rows, g, count, weights, sums);
+        multiply_groups<Form>(a, r0, rows, g, count, weights, ready ? steps : nullptr, sums);
       }
       const int64_t columns = a.n1 - c < kTile ? a.n1 - c : kTile;
       for (int64_t r = 0; r < rows; ++r)

@@ -1,5 +1,6 @@
 // Stored groups, activations and packed copies in the layouts of x86_int8-inl.h, which includes this.
 #pragma once
+#include "kernels/avx2.h"
 #include "kernels/stored_groups.h"
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
@@ -7,16 +8,27 @@ namespace {
 
 inline constexpr int64_t kTile = 16, kGroup = 32, kBlockGroups = 8;
 
-inline constexpr int64_t aligned(int64_t n) { return (n + 63) / 64 * 64; }
-
-struct ActivationLayout {
-  int64_t scales, weighted, pairs, bytes;  // where the areas begin (q at 0), and the end
-  ActivationLayout(int64_t rows, int64_t k)
-      : scales(aligned(rows * k)),
-        weighted(aligned(scales + rows * (k / kGroup) * 4)),
-        pairs(aligned(weighted + rows * (k / kGroup) * 4)),
-        bytes(aligned(pairs + rows * (k / kGroup) * 12)) {}
+// One group of a row of activations.
+struct ActivationGroup {
+  int8_t q[kGroup];
+  float scale, weighted;  // weighted: scale * sum(q)
+  int16_t starts[3][2];   // -8 times sums of q over k % 4 < 2 and over the others: first half, second half, all
 };
+static_assert(sizeof(ActivationGroup) == avx2::kActivationGroupBytes);
+inline constexpr int kScaleAt = avx2::kActivationScaleAt, kWeightedAt = kScaleAt + 4, kStartsAt = kScaleAt + 8;
+
+// Up to six rows of activations at their present group. The address of any of them is one instruction's, in no
+// register: first, first + stride, first + 2 stride, and the same from the fourth.
+struct TileRows {
+  const uint8_t *first, *fourth;
+  int64_t stride;
+};
+
+// After the groups: rows x k activations in 16 bits.
+inline constexpr int64_t words_at(int64_t rows, int64_t k) {
+  return rows * (k / kGroup) * static_cast<int64_t>(sizeof(ActivationGroup));
+}
+inline constexpr int64_t activation_size(int64_t rows, int64_t k) { return words_at(rows, k) + rows * k * 2; }
 
 inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -46,10 +58,10 @@ inline __m256i fifth_bits(const void* p) {  // 32 bits into 32 bytes of 0 or 16
   return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), bytes_of(16));
 }
 
-// One group of a column: unsigned quants (Q8_0: as stored), scales of its halves, offset.
+// One group of a column: unsigned quants (Q8_0: as stored), scale (not of Q6_K, which is packed), offset.
 struct GroupValues {
   __m256i q;
-  float scale[2], offset;
+  float scale, offset;
 };
 
 // The 6-bit scale and min of group j of Q4_K and Q5_K; the last four borrow bits from the first four.
@@ -67,14 +79,10 @@ template <DType type>
 inline GroupValues super_values(const std::byte* s, int j) {
   const __m128i shift = _mm_cvtsi32_si128(type == DType::Q6_K ? 2 * (j % 4) : j);
   if (type == DType::Q6_K) {
-    const float d = half_at(s + 208);
-    const auto* scales = reinterpret_cast<const int8_t*>(s + 192);
     const __m256i low = load_256(s + 64 * (j / 4) + 32 * (j % 2)), high = load_256(s + 128 + 32 * (j / 4));
     const __m256i four = _mm256_and_si256(j % 4 < 2 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
     const __m256i two = _mm256_slli_epi16(_mm256_and_si256(_mm256_srl_epi16(high, shift), bytes_of(3)), 4);
-    return {_mm256_or_si256(four, two),
-            {d * static_cast<float>(scales[2 * j]), d * static_cast<float>(scales[2 * j + 1])},
-            0};
+    return {_mm256_or_si256(four, two), 0, 0};
   }
   const auto [scale, min] = scale_and_min(s, j);
   const float d = half_at(s) * static_cast<float>(scale);
@@ -84,7 +92,7 @@ inline GroupValues super_values(const std::byte* s, int j) {
     const __m256i fifth = _mm256_and_si256(_mm256_srl_epi16(load_256(s + 16), shift), bytes_of(1));
     q = _mm256_or_si256(q, _mm256_slli_epi16(fifth, 4));
   }
-  return {q, {d, d}, -half_at(s + 2) * static_cast<float>(min)};
+  return {q, d, -half_at(s + 2) * static_cast<float>(min)};
 }
 
 // Group g of a stored row.
@@ -96,15 +104,15 @@ inline GroupValues group_values(const std::byte* row, int64_t g) {
   const float d = half_at(s);
   switch (type) {
     case DType::Q8_0:
-      return {load_256(s + 2), {d, d}, 0};
+      return {load_256(s + 2), d, 0};
     case DType::Q4_0:
-      return {nibbles(s + 2), {d, d}, 0};
+      return {nibbles(s + 2), d, 0};
     case DType::Q4_1:
-      return {nibbles(s + 4), {d, d}, half_at(s + 2)};
+      return {nibbles(s + 4), d, half_at(s + 2)};
     case DType::Q5_0:
-      return {_mm256_or_si256(nibbles(s + 6), fifth_bits(s + 2)), {d, d}, 0};
+      return {_mm256_or_si256(nibbles(s + 6), fifth_bits(s + 2)), d, 0};
     default:
-      return {_mm256_or_si256(nibbles(s + 8), fifth_bits(s + 4)), {d, d}, half_at(s + 2)};  // Q5_1
+      return {_mm256_or_si256(nibbles(s + 8), fifth_bits(s + 4)), d, half_at(s + 2)};  // Q5_1
   }
 }
 
@@ -138,7 +146,7 @@ template <DType type>
 inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8], GroupValues (&values)[16]) {
   for (int c = 0; c < 8; ++c) {
     GroupValues& value = values[first + c];
-    value = {_mm256_setzero_si256(), {0, 0}, 0};
+    value = {_mm256_setzero_si256(), 0, 0};
     if (first + c < s.columns) value = group_values<type>(s.data + (s.first + first + c) * s.stride, g);
     v[c] = value.q;
   }
@@ -147,7 +155,7 @@ inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8],
 
 // Group g in the expanded layout; returns its end.
 template <DType type>
-inline uint8_t* expand_group(const Source& s, int64_t g, bool two_scales, bool offsets, uint8_t* out) {
+inline uint8_t* expand_group(const Source& s, int64_t g, bool offsets, uint8_t* out) {
   GroupValues values[16];
   for (int j = 0; j < 2; ++j) {
     __m256i v[8];
@@ -156,8 +164,7 @@ inline uint8_t* expand_group(const Source& s, int64_t g, bool two_scales, bool o
   }
   out += 512;
   auto* floats = reinterpret_cast<float*>(out);
-  for (int half = 0; half < (two_scales ? 2 : 1); ++half)
-    for (int c = 0; c < 16; ++c) *floats++ = values[c].scale[half];
+  for (int c = 0; c < 16; ++c) *floats++ = values[c].scale;
   if (offsets)
     for (int c = 0; c < 16; ++c) *floats++ = values[c].offset;
   return reinterpret_cast<uint8_t*>(floats);
@@ -187,9 +194,16 @@ inline __m256i upper_bits(__m256i a, __m256i b, __m256i c, __m256i d) {
   return _mm256_or_si256(low, high);
 }
 
-// flip: what the quants of Q8_0 are xored with.
+// Eight columns' four bytes: first the columns' first two, then their last two.
+inline __m256i pairs_apart(__m256i v) {
+  const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13,
+                                         2, 3, 6, 7, 10, 11, 14, 15);
+  return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, order), 0xd8);
+}
+
+// flip: what the quants of Q8_0 are xored with; words: their steps have two k instead of four.
 template <DType type>
-inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
+inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;
   for (int64_t c0 = n0; c0 < n1; c0 += kTile) {
     const Source s{weight.data, stored_row_bytes(type, k), c0, n - c0 < kTile ? n - c0 : kTile};
@@ -217,8 +231,9 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
       load_columns<type>(s, g, 8, y, values);
       for (int step = 0; step < 8; ++step) {
         if (type == DType::Q8_0) {
-          store_256(out + 64 * step, _mm256_xor_si256(x[step], bytes_of(flip)));
-          store_256(out + 64 * step + 32, _mm256_xor_si256(y[step], bytes_of(flip)));
+          const __m256i a = _mm256_xor_si256(x[step], bytes_of(flip)), b = _mm256_xor_si256(y[step], bytes_of(flip));
+          store_256(out + 64 * step, words ? _mm256_permute2x128_si256(pairs_apart(a), pairs_apart(b), 0x20) : a);
+          store_256(out + 64 * step + 32, words ? _mm256_permute2x128_si256(pairs_apart(a), pairs_apart(b), 0x31) : b);
         } else {
           const __m256i low = _mm256_and_si256(x[step], bytes_of(15));
           store_256(out + 32 * step,
@@ -249,11 +264,11 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
   }
 }
 
-inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, std::byte* packed) {
-  if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, packed);
-  if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, packed);
-  if (weight.type == DType::Q4_K) pack_type<DType::Q4_K>(weight, n0, n1, flip, packed);
-  if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, packed);
+inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
+  if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, words, packed);
+  if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, words, packed);
+  if (weight.type == DType::Q4_K) pack_type<DType::Q4_K>(weight, n0, n1, flip, words, packed);
+  if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, words, packed);
 }
 
 // Magnitudes are compared as integers, whose order is that of floats, and NaN is greater than all: the float maximum
@@ -274,11 +289,8 @@ inline __m256i rounded(const float* v, __m256 inverse) {
   return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(v), inverse));
 }
 
-inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
-  const ActivationLayout layout(rows, k);
-  auto* scales = reinterpret_cast<float*>(activations + layout.scales);
-  auto* weighted = reinterpret_cast<float*>(activations + layout.weighted);
-  auto* pairs = activations + layout.pairs;
+inline void quantize_range(const float* x, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
+  auto* groups = reinterpret_cast<ActivationGroup*>(activations);
   for (int64_t at = r0 * (k / kGroup); at < r1 * (k / kGroup); ++at) {
     const float* v = x + at * kGroup;
     const float largest = largest_magnitude(v);
@@ -289,32 +301,38 @@ inline void quantize_range(const float* x, int64_t rows, int64_t k, int64_t r0, 
     const __m256i high = _mm256_packs_epi32(rounded(v + 16, inverse), rounded(v + 24, inverse));
     const __m256i q =
         _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    store_256(activations + at * kGroup, q);
-    scales[at] = scale;
+    ActivationGroup& group = groups[at];
+    store_256(group.q, q);
     __m256i sums = _mm256_maddubs_epi16(bytes_of(1), q);  // each 128 bits: (even, odd) of four steps
     sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, 0x4e));
     sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, 0xb1));
     const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
     const __m128i both = _mm_add_epi16(first, second);
-    const int three[3] = {_mm_cvtsi128_si32(first), _mm_cvtsi128_si32(second), _mm_cvtsi128_si32(both)};
-    __builtin_memcpy(pairs + at * 12, three, 12);
+    const auto start = [](__m128i pair) { return _mm_cvtsi128_si32(_mm_mullo_epi16(pair, _mm_set1_epi16(-8))); };
+    const int three[3] = {start(first), start(second), start(both)};
+    __builtin_memcpy(group.starts, three, sizeof three);
     const int total = _mm_cvtsi128_si32(_mm_madd_epi16(both, _mm_set1_epi16(1)));
-    weighted[at] = scale * static_cast<float>(total);
+    group.scale = scale;
+    group.weighted = scale * static_cast<float>(total);
   }
 }
 
+inline void widen_range(int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
+  const auto* groups = reinterpret_cast<const ActivationGroup*>(activations);
+  std::byte* out = activations + words_at(rows, k);
+  for (int64_t at = r0 * (k / kGroup); at < r1 * (k / kGroup); ++at)
+    for (int64_t half = 0; half < 2; ++half)
+      store_256(out + at * 64 + half * 32, _mm256_cvtepi8_epi16(load_128(groups[at].q + half * 16)));
+}
+
 inline void pick_range(const PickArgs& a) {
-  const ActivationLayout from(a.rows, a.k), to(a.count, a.k);
-  const int64_t groups = a.k / kGroup;
   const auto area = [&](int64_t source, int64_t target, int64_t bytes) {
     for (int64_t i = 0; i < a.count; ++i)
       __builtin_memcpy(a.out + target + i * bytes, a.activations + source + a.picked[i] * bytes,
                        static_cast<unsigned long>(bytes));
   };
-  area(0, 0, a.k);
-  area(from.scales, to.scales, groups * 4);
-  area(from.weighted, to.weighted, groups * 4);
-  area(from.pairs, to.pairs, groups * 12);
+  area(0, 0, words_at(1, a.k));
+  if ((a.readers & type_bit(DType::Q8_0)) != 0) area(words_at(a.rows, a.k), words_at(a.count, a.k), a.k * 2);
 }
 
 }  // namespace

@@ -25,8 +25,11 @@ struct Ask {
   std::vector<Request> requests;         // one per answer, in the order of their index
   std::vector<std::string> echoed = {};  // by index: text of the prompt before the answer; empty: none
   std::vector<InfillGap> gaps = {};      // of infilling, which has one request
+  bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
   std::string preset;                    // that was used
+  bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
+  bool drops_answer = false;             // those of the prompt alone
   bool stream = false, include_usage = false, logprobs = false;
   Watch watch = Watch::none;
 };
@@ -43,8 +46,8 @@ std::expected<void, ApiError> read_format(Body& body);
 Answered<std::vector<ChatMessage>> read_messages(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
 
-// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ... by
-// index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
+// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ...
+// by index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
 Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
                                              DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop);
 

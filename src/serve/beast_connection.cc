@@ -99,6 +99,7 @@ void Connection::refuse_reading(Failure failure) {
   host_->refused();
   const int status = failure == http::error::body_limit ? 413 : failure == http::error::header_limit ? 431 : 400;
   keep_alive_ = head_ = false;
+  unread_ = true;
   const std::string message = status == 413 ? fmt::format("the body is longer than {} bytes", host_->limits.body_bytes)
                               : status == 431
                                   ? fmt::format("the headers are longer than {} bytes", host_->limits.header_bytes)
@@ -160,8 +161,21 @@ void Connection::written(Failure failure) {
   if (failure) return lost();
   exchange_.reset();
   outflow_.reset();
-  if (!keep_alive_) return close();
-  read();
+  if (keep_alive_) return read();
+  unread_ ? linger() : close();
+}
+
+// Closing at once would reset the connection, and the client might lose the reply that says what was wrong.
+void Connection::linger() {
+  if (unread_) {
+    Failure ignored;
+    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+    stream_.expires_after(std::chrono::seconds(2));  // for all that still comes
+    unread_ = false;
+  }
+  stream_.async_read_some(asio::buffer(ignored_), [self = shared_from_this()](Failure failure, size_t) {
+    failure ? self->close() : self->linger();
+  });
 }
 
 void Connection::write_stream(HttpReply reply) {

@@ -46,6 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write_stream(HttpReply reply);
   void pump();
   void written(Failure failure);
+  void linger();
   void lost();
 
   boost::beast::basic_stream<StreamProtocol> stream_;
@@ -54,6 +55,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Request> parser_;
   std::shared_ptr<Exchange> exchange_;  // the request that is being answered
   bool keep_alive_ = false, head_ = false, chunked_ = false;
+  bool unread_ = false;    // the client may still be sending what was refused
+  char ignored_[4096];     // of that
   bool watching_ = false;  // for the client's end of the connection
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
   std::optional<boost::beast::http::response<boost::beast::http::empty_body>> head_only_;

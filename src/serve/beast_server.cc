@@ -1,3 +1,6 @@
+// The server over Boost.Asio: accepts on a port or a UNIX socket, counts connections, and runs the loop that serves
+// them all on one thread.
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -107,8 +110,7 @@ class BeastServer : public Server {
     acceptor_.async_accept([this](Failure failure, StreamProtocol::socket socket) {
       if (!acceptor_.is_open()) return;
       if (failure) return wait_a_little();  // no descriptor was left
-      Failure ignored;
-      if (socket_path_.empty()) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+      if (socket_path_.empty()) set_options(socket);
       std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
       auto connection = std::make_shared<Connection>(std::move(socket), host_);
       connections_.insert(connection);
@@ -119,6 +121,21 @@ class BeastServer : public Server {
         accept();
       }
     });
+  }
+
+  // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
+  // found within two minutes.
+  static void set_options(StreamProtocol::socket& socket) {
+    Failure ignored;
+    socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+    socket.set_option(asio::socket_base::send_buffer_size(64 << 10), ignored);
+    socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    using Idle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
+    using Interval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
+    using Count = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
+    socket.set_option(Idle(60), ignored);
+    socket.set_option(Interval(15), ignored);
+    socket.set_option(Count(4), ignored);
   }
 
   void wait_a_little() {

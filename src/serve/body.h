@@ -17,6 +17,7 @@ class Body {
 
   // The value, or null where it is not there. It counts as read.
   const nlohmann::json* find(const std::string& name);
+  void put(const std::string& name, nlohmann::json value) { object_[name] = std::move(value); }
   Answered<bool> boolean(const std::string& name, bool otherwise);
   Answered<std::optional<int64_t>> integer(const std::string& name, int64_t least, int64_t most);
   Answered<std::optional<std::string>> text(const std::string& name);

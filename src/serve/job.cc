@@ -18,6 +18,14 @@ int64_t prompt_tokens(const Request& request) {
   return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
 }
 
+// The tokens behind the first, each given those before it.
+ScoreRequest score_request(const Request& request) {
+  ScoreRequest score{.prompt = {request.tokens.front()},
+                     .continuations = {{request.tokens.begin() + 1, request.tokens.end()}}};
+  score.options.top = 1;
+  return score;
+}
+
 }  // namespace
 
 Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
@@ -36,7 +44,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
     if (!ask_.stream) continue;
     if (!request.gaps) {
       answer.text.emplace(service.model().tokenizer(), size, request.options.gen_length, ids.end_ids, request.stop);
-    } else if (ask_.gaps.size() == 1) {
+    } else if (!ask_.whole_text) {
       const InfillGap& gap = ask_.gaps.front();
       answer.text.emplace(service.model().tokenizer(), gap.position, gap.length, std::vector<int32_t>(), ask_.stop);
     }
@@ -44,7 +52,8 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
 }
 
 void Job::begin() {
-  service_.began(shared_from_this());
+  if (!service_.began(shared_from_this()))
+    return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
   std::vector<Admission::Ticket> tickets;
   for (size_t i = 0; i < answers_.size(); ++i)
     tickets.push_back({.kv_bytes = kv_bytes(service_.model(), ask_.requests[i]),
@@ -72,14 +81,33 @@ void Job::start(size_t index) {
     answers_[index].stage = Stage::running;
     answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
   }
-  const auto self = shared_from_this();
-  auto handle = service_.engine().submit(
-      ask_.requests[index],
-      {.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
-       .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }});
+  ask_.scores_prompt&& ask_.requests[index].tokens.size() > 1 ? score(index) : generate(index);
+}
+
+void Job::hold(size_t index, std::shared_ptr<Submitted> handle) {
   const std::lock_guard lock(mutex_);
-  answers_[index].handle = handle;
   if (!why_cancelled_.empty() || exchange_->is_gone()) handle->cancel();
+  answers_[index].handle = std::move(handle);
+}
+
+void Job::score(size_t index) {
+  const auto on_done = [self = shared_from_this(), index](Result<ScoreResult> result) {
+    if (!result) return self->done(index, std::unexpected(result.error()));
+    {
+      const std::lock_guard lock(self->mutex_);
+      self->answers_[index].score = std::move(*result);
+    }
+    self->generate(index);
+  };
+  hold(index, service_.engine().submit_score(score_request(ask_.requests[index]), on_done));
+}
+
+void Job::generate(size_t index) {
+  const auto self = shared_from_this();
+  hold(index, service_.engine().submit(
+                  ask_.requests[index],
+                  {.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
+                   .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }}));
 }
 
 bool Job::step(size_t index, const decode::StepEvent& event) {
@@ -96,7 +124,6 @@ bool Job::step(size_t index, const decode::StepEvent& event) {
       for (const decode::Edit& edit : event.edits)
         if (edit.position < std::ssize(answer.confidence))
           answer.confidence[static_cast<size_t>(edit.position)] = edit.confidence;
-    if (seconds > service_.options().answer_seconds) why_cancelled_ = "the answer took too long";
     if (!why_cancelled_.empty() || exchange_->is_gone()) return false;
     if (!ask_.stream) return true;
     StepNote note{.step = event.step,
@@ -138,6 +165,10 @@ void Job::done(size_t index, Result<Generation> result) {
   service_.admission().leave(ticket);
   wake();
   if (last) settle();
+}
+
+void Job::expire(double seconds) {
+  if (std::chrono::duration<double>(Clock::now() - begin_).count() > seconds) cancel("the answer took too long");
 }
 
 void Job::cancel(const std::string& why) {
@@ -220,18 +251,25 @@ FinishedAnswer Job::finished(size_t index) const {
                               {"text", to_valid_utf8(filled)}});
       answer.text = filled;
     }
-    if (ask_.gaps.size() > 1) answer.text = g.text;
+    if (ask_.whole_text) answer.text = g.text;
     for (const std::string& stop : ask_.stop)
       if (const size_t at = answer.text.find(stop); at != std::string::npos) {
         answer.text.resize(at);
         answer.reason = "stop";
       }
   }
+  if (ask_.drops_answer) answer.text.clear();
   if (ask_.logprobs && !request.gaps) {
-    const auto count = std::min<size_t>(static_cast<size_t>(g.stats.content_tokens), g.tokens.size());
-    const auto begin = request.tokens.size();
-    answer.logprobs = logprobs_json(service_.model(), ask_.shape, std::span(g.tokens).first(count),
-                                    std::span(answers_[index].confidence).subspan(begin, count));
+    std::vector<ScoredToken> tokens;
+    if (ask_.scores_prompt) {
+      const auto& score = answers_[index].score;
+      tokens = scored_prompt(request.tokens, score ? score->continuations.front() : ContinuationScore());
+    }
+    const auto count = ask_.drops_answer ? 0 : std::min<int64_t>(g.stats.content_tokens, std::ssize(g.tokens));
+    for (int64_t i = 0; i < count; ++i)
+      tokens.push_back(taken(g.tokens[static_cast<size_t>(i)],
+                             answers_[index].confidence[request.tokens.size() + static_cast<size_t>(i)]));
+    answer.logprobs = logprobs_json(service_.model(), ask_.shape, tokens);
   }
   return answer;
 }
@@ -242,6 +280,11 @@ Json Job::usage() const {
   const std::vector<int32_t>* before = nullptr;
   for (size_t i = 0; i < answers_.size(); ++i) {
     stats.push_back((*answers_[i].result)->stats);
+    if (const auto& score = answers_[i].score) {
+      stats.back().decode.nfe += score->forwards;
+      stats.back().decode.rows += score->rows;
+    }
+    if (ask_.drops_answer) stats.back().content_tokens = 0;
     const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
     if (before == nullptr || *before != tokens) prompts += prompt_tokens(ask_.requests[i]);
     before = &tokens;
@@ -364,7 +407,8 @@ std::string Job::last_events(size_t index) {
          event_text(piece_json(head_, at, "", end.reason, end.logprobs));
 }
 
-// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step meanwhile.
+// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
+// meanwhile.
 Outflow::Piece Job::take() {
   constexpr size_t kNotesAtOnce = 16;
   std::vector<std::deque<StepNote>> notes(answers_.size());

@@ -22,6 +22,8 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
 
   // Replies 429 where the queue is full; otherwise once there is something to say.
   void begin();
+  // Ends it where it has taken longer than that.
+  void expire(double seconds);
   // Ends what is not finished. why: what the client is told, where it is still there.
   void cancel(const std::string& why);
 
@@ -34,8 +36,9 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   struct Answer {
     Admission::Id ticket = -1;
     Stage stage = Stage::waiting;
-    std::shared_ptr<Submission> handle = {};
-    std::deque<StepNote> notes = {};  // of a stream, not yet handed on
+    std::shared_ptr<Submitted> handle = {};
+    std::optional<ScoreResult> score = {};  // of its prompt
+    std::deque<StepNote> notes = {};        // of a stream, not yet handed on
     std::optional<Result<Generation>> result = {};
     bool canvas_said = false, handed_on = false;  // of a stream: its first frame, its last piece
     double forwards_before = 0;                   // of the engine, when it was asked for
@@ -44,6 +47,9 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
     std::vector<double> confidence = {};          // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);
+  void score(size_t index);
+  void generate(size_t index);
+  void hold(size_t index, std::shared_ptr<Submitted> handle);
   bool step(size_t index, const decode::StepEvent& event);
   void done(size_t index, Result<Generation> result);
   void wake();

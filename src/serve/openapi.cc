@@ -1,21 +1,174 @@
-// /openapi.json: the server's description of itself.
+// /openapi.json: the server's description of itself, for clients that are made from it and for programs that test it.
+// Fields that are accepted and change nothing are not listed. The decoding options come from their one list.
+#include <array>
+#include <cmath>
+
+#include "decode/fields.h"
+#include "engine/decode_preset.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
+namespace {
+
+Json reference(const std::string& name) { return {{"$ref", "#/components/schemas/" + name}}; }
+Json string_schema() { return {{"type", "string"}}; }
+Json list_of(Json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+Json boolean_schema() { return {{"type", "boolean"}}; }
+Json integer_schema(int64_t least) { return {{"type", "integer"}, {"minimum", least}}; }
+
+Json object_schema(Json properties, Json required = Json::array()) {
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+}
+
+Json option_schema(const decode::Field& field) {
+  Json schema;
+  if (field.is_switch()) {
+    schema = boolean_schema();
+  } else if (!field.words.empty()) {
+    schema = {{"type", "string"}, {"enum", field.words}};
+  } else if (field.key == "latency_table") {
+    schema = string_schema();
+  } else {
+    schema["type"] = field.unit == "N" ? "integer" : "number";
+    schema[field.range.above_least ? "exclusiveMinimum" : "minimum"] = field.range.least;
+    if (std::isfinite(field.range.most))
+      schema[field.range.below_most ? "exclusiveMaximum" : "maximum"] = field.range.most;
+    if (!field.word.empty()) schema = {{"anyOf", {schema, {{"const", field.word}}}}};
+  }
+  schema["description"] = field.help;
+  return schema;
+}
+
+Json llada_schema() {
+  Json properties = {{"preset", {{"type", "string"}, {"enum", Json::array()}}}};
+  for (const std::string_view name : decode_presets()) properties["preset"]["enum"].push_back(name);
+  for (const decode::Field& field : decode::fields()) properties[std::string(field.key)] = option_schema(field);
+  Json schema = object_schema(std::move(properties));
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+// What every route that decodes reads.
+Json decoding_properties() {
+  return {{"model", string_schema()},
+          {"max_tokens", integer_schema(1)},
+          {"max_completion_tokens", integer_schema(1)},
+          {"temperature", {{"type", "number"}, {"minimum", 0}}},
+          {"seed", integer_schema(0)},
+          {"stop", {{"anyOf", {string_schema(), list_of(string_schema())}}}},
+          {"stream", boolean_schema()},
+          {"stream_options", object_schema({{"include_usage", boolean_schema()}})},
+          {"diffusing", {{"enum", {true, false, "frames"}}}},
+          {"llada", reference("Options")}};
+}
+
+Json request_schema(Json own, const Json& required) {
+  Json properties = decoding_properties();
+  properties.update(own);
+  return object_schema(std::move(properties), required);
+}
+
+Json messages_schema() {
+  const Json message =
+      object_schema({{"role", {{"enum", {"system", "developer", "user", "assistant"}}}}, {"content", string_schema()}},
+                    {"role", "content"});
+  Json list = list_of(message);
+  list["minItems"] = 1;
+  return list;
+}
+
+Json chat_schema() {
+  return request_schema({{"messages", messages_schema()},
+                         {"n", integer_schema(1)},
+                         {"top_p", {{"type", "number"}}},
+                         {"logprobs", boolean_schema()},
+                         {"top_logprobs", {{"type", "integer"}, {"minimum", 0}, {"maximum", 1}}},
+                         {"response_format", object_schema({{"type", {{"const", "text"}}}}, {"type"})}},
+                        {"messages"});
+}
+
+Json completion_schema() {
+  const Json ids = list_of(integer_schema(0));
+  return request_schema({{"prompt", {{"anyOf", {string_schema(), list_of(string_schema()), ids, list_of(ids)}}}},
+                         {"suffix", string_schema()},
+                         {"n", integer_schema(1)},
+                         {"top_p", {{"type", "number"}}},
+                         {"echo", boolean_schema()},
+                         {"logprobs", {{"type", "integer"}, {"minimum", 0}, {"maximum", 1}}}},
+                        {"prompt"});
+}
+
+Json infill_schema() {
+  Json schema = request_schema({{"text", string_schema()},
+                                {"input_prefix", string_schema()},
+                                {"input_suffix", string_schema()},
+                                {"prompt", string_schema()},
+                                {"n_predict", integer_schema(-1)},
+                                {"input_extra", list_of(object_schema({{"text", string_schema()}}, {"text"}))}},
+                               Json::array());
+  for (const char* length : {"max_tokens", "max_completion_tokens"}) schema["properties"].erase(length);
+  return schema;
+}
+
+// The body of each route that takes one.
+Json body_schema(std::string_view path) {
+  if (path == "/v1/chat/completions") return reference("Chat");
+  if (path == "/v1/completions") return reference("Completion");
+  if (path == "/v1/fim/completions")
+    return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}}, {"prompt"});
+  if (path == "/infill") return infill_schema();
+  if (path == "/tokenize")
+    return object_schema(
+        {{"prompt", string_schema()}, {"content", string_schema()}, {"add_special_tokens", boolean_schema()}});
+  if (path == "/detokenize") return object_schema({{"tokens", list_of(integer_schema(0))}}, {"tokens"});
+  if (path == "/apply-template") return object_schema({{"messages", messages_schema()}}, {"messages"});
+  return object_schema(Json::object());
+}
+
+bool streams(std::string_view path) { return path.ends_with("completions") || path == "/infill"; }
+
+Json operation_of(const Route& route) {
+  const bool post = route.method == "POST";
+  const Json anything = {{"schema", Json::object()}};
+  Json answer = {{post || route.path != "/" ? "application/json" : "text/html", anything}};
+  if (route.path == "/metrics") answer = {{"text/plain", anything}};
+  if (streams(route.path)) answer["text/event-stream"] = anything;
+  Json operation = {{"operationId", std::string(route.method == "POST" ? "post " : "get ").append(route.path)},
+                    {"responses",
+                     {{"200", {{"description", "the answer"}, {"content", std::move(answer)}}},
+                      {"default",
+                       {{"description", "a refusal or an error"},
+                        {"content", {{"application/json", {{"schema", reference("Error")}}}}}}}}}};
+  if (post)
+    operation["requestBody"] = {{"required", true},
+                                {"content", {{"application/json", {{"schema", body_schema(route.path)}}}}}};
+  return operation;
+}
+
+Json description() {
+  Json paths = Json::object();
+  for (const Route& route : routes())
+    paths[std::string(route.path)][route.method == "POST" ? "post" : "get"] = operation_of(route);
+  const Json error = object_schema({{"message", string_schema()},
+                                    {"type", string_schema()},
+                                    {"param", {{"type", {"string", "null"}}}},
+                                    {"code", {{"type", {"string", "integer", "null"}}}}},
+                                   {"message", "type"});
+  return {{"openapi", "3.1.0"},
+          {"info", {{"title", "llada serve"}, {"version", "1"}}},
+          {"paths", std::move(paths)},
+          {"components",
+           {{"schemas",
+             {{"Chat", chat_schema()},
+              {"Completion", completion_schema()},
+              {"Options", llada_schema()},
+              {"Error", object_schema({{"error", error}}, {"error"})}}}}}};
+}
+
+}  // namespace
 
 void answer_openapi(Service&, const std::shared_ptr<Exchange>& exchange) {
-  Json paths = Json::object();
-  for (const Route& route : routes()) {
-    const bool post = route.method == "POST";
-    Json operation = {
-        {"responses", {{"200", {{"description", "the answer"}}}, {"default", {{"description", "an error"}}}}}};
-    if (post)
-      operation["requestBody"] = {{"required", true},
-                                  {"content", {{"application/json", {{"schema", {{"type", "object"}}}}}}}};
-    paths[std::string(route.path)][post ? "post" : "get"] = std::move(operation);
-  }
-  exchange->respond(json_reply(
-      {{"openapi", "3.1.0"}, {"info", {{"title", "llada serve"}, {"version", "1"}}}, {"paths", std::move(paths)}}));
+  exchange->respond(json_reply(description()));
 }
 
 }  // namespace llada::serve

@@ -53,8 +53,13 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
   LLADA_TRY(const bool echo, body.boolean("echo", false));
   LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, 1));  // of the tokens that were taken alone
   ask.logprobs = logprobs.has_value();
-  if (echo && ask.logprobs)
-    return refuse("logprobs: log-probabilities of the prompt (echo) are not supported here", "logprobs");
+  ask.scores_prompt = echo && ask.logprobs;
+  if (ask.scores_prompt && ask.stream)
+    return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
+  if (const json* most = body.find("max_tokens"); ask.scores_prompt && most != nullptr && *most == 0) {
+    ask.drops_answer = true;
+    body.put("max_tokens", 1);
+  }
   LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());

@@ -86,9 +86,8 @@ Answered<Ask> read_infill(Service& service, Body body) {
   }
   auto pieces = parse_infill_template(*text);
   if (!pieces) return refuse("text: " + pieces.error().message, "text");
-  if (pieces->size() > 1 && !ask.stop.empty() &&
-      std::ranges::count_if(*pieces, [](const InfillPiece& piece) { return piece.gap > 0; }) > 1)
-    return refuse("stop: needed one gap, of which it cuts the text", "stop");
+  if (!ask.stop.empty()) return refuse("stop: the text goes on behind a gap; needed no stop text", "stop");
+  ask.whole_text = true;
   return lay(service, std::move(ask), *pieces, choice);
 }
 

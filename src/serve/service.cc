@@ -53,6 +53,10 @@ void Service::tick() {
     lock.unlock();
     admission_.expire();
     lock.lock();
+    const auto jobs = jobs_;
+    lock.unlock();
+    for (const auto& job : jobs) job->expire(options_.answer_seconds);
+    lock.lock();
   }
 }
 
@@ -69,6 +73,7 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
   model_ = std::move(model);
   created_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  loaded_ = true;
   State loading = State::loading;
   state_.compare_exchange_strong(loading, State::ready);
   return {};
@@ -88,7 +93,8 @@ bool Service::has_key(const HttpRequest& request) const {
   return keys_.empty() || holds_key(keys_, given);
 }
 
-// A page of another origin may not ask through somebody's browser, unless it was let in: a local server often has no key.
+// A page of another origin may not ask through somebody's browser, unless it was let in: a local server often has no
+// key.
 bool Service::may_ask(const HttpRequest& request) const {
   if (request.origin.empty() || options_.cors == "*" || request.origin == options_.cors) return true;
   const size_t host = request.origin.find("://");
@@ -96,13 +102,15 @@ bool Service::may_ask(const HttpRequest& request) const {
 }
 
 std::string Service::name() const {
-  return options_.name.empty() ? std::filesystem::path(model_->file().path()).stem().string() : options_.name;
+  if (!options_.name.empty()) return options_.name;
+  const std::filesystem::path path = std::filesystem::path(model_->file().path()).lexically_normal();
+  const std::filesystem::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return last.extension() == ".gguf" ? last.stem().string() : last.string();
 }
 
 Metrics::Now Service::now() const {
   const AdmissionCounts counts = admission_.counts();
-  const bool ready = this->ready();
-  const SchedulerStats stats = ready ? engine_->stats() : SchedulerStats();
+  const SchedulerStats stats = loaded_ ? engine_->stats() : SchedulerStats();
   return {.waiting = counts.waiting,
           .running = counts.running,
           .forwards = stats.forwards,
@@ -110,12 +118,14 @@ Metrics::Now Service::now() const {
           .parts = stats.parts,
           .connections = options_.connections ? options_.connections() : 0,
           .kv_bytes = counts.kv_bytes,
-          .ready = ready};
+          .ready = ready()};
 }
 
-void Service::began(std::shared_ptr<Job> job) {
+bool Service::began(std::shared_ptr<Job> job) {
   const std::lock_guard lock(mutex_);
+  if (state_ == State::draining) return false;
   jobs_.insert(std::move(job));
+  return true;
 }
 
 void Service::ended(const std::shared_ptr<Job>& job) {

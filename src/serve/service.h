@@ -65,7 +65,7 @@ class Service {
   Metrics::Now now() const;
 
   // Answers that are under way, for drain().
-  void began(std::shared_ptr<Job> job);
+  bool began(std::shared_ptr<Job> job);  // false: nothing begins any more
   void ended(const std::shared_ptr<Job>& job);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
@@ -80,6 +80,7 @@ class Service {
 
   const ServiceOptions options_;
   std::atomic<State> state_ = State::loading;
+  std::atomic<bool> loaded_ = false;
   std::atomic<int64_t> next_ = 0, created_ = 0;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Engine> engine_;

@@ -108,36 +108,60 @@ std::string token_text(const Model& model, int32_t token) {
 
 namespace {
 
-double log_probability(double confidence) { return std::max(std::log(confidence), -9999.0); }
-
-Json token_logprob(const Model& model, int32_t token, double confidence) {
-  const std::string_view piece = model.tokenizer().piece(token);
+Json token_logprob(const Model& model, int32_t token, double log_probability) {
   Json bytes = Json::array();
-  for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"token", token_text(model, token)}, {"logprob", log_probability(confidence)}, {"bytes", bytes}};
+  for (const char c : model.tokenizer().piece(token)) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
 }
+
+Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens) {
+  Json content = Json::array();
+  for (const ScoredToken& t : tokens) {
+    Json entry = token_logprob(model, t.token, t.log_probability.value_or(0));
+    entry["top_logprobs"] = Json::array({token_logprob(model, t.best, t.best_log_probability)});
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON has not
 
 }  // namespace
 
-Json logprobs_json(const Model& model, Shape shape, std::span<const int32_t> tokens,
-                   std::span<const double> confidences) {
-  if (shape == Shape::chat) {
-    Json content = Json::array();
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      Json entry = token_logprob(model, tokens[i], confidences[i]);
-      entry["top_logprobs"] = Json::array({entry});
-      content.push_back(std::move(entry));
-    }
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
+ScoredToken taken(int32_t token, double confidence) {
+  const double log_probability = confidence > 0 ? std::max(std::log(confidence), kLeast) : kLeast;
+  return {token, log_probability, token, log_probability};
+}
+
+std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest) {
+  std::vector<ScoredToken> tokens;
+  if (!prompt.empty()) tokens.push_back({prompt.front(), std::nullopt, -1, 0});
+  for (const TokenScore& score : rest.tokens) {
+    const double own = std::max(score.log_probability, kLeast);
+    // The best is compared with the token's own to the last bit: that of the same token is the same number.
+    const bool best = score.top.empty() || score.top.front().token == score.token;
+    tokens.push_back({score.token, own, best ? score.token : score.top.front().token,
+                      best ? own : std::max(score.top.front().log_probability, kLeast)});
   }
+  return tokens;
+}
+
+Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens) {
+  if (shape == Shape::chat) return chat_logprobs(model, tokens);
   Json texts = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
   size_t offset = 0;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::string text = token_text(model, tokens[i]);
-    const double logprob = log_probability(confidences[i]);
-    texts.push_back(text), logprobs.push_back(logprob), offsets.push_back(offset);
-    tops.push_back(Json{{text, logprob}});
+  for (const ScoredToken& t : tokens) {
+    const std::string text = token_text(model, t.token);
+    texts.push_back(text), offsets.push_back(offset);
     offset += text.size();
+    logprobs.push_back(t.log_probability ? Json(*t.log_probability) : Json(nullptr));
+    if (!t.log_probability) {
+      tops.push_back(nullptr);
+      continue;
+    }
+    Json top = {{text, *t.log_probability}};
+    top[token_text(model, t.best)] = t.best_log_probability;
+    tops.push_back(std::move(top));
   }
   return {{"tokens", texts}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }

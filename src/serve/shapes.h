@@ -1,7 +1,10 @@
 // The JSON of answers: whole ones and the pieces of streams, in the forms that the clients of each route know.
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/likelihood.h"
 #include "serve/ask.h"
 
 namespace llada::serve {
@@ -40,9 +43,20 @@ Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens
 // What a token of a canvas looks like to a reader: its own characters, bytes of unfinished ones as U+FFFD.
 std::string token_text(const Model& model, int32_t token);
 
-// OpenAI's log-probabilities of an answer's tokens: of each the one with which it was decided.
-Json logprobs_json(const Model& model, Shape shape, std::span<const int32_t> tokens,
-                   std::span<const double> confidences);
+// A token with its log-probability (nats), where it has one, and the best token in its place.
+struct ScoredToken {
+  int32_t token;
+  std::optional<double> log_probability;
+  int32_t best;
+  double best_log_probability;
+};
+// Of an answer's token, which was taken with that probability.
+ScoredToken taken(int32_t token, double confidence);
+// Of a prompt's, the first of which has none.
+std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest);
+
+// OpenAI's log-probabilities.
+Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens);
 
 // An edit, as `llada.edits` lists them.
 Json edit_json(const Model& model, const decode::Edit& edit);

@@ -1,5 +1,5 @@
-// A few threads that do what is given to them, in order: reading JSON and cutting texts into tokens, which would hold up
-// the thread that serves connections.
+// A few threads that do what is given to them, in order: reading JSON and cutting texts into tokens, which would hold
+// up the thread that serves connections.
 #pragma once
 #include <condition_variable>
 #include <deque>

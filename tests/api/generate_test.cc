@@ -178,6 +178,61 @@ TEST(CApi, LogitsOfOneForward) {
             LLADA_ERROR_SPACE);
 }
 
+// Where nothing says how tokens are decided: the preset of the command line. Naming it gives the same, `exact` another.
+TEST(CApi, PresetsAsOnTheCommandLine) {
+  const std::string& prompt = tiny().golden[0].prompt;
+  const RequestHandle plain = ask(tiny().engine, prompt, {}),
+                      named = ask(tiny().engine, prompt, {{"preset", "balanced"}}),
+                      exact = ask(tiny().engine, prompt, {{"preset", "exact"}, {"gen_length", "16"}});
+  const llada_result by_default = result_of(plain), balanced = result_of(named);
+  EXPECT_EQ(tokens_of(by_default), tokens_of(balanced));
+  EXPECT_EQ(by_default.forwards, balanced.forwards);
+  EXPECT_LT(by_default.forwards, 20);
+  EXPECT_EQ(result_of(exact).forwards, 16);
+  llada_request* none = nullptr;
+  const OptionsHandle unknown = options_of({{"preset", "brisk"}});
+  EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, unknown, &none), LLADA_ERROR_INVALID);
+  EXPECT_TRUE(std::string(llada_error(tiny().engine)).starts_with("preset: found 'brisk', needed one of"))
+      << llada_error(tiny().engine);
+}
+
+TEST(CApi, ScoresAsTheEngineDoes) {
+  const GoldenItem& item = tiny().golden[0];
+  const auto prompt_end = item.canvas.begin() + item.prompt_tokens;
+  ScoreRequest request{.prompt = {item.canvas.begin(), prompt_end},
+                       .continuations = {{item.threshold.tokens.begin(), item.threshold.tokens.begin() + 6}}};
+  const auto score = [&](const Pairs& pairs) {
+    const OptionsHandle options = options_of(pairs);
+    llada_score_result result = LLADA_SCORE_RESULT_INIT;
+    const auto& behind = request.continuations[0];
+    EXPECT_EQ(llada_score(tiny().model, request.prompt.data(), request.prompt.size(), behind.data(), behind.size(),
+                          options, &result),
+              LLADA_OK)
+        << llada_error(tiny().model);
+    return result;
+  };
+  const auto expect_equal = [&](const Pairs& pairs) {
+    const auto expected = open_session(load_model(kTinyModel, 1))->score(request);
+    ASSERT_TRUE(expected);
+    const llada_score_result found = score(pairs);
+    EXPECT_EQ(found.log_probability, expected->continuations[0].log_probability);
+    EXPECT_EQ(found.tokens, 6);
+    EXPECT_EQ(found.forwards, expected->forwards);
+    const auto& greedy = expected->continuations[0].greedy;
+    EXPECT_EQ(found.greedy, greedy ? static_cast<int>(*greedy) : -1);
+  };
+  expect_equal({});
+  EXPECT_LT(score({}).log_probability, 0);
+  request.options = {.method = ScoreMethod::monte_carlo, .draws = 5, .seed = 3};
+  expect_equal({{"method", "mc"}, {"draws", "5"}, {"seed", "3"}});
+  request.options = {.method = ScoreMethod::pseudo, .groups = 2};
+  expect_equal({{"method", "pseudo"}, {"groups", "2"}});
+  llada_score_result result = LLADA_SCORE_RESULT_INIT;
+  const OptionsHandle other = options_of({{"threshold", "0.9"}});
+  EXPECT_EQ(llada_score(tiny().model, nullptr, 0, item.canvas.data(), 1, other, &result), LLADA_ERROR_INVALID);
+  EXPECT_STREQ(llada_error(tiny().model), "threshold: is no option of llada_score()");
+}
+
 TEST(CApi, StructsAreTheSameInC) {
   EXPECT_EQ(size_of_step_in_c(), sizeof(llada_step));
   EXPECT_EQ(size_of_result_in_c(), sizeof(llada_result));

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "base/system.h"
 #include "base/threads.h"
 
 namespace llada {

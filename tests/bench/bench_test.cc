@@ -36,12 +36,34 @@ BenchReport run(BenchOptions options, void (*choose)(Parts&)) {
 }
 
 TEST(Ceilings, LoopsCountTheirOperations) {
-  const double one = int8_loop(1000);
-  if (one == 0) GTEST_SKIP() << "no loop for this processor";
-  EXPECT_EQ(int8_loop(3000), 3 * one);
-  EXPECT_EQ(float_loop(2000), 2 * float_loop(1000));
-  EXPECT_EQ(int8_loop(0), 0);
-  EXPECT_NE(int8_instruction(), "none");
+  for (const auto* table : kernels::available()) {
+    const double one = int8_loop(table->isa, 1000);
+    if (one == 0) GTEST_SKIP() << "no loop for this processor";
+    EXPECT_EQ(int8_loop(table->isa, 3000), 3 * one);
+    EXPECT_EQ(float_loop(table->isa, 2000), 2 * float_loop(table->isa, 1000));
+    EXPECT_EQ(int8_loop(table->isa, 0), 0);
+    EXPECT_NE(int8_instruction(table->isa), "none");
+  }
+}
+
+// A share of the peak compares kernels with what their own instructions can do.
+TEST(Ceilings, AreOfTheInstructionSetInUse) {
+  const std::pair<std::string_view, std::string_view> int8[] = {
+      {"avx512vnni", "vpdpbusd zmm"}, {"avxvnni", "vpdpbusd ymm"}, {"avx2", "vpmaddubsw+vpaddw ymm"},
+      {"neon_i8mm", "smmla"},         {"neon_dotprod", "sdot"},    {"neon", "smlal"}};
+  for (const auto& [isa, instruction] : int8)
+    for (const auto* table : kernels::available())
+      if (table->isa == isa) {
+        EXPECT_EQ(int8_instruction(isa), instruction);
+      }
+  if (kernels::select("avx2")) {
+    EXPECT_EQ(float_instruction("avx2"), "vfmadd231ps ymm");
+    BenchOptions options = small();
+    options.load.isa = "avx2";
+    const auto report = run(options, [](Parts& parts) { parts.machine = true; });
+    EXPECT_EQ(report.machine.isa, "avx2");
+    EXPECT_EQ(report.machine.int8_instruction, "vpmaddubsw+vpaddw ymm");
+  }
 }
 
 TEST(Ceilings, TheReadLoopReadsEveryLine) {
@@ -101,7 +123,7 @@ TEST(PeakWatch, TimesAgainWhatWasDisturbed) {
 
 TEST(Gemm, NeedsWholeGroups) {
   ThreadPool pool(1);
-  PeakWatch watch(pool);
+  PeakWatch watch(pool, "scalar");
   const auto result = measure_gemm(*kernels::available().back(), pool, watch, DType::Q4_K, 96, 32, 1, 1 << 20, 1);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind, ErrorKind::invalid_input);
@@ -267,7 +289,7 @@ TEST(Forwards, AMixtureTellsWhatItTouched) {
   ASSERT_TRUE(test);
   const ForwardWork work = work_of(**model, "");
   for (const int64_t rows : {1, 8}) {
-    PeakWatch watch(pool);
+    PeakWatch watch(pool, "scalar");
     const auto r = test->measure(watch, rows, 32, 1);
     ASSERT_TRUE(r) << r.error().message;
     EXPECT_GE(r->experts_touched, 2);

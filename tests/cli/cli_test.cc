@@ -249,7 +249,7 @@ TEST(Help, ListsOptionsAndExamples) {
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
   for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
-                                    "synth", "bench", "simulate", "pull"}) {
+                                    "synth", "bench", "simulate", "pull", "pack"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;

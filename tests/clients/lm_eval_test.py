@@ -54,7 +54,7 @@ class Generation(unittest.TestCase):
         tasks = str(support.ROOT / "eval/eval_public.jsonl")
         done = subprocess.run([support.LLADA, "eval", "-m", support.model(), "--tasks", tasks, "--limit", str(LIMIT),
                                "--no-reference", "--json", "--compare",
-                               "served: --preset-decode balanced --gen-length 64"], check=True, capture_output=True)
+                               "served: --preset-decode balanced --gen-length 128"], check=True, capture_output=True)
         cls.tasks = json.loads(done.stdout)["results"][0]["tasks"]
 
     def test_chat(self):

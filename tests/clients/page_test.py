@@ -38,6 +38,7 @@ class PageTest(unittest.TestCase):
 
     def tearDown(self):
         self.assertEqual(self.console(), [], "the console holds something")
+        self.assertFalse(self.find("#trouble").is_displayed(), self.find("#trouble").text)
 
     def look(self, width, height, dark):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {

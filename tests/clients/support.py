@@ -19,7 +19,7 @@ NAME = "tiny-llada"
 # The options of every request and command line here: answers of the two are then comparable.
 OPTIONS = {"preset": "balanced"}
 OPTION_FLAGS = ["--preset-decode", "balanced"]
-LENGTH = 64
+LENGTH = 128
 
 
 def model():

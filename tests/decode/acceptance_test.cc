@@ -70,7 +70,42 @@ TEST(Acceptance, EntropySumsThoseBefore) {
   EXPECT_THAT(accept_entropy(entropies({2, 0, 0, 1, 0}), 0), ElementsAre(1, 2, 3, 4));
 }
 
+TEST(Acceptance, FrechetBoundsTheJoint) {
+  // n = 2: L = 0.9 + 0.8 - 1 = 0.7, U = 0.2; n = 3: L = 0.9 + 0.8 + 0.75 - 2 = 0.45, U = 0.25.
+  const auto c = scores({0.75, 0.9, 0.1, 0.8});
+  EXPECT_THAT(accept_frechet(c, 0.19), ElementsAre(0, 1, 3));
+  EXPECT_THAT(accept_frechet(c, 0.21), ElementsAre(1, 3)) << "0.45 - 0.25 = 0.2";
+  EXPECT_THAT(accept_frechet(c, 0.51), ElementsAre(1)) << "0.7 - 0.2 = 0.5";
+  EXPECT_THAT(accept_frechet(c, 1), ElementsAre(1));
+  EXPECT_THAT(accept_frechet(scores({0.2, 0.3, 0.3}), 0), ElementsAre(1)) << "the best is exempt, of equals the first";
+  EXPECT_THAT(accept_frechet(scores({1, 1, 1}), 0.99), ElementsAre(0, 1, 2));
+  EXPECT_THAT(accept_frechet(scores({1, 1, 1}), 1), ElementsAre(0)) << "neutral: one at a time";
+  // Of equal scores it is the factor rule with 0.75: n taken while (n + 1) (1 - c) < 0.75.
+  for (const double score : {0.6, 0.7, 0.77, 0.83, 0.86, 0.9}) {
+    const auto equal = scores({score, score, score, score, score});
+    EXPECT_EQ(accept_frechet(equal, 0.25), accept_factor(equal, 0.75 - 1e-12)) << score;
+  }
+}
+
+TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
+  auto c = scores({0.5, 0.9, 0.4, 0.95, 0.99});
+  for (size_t i = 0; i < c.size(); ++i) c[i].entropy = 1 + static_cast<double>(i);  // 1, 2, 3, 4, 5
+  EXPECT_THAT(gate_entropy(c, {1, 3}, 1), ElementsAre(1, 3)) << "1 before the first; the other is the best";
+  EXPECT_THAT(gate_entropy(c, {1, 3, 4}, 0.5), ElementsAre(4)) << "the best in any case";
+  EXPECT_THAT(gate_entropy(c, {1, 3, 4}, 1), ElementsAre(1, 4));
+  EXPECT_THAT(gate_entropy(c, {1, 3, 4}, 4), ElementsAre(1, 3, 4)) << "1 + 3: what was taken is not open";
+  EXPECT_THAT(gate_entropy(c, {0, 2}, 1e-9), ElementsAre(0)) << "of those taken the best, here the first as well";
+  EXPECT_THAT(gate_entropy(c, {}, 4), IsEmpty());
+  // The rule first, then the gate; a gate of 0 is none.
+  DecodeOptions options;
+  options.acceptance = Acceptance::threshold, options.threshold = 0.85;
+  EXPECT_THAT(choose(options, c, {}), ElementsAre(1, 3, 4));
+  options.entropy_gate = 2;
+  EXPECT_THAT(choose(options, c, {}), ElementsAre(1, 4));
+}
+
 TEST(Acceptance, NothingOfNothing) {
+  EXPECT_THAT(accept_frechet({}, 0.25), IsEmpty());
   EXPECT_THAT(accept_best({}, 3), IsEmpty());
   EXPECT_THAT(accept_above({}, 0.5), IsEmpty());
   EXPECT_THAT(accept_factor({}, 1), IsEmpty());

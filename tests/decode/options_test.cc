@@ -41,6 +41,9 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"factor", [](auto& o) { o.factor = 0; }},
       {"factor", [](auto& o) { o.factor = kInf; }},
       {"entropy_bound", [](auto& o) { o.entropy_bound = -0.1; }},
+      {"frechet_margin", [](auto& o) { o.frechet_margin = 1.1; }},
+      {"entropy_gate", [](auto& o) { o.entropy_gate = -0.1; }},
+      {"entropy_gate", [](auto& o) { o.entropy_gate = 1; }},  // with a schedule
       {"entropy_bound", [](auto& o) { o.entropy_bound = kNan; }},
       {"temperature", [](auto& o) { o.temperature = -1; }},
       {"temperature", [](auto& o) { o.temperature = kInf; }},

@@ -73,9 +73,7 @@ std::vector<float> logits(Device& device, const ModelGraph& graph) {
   const auto ticket =
       device.submit({.program = program, .first = 0, .last = program->ops.size(), .inputs = &inputs, .outputs = &out});
   EXPECT_TRUE(ticket) << ticket.error().message;
-  std::vector<float> all = out.logits[0];
-  all.insert(all.end(), out.logits[1].begin(), out.logits[1].end());
-  return all;
+  return out.logits.at(0);
 }
 
 TEST(PackedWeights, GiveTheSameLogitsAndTheStoredMatricesAreNotRead) {

@@ -9,19 +9,10 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "eval/shipped_model.h"
 
 namespace llada::eval {
 namespace {
-
-std::shared_ptr<const Model> shipped_model() {
-  static const auto model = [] {
-    const char* isa = std::getenv("LLADA_ISA");
-    auto loaded = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.isa = isa != nullptr ? isa : "", .threads = 1});
-    if (!loaded) throw std::runtime_error(loaded.error().message);
-    return *loaded;
-  }();
-  return model;
-}
 
 // Short answers, so that a canvas of 16 masks does.
 std::vector<Example> some_examples() {

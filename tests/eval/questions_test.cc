@@ -10,6 +10,7 @@
 #include "devices/small_model.h"
 #include "engine/session.h"
 #include "eval/choices.h"
+#include "eval/shipped_model.h"
 #include "eval/tasks.h"
 #include "geometry/model_files.h"
 
@@ -141,12 +142,6 @@ TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
 }
 
 // ---- The shipped model is asked
-
-std::shared_ptr<const Model> shipped_model() {
-  auto loaded = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.threads = 2});
-  if (!loaded) throw std::runtime_error(loaded.error().message);
-  return *loaded;
-}
 
 TEST(Choices, TextsAreCutAsTheHarnessCutsThem) {
   const auto model = shipped_model();

@@ -115,7 +115,9 @@ TEST(Layering, FilesStayShort) {
   expect_none(too_many_lines(cpp(tree({"tests", "fuzz"})), kMaxTestLines));
 }
 
-TEST(Layering, LinesStayReadable) { expect_none(too_long_lines(cpp(tree({"src", "include", "examples"})), kMaxColumns)); }
+TEST(Layering, LinesStayReadable) {
+  expect_none(too_long_lines(cpp(tree({"src", "include", "examples"})), kMaxColumns));
+}
 
 // Banned words are written in two parts, so that this file does not contain them.
 std::string joined(std::string_view first, std::string_view second) { return std::string(first).append(second); }

@@ -55,15 +55,19 @@ TEST_F(Streams, AppendFinalText) {
 }
 
 TEST_F(Streams, NeverShowWhatAStopTextTakesAway) {
-  const Generation alone =
-      run_alone(chat_prompt(kQuestion), {{"kv", "prefix"}, {"block_length", "8"}}, "", {"\"city\"", "x"});
-  ASSERT_EQ(alone.stopped_by, "\"city\"");
+  const std::vector<std::pair<std::string, std::string>> given = {{"kv", "prefix"}, {"block_length", "8"}};
+  const std::string all = run_alone(chat_prompt(kQuestion), given).text;
+  ASSERT_GT(all.size(), 20u);
+  const std::vector<std::string> stop = {all.substr(all.size() / 2, 6), "never there"};
+  const Generation alone = run_alone(chat_prompt(kQuestion), given, "", stop);
+  ASSERT_EQ(alone.stopped_by, stop[0]);
   std::string text;
+  const json options_of_run = {{"kv", "prefix"}, {"block_length", 8}};
   for (const json& chunk :
-       stream("/v1/chat/completions",
-              chat_body(kQuestion, {{"stop", {"\"city\"", "x"}}, {"llada", {{"kv", "prefix"}, {"block_length", 8}}}})))
+       stream("/v1/chat/completions", chat_body(kQuestion, {{"stop", stop}, {"llada", options_of_run}})))
     text += chunk["choices"][0]["delta"].value("content", "");
   EXPECT_EQ(text, alone.text);
+  EXPECT_LT(text.size(), all.size());
 }
 
 TEST_F(Streams, InMercurysShapeReplaceTheText) {
@@ -172,24 +176,34 @@ TEST_F(Streams, OfAnOldClientEndWithTheConnection) {
   EXPECT_TRUE(client.closed(5));
 }
 
-// The reader takes nothing until the answer is there: it is finished all the same, and comes whole.
+// The reader takes nothing until the answers are there: they are finished all the same, and come whole. There is more
+// than the sockets between the two hold, so steps have been merged.
 TEST_F(Streams, DoNotWaitForSlowReaders) {
   const json body = chat_body(
-      kQuestion, {{"stream", true}, {"diffusing", "frames"}, {"max_tokens", 512}, {"llada", {{"preset", "exact"}}}});
-  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "512"}}, "exact");
+      kQuestion,
+      {{"stream", true}, {"diffusing", "frames"}, {"n", 6}, {"max_tokens", 128}, {"llada", {{"preset", "exact"}}}});
+  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "128"}}, "exact");
   Client slow(server->port(), 2048);
   slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
-  ASSERT_TRUE(becomes("llada_answers_total", 1, 120));
+  ASSERT_TRUE(becomes("llada_answers_total", 6, 120));
+  std::vector<std::vector<json>> chunks(6);
+  int64_t frames = 0;
   const auto events = slow.receive().events();
-  std::vector<json> chunks;
-  for (size_t i = 0; i + 1 < events.size(); ++i) chunks.push_back(json::parse(events[i]));
-  const auto canvas = replay(chunks);
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    json chunk = json::parse(events[i]);
+    frames += chunk.contains("llada") ? 1 : 0;
+    chunks[chunk["choices"][0]["index"]].push_back(std::move(chunk));
+  }
+  EXPECT_LT(frames, 6 * alone.stats.decode.steps) << "steps were merged";
   const auto begin = std::ssize(chat_prompt(kQuestion));
-  std::string text;
-  for (const json& chunk : chunks) text += chunk["choices"][0]["delta"].value("content", "");
-  EXPECT_EQ(text, alone.text);
-  for (int64_t i = 0; i < alone.stats.content_tokens; ++i)
-    ASSERT_EQ(canvas.at(begin + i), alone.tokens[static_cast<size_t>(i)]);
+  for (const auto& choice : chunks) {
+    std::string text;
+    for (const json& chunk : choice) text += chunk["choices"][0]["delta"].value("content", "");
+    EXPECT_EQ(text, alone.text);
+    const auto canvas = replay(choice);
+    for (int64_t i = 0; i < alone.stats.content_tokens; ++i)
+      ASSERT_EQ(canvas.at(begin + i), alone.tokens[static_cast<size_t>(i)]);
+  }
 }
 
 StepNote note(int64_t committed, std::vector<decode::Edit> edits) {

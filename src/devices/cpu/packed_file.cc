@@ -21,12 +21,6 @@ struct End {
 };
 static_assert(sizeof(End) == kPackedEndBytes);
 
-uint64_t hash_of(std::span<const std::byte> bytes) {
-  Fnv hash;
-  hash.add_words(bytes);
-  return hash.hash();
-}
-
 // What is read past the end is nothing, and so is all that follows.
 class Reader {
  public:
@@ -92,6 +86,12 @@ PackedMatrix read_matrix(Reader& from) {
 
 }  // namespace
 
+uint64_t packed_checksum(std::span<const std::byte> bytes) {
+  Fnv hash;
+  hash.add_words(bytes);
+  return hash.hash();
+}
+
 Result<PackedIndex> parse_packed_file(std::span<const std::byte> file, const std::string& name) {
   End end{};
   if (file.size() < sizeof end) return invalid("{}: {} bytes are no packed weights", name, file.size());
@@ -104,7 +104,7 @@ Result<PackedIndex> parse_packed_file(std::span<const std::byte> file, const std
       end.index_bytes != file.size() - sizeof end - end.index_at)
     return invalid("{}: {} bytes, {} needed", name, file.size(), end.file_bytes);
   const auto index_bytes = file.subspan(end.index_at, end.index_bytes);
-  if (hash_of(index_bytes) != end.index_hash) return invalid("{}: the index is damaged", name);
+  if (packed_checksum(index_bytes) != end.index_hash) return invalid("{}: the index is damaged", name);
   return parse_packed_index(index_bytes, end.index_at, name);
 }
 
@@ -160,7 +160,7 @@ std::vector<std::byte> packed_index_bytes(const PackedIndex& index, uint64_t ind
           .index_at = index_at,
           .index_bytes = to.out.size(),
           .file_bytes = index_at + to.out.size() + sizeof(End),
-          .index_hash = hash_of(to.out),
+          .index_hash = packed_checksum(to.out),
           .reserved = 0};
   std::memcpy(end.magic, kMagic, sizeof kMagic);
   to.append(&end, sizeof end);

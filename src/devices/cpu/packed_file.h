@@ -38,8 +38,10 @@ struct PackedMatrix {
   DType type = DType::F32;  // as stored
   int64_t inputs = 0, outputs = 0;
   uint64_t offset = 0, bytes = 0;
-  uint64_t checksum = 0;  // of the packed bytes (Fnv::add_words)
+  uint64_t checksum = 0;  // of the packed bytes (packed_checksum)
 };
+
+uint64_t packed_checksum(std::span<const std::byte> bytes);  // of a matrix or an index
 
 struct PackedIndex {
   std::string isa;      // the kernel table's name

@@ -17,12 +17,6 @@ int64_t packed_bytes(const kernels::KernelTable& kernels, const TensorView& stor
   return kernels.packed_bytes(stored.type, stored.shape.rows(), stored.shape.columns());
 }
 
-uint64_t checksum_of(std::span<const std::byte> bytes) {
-  Fnv hash;
-  hash.add_words(bytes);
-  return hash.hash();
-}
-
 }  // namespace
 
 bool needs_packing(const kernels::KernelTable& kernels, const WeightInfo& info, const TensorView& stored) {
@@ -91,7 +85,7 @@ Status PackedWeights::verify(ThreadPool& pool) const {
   std::atomic<size_t> first = matrices.size();  // of those that are damaged
   pool.run(static_cast<int64_t>(matrices.size()), [&](int64_t at, int) {
     const auto i = static_cast<size_t>(at);
-    if (checksum_of(file_.bytes().subspan(matrices[i].offset, matrices[i].bytes)) == matrices[i].checksum) return;
+    if (packed_checksum(file_.bytes().subspan(matrices[i].offset, matrices[i].bytes)) == matrices[i].checksum) return;
     for (size_t seen = first; i < seen && !first.compare_exchange_weak(seen, i);) {
     }
   });
@@ -131,7 +125,7 @@ Status write_packed_weights(const std::string& path, std::string_view isa, const
     static constexpr std::byte kNothing[kPackedAlign]{};
     LLADA_TRY_STATUS(file.write({kNothing, (kPackedAlign - file.position() % kPackedAlign) % kPackedAlign}));
     index.matrices.push_back({infos[i].name, infos[i].expert, stored.type, infos[i].dims[0], infos[i].dims[1],
-                              file.position(), bytes.size(), checksum_of(bytes)});
+                              file.position(), bytes.size(), packed_checksum(bytes)});
     LLADA_TRY_STATUS(file.write(bytes));
   }
   LLADA_TRY_STATUS(file.write(packed_index_bytes(index, file.position())));

@@ -1,9 +1,9 @@
 // A model's packed weights from a file that is mapped read-only, so that a start packs nothing and all processes of a
-// machine share the pages. The file belongs to the stored weights, an instruction set and a layout, and is refused where
-// one of them differs. Whose file it is and where it lies is the engine's to say (engine/pack_cache.h).
+// machine share the pages. The file belongs to the stored weights, an instruction set and a layout, and is refused
+// where one of them differs. Whose file it is and where it lies is the engine's to say (engine/pack_cache.h).
 //
-// What is checked: the index always. The packed bytes only by verify(): a gigabyte takes longer to read than to map, and
-// any bytes are safe to compute with, so they are trusted as those of the model's own file are.
+// What is checked: the index always. The packed bytes only by verify(): a gigabyte takes longer to read than to map,
+// and any bytes are safe to compute with, so they are trusted as those of the model's own file are.
 #pragma once
 #include <functional>
 #include <memory>

@@ -33,7 +33,9 @@ class AnswerView {
     const changed = this.recording.add(chunk);
     const last = this.recording.frames.length - 1;
     if (last < 0) return;
+    const first = this.spans.length === 0;
     while (this.spans.length < this.recording.histories.length) this.newCell();
+    if (first) this.root.scrollIntoView({ block: "nearest" });
     // What the frame before wrote is fresh no longer.
     const repaint = this.fresh ? new Set([...this.fresh, ...changed]) : changed;
     for (const cell of repaint) this.paint(cell, last);
@@ -106,7 +108,7 @@ class AnswerView {
     const parts = [];
     const usage = recording.usage;
     if (recording.finish === "stopped") parts.push("stopped");
-    if (recording.finish === "length") parts.push("cut at its length");
+    if (recording.finish === "length" && !this.textOf) parts.push("cut at its length");
     if (usage) parts.push(`${usage.completion_tokens} tokens`);
     if (recording.forwards()) parts.push(`${recording.forwards()} forwards`);
     if (usage && recording.forwards())

@@ -114,7 +114,7 @@ class Compare {
       details.append(make("summary", "", "Settings"));
       const said = make("p", "said", "as the server decides");
       side.append(details, said);
-      const form = new SettingsForm(details, list, () => { said.textContent = describe(form.values()); });
+      const form = new SettingsForm(details, list, (values) => { said.textContent = describe(values); });
       const place = side.appendChild(make("div"));
       return { form, place, said };
     });

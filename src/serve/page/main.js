@@ -38,8 +38,8 @@ class Page {
       document.title = "llada: " + this.model;
       if (!this.compare) {
         const list = await this.server.get("/v1/llada/options");
-        this.settings = new SettingsForm(document.getElementById("options"), list, (count) => {
-          document.getElementById("changed").textContent = count || "";
+        this.settings = new SettingsForm(document.getElementById("options"), list, (values) => {
+          document.getElementById("changed").textContent = Object.keys(values).length || "";
         });
         this.compare = new Compare(this, list);
       }

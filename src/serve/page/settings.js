@@ -2,6 +2,7 @@
 "use strict";
 
 class SettingsForm {
+  // changed(values): called with values() whenever they are others.
   // list: {options: [{key, unit, help, group, default, choices, least, most}], presets: [{name, options}]}
   constructor(parent, list, changed) {
     this.inputs = new Map();  // by key
@@ -87,7 +88,7 @@ class SettingsForm {
       const said = [...details.querySelectorAll("input, select")].filter((input) => input.value.trim() !== "").length;
       details.querySelector(".count").textContent = said || "";
     }
-    this.changed(Object.keys(this.values()).length);
+    this.changed(this.values());
   }
 }
 
