@@ -33,7 +33,7 @@ def test_generate(model, model_path):
 def test_terminal(model, model_path):
     shown = run("terminal.py", model_path, SORT)
     frames = list(model.stream(SORT))
-    assert shown.endswith(f"0 masks left\n{model.generate(SORT)}\n")
+    assert shown.endswith(f"{frames[-1].masks_left} masks left\n{model.generate(SORT)}\n")
     assert shown.count("masks left") == len(frames)
     assert shown.count("\033[1m") == sum(len(frame.edits) for frame in frames)
 

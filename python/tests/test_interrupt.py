@@ -95,10 +95,10 @@ def test_nothing_is_left_behind(model_path):
         next(opened.generate_many([SORT] * 4, streams=3, **QUICK))
         opened.generate(SORT, **QUICK)
 
-    for _ in range(3):
+    for _ in range(5):
         round_trip()
     before, threads = resident_bytes(), len(os.listdir("/proc/self/task"))
-    for _ in range(8):
+    for _ in range(20):
         round_trip()
     assert len(os.listdir("/proc/self/task")) <= threads
-    assert resident_bytes() - before < 24 << 20, "a model is 11 MB and its K/V"
+    assert resident_bytes() - before < 64 << 20, "20 models are 220 MB; the allocator keeps some of what was freed"

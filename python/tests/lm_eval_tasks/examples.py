@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 
+import datasets
+
 EVAL = pathlib.Path(__file__).resolve().parents[3] / "eval"
 LIMIT = int(os.environ.get("LLADA_EVAL_LIMIT", "8"))  # of each task, as llada eval --limit
 
@@ -15,20 +17,20 @@ def load(**_):
         taken[example["task"]] = taken.get(example["task"], 0) + 1
         if taken[example["task"]] <= LIMIT:
             kept.append(example)
-    return {"test": kept}
+    return {"test": datasets.Dataset.from_list(kept)}
 
 
 def choices(**_):
     examples = [example for example in load()["test"] if example["task"] == "choice"]
     return {
-        "test": [
+        "test": datasets.Dataset.from_list([
             {
                 "question": example["prompt"] + "\nAnswer:",
                 "choices": [f" {letter}" for letter in "ABCD"],
                 "answer": "ABCD".index(example["answer"]),
             }
             for example in examples
-        ]
+        ])
     }
 
 
