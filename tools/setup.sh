@@ -18,6 +18,7 @@ test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
 libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
+cache=(ccache)
 hour=(python3-pyte)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
@@ -61,6 +62,7 @@ case "${1:-}" in
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
     install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
+    install "${cache[@]}" || echo "setup: no ccache here; stages compile again what others have compiled"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
     install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
     if [ "$(dpkg --print-architecture)" = amd64 ]; then

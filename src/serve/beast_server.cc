@@ -125,10 +125,10 @@ class BeastServer : public Server {
 
   // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
   // found within two minutes.
-  static void set_options(StreamProtocol::socket& socket) {
+  void set_options(StreamProtocol::socket& socket) const {
     Failure ignored;
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-    socket.set_option(asio::socket_base::send_buffer_size(64 << 10), ignored);
+    socket.set_option(asio::socket_base::send_buffer_size(host_->limits.send_buffer_bytes), ignored);
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
     using Idle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
     using Interval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
@@ -146,8 +146,13 @@ class BeastServer : public Server {
   }
 
   asio::io_context io_{1};
+<<<<<<< HEAD
   // Without it the thread would end once nothing is open, and finish() would wait for an answer from it.
   asio::executor_work_guard<asio::io_context::executor_type> alive_{io_.get_executor()};
+=======
+  // The thread runs until it is stopped, connections or not: finish() asks it.
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+>>>>>>> serve
   Acceptor acceptor_;
   asio::steady_timer retry_;
   std::shared_ptr<ConnectionHost> host_;

@@ -23,7 +23,7 @@ class Body {
   Answered<std::optional<std::string>> text(const std::string& name);
   Answered<std::vector<std::string>> texts(const std::string& name);  // a text, or a list of texts
   Answered<std::vector<int32_t>> tokens(const std::string& name);     // a list of token ids
-  void ignore(std::initializer_list<const char*> names);              // harmless here, whatever they say: as if not there
+  void ignore(std::initializer_list<const char*> names);  // harmless here, whatever they say: as if not there
 
   // Refuses what nobody has read, but for what changes nothing: null, and values that ask for what is done anyway.
   std::expected<void, ApiError> finish() const;

@@ -14,9 +14,10 @@ namespace llada::serve {
 struct ServerLimits {
   size_t header_bytes = size_t{16} << 10;
   size_t body_bytes = size_t{4} << 20;
-  int connections = 1024;  // further ones wait in the system's backlog
-  int read_seconds = 60;   // for a request to arrive, from the end of the one before
-  int write_seconds = 60;  // for a piece of at most 64 KiB to be taken
+  int connections = 1024;            // further ones wait in the system's backlog
+  int read_seconds = 60;             // for a request to arrive, from the end of the one before
+  int send_buffer_bytes = 64 << 10;  // of a connection, in the kernel
+  int write_seconds = 60;            // for a piece of at most 64 KiB to be taken
 };
 
 struct ServerAddress {

@@ -12,7 +12,10 @@ using nlohmann::json;
 
 class Streams : public ServeTest {
  protected:
-  void SetUp() override { start(); }
+  void SetUp() override {
+    limits.send_buffer_bytes = 4096;
+    start();
+  }
 
   std::vector<json> stream(const std::string& path, json body) {
     body["stream"] = true;
@@ -30,7 +33,9 @@ class Streams : public ServeTest {
   }
 };
 
-const std::string kQuestion = "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.";
+const std::string kQuestion =
+    "There are 40 rings in the bag of Liam. He gives 11 to Cleo. He buys 7 more. He gets 12 from Cleo. How many rings "
+    "are left for Liam?";
 
 TEST_F(Streams, AppendFinalText) {
   const std::string alone = run_alone(chat_prompt(kQuestion), {}).text;
@@ -73,7 +78,7 @@ TEST_F(Streams, NeverShowWhatAStopTextTakesAway) {
 TEST_F(Streams, InMercurysShapeReplaceTheText) {
   const auto chunks = stream("/v1/chat/completions", chat_body(kQuestion, {{"diffusing", true}}));
   const std::string alone = run_alone(chat_prompt(kQuestion), {}).text;
-  ASSERT_GT(chunks.size(), 3u);
+  ASSERT_GE(chunks.size(), 3u);
   for (size_t i = 0; i + 1 < chunks.size(); ++i) {
     EXPECT_EQ(chunks[i]["diffusion_meta"]["diffusion_content"], true);
     EXPECT_EQ(chunks[i]["choices"][0]["delta"]["role"], "assistant");
@@ -112,7 +117,7 @@ TEST_F(Streams, FramesHaveEveryEdit) {
     const Generation alone = run_alone(prompt, given);
     const auto chunks =
         stream("/v1/chat/completions", chat_body(kQuestion, {{"diffusing", "frames"}, {"llada", asked}}));
-    ASSERT_GT(chunks.size(), 3u);
+    ASSERT_GE(chunks.size(), 3u);
     std::string text;
     int64_t step = -1, forwards = 0;
     for (size_t i = 1; i < chunks.size(); ++i) {
@@ -179,14 +184,16 @@ TEST_F(Streams, OfAnOldClientEndWithTheConnection) {
 // The reader takes nothing until the answers are there: they are finished all the same, and come whole. There is more
 // than the sockets between the two hold, so steps have been merged.
 TEST_F(Streams, DoNotWaitForSlowReaders) {
-  const json body = chat_body(
-      kQuestion,
-      {{"stream", true}, {"diffusing", "frames"}, {"n", 6}, {"max_tokens", 128}, {"llada", {{"preset", "exact"}}}});
-  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "128"}}, "exact");
+  const json body = chat_body(kQuestion, {{"stream", true},
+                                          {"diffusing", "frames"},
+                                          {"n", 4},
+                                          {"max_tokens", 64},
+                                          {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}});
+  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "64"}, {"early_stop", "none"}}, "exact");
   Client slow(server->port(), 2048);
   slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
-  ASSERT_TRUE(becomes("llada_answers_total", 6, 120));
-  std::vector<std::vector<json>> chunks(6);
+  ASSERT_TRUE(becomes("llada_answers_total", 4, 120));
+  std::vector<std::vector<json>> chunks(4);
   int64_t frames = 0;
   const auto events = slow.receive().events();
   for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -194,7 +201,7 @@ TEST_F(Streams, DoNotWaitForSlowReaders) {
     frames += chunk.contains("llada") ? 1 : 0;
     chunks[chunk["choices"][0]["index"]].push_back(std::move(chunk));
   }
-  EXPECT_LT(frames, 6 * alone.stats.decode.steps) << "steps were merged";
+  EXPECT_LT(frames, 4 * alone.stats.decode.steps) << "steps were merged";
   const auto begin = std::ssize(chat_prompt(kQuestion));
   for (const auto& choice : chunks) {
     std::string text;
