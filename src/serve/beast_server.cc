@@ -146,13 +146,8 @@ class BeastServer : public Server {
   }
 
   asio::io_context io_{1};
-<<<<<<< HEAD
   // Without it the thread would end once nothing is open, and finish() would wait for an answer from it.
   asio::executor_work_guard<asio::io_context::executor_type> alive_{io_.get_executor()};
-=======
-  // The thread runs until it is stopped, connections or not: finish() asks it.
-  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
->>>>>>> serve
   Acceptor acceptor_;
   asio::steady_timer retry_;
   std::shared_ptr<ConnectionHost> host_;
