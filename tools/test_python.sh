@@ -28,7 +28,7 @@ wheel=$(basename "$place"/wheel/*)
 [[ $wheel == llada-*-py3-none-linux_*.whl ]] || fail "found $wheel, needed one wheel for every Python"
 PATH=$tools:$PATH "$tools/auditwheel" repair -w "$place/repaired" "$place/wheel/$wheel" >"$place/log" 2>&1 ||
   { cat "$place/log"; fail auditwheel; }
-"$tools/auditwheel" show "$place"/repaired/*.whl | grep -A1 'consistent with' | tail -1
+basename "$place"/repaired/*-manylinux_*.whl
 unzip -l "$place"/repaired/*.whl | grep -q 'llada/py.typed' || fail "no py.typed in the wheel"
 
 echo "python: the wheel alone"
