@@ -70,6 +70,9 @@ class Server:
             self.process.terminate()
         try:
             return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
         finally:
             self.log.close()
             os.unlink(self.log.name)
