@@ -2,8 +2,8 @@
 //
 // Source of the protocol: Hugging Face's hub as its huggingface_hub package speaks it; tests/hub/python_tools.py lets
 // both ask one server and compares their folders. The hub itself was out of reach, so unsure are: whether every mirror
-// answers HEAD with x-linked-size (where none does, the listing's size is taken), and how the hub counts requests before
-// it answers 429.
+// answers HEAD with x-linked-size (where none does, the listing's size is taken), and how the hub counts requests
+// before it answers 429.
 //
 //   GET  {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true   commit and files
 //   HEAD {endpoint}/OWNER/NAME/resolve/COMMIT/FILE   etag (x-linked-etag), size (x-linked-size), x-repo-commit

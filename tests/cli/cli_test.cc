@@ -111,7 +111,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"no/such/model.gguf"}, "no file or folder 'no/such/model.gguf'"},
       {{"run", "-m", m, "-p", "x", "-ngl", "99"}, "unknown option -ngl; --device says where to compute"},
       {{"run", "-m", m, "-p", "x", "-c", "4096"}, "-c: found 4096, needed 0 to 256, the positions that "},
-      {{"run", "-m", m, "-p", "x", "-c", "40", "-n", "64"}, "need 66 positions; the context was set to 40; needed "},
+      {{"run", "-m", m, "-p", "x", "-c", "40", "-n", "64"}, "need 77 positions; the context was set to 40; needed 27 at most"},
       {{"run", "-m", m, "-p", "x", "-x"}, "unknown option -x (see llada run --help)"},
       {{"inspect", m, "--stream"}, "unknown option --stream (see"},
       {{"help", "rum"}, "no command 'rum'; did you mean run?"},

@@ -146,7 +146,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * (10 * 3 + 5 * 2)) << "ten rules with no revision, dual-path and edit; wino and remask with five";
+  EXPECT_EQ(ran, 4 * (11 * 3 + 6 * 2)) << "eleven rules with no revision, dual-path and edit; wino and remask with six";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 

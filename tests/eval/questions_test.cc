@@ -202,7 +202,7 @@ TEST(Choices, TheModelKnowsWhatItLearned) {
   const auto engine = *Engine::create(model, {.row_budget = 64});
   const auto questions = known_questions();
   for (const ScoreMethod method : {ScoreMethod::monte_carlo, ScoreMethod::chain, ScoreMethod::duel}) {
-    ChoiceOptions options{.score = {.method = method, .draws = 16}, .chat = true};
+    ChoiceOptions options{.score = {.method = method, .draws = 64}, .chat = true};
     int64_t calls = 0;
     const auto report = answer_choices(model, *engine, questions, {}, options, [&](int64_t, const ChoiceReport&) {
       ++calls;
