@@ -187,9 +187,9 @@ TEST_F(Streams, DoNotWaitForSlowReaders) {
   const json body = chat_body(kQuestion, {{"stream", true},
                                           {"diffusing", "frames"},
                                           {"n", 4},
-                                          {"max_tokens", 64},
+                                          {"max_tokens", 192},
                                           {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}});
-  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "64"}, {"early_stop", "none"}}, "exact");
+  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "192"}, {"early_stop", "none"}}, "exact");
   Client slow(server->port(), 2048);
   slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
   ASSERT_TRUE(becomes("llada_answers_total", 4, 120));
