@@ -183,6 +183,7 @@ TEST_F(Streams, OfAnOldClientEndWithTheConnection) {
 
 // The reader takes nothing until the answers are there: they are finished all the same, and come whole. There is more
 // than the sockets between the two hold, so steps have been merged.
+// labels: long
 TEST_F(Streams, DoNotWaitForSlowReaders) {
   const json body = chat_body(kQuestion, {{"stream", true},
                                           {"diffusing", "frames"},
