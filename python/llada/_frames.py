@@ -34,8 +34,25 @@ def _names(states: array.array[int]) -> list[str]:
     return [STATES.get(state, str(state)) for state in states]
 
 
+class _PerToken:
+    """What frames and results know of each token."""
+
+    _states: array.array[int]
+    _confidences: array.array[float]
+
+    @property
+    def states(self) -> list[str]:
+        """"fixed" (given, infilling only), "masked" (not decided), "visible" or "stable", of each token."""
+        return _names(self._states)
+
+    @property
+    def confidences(self) -> Floats:
+        """The probability that each token had when it was decided."""
+        return floats(self._confidences)
+
+
 @dataclass(frozen=True)
-class Frame:
+class Frame(_PerToken):
     """The canvas after one step. Positions count from the first token of the answer; when infilling, of the whole
     text. In a notebook it shows its tokens, coloured by their state and confidence."""
 
@@ -63,14 +80,6 @@ class Frame:
             _confidences=copied(step.confidences, step.count, "f"),
             _texts=texts,
         )
-
-    @property
-    def states(self) -> list[str]:
-        return _names(self._states)
-
-    @property
-    def confidences(self) -> Floats:
-        return floats(self._confidences)
 
     @property
     def tokens(self) -> list[Token]:
@@ -122,7 +131,7 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(_PerToken):
     """A finished request. `str()` of it is its text."""
 
     text: str  #: of the answer; when infilling of everything; U+2591 for what was never decided
@@ -157,15 +166,6 @@ class Result:
     def __str__(self) -> str:
         return self.text
 
-    @property
-    def states(self) -> list[str]:
-        """"fixed" (given, infilling only), "masked" (never decided), "visible" or "stable", of each token."""
-        return _names(self._states)
-
-    @property
-    def confidences(self) -> Floats:
-        """The probability that each token had when it was decided."""
-        return floats(self._confidences)
 
 
 @dataclass(frozen=True)
