@@ -27,7 +27,7 @@ fuzz() {  # target
   mkdir -p "${dirs[0]}"
   [ -d "$seeds" ] && dirs+=("$seeds")
   log=$(mktemp)
-  if "$1" -max_total_time="$each" -timeout=5 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/$name-" "${dirs[@]}" >"$log" 2>&1; then
+  if "$1" -max_total_time="$each" -timeout=25 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/$name-" "${dirs[@]}" >"$log" 2>&1; then
     echo "$name: $(sed -n 's/stat::number_of_executed_units: *//p' "$log") inputs in ${each}s, no finding"
   else
     status=1
