@@ -69,7 +69,7 @@ run_stage() {
       if ! command -v valgrind >/dev/null; then status=SKIPPED note="valgrind is not installed"
       else build release --target llada && tools/valgrind.sh || status=failed; fi ;;
     install)
-      build release --target llada llada_shared llada_manual && timeout 180 tools/test_install.sh | tee "$log" || status=failed
+      build release --target llada llada_shared llada_manual && timeout 400 tools/test_install.sh | tee "$log" || status=failed
       note=$(grep -h 'not installed' "$log" | tr '\n' ' ') ;;
     asan)
       build asan && LLADA_TEST_QUICK=1 run_tests asan -LE long | tee "$log" || status=failed ;;
@@ -104,13 +104,13 @@ run_stage() {
     clients)
       if ! tools/setup.sh clients; then status=SKIPPED note="Chromium or the clients cannot be installed here"
       else
-        build release --target llada && timeout 400 tools/clients.sh 2>&1 | tee "$log" || status=failed
+        build release --target llada && timeout 900 tools/clients.sh 2>&1 | tee "$log" || status=failed
         note=$(grep -E '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')
       fi ;;
     python)
       if ! tools/setup.sh python; then status=SKIPPED note="what builds and checks a Python package cannot be installed here"
       else
-        build release --target llada llada_shared && timeout 900 tools/test_python.sh 2>&1 | tee "$log" || status=failed
+        build release --target llada llada_shared && timeout 1500 tools/test_python.sh 2>&1 | tee "$log" || status=failed
         note=$(grep -hE '^[0-9]+ passed|manylinux' "$log" | tr '\n' ' ')
       fi ;;
     *) echo "test: unknown stage $stage" >&2; exit 2 ;;
