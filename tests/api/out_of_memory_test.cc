@@ -10,17 +10,26 @@
 namespace {
 std::atomic<int64_t> allocations_left{-1};  // until one fails; negative: none does
 
+// Null: none left.
 void* allocate(size_t size) {
-  if (allocations_left.load(std::memory_order_relaxed) >= 0 && allocations_left.fetch_sub(1) == 0)
-    throw std::bad_alloc();
-  if (void* data = std::malloc(size == 0 ? 1 : size)) return data;
+  if (allocations_left.load(std::memory_order_relaxed) >= 0 && allocations_left.fetch_sub(1) == 0) return nullptr;
+  return std::malloc(size == 0 ? 1 : size);
+}
+
+void* allocate_or_throw(size_t size) {
+  if (void* data = allocate(size)) return data;
   throw std::bad_alloc();
 }
 }  // namespace
 
-void* operator new(size_t size) { return allocate(size); }
-void* operator new[](size_t size) { return allocate(size); }
+// All that end in std::free(): the address sanitizer looks whether what was allocated one way is freed another.
+void* operator new(size_t size) { return allocate_or_throw(size); }
+void* operator new[](size_t size) { return allocate_or_throw(size); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return allocate(size); }
+void* operator new[](size_t size, const std::nothrow_t&) noexcept { return allocate(size); }
 void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
+void operator delete[](void* data, const std::nothrow_t&) noexcept { std::free(data); }
 void operator delete[](void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
 void operator delete[](void* data, size_t) noexcept { std::free(data); }

@@ -164,7 +164,7 @@ class RandomCalls {
     const int32_t position = next() % 9;
     switch (next() % 4) {
       case 0:
-        checked(llada_tokenize(model_, "some text", next() % 12, next(), tokens, next() % 9, &count));
+        checked(llada_tokenize(model_, "some text", next() % sizeof "some text", next(), tokens, next() % 9, &count));
         break;
       case 1:
         checked(llada_detokenize(model_, tokens, 8, next(), text, next() % 65, &count));
