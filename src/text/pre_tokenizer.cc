@@ -64,7 +64,7 @@ PreTokenizer::Scratch::Scratch(const PreTokenizer& pre_tokenizer) : state_(std::
     pcre2_set_heap_limit(state_->unlimited.get(), kHeapLimit);
   }
   for (const auto& pattern : pre_tokenizer.patterns_)
-    state_->data.emplace_back(pcre2_match_data_create_from_pattern(pattern->code.get(), nullptr));
+    state_->data.push_back(pcre::MatchData(pcre2_match_data_create_from_pattern(pattern->code.get(), nullptr)));
 }
 PreTokenizer::Scratch::Scratch(Scratch&&) noexcept = default;
 PreTokenizer::Scratch::~Scratch() = default;
