@@ -19,7 +19,7 @@ import tempfile
 
 FILTER = "--gtest_filter="
 MOST = 40  # tests of a process
-SECONDS = 900  # of a process with several tests; ctest's own limit holds for a test alone
+SECONDS = 1500  # of a process with several tests; ctest's own limit holds for a test alone
 
 
 def listed(preset, selection):
