@@ -73,12 +73,13 @@ Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<
 Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {
   LLADA_TRY(auto running, RunningRequest::create(model_, request, options_.threads));
   auto job = std::make_unique<GenerationJob>(std::move(running), std::move(on_step));
-  return enqueue(std::move(job), [this, job = job.get(), on_done = std::move(on_done)](Entry& entry) {
+  GenerationJob* const generation = job.get();
+  return enqueue(std::move(job), [this, generation, on_done = std::move(on_done)](Entry& entry) {
     if (!on_done) return;
     if (entry.error) {
       on_done(std::unexpected(std::move(*entry.error)));
     } else {
-      on_done(job->finish(device()));
+      on_done(generation->finish(device()));
     }
   });
 }

@@ -44,7 +44,7 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
         std::memcpy(to, from, static_cast<size_t>(bytes));
     };
     for (int h = 0; h < a.kv_heads; ++h) {
-      std::byte* pair = trial_kv(r, h);
+      std::byte* pair = span.trial ? trial_kv(r, h) : nullptr;
       put(job_->in[0] + r * n + h * d, span.trial ? pair : kv.keys(op.layer, span.sequence, h) + position * bytes);
       put(job_->in[1] + r * n + h * d,
           span.trial ? pair + bytes : kv.values(op.layer, span.sequence, h) + position * bytes);
