@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo      install what is missing, build, answer three prompts with the model in this repository'
-	@echo 'make test      the same for the whole test suite (about half an hour on two cores)'
+	@echo 'make test      the same for the whole test suite (more than an hour on two cores)'
 	@echo 'make build     build the program alone: build/release/bin/llada'
 	@echo 'make install   build and install it below PREFIX ($(PREFIX)); DESTDIR is respected'
 	@echo 'make clean     remove build/'
