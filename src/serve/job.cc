@@ -81,7 +81,11 @@ void Job::start(size_t index) {
     answers_[index].stage = Stage::running;
     answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
   }
-  ask_.scores_prompt&& ask_.requests[index].tokens.size() > 1 ? score(index) : generate(index);
+  if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
+    score(index);
+  } else {
+    generate(index);
+  }
 }
 
 void Job::hold(size_t index, std::shared_ptr<Submitted> handle) {

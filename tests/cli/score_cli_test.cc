@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -18,13 +19,7 @@ using Words = std::vector<std::string>;
 
 class ScoreCli : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada_score_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
-  }
-  void TearDown() override { fs::remove_all(root); }
-  std::string file(const std::string& name) const { return (root / name).string(); }
+  std::string file(const std::string& name) const { return folder / name; }
   // `count` questions in ARC's shape about sorting, of which the model knows the answers.
   std::string questions(int count) const {
     std::ofstream out(file("arc.jsonl"));
@@ -39,7 +34,7 @@ class ScoreCli : public ::testing::Test {
     words.insert(words.begin(), {"score", "-m", tiny_model(), "--threads", "2"});
     return run_llada(words);
   }
-  fs::path root;
+  TempFolder folder;
 };
 
 TEST_F(ScoreCli, TextsAreScored) {

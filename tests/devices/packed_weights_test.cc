@@ -8,12 +8,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 
 #include "base/file.h"
 #include "devices/cpu/cpu_device.h"
+#include "eight_tokens.h"
 #include "formats/temp_folder.h"
-#include "one_stream.h"
 #include "small_model.h"
 
 namespace llada {
@@ -59,21 +58,7 @@ void put(const std::string& path, std::span<const std::byte> bytes) {
 
 std::vector<float> logits(Device& device, const ModelGraph& graph) {
   const auto program = std::make_shared<const Program>(graph.forward(plain_shape(8, 2)));
-  OneStream in;
-  in.tokens = {3, 1, 4, 1, 5, 9, 2, 6};
-  in.positions.resize(in.tokens.size());
-  std::iota(in.positions.begin(), in.positions.end(), 0);
-  in.spans = {{0, 8, 0, 8}};
-  in.wanted = {2, 5};
-  in.keep_logits = true;
-  KvStore kv = std::move(*KvStore::create(
-      {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 8, .type = DType::F16}));
-  const StepInputs inputs = in.over(kv);
-  StepOutputs out;
-  const auto ticket =
-      device.submit({.program = program, .first = 0, .last = program->ops.size(), .inputs = &inputs, .outputs = &out});
-  EXPECT_TRUE(ticket) << ticket.error().message;
-  return out.logits.at(0);
+  return logits_of_eight_tokens(device, program, program->ops.size());
 }
 
 TEST(PackedWeights, GiveTheSameLogitsAndTheStoredMatricesAreNotRead) {

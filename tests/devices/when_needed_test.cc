@@ -2,44 +2,15 @@
 // devices that share them, and not at all otherwise.
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <thread>
 
 #include "devices/cpu/cpu_device.h"
+#include "eight_tokens.h"
 #include "kernels/kernels.h"
-#include "one_stream.h"
 #include "small_model.h"
 
 namespace llada {
 namespace {
-
-OneStream inputs() {
-  OneStream in;
-  in.tokens = {3, 1, 4, 1, 5, 9, 2, 6};
-  in.positions.resize(in.tokens.size());
-  std::iota(in.positions.begin(), in.positions.end(), 0);
-  in.spans = {{0, 8, 0, 8}};
-  in.wanted = {2, 5};
-  in.keep_logits = true;
-  return in;
-}
-
-std::vector<float> logits(Device& device, const std::shared_ptr<const Program>& program, size_t ops_per_run) {
-  KvStore kv = std::move(*KvStore::create(
-      {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 8, .type = DType::F16}));
-  const StepInputs in = inputs().over(kv);
-  StepOutputs out;
-  const size_t ops = program->ops.size();
-  for (size_t first = 0; first < ops; first += ops_per_run) {
-    const auto ticket = device.submit({.program = program,
-                                       .first = first,
-                                       .last = std::min(ops, first + ops_per_run),
-                                       .inputs = &in,
-                                       .outputs = &out});
-    EXPECT_TRUE(ticket) << ticket.error().message;
-  }
-  return out.logits[0];
-}
 
 TEST(WhenNeeded, TheSameResultsFromWeightsPackedByTheRunsThatReadThem) {
   for (const ModelConfig& config : {small_config(), small_llada_moe()})
@@ -50,15 +21,15 @@ TEST(WhenNeeded, TheSameResultsFromWeightsPackedByTheRunsThatReadThem) {
       const WeightHooks hooks{.planned = {}, .wanted = {}, .packed = [&](size_t i) { packed.push_back(i); }};
       const auto all = *make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, hooks);
       const std::vector<size_t> once = std::exchange(packed, {});
-      const auto expected = logits(*all, program, program->ops.size());
+      const auto expected = logits_of_eight_tokens(*all, program, program->ops.size());
       for (const size_t ops : {size_t{1}, size_t{7}, program->ops.size()}) {
         packed.clear();
         const auto device =
             *make_cpu_device({.threads = 2, .isa = table->isa, .when_needed = true}, m.graph.weights, m.views, hooks);
         EXPECT_EQ(device->memory_bytes(), 0) << table->isa;
         const auto other = *device->share(1);
-        EXPECT_EQ(logits(*device, program, ops), expected) << table->isa << " " << ops;
-        EXPECT_EQ(logits(*other, program, ops), expected) << table->isa << " " << ops;
+        EXPECT_EQ(logits_of_eight_tokens(*device, program, ops), expected) << table->isa << " " << ops;
+        EXPECT_EQ(logits_of_eight_tokens(*other, program, ops), expected) << table->isa << " " << ops;
         // Every weight once, none twice, whoever asked.
         std::ranges::sort(packed);
         EXPECT_TRUE(std::ranges::adjacent_find(packed) == packed.end());
@@ -85,14 +56,14 @@ TEST(WhenNeeded, ManyDevicesMayNeedThemAtOnce) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());
   const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(8, 2)));
   const auto all = *make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
-  const auto expected = logits(*all, program, program->ops.size());
+  const auto expected = logits_of_eight_tokens(*all, program, program->ops.size());
   const auto device = *make_cpu_device({.threads = 1, .isa = "", .when_needed = true}, m.graph.weights, m.views, {});
   std::vector<std::vector<float>> got(4);
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < got.size(); ++i)
     threads.emplace_back([&, i] {
       const auto own = *device->share(1);
-      got[i] = logits(*own, program, 1 + i * 5);
+      got[i] = logits_of_eight_tokens(*own, program, 1 + i * 5);
     });
   threads.clear();
   for (const auto& g : got) EXPECT_EQ(g, expected);
