@@ -157,6 +157,10 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body) {
   return messages;
 }
 
+int64_t prompt_tokens(const Request& request) {
+  return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
+}
+
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
   if (const Status status = check_request(service.model(), request); !status)
     return std::unexpected(about(choice, status.error()));

@@ -51,6 +51,9 @@ Answered<std::vector<std::string>> read_stop(Body& body);
 Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
                                              DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop);
 
+// Tokens of a request that are not to be filled.
+int64_t prompt_tokens(const Request& request);
+
 // Checks one request as above.
 std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);
 
