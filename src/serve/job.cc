@@ -9,14 +9,15 @@ namespace {
 constexpr size_t kNotes = 64;  // steps that wait for a reader before they are merged
 
 AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
-  return {shape, (shape == Shape::chat ? "chatcmpl-" : "cmpl-") + id, service.created(), service.name()};
+  const char* kind = shape == Shape::chat ? "chatcmpl-" : shape == Shape::response ? "resp_" : "cmpl-";
+  return {shape, kind + id, service.created(), service.name()};
 }
 
 // The tokens behind the first, each given those before it.
-ScoreRequest score_request(const Request& request) {
+ScoreRequest score_request(const Request& request, int64_t alternatives) {
   ScoreRequest score{.prompt = {request.tokens.front()},
                      .continuations = {{request.tokens.begin() + 1, request.tokens.end()}}};
-  score.options.top = 1;
+  score.options.top = alternatives;
   return score;
 }
 
@@ -29,6 +30,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(ask_.requests.size()),
       left_(answers_.size()) {
+  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
   const decode::SpecialIds& ids = service.model().special_ids();
   for (size_t i = 0; i < answers_.size(); ++i) {
     const Request& request = ask_.requests[i];
@@ -97,7 +99,7 @@ void Job::score(size_t index) {
     }
     self->generate(index);
   };
-  hold(index, service_.engine().submit_score(score_request(ask_.requests[index]), on_done));
+  hold(index, service_.engine().submit_score(score_request(ask_.requests[index], ask_.alternatives), on_done));
 }
 
 void Job::generate(size_t index) {
@@ -165,8 +167,18 @@ void Job::done(size_t index, Result<Generation> result) {
   if (last) settle();
 }
 
-void Job::expire(double seconds) {
-  if (std::chrono::duration<double>(Clock::now() - begin_).count() > seconds) cancel("the answer took too long");
+void Job::tick(double answer_seconds, double ping_seconds) {
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  if (seconds_since(begin_) > answer_seconds) return cancel("the answer took too long");
+  if (!ask_.stream || ping_seconds <= 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ping_ || seconds_since(last_piece_) < ping_seconds) return;
+    ping_ = true;
+  }
+  wake();
 }
 
 void Job::cancel(const std::string& why) {
@@ -234,6 +246,11 @@ void Job::wake() {
     ready = ready_;
   }
   if (ready) ready();
+}
+
+void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
+  if (!ask) return exchange->respond(error_reply(ask.error()));
+  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
 }
 
 }  // namespace llada::serve

@@ -40,22 +40,27 @@ FinishedAnswer Job::finished(size_t index) const {
       }
   }
   if (ask_.drops_answer) answer.text.clear();
-  if (ask_.logprobs && !request.gaps) {
-    std::vector<ScoredToken> tokens;
-    if (ask_.scores_prompt) {
-      const auto& score = answers_[index].score;
-      tokens = scored_prompt(request.tokens, score ? score->continuations.front() : ContinuationScore());
-    }
-    // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
-    // out the last entry, whichever token it is.
-    const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
-    const auto count = ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens));
-    for (int64_t i = 0; i < count; ++i)
-      tokens.push_back(taken(g.tokens[static_cast<size_t>(i)],
-                             answers_[index].confidence[request.tokens.size() + static_cast<size_t>(i)]));
-    answer.logprobs = logprobs_json(service_.model(), ask_.shape, tokens);
-  }
+  if (ask_.logprobs && !request.gaps) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
   return answer;
+}
+
+std::vector<ScoredToken> Job::scored(size_t index) const {
+  const std::vector<int32_t>& prompt = ask_.requests[index].tokens;
+  const Answer& answer = answers_[index];
+  const Generation& g = **answer.result;
+  std::vector<ScoredToken> tokens;
+  if (ask_.scores_prompt)
+    tokens = scored_prompt(prompt, answer.score ? answer.score->continuations.front() : ContinuationScore());
+  // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
+  // out the last entry, whichever token it is.
+  const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
+  const auto count = static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens)));
+  for (size_t i = 0; i < count; ++i) {
+    // Behind the end of an answer other tokens may have been decided than there are.
+    const bool scored = i < g.scores.size() && g.scores[i].token == g.tokens[i];
+    tokens.push_back(scored ? with_score(g.scores[i]) : taken(g.tokens[i], answer.confidence[prompt.size() + i]));
+  }
+  return tokens;
 }
 
 Json Job::usage() const {
@@ -85,7 +90,8 @@ HttpReply Job::whole() {
     if (i < ask_.echoed.size()) answers.back().text.insert(0, ask_.echoed[i]);
     answers.back().text = to_valid_utf8(answers.back().text);
   }
-  Json json = whole_json(head_, answers, usage());
+  Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, answers.front(), usage())
+                                            : whole_json(head_, answers, usage());
   json["llada"] = {{"preset", ask_.preset}};
   return json_reply(json);
 }

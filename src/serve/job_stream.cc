@@ -5,6 +5,11 @@
 #include "serve/job.h"
 
 namespace llada::serve {
+namespace {
+
+constexpr const char* kPing = ": ping\n\n";  // a comment of the event stream, which clients leave out
+
+}  // namespace
 
 Json Job::side(size_t index, const StepNote& note) {
   const Model& model = service_.model();
@@ -64,6 +69,7 @@ std::string Job::events(size_t index, const StepNote& note) {
     json["llada"] = side(index, note);
     return event_text(json);
   }
+  if (response_) return response_->delta(delta);
   return delta.empty() ? "" : event_text(piece_json(head_, at, delta, "", nullptr));
 }
 
@@ -75,6 +81,11 @@ std::string Job::last_events(size_t index) {
     return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
            event_text(piece_json(head_, at, "", end.reason, end.logprobs));
   const std::string rest = answer.text ? answer.text->finish(end.text) : to_valid_utf8(end.text);
+  if (response_) {
+    FinishedAnswer whole = end;
+    whole.text = to_valid_utf8(whole.text);
+    return response_->end(rest, whole, usage());
+  }
   if (ask_.watch == Watch::frames) {
     const GenerationStats& stats = (*answer.result)->stats;
     Json json = piece_json(head_, at, rest, end.reason, end.logprobs);
@@ -100,9 +111,11 @@ Outflow::Piece Job::take() {
   std::vector<std::deque<StepNote>> notes(answers_.size());
   std::vector<bool> ended(answers_.size());
   std::optional<ApiError> failing;
+  bool ping;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return {};
+    ping = ping_;
     if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
     for (size_t i = 0; i < answers_.size(); ++i) {
       std::deque<StepNote>& ready = answers_[i].notes;
@@ -117,7 +130,7 @@ Outflow::Piece Job::take() {
   if (!begun_) piece.bytes = first_events();
   begun_ = true;
   if (failing) {
-    piece.bytes += event_text(error_json(*failing)) + std::string(kLastEvent);
+    piece.bytes += failing_events(*failing);
     piece.last = ended_ = true;
     return piece;
   }
@@ -128,14 +141,25 @@ Outflow::Piece Job::take() {
       answers_[i].handed_on = true;
     }
   }
-  if (!std::ranges::all_of(answers_, &Answer::handed_on)) return piece;
+  if (!std::ranges::all_of(answers_, &Answer::handed_on)) {
+    if (ping && piece.bytes.empty()) piece.bytes = kPing;
+    const std::lock_guard lock(mutex_);
+    if (!piece.bytes.empty()) last_piece_ = Clock::now(), ping_ = false;
+    return piece;
+  }
   if (ask_.include_usage) piece.bytes += event_text(usage_piece_json(head_, usage()));
-  piece.bytes += kLastEvent;
+  if (!response_) piece.bytes += kLastEvent;
   piece.last = ended_ = true;
   return piece;
 }
 
-std::string Job::first_events() const {
+std::string Job::failing_events(const ApiError& error) {
+  if (response_) return response_->failed(error);
+  return event_text(error_json(error)) + std::string(kLastEvent);
+}
+
+std::string Job::first_events() {
+  if (response_) return response_->begin();
   std::string text;
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
