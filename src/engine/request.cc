@@ -47,6 +47,10 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
+bool keeps_logits(const decode::DecodeOptions& options, int64_t alternatives) {
+  return decode::needs_logits(options) || alternatives > 0;
+}
+
 }  // namespace
 
 std::string_view finish_reason(const Generation& g) {
@@ -68,7 +72,11 @@ Status check_request(const Model& model, const Request& request) {
 double kv_bytes(const Model& model, const Request& request) {
   const auto size = static_cast<int64_t>(request.tokens.size());
   const int64_t positions = request.gaps ? size : canvas_positions(model, size, request.options.gen_length);
-  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0));
+  const int64_t rows = std::min(request.options.block_length, positions);
+  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0)) +
+         (keeps_logits(request.options, request.alternatives)
+              ? static_cast<double>(rows * model.config().vocab) * sizeof(float)
+              : 0);
 }
 
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
@@ -127,6 +135,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
+      alternatives_(request.alternatives),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
       shares_prefix_(model_->special_ids().attention_block > 0 && options_.kv == decode::KvChoice::block &&
@@ -155,7 +164,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, denoiser_.canvas().size(), options_.cfg_scale > 0, rule_));
-  state_->keep_logits = decode::needs_logits(options_);
+  state_->keep_logits = keeps_logits(options_, alternatives_);
+  if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
   // Up to the block of the first mask, whose own rows are computed in any case.
@@ -176,14 +186,29 @@ Result<RequestStep> RunningRequest::step() {
 Result<decode::StepEvent> RunningRequest::take(decode::StepResult result, double device_seconds,
                                                PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
-  if (state_->keep_logits)
+  if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, options_, rule_, model_->special_ids(), denoiser_.canvas(),
                                          denoiser_.forward_number(), result));
   auto event = denoiser_.take(std::move(result));
+  if (event && alternatives_ > 0) keep_scores(*event);
   if (event && cursor_ && prefixes != nullptr)
     prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
   if (event && !stop_.empty() && find_stop(std::min(event->committed, decided_answer()))) denoiser_.end();
   return event;
+}
+
+void RunningRequest::keep_scores(const decode::StepEvent& event) {
+  const std::vector<int32_t>& rows = event.plan.logits;
+  for (const decode::Edit& edit : event.edits) {
+    TokenScore& score = scores_[static_cast<size_t>(edit.position)];
+    if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
+    score = {};
+    if (edit.state == decode::TokenState::masked) continue;
+    const auto row = std::ranges::lower_bound(rows, predicting_row(edit.position, model_->special_ids()));
+    if (row == rows.end() || *row != predicting_row(edit.position, model_->special_ids())) continue;
+    score = score_of(logits_row(state_->logits, static_cast<size_t>(row - rows.begin()), model_->config().vocab),
+                     edit.token, alternatives_);
+  }
 }
 
 // Tokens of the answer before its end or its first mask.
@@ -242,6 +267,7 @@ Generation RunningRequest::finish(const Device& device) {
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
+  if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + canvas.answer_end());
   if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);
