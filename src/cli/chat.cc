@@ -109,7 +109,9 @@ class Chat {
       const TraceSpan span(workspace_.trace(), "host", "tokenize");
       LLADA_TRY(ids, workspace_.model().chat_ids(rest));
       // With the answer, and the padding of a block-causal model behind it.
-      return canvas_positions(workspace_.model(), static_cast<int64_t>(ids.size()), decode.gen_length);
+      // Of `auto`, which takes what is left, as much as it takes by default.
+      const int64_t length = decode.auto_length ? decode::DecodeOptions().gen_length : decode.gen_length;
+      return canvas_positions(workspace_.model(), static_cast<int64_t>(ids.size()), length);
     };
     LLADA_TRY(const size_t forgotten, trim_history(messages, limit, tokens));
     if (forgotten > 0 && !options_.quiet)

@@ -30,6 +30,9 @@ std::string stats_line(const GenerationStats& s) {
                       rate_text(s.content_tokens_per_s()), s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
+  if (s.decode.saved_forwards > 0)
+    line += fmt::format(", {} forward{} saved by {} rows of drafts", s.decode.saved_forwards,
+                        s.decode.saved_forwards == 1 ? "" : "s", s.decode.draft_rows);
   if (s.seed) line += fmt::format(", seed {}", *s.seed);
   if (s.emulated)
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
@@ -62,6 +65,9 @@ Json stats_json(const GenerationStats& s) {
                {"full_forwards", s.decode.full_forwards},
                {"rows", s.decode.rows},
                {"trial_rows", s.decode.trial_rows},
+               {"draft_states", s.decode.draft_states},
+               {"draft_rows", s.decode.draft_rows},
+               {"saved_forwards", s.decode.saved_forwards},
                {"logit_rows", s.decode.logit_rows},
                {"tokens_per_forward", s.decode.tokens_per_forward()},
                {"prompt_tokens", s.prompt_tokens},

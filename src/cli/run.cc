@@ -61,7 +61,7 @@ Result<std::vector<int32_t>> read_ids(const Model& model, RunOptions& o, const s
     LLADA_TRY(ids, model.chat_ids(messages));
   }
   LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
-  LLADA_TRY_STATUS(check_context(model, std::ssize(ids), o.decode.options.gen_length));
+  LLADA_TRY_STATUS(check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options)));
   return ids;
 }
 

@@ -122,7 +122,7 @@ Result<int> run(const TuneOptions& o) {
                      fmt::format("{} of {}  {}", done, total, time_left(begin, done, total)));
   };
   LLADA_TRY(const auto evaluator, eval::Evaluator::create(model, examples, std::move(options)));
-  LLADA_TRY_STATUS(evaluator->check_fits(common->gen_length));
+  LLADA_TRY_STATUS(evaluator->check_fits(*common));
   LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
   progress.reset();
   note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows\n",

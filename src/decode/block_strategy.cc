@@ -49,6 +49,8 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       reviser_(make_reviser(options, ids, canvas)),
       settling_(static_cast<size_t>(canvas.size())) {
   if (options.mbsd) speculation_.emplace(options, ids);
+  if (options.auto_length && options.tail < 0 && ids.attention_block == 0 && !canvas.infill)
+    length_.emplace(options, ids, generated_begin(canvas), canvas.size());
   if (options.credit) credit_.emplace(canvas.mask_id);
 }
 
@@ -67,6 +69,7 @@ int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
     const int64_t seen = (end + attention_block - 1) / attention_block * attention_block;
     return static_cast<int32_t>(std::min(canvas.size(), seen));
   }
+  if (length_) return static_cast<int32_t>(std::max(end, length_->horizon()));
   return static_cast<int32_t>(options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail));
 }
 
@@ -104,6 +107,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   const Block& block = blocks_[current_];
   asked_.masks = masks_of(canvas, block);
   if (reviser_) asked_.look = reviser_->look(canvas, block);
+  if (length_) length_->enter(block);
   if (speculation_) speculation_->overlay(block, feed);
   plan.keys = keys_of(canvas);
   feed.resize(static_cast<size_t>(plan.keys));
@@ -111,6 +115,14 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
   plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
+  if (length_) {
+    asked_.ends = length_->last_positions(block);
+    const auto ends = rows_of(asked_.ends);
+    if (std::ranges::includes(plan.rows, ends))
+      plan.logits = merged(plan.logits, ends);
+    else
+      asked_.ends.clear();
+  }
   if (speculation_) {
     const auto masks = static_cast<int64_t>(asked_.masks.size());
     asked_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
@@ -179,6 +191,11 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   std::vector<Candidate> candidates;
   for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(row_of(p)), p));
   std::vector<Edit> edits = decide(candidates);
+  if (length_) {
+    std::vector<Prediction> ends;
+    for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));
+    length_->answered(blocks_[current_], ends);
+  }
   for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(row_of(p)));
   if (reviser_) {
     std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;

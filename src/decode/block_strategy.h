@@ -19,6 +19,7 @@
 #include "decode/blocks.h"
 #include "decode/credit.h"
 #include "decode/kv_policy.h"
+#include "decode/length.h"
 #include "decode/revision.h"
 #include "decode/speculation.h"
 #include "decode/strategy.h"
@@ -38,6 +39,7 @@ class BlockStrategy final : public Strategy {
   StrategyCounters counters() const override;
   void stored(const Canvas& canvas, int64_t positions) override;
   int64_t exact_prefix(const Canvas& canvas) const override { return kv_.exact_prefix(canvas); }
+  std::unique_ptr<Strategy> clone() const override { return std::make_unique<BlockStrategy>(*this); }
 
  private:
   // What the plan asked for, to read the answers by.
@@ -45,6 +47,7 @@ class BlockStrategy final : public Strategy {
     bool sweep = false;
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
+    std::vector<int32_t> ends;       // positions that say whether the answer ends before them
     Look look;
     bool separate = false;  // trials are in the sparse plan
   };
@@ -71,7 +74,8 @@ class BlockStrategy final : public Strategy {
   KvPlanner kv_;
   std::optional<Speculation> speculation_;
   std::optional<Credit> credit_;
-  std::unique_ptr<Reviser> reviser_;
+  std::optional<Length> length_;
+  Cloned<Reviser> reviser_;
   std::vector<Settling> settling_;  // by position
   Asked asked_;
   size_t current_ = 0;    // the block the next plan looks at first

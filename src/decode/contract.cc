@@ -46,6 +46,27 @@ Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) 
   return {};
 }
 
+// A draft is a plain plan over the same canvas: what it asks is checked as if it were the step's own.
+Status check_drafts(const StepPlan& plan, const Canvas& canvas) {
+  for (const StepPlan& draft : plan.drafts) {
+    if (!draft.trials.empty() || !draft.sparse.empty() || !draft.probes.empty() || !draft.drafts.empty())
+      return failed("draft: found trials, a sparse plan, probes or drafts, needed rows alone");
+    if (draft.cfg_scale != plan.cfg_scale)
+      return failed("draft: found guidance {}, needed the step's {}", draft.cfg_scale, plan.cfg_scale);
+    LLADA_TRY_STATUS(check_plan(draft, canvas));
+  }
+  return {};
+}
+
+Status check_predictions(const StepPlan& plan, const Canvas& canvas, std::span<const Prediction> predictions) {
+  if (predictions.size() != plan.logits.size()) {
+    return failed("forward: found {} predictions, needed {}", predictions.size(), plan.logits.size());
+  }
+  for (size_t i = 0; i < predictions.size(); ++i)
+    LLADA_TRY_STATUS(check_prediction(predictions[i], plan.logits[i], canvas));
+  return {};
+}
+
 Status check_trial_results(std::span<const Trial> trials, const Canvas& canvas,
                            std::span<const Prediction> predictions) {
   if (predictions.size() != trials.size())
@@ -79,17 +100,18 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   std::vector<int32_t> twice;
   std::ranges::set_intersection(plan.rows, sparse.rows, std::back_inserter(twice));
   if (!twice.empty()) return failed("sparse plan: row {} is computed by the step itself", twice.front());
-  return check_trials(sparse.trials, plan);
+  LLADA_TRY_STATUS(check_trials(sparse.trials, plan));
+  return check_drafts(plan, canvas);
 }
 
 Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult& result) {
-  if (result.predictions.size() != plan.logits.size()) {
-    return failed("forward: found {} predictions, needed {}", result.predictions.size(), plan.logits.size());
-  }
-  for (size_t i = 0; i < result.predictions.size(); ++i)
-    LLADA_TRY_STATUS(check_prediction(result.predictions[i], plan.logits[i], canvas));
+  LLADA_TRY_STATUS(check_predictions(plan, canvas, result.predictions));
   LLADA_TRY_STATUS(check_trial_results(plan.trials, canvas, result.trials));
   LLADA_TRY_STATUS(check_trial_results(plan.sparse.trials, canvas, result.sparse));
+  if (result.drafts.size() != plan.drafts.size())
+    return failed("forward: found predictions of {} drafts, needed {}", result.drafts.size(), plan.drafts.size());
+  for (size_t i = 0; i < plan.drafts.size(); ++i)
+    LLADA_TRY_STATUS(check_predictions(plan.drafts[i], canvas, result.drafts[i]));
   if (!std::isfinite(result.drift)) return failed("forward: found drift {}, needed a finite number", result.drift);
   return {};
 }

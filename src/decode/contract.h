@@ -12,7 +12,7 @@ namespace llada::decode {
 // Checks that rows and logits are strictly ascending and inside [0, keys), keys are inside the canvas, logits and
 // probes are subsets of rows, every row has one input (with guidance also an unconditional one), and the block is
 // inside the canvas. Rows may be empty only where there are trials. A trial's rows obey the same rules and hold its
-// logits row. Sparse rows are none of the rows.
+// logits row. Sparse rows are none of the rows. Drafts are such plans without trials, sparse plan, probes and drafts.
 Status check_plan(const StepPlan& plan, const Canvas& canvas);
 
 // Checks that there is one prediction per asked row, in order, with a token that is not the mask, finite numbers and a

@@ -31,6 +31,7 @@ class DualPath final : public Reviser {
  public:
   DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
 
+  std::unique_ptr<Reviser> clone() const override { return std::make_unique<DualPath>(*this); }
   TokenState first_state(double confidence) const override;
   Look look(const Canvas& canvas, const Block& block) override;
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,

@@ -75,7 +75,8 @@ struct Entry : Field {
     group = part, key = name, unit = value_name, help = text;
   }
   constexpr Entry in(Range r) { return range = r, *this; }
-  constexpr Entry or_all() { return word = "all", *this; }
+  constexpr Entry or_word(std::string_view text) { return word = text, *this; }
+  constexpr Entry or_all() { return or_word("all"); }
   constexpr Entry tuned(std::string_view values) { return tune = values, *this; }
   constexpr Entry also(std::string_view flags) { return aliases = flags, *this; }
   constexpr Entry for_rules(unsigned bits) { return rules = bits, *this; }
@@ -153,6 +154,32 @@ Status check_latency(const Field&, const O& o) {
   return {};
 }
 
+// A number, "auto" or "auto:N" for at most N.
+Status read_length(const Field& f, std::string_view text, O& o) {
+  const bool is_auto = text == "auto" || text.starts_with("auto:");
+  int64_t most = kAutoLength;
+  if (text != "auto") LLADA_TRY_STATUS(read_number(is_auto ? text.substr(5) : text, most, f));
+  o.gen_length = most;
+  o.auto_length = is_auto;
+  return {};
+}
+
+std::string show_length(const Field&, const O& o) {
+  if (!o.auto_length) return fmt::format("{}", o.gen_length);
+  return o.gen_length == kAutoLength ? "auto" : fmt::format("auto:{}", o.gen_length);
+}
+
+Entry length_entry(std::string_view help) {
+  Entry f = field<&O::gen_length>(length, "gen_length", "N", help).in({1, kMaxGenLength});
+  f.read = read_length, f.show = show_length, f.word = "auto";
+  // -1 is the word of other options.
+  f.check = [](const Field& self, const O& o) -> Status {
+    if (o.gen_length >= 1 && o.gen_length <= kMaxGenLength) return {};
+    return invalid("{}: found {}, needed {}", self.key, o.gen_length, needed(self));
+  };
+  return f;
+}
+
 Entry latency_entry(std::string_view help) {
   Entry f(drafts, "latency_table", "ROWS:MS,...", help);
   f.read = read_latency, f.show = show_latency, f.check = check_latency;
@@ -170,7 +197,7 @@ constexpr Range kAboveZero{.above_least = true}, kShareAboveZero{0, 1, true, fal
 std::span<const Field> fields() {
   // clang-format off
   static const Field kFields[] = {
-    field<&O::gen_length>(length, "gen_length", "N", "positions to generate").in(kPositions)
+    length_entry("positions to generate; auto: as many as the answer needs, at most 1024, or N with auto:N")
         .also("-n,--n-predict,--max-tokens").often(),
     field<&O::block_length>(length, "block_length", "N", "positions that are decided together, blocks left to right")
         .in(kPositions).tuned("8 16 32 64 128").often(),
@@ -229,6 +256,9 @@ std::span<const Field> fields() {
     field<&O::refresh_drift>(caches, "refresh_drift", "D",
         "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
         .in({0, 2}),
+    field<&O::draft>(states, "draft", "N",
+        "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
+        .in({0, 64}).or_word("auto").tuned("0 1 2 4"),
     field<&O::mbsd>(drafts, "mbsd", "",
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
@@ -286,9 +316,15 @@ std::span<const Field> fields() {
 }
 
 std::string_view title(FieldGroup group) {
-  static constexpr std::string_view kTitles[] = {
-      "Length",  "Acceptance", "Sampling", "Guidance", "End of the answer", "Caches", "Drafts of blocks ahead",
-      "Revision"};
+  static constexpr std::string_view kTitles[] = {"Length",
+                                                 "Acceptance",
+                                                 "Sampling",
+                                                 "Guidance",
+                                                 "End of the answer",
+                                                 "Caches",
+                                                 "Exact drafts",
+                                                 "Drafts of blocks ahead",
+                                                 "Revision"};
   return kTitles[static_cast<size_t>(group)];
 }
 

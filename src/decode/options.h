@@ -74,7 +74,8 @@ struct LatencyPoint {
 };
 
 struct DecodeOptions {
-  int64_t gen_length = 128;   // positions to generate; not used when infilling
+  int64_t gen_length = 128;   // positions to generate, at most where auto_length; not used when infilling
+  bool auto_length = false;   // the canvas is as long as the answer needs (length.h)
   int64_t block_length = 32;  // positions per block; the last block may be shorter
   int64_t steps = 0;          // forwards of the whole run, for the rules with a schedule; 0: one token per step
   Acceptance acceptance = Acceptance::schedule;
@@ -106,6 +107,10 @@ struct DecodeOptions {
   int64_t refresh = 0;       // full forward every `refresh` forwards; 0: where the policy itself asks for one
   double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
 
+  // States computed beside each forward because the run may come to them (exact_drafts.h); -1: as the latency table
+  // says, 0: none.
+  int64_t draft = 0;
+
   // Multi-Block Speculative Decoding (speculation.h).
   bool mbsd = false;
   int64_t mbsd_trigger = 4;     // look ahead when fewer masks than this are left in the block
@@ -113,7 +118,8 @@ struct DecodeOptions {
   int64_t mbsd_max_rows = 0;    // rows of one step that memory allows; 0: any number
   double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
   DraftInput mbsd_drafts = DraftInput::hidden;
-  std::vector<LatencyPoint> latency_table = {};  // ascending in rows and ms; empty: mbsd_lookahead as it is
+  // Ascending in rows and ms; empty: mbsd_lookahead as it is, and `draft` -1 by the device's own.
+  std::vector<LatencyPoint> latency_table = {};
   bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
   double latency_slack = 0.02;  // a step may get slower by this share for its drafts
 
@@ -134,6 +140,7 @@ struct DecodeOptions {
   int64_t remask_limit = 1;     // times that one position is masked again
 };
 
+inline constexpr int64_t kAutoLength = 1024;  // most positions of `auto`, where no other number is given
 inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
 inline constexpr int64_t kMaxSteps = int64_t{1} << 30;
 

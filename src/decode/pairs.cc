@@ -11,12 +11,6 @@
 namespace llada::decode {
 namespace {
 
-// Rules that commit a planned number per step.
-bool has_schedule(Acceptance a) {
-  return a == Acceptance::schedule || a == Acceptance::llada2 || a == Acceptance::dream_entropy ||
-         a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
-}
-
 // Rules that read the probability; the others read entropy or margin.
 bool reads_probability(Acceptance a) {
   return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
@@ -66,11 +60,29 @@ Status validate_pairs(const DecodeOptions& o) {
                                  : o.min_p);
   }
   if (takes_other_tokens(o) && compares_best_tokens(o)) {
-    return invalid(
-        "{}: compares best tokens, which {} {} does not take; needed {} or {}", o.credit ? "credit" : "revision",
-        o.temperature > 0 ? "temperature" : "repeat_penalty", o.temperature > 0 ? o.temperature : o.repeat_penalty,
-        o.temperature > 0 ? "temperature 0" : "repeat_penalty 1", o.credit ? "credit=false" : "revision=none");
+    return invalid("{}: compares best tokens, which {} {} does not take; needed {} or {}",
+                   o.credit                       ? "credit"
+                   : o.revision != Revision::none ? "revision"
+                                                  : "draft",
+                   o.temperature > 0 ? "temperature" : "repeat_penalty",
+                   o.temperature > 0 ? o.temperature : o.repeat_penalty,
+                   o.temperature > 0 ? "temperature 0" : "repeat_penalty 1",
+                   o.credit                       ? "credit=false"
+                   : o.revision != Revision::none ? "revision=none"
+                                                  : "draft 0");
   }
+  if (o.draft != 0 && o.kv == KvChoice::delayed)
+    return invalid(
+        "draft: kv delayed stores a token once, in the step after its commit, and drafts store nothing; "
+        "needed another kv");
+  if (o.draft != 0 && o.refresh_drift > 0)
+    return invalid("draft: refresh_drift {} measures what steps have stored, and drafts store nothing; needed 0",
+                   o.refresh_drift);
+  if (o.draft != 0 && (o.revision == Revision::dual_path || o.revision == Revision::wino))
+    return invalid(
+        "draft: revision {} asks for masked tokens beside the step, which a draft cannot; needed none, edit "
+        "or remask",
+        name(o.revision));
   if (o.entropy_gate > 0 && has_schedule(o.acceptance)) {
     return invalid(
         "entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
@@ -98,6 +110,12 @@ Status validate(const DecodeOptions& o, bool infill) {
     return invalid("mbsd: found one block (block_length {}, gen_length {}), needed a block to look ahead to",
                    o.block_length, o.gen_length);
   // An infilling has no generation length: whatever stands there was not checked.
+  if (o.auto_length && !infill && o.early_stop == EarlyStop::none)
+    return invalid(
+        "gen_length: auto ends with the answer, and early_stop none goes on behind it; needed early_stop "
+        "block or answer");
+  if (o.auto_length && !infill && o.steps > 0)
+    return invalid("steps: found {} with gen_length auto, where the number of blocks is not known; needed 0", o.steps);
   const int64_t blocks = infill ? 0 : (o.gen_length - 1) / o.block_length + 1;
   if (!infill && o.steps > 0 && o.steps < blocks)
     return invalid("steps: found {}, needed at least one for each of {} blocks (gen_length {}, block_length {})",

@@ -23,6 +23,7 @@ struct Look {
 class Reviser {
  public:
   virtual ~Reviser() = default;
+  virtual std::unique_ptr<Reviser> clone() const = 0;
 
   virtual void enter(const Block&) {}  // the next steps are of this block
 
@@ -52,6 +53,14 @@ class Reviser {
  protected:
   int64_t made_ = 0;     // tokens looked at again
   int64_t changed_ = 0;  // of them, those that did not stay
+};
+
+// An owner whose copies own copies.
+template <class T>
+class Cloned : public std::unique_ptr<T> {
+ public:
+  Cloned(std::unique_ptr<T> own) : std::unique_ptr<T>(std::move(own)) {}
+  Cloned(const Cloned& other) : std::unique_ptr<T>(other ? other->clone() : nullptr) {}
 };
 
 // Null for Revision::none.

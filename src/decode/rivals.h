@@ -19,6 +19,7 @@ class Wino final : public Reviser {
  public:
   explicit Wino(const DecodeOptions& options) : back_(options.wino_back) {}
 
+  std::unique_ptr<Reviser> clone() const override { return std::make_unique<Wino>(*this); }
   void enter(const Block&) override { last_ = 1; }
   TokenState first_state(double) const override { return TokenState::visible; }
   Look look(const Canvas& canvas, const Block& block) override;
@@ -39,6 +40,7 @@ class TokenEditing final : public Reviser {
  public:
   explicit TokenEditing(const DecodeOptions& options) : threshold_(options.edit_threshold), most_(options.edit_steps) {}
 
+  std::unique_ptr<Reviser> clone() const override { return std::make_unique<TokenEditing>(*this); }
   void enter(const Block&) override { finished_ = false, alone_ = 0; }
   TokenState first_state(double) const override { return TokenState::visible; }
   Look look(const Canvas& canvas, const Block& block) override;
@@ -63,6 +65,7 @@ class ConfidenceRemasking final : public Reviser {
   explicit ConfidenceRemasking(const DecodeOptions& options)
       : share_(options.remask_share), below_(options.remask_below), limit_(options.remask_limit) {}
 
+  std::unique_ptr<Reviser> clone() const override { return std::make_unique<ConfidenceRemasking>(*this); }
   TokenState first_state(double) const override { return TokenState::visible; }
   Look look(const Canvas&, const Block&) override { return {}; }
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,

@@ -28,7 +28,9 @@ constexpr bool needs_logits(const DecodeOptions& o) {
 constexpr bool takes_other_tokens(const DecodeOptions& o) { return samples(o) || o.repeat_penalty != 1; }
 
 // Rules that are defined for best tokens only.
-constexpr bool compares_best_tokens(const DecodeOptions& o) { return o.credit || o.revision != Revision::none; }
+constexpr bool compares_best_tokens(const DecodeOptions& o) {
+  return o.credit || o.revision != Revision::none || o.draft != 0;
+}
 
 // Where random numbers of a row come from (base/random.h).
 struct Draw {

@@ -22,8 +22,12 @@ bool needs_best_tokens(const Setting& s) {
 // "wino=false" asks for nothing.
 bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
 
-// Drafts are asked for by naming how.
-bool asks_for_drafts(const Field& field) { return field.group == FieldGroup::drafts && field.key != "mbsd"; }
+bool is_of_latency(const Field& field) { return field.key.starts_with("latency_"); }
+
+// Drafts of blocks ahead are asked for by naming how.
+bool asks_for_drafts(const Field& field) {
+  return field.group == FieldGroup::drafts && field.key != "mbsd" && !is_of_latency(field);
+}
 
 // The threshold that a way of revising was published with.
 double published_threshold(Revision way) { return way == Revision::wino ? 0.6 : 0.7; }
@@ -50,6 +54,7 @@ class Resolver {
     }
     if (way && !way_) way_ = way, reviser_ = s.typed;
     drafts_ |= asks_for_drafts(f);
+    latency_ |= is_of_latency(f);
     seen_.emplace_back(target, s.typed);
     options_ = std::move(next);
     return {};
@@ -64,7 +69,8 @@ class Resolver {
       if (chooser_.empty()) options_.acceptance = Acceptance::threshold;
       if (first("threshold") == nullptr) options_.threshold = published_threshold(options_.revision);
     }
-    if (drafts_ && first("mbsd") == nullptr) options_.mbsd = true;
+    // The device's times are asked for exact drafts, or else for those of blocks ahead.
+    if ((drafts_ || (latency_ && options_.draft == 0)) && first("mbsd") == nullptr) options_.mbsd = true;
     return options_;
   }
 
@@ -92,7 +98,7 @@ class Resolver {
   DecodeOptions options_;
   unsigned rules_ = ~0u;         // those that read everything that was named
   std::optional<Revision> way_;  // of revising
-  bool drafts_ = false;
+  bool drafts_ = false, latency_ = false;
   std::string chooser_, reviser_;  // what chose the rule and the way first
   std::vector<std::pair<std::string_view, std::string>> seen_;
 };
@@ -103,8 +109,8 @@ const Setting* culprit(std::string_view key, std::span<const Setting> settings) 
   for (const Setting& s : settings) {
     if (is_idle(s)) continue;
     if (target_of(*s.field) == key || s.field->key == key) return &s;
-    if (chose == nullptr &&
-        ((key == "revision" && s.field->revision != Revision::none) || (key == "mbsd" && asks_for_drafts(*s.field))))
+    if (chose == nullptr && ((key == "revision" && s.field->revision != Revision::none) ||
+                             (key == "mbsd" && (asks_for_drafts(*s.field) || is_of_latency(*s.field)))))
       chose = &s;
   }
   return chose;

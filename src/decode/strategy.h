@@ -40,6 +40,9 @@ class Strategy {
 
   virtual StrategyCounters counters() const { return {}; }
 
+  // A copy that goes its own way from here, to ask what the strategy would do; null: it cannot be copied.
+  virtual std::unique_ptr<Strategy> clone() const { return nullptr; }
+
   // Before the first plan: the store already holds the K/V of so many first positions of the canvas, bit for bit as
   // forwards of this run would write them.
   virtual void stored(const Canvas& /*canvas*/, int64_t /*positions*/) {}

@@ -56,6 +56,7 @@ struct Trial {
   std::vector<int32_t> inputs;              // token fed at each
   std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
   int32_t logits = 0;                       // the one of `rows` whose prediction is wanted
+  bool operator==(const Trial&) const = default;
 };
 
 // Work of a step that needs nothing of the step's dense rows and can run beside them on another device: it
@@ -68,6 +69,7 @@ struct SparsePlan {
   std::vector<Trial> trials;
 
   bool empty() const { return rows.empty() && trials.empty(); }
+  bool operator==(const SparsePlan&) const = default;
 };
 
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
@@ -84,13 +86,19 @@ struct StepPlan {
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // beside them; empty: none
   std::vector<int32_t> probes = {};         // of the rows: those whose K/V drift is to be measured
+  // Plans of states that the run may come to next (exact_drafts.h), plain ones without drafts of their own. They ride
+  // in the same forward; each reads what is stored once the step's rows are, with its own rows in place of what
+  // stands at their positions, and stores nothing.
+  std::vector<StepPlan> drafts = {};
+  bool operator==(const StepPlan&) const = default;
 };
 
 // What a step brings back.
 struct StepResult {
-  std::vector<Prediction> predictions = {};  // in plan.logits' order
-  std::vector<Prediction> trials = {};       // one per plan.trials
-  std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
+  std::vector<Prediction> predictions = {};          // in plan.logits' order
+  std::vector<Prediction> trials = {};               // one per plan.trials
+  std::vector<Prediction> sparse = {};               // one per plan.sparse.trials
+  std::vector<std::vector<Prediction>> drafts = {};  // per plan.drafts, in the order of its logits
   // 1 - the smallest cosine between a probe's value vectors before and after this forward, over probes and
   // layers: 0 for what has not moved, at most 2. Only with probes.
   double drift = 0;

@@ -39,8 +39,9 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
   LLADA_TRY_STATUS(decode::validate(request.options, infill));
   LLADA_TRY_STATUS(decode::validate_for(request.options, ids, infill));
   if (!infill) {
-    LLADA_TRY_STATUS(check_context(model, size, request.options.gen_length));
-    return decode::lay_generation(request.tokens, request.options.gen_length, ids);
+    const int64_t length = most_generated(model, size, request.options);
+    LLADA_TRY_STATUS(check_context(model, size, length));
+    return decode::lay_generation(request.tokens, length, ids);
   }
   if (model.context() > 0 && size > model.context())
     return invalid("{}: the text needs {} positions; {}", model.file().path(), size, model.context_bound());
@@ -71,7 +72,8 @@ Status check_request(const Model& model, const Request& request) {
 
 double kv_bytes(const Model& model, const Request& request) {
   const auto size = static_cast<int64_t>(request.tokens.size());
-  const int64_t positions = request.gaps ? size : canvas_positions(model, size, request.options.gen_length);
+  const int64_t positions =
+      request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
   const int64_t rows = std::min(request.options.block_length, positions);
   return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0)) +
          (keeps_logits(request.options, request.alternatives)
@@ -90,6 +92,13 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
   return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
+}
+
+int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
+  if (!options.auto_length || model.context() == 0) return options.gen_length;
+  const int64_t block = std::max<int64_t>(model.special_ids().attention_block, 1);
+  const int64_t room = model.context() / block * block - prompt_tokens;
+  return std::clamp<int64_t>(options.gen_length, 1, std::max<int64_t>(room, 1));
 }
 
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
@@ -131,7 +140,7 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
 }
 
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                               std::shared_ptr<decode::Strategy> strategy)
+                               std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts)
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
@@ -142,7 +151,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
                      options_.cfg_scale == 0),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
-      denoiser_(std::move(canvas), std::move(strategy)) {}
+      denoiser_(std::move(canvas), std::move(strategy), std::move(drafts)) {}
 
 Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
                                                                const Request& request, int threads) {
@@ -150,14 +159,18 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
   LLADA_TRY(auto canvas, lay(*model, request));
   LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));
   decode::DecodeOptions resolved = request.options;
-  if (resolved.device_latency) {
+  if (request.alternatives > 0) resolved.draft = 0;  // no draft's logits are kept, and drafts change no token
+  std::vector<LatencyPoint> own_table;
+  if (resolved.device_latency || (resolved.draft < 0 && resolved.latency_table.empty())) {
     LLADA_TRY(const LatencyTable table, model->latency(threads));
-    resolved.latency_table = table.buckets();
+    own_table = table.buckets();
+    if (resolved.device_latency) resolved.latency_table = own_table;
     resolved.device_latency = false;
   }
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
-  return std::unique_ptr<RunningRequest>(
-      new RunningRequest(std::move(model), request, std::move(canvas), std::move(strategy)));
+  return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(canvas),
+                                                            std::move(strategy),
+                                                            decode::draft_limits(resolved, std::move(own_table))));
 }
 
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
@@ -183,18 +196,27 @@ Result<RequestStep> RunningRequest::step() {
   return RequestStep{&plan, &*state_, denoiser_.forward_number()};
 }
 
-Result<decode::StepEvent> RunningRequest::take(decode::StepResult result, double device_seconds,
-                                               PrefixCache* prefixes) {
+void RunningRequest::tell(const decode::StepEvent& event, const StepCallback& on_step) {
+  if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
+  if (on_step && !on_step(event)) denoiser_.cancel();
+}
+
+Status RunningRequest::take(decode::StepResult result, double device_seconds, PrefixCache* prefixes,
+                            const StepCallback& on_step) {
   stats_.device_seconds += device_seconds;
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, options_, rule_, model_->special_ids(), denoiser_.canvas(),
                                          denoiser_.forward_number(), result));
-  auto event = denoiser_.take(std::move(result));
-  if (event && alternatives_ > 0) keep_scores(*event);
-  if (event && cursor_ && prefixes != nullptr)
-    prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
-  if (event && !stop_.empty() && find_stop(std::min(event->committed, decided_answer()))) denoiser_.end();
-  return event;
+  LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(result)));
+  if (alternatives_ > 0) keep_scores(event);
+  if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
+  tell(event, on_step);
+  while (!denoiser_.done()) {
+    LLADA_TRY(const auto known, denoiser_.take_known());
+    if (!known) break;
+    tell(*known, on_step);
+  }
+  return {};
 }
 
 void RunningRequest::keep_scores(const decode::StepEvent& event) {

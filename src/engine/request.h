@@ -80,6 +80,9 @@ double kv_bytes(const Model& model, const Request& request);
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
+// Positions to generate behind a prompt at most: gen_length, or with auto_length no more than the context has.
+int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
+
 // Whether a prompt and what is generated behind it fit the model's context.
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
@@ -111,8 +114,9 @@ class RunningRequest {
 
   // Of the next forward; valid until take(). Only once allocated and while the denoiser is not done.
   Result<RequestStep> step();
-  // What it brought. prefixes: as above; null where what computed is not what prefixes are kept for.
-  Result<decode::StepEvent> take(decode::StepResult result, double device_seconds, PrefixCache* prefixes);
+  // What it brought, told to the listener with the steps behind it that need no forward of their own. prefixes: as
+  // above; null where what computed is not what prefixes are kept for. on_step may be empty.
+  Status take(decode::StepResult result, double device_seconds, PrefixCache* prefixes, const StepCallback& on_step);
 
   decode::Denoiser& denoiser() { return denoiser_; }
 
@@ -121,7 +125,8 @@ class RunningRequest {
 
  private:
   RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                 std::shared_ptr<decode::Strategy> strategy);
+                 std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts);
+  void tell(const decode::StepEvent& event, const StepCallback& on_step);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it

@@ -24,9 +24,7 @@ class GenerationJob final : public ForwardJob {
   }
   Status take(const RequestStep& /*step*/, decode::StepResult result, double device_seconds,
               PrefixCache* prefixes) override {
-    LLADA_TRY(const decode::StepEvent event, request_->take(std::move(result), device_seconds, prefixes));
-    if (on_step_ && !on_step_(event)) cancel();
-    return {};
+    return request_->take(std::move(result), device_seconds, prefixes, on_step_);
   }
   Generation finish(const Device& device) { return request_->finish(device); }
 

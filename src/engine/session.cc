@@ -62,8 +62,7 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
     const double before = runner.device_seconds();
     LLADA_TRY(auto result, std::move(runner.run({&step, 1})[0]));
     PrefixCache* const prefixes = runner.usable(options_.prefixes.get());
-    LLADA_TRY(const auto event, running->take(std::move(result), runner.device_seconds() - before, prefixes));
-    if (on_step && !on_step(event)) running->denoiser().cancel();
+    LLADA_TRY_STATUS(running->take(std::move(result), runner.device_seconds() - before, prefixes, on_step));
   }
   Generation generation = running->finish(device());
   GenerationStats& stats = generation.stats;

@@ -233,9 +233,11 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
   return answers;
 }
 
-Status Evaluator::check_fits(int64_t gen_length) const {
+Status Evaluator::check_fits(const decode::DecodeOptions& options) const {
   for (size_t i = 0; i < prompts_.size(); ++i)
-    if (const Status fits = check_context(*model_, static_cast<int64_t>(prompts_[i].size()), gen_length); !fits)
+    if (const Status fits =
+            check_context(*model_, std::ssize(prompts_[i]), most_generated(*model_, std::ssize(prompts_[i]), options));
+        !fits)
       return invalid("example {} (from 0, task {}): {}", i, examples_[i].task, fits.error().message);
   return {};
 }
@@ -267,8 +269,7 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
     LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
-  for (const StrategyUnderTest& strategy : strategies)
-    LLADA_TRY_STATUS(evaluator->check_fits(strategy.options.gen_length));
+  for (const StrategyUnderTest& strategy : strategies) LLADA_TRY_STATUS(evaluator->check_fits(strategy.options));
   Evaluation evaluation;
   if (compare) {
     const auto begin = std::chrono::steady_clock::now();

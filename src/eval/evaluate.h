@@ -66,7 +66,7 @@ class Evaluator {
 
   // Refuses, by its number, the first example that does not fit the model's context with so many generated
   // tokens: better before the first forward than after hours.
-  Status check_fits(int64_t gen_length) const;
+  Status check_fits(const decode::DecodeOptions& options) const;
 
   // The same, summed by task.
   Result<StrategyResult> run(const StrategyUnderTest& strategy, const std::vector<size_t>& which);

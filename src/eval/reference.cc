@@ -47,7 +47,7 @@ Result<uint64_t> read_hash(JsonFields& fields, const char* name) {
 
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like) {
   decode::DecodeOptions options;
-  options.gen_length = like.gen_length;
+  options.gen_length = like.auto_length ? decode::DecodeOptions().gen_length : like.gen_length;
   options.block_length = like.block_length;
   options.cfg_scale = like.cfg_scale;
   options.logits_eos_inf = like.logits_eos_inf;

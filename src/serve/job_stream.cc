@@ -27,7 +27,7 @@ Json Job::side(size_t index, const StepNote& note) {
                          {"confidence", 1}});
   }
   const auto size = std::ssize(request.tokens);
-  const int64_t end = request.gaps ? size : size + request.options.gen_length;
+  const int64_t end = request.gaps ? size : size + most_generated(model, size, request.options);
   for (const decode::Edit& edit : note.edits)
     if (edit.position < end) edits.push_back(edit_json(model, edit));
   Json json = {
@@ -58,8 +58,10 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (answer.text) answer.text->apply(note);
   const auto at = static_cast<int64_t>(index);
   if (ask_.watch == Watch::replace) {
-    const auto masks = static_cast<double>(ask_.requests[index].gaps ? ask_.requests[index].gaps->size()
-                                                                     : ask_.requests[index].options.gen_length);
+    const Request& request = ask_.requests[index];
+    const auto size = std::ssize(request.tokens);
+    const auto masks = static_cast<double>(
+        request.gaps ? std::ssize(*request.gaps) : most_generated(service_.model(), size, request.options));
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
   }

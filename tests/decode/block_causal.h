@@ -8,8 +8,10 @@ namespace llada::decode {
 
 class BlockCausalModel : public StepRunner {
  public:
-  // ends: the chance of an end token, in 16ths.
-  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0) : seed_(seed), block_(block), ends_(ends) {}
+  // ends: the chance of an end token, in 16ths. steady: the share of predictions, in percent, that depend on their
+  // position alone, as most of a good model's do.
+  BlockCausalModel(uint64_t seed, int64_t block, uint64_t ends = 0, uint64_t steady = 0)
+      : seed_(seed), block_(block), ends_(ends), steady_(steady) {}
 
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
     if (!plan.sparse.empty() || !plan.probes.empty()) return failed("a sparse plan or probes");
@@ -35,6 +37,21 @@ class BlockCausalModel : public StepRunner {
         h = mix64(h ^ seen(alone, trial.logits, plan.keys));
       }
       result.trials.push_back(prediction(h, trial.logits));
+    }
+    for (const StepPlan& draft : plan.drafts) {
+      Store alone[2] = {stores_[0], stores_[1]};
+      for (size_t s = 0; s < streams; ++s) {
+        store(alone[s], draft.rows, s == 0 ? draft.inputs : draft.unconditional, draft.keys);
+        for (int32_t p = 0; p < draft.keys; ++p)
+          if (alone[s].shallow[static_cast<size_t>(p)] == 0)
+            return failed("position {} is read by a draft but was never computed", p);
+      }
+      result.drafts.emplace_back();
+      for (const int32_t row : draft.logits) {
+        uint64_t h = 0;
+        for (size_t s = 0; s < streams; ++s) h = mix64(h ^ seen(alone[s], row, draft.keys));
+        result.drafts.back().push_back(prediction(h, row));
+      }
     }
     return result;
   }
@@ -99,6 +116,7 @@ class BlockCausalModel : public StepRunner {
   }
 
   Prediction prediction(uint64_t h, int32_t position) const {
+    if (mix64(h) % 100 < steady_) h = mix64(seed_ ^ static_cast<uint64_t>(position));
     Prediction p;
     p.position = position;
     p.token = h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
@@ -111,7 +129,7 @@ class BlockCausalModel : public StepRunner {
 
   const uint64_t seed_;
   const int64_t block_;
-  const uint64_t ends_;
+  const uint64_t ends_, steady_;
   Store stores_[2];
 };
 

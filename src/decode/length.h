@@ -1,0 +1,53 @@
+// As much canvas as the answer needs (--gen-length auto), after DAEDAL (arXiv 2508.00819): a model that sees how much room
+// is left plans its answer for it, and masks far behind the end cost rows for nothing. The canvas is laid for the longest
+// answer, but only the positions before a horizon are seen and computed. The model says where it expects its end: where
+// it predicts end tokens at the last positions before the horizon, there is room enough, where it does not, the answer
+// goes on behind it.
+//
+// The horizon begins two blocks behind the prompt and lies at the end of the block that is being decided or behind it.
+// Each forward that computes the last block_length positions before it, behind the current block, also predicts them
+// (no row is computed for that). Their mean probability of an end token decides: below kGrow the horizon moves a block
+// away, above kShrink it comes a block nearer. DAEDAL asks in forwards of their own before it decodes, and puts masks
+// into the middle of an answer later; here every step asks, and blocks are added behind only, since what is decided is
+// never moved. A block that ends without an end token always gets another one behind it, up to gen_length.
+//
+// With a tail (--tail) the horizon says nothing, as attention sees so many masks behind the block in any case; nor for
+// block-causal models, which see nothing behind it. There `auto` only means that no answer is cut before gen_length.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "decode/blocks.h"
+#include "decode/options.h"
+#include "decode/types.h"
+
+namespace llada::decode {
+
+class Length {
+ public:
+  static constexpr double kGrow = 0.5, kShrink = 0.9;
+
+  // begin: of the generated region; size: of the canvas.
+  Length(const DecodeOptions& options, const SpecialIds& ids, int64_t begin, int64_t size);
+
+  // A step of the block comes next.
+  void enter(const Block& block);
+  int64_t horizon() const { return horizon_; }
+
+  // What stands behind the block and before the horizon, at most block_length of it: to be predicted where it is
+  // computed.
+  std::vector<int32_t> last_positions(const Block& block) const;
+
+  // The predictions of all last_positions().
+  void answered(const Block& block, std::span<const Prediction> predictions);
+
+ private:
+  double end_probability(const Prediction& prediction) const;
+
+  const int64_t block_length_, size_;
+  const std::vector<int32_t> end_ids_;
+  int64_t horizon_;
+  int32_t block_ = -1;
+};
+
+}  // namespace llada::decode
