@@ -67,6 +67,7 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
                         .full_forwards = middle.stats.full_forwards,
                         .rows = middle.stats.rows,
                         .logit_rows = middle.stats.logit_rows,
+                        .left_rows = middle.stats.left_rows,
                         .phase_ms = middle.phases,
                         .kv_bytes = middle.kv_bytes};
 }
