@@ -139,6 +139,16 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
           .warn = warn};
 }
 
+namespace {
+
+Status check_device(const Model& model, const decode::DecodeOptions& options) {
+  if (options.evict == 0 || model.device().capabilities().chooses_rows) return {};
+  return invalid("evict: found {} on {}, which computes every row in all layers; needed 0, or the device cpu",
+                 options.evict, model.device().info().name);
+}
+
+}  // namespace
+
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
                                std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts)
     : model_(std::move(model)),
@@ -147,8 +157,8 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       alternatives_(request.alternatives),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
-      shares_prefix_(model_->special_ids().attention_block > 0 && options_.kv == decode::KvChoice::block &&
-                     options_.cfg_scale == 0),
+      shares_prefix_(model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
+                     (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen)),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
       denoiser_(std::move(canvas), std::move(strategy), std::move(drafts)) {}
@@ -167,6 +177,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     if (resolved.device_latency) resolved.latency_table = own_table;
     resolved.device_latency = false;
   }
+  LLADA_TRY_STATUS(check_device(*model, request.options));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
   return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(canvas),
                                                             std::move(strategy),
