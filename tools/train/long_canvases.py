@@ -59,10 +59,10 @@ class Shard(NamedTuple):
 
 
 def make_shard(job):
-    """(stage, seed, count, tokenizer's folder, limits, shares) -> (stage, Shard)"""
-    stage, seed, count, folder, limits, shares = job
+    """(seed, count, tokenizer's folder, limits, shares) -> Shard"""
+    seed, count, folder, limits, shares = job
     examples = [e for e, _ in zip(long_tasks.training_stream(seed, limits, shares), range(count))]
-    return stage, shard_of(Tokenizer(folder), examples)
+    return shard_of(Tokenizer(folder), examples)
 
 
 def shard_of(tokenizer, examples):
@@ -82,8 +82,8 @@ def shard_of(tokenizer, examples):
 
 
 class Shards:
-    """Shards made by worker processes beside the training; take() gives those that are finished. Create it before the
-    first use of a GPU: the workers are forks."""
+    """Shards made by worker processes beside the training; take() gives those that are finished. The workers are forks,
+    which use neither PyTorch nor a GPU."""
 
     def __init__(self, jobs, workers):
         self.finished, self.error, self.lock, self.left = [], None, threading.Lock(), len(jobs)
@@ -104,7 +104,6 @@ class Shards:
             self.pool.close()
 
     def take(self):
-        """-> [(stage, Shard)]"""
         if self.error:
             raise RuntimeError("a worker failed") from self.error
         with self.lock:
@@ -151,12 +150,10 @@ class CanvasStore:
                 self.pending.setdefault(int(canvas[-1]), []).append(canvas)
 
     def cut_canvases(self, count):
-        """-> batches of canvases cut at `count` decisive words, the same ones each time."""
+        """-> batches of canvases cut at `count` decisive tokens, the same ones each time."""
         rng, plan = np.random.default_rng(0), []
         for i in rng.permutation(np.resize(np.arange(len(self)), count)):
             cut = self.words[i][rng.integers(len(self.words[i]))]
-            while cut - 1 in self.words[i]:  # a word from its first token on
-                cut -= 1
             length = self.lengths[min(np.searchsorted(self.lengths, cut + BLOCK), len(self.lengths) - 1)]
             plan.append((i, SUFFIX, cut, length))
         plan = np.array(sorted(plan, key=lambda canvas: canvas[-1]))

@@ -46,11 +46,11 @@ class Stage(NamedTuple):
 
 
 # Short examples first: their canvases cost a third, and what they teach holds for long ones.
-STAGES = [Stage(0.15, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive=0.3, full=0.05)),
-          Stage(0.35, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
+STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive=0.3, full=0.05)),
+          Stage(0.3, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
           Stage(1.0, EVALUATED, Kinds(suffix=0.4, block=0.25, decisive=0.2, full=0.15))]
-WARMUP_STEPS, DECAY_SHARE, CLIP = 50, 0.4, 1.0
-SHARD, FIRST_SHARDS, PART_BYTES = 500, 2, 15 << 20
+WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
+SHARD, PART_BYTES = 500, 15 << 20
 SAVE_SECONDS, LOG_SECONDS = 180, 30
 
 
@@ -89,8 +89,7 @@ class LongTrainer:
         state = torch.load(self.checkpoint, map_location="cpu") if self.checkpoint.exists() else {}
         self.step, self.tokens, self.before = (state.get(key, 0) for key in ("step", "tokens", "seconds"))
         self.stage = self._stage(self._progress())
-        self.shards = Shards(self._jobs(), args.workers)
-        self.waiting, self.stopped = [], False
+        self.stopped = False
         self.device, self.tokenizer = pick_device(args.device), Tokenizer(args.start)
         self.held_out = data.read_examples(long_tasks.TUNING_FILE, args.score)
         self.public = data.read_examples(long_tasks.EVAL_FILE, args.final_score)
@@ -101,11 +100,11 @@ class LongTrainer:
         self.guided = {kind: [list(layers).index(i) for i in of] for kind, of in
                        (("hops", HOP_LAYERS), ("lookups", LOOKUP_LAYERS))}
         self.model = grow(model, tuple(layers), width, seed=args.seed).to(self.device).train()
-        self.average = Average(self.model, 0.998 if args.tokens else 0.995)
+        self.average = Average(self.model, AVERAGE)
         self.batch_tokens = args.batch_tokens or (131072 if self.on_gpu else 6144)
         self.optimizers = make_optimizers(self.model, args.lr or (4e-3 if self.on_gpu else 2e-3), use_muon=True,
                                           bf16=self.on_gpu or args.bf16)
-        self.store, self.words = self._store(), None
+        self._enter_stage()
         self.recent, self.recent_guides = [], []
         self.threads_own, self.local = args.threads > 1, threading.local()
         self.pool = concurrent.futures.ThreadPoolExecutor(args.threads) if self.threads_own else None
@@ -122,18 +121,16 @@ class LongTrainer:
             for block in self.model.blocks:  # one block's code serves all; a shape of canvas compiles once
                 block.compile(dynamic=False)
 
-    def _jobs(self):
-        """Of the stages that are still to come; a resumed run draws other examples."""
-        shares = {name: float(factor) for name, _, factor in (part.partition("=") for part in self.args.mix.split(",") if part)}
-        size = min(SHARD, self.args.examples)
-        seeds = iter(range(1 << 30))
-        return [(stage, (self.args.seed * 1009 + self.step) * 100003 + next(seeds), size, self.args.start,
-                 STAGES[stage].limits, shares)
-                for stage in range(self.stage, len(STAGES)) for _ in range(-(-self.args.examples // size))]
-
-    def _store(self):
-        return CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS,
-                           STAGES[self.stage].limits.high, self.args.seed + self.step)
+    def _enter_stage(self):
+        """Workers begin with its examples; a resumed run draws others."""
+        args, limits = self.args, STAGES[self.stage].limits
+        shares = {task: float(factor) for task, _, factor in (part.partition("=") for part in args.mix.split(",") if part)}
+        size, seed = min(SHARD, args.examples), (args.seed * 1009 + self.step) * 100003
+        jobs = [(seed + i, size, args.start, limits, shares) for i in range(-(-args.examples // size))]
+        self.shards = Shards(jobs, args.workers)
+        self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
+                                 args.seed + self.step)
+        self.words = None  # the batches of _score_words()
 
     @property
     def on_gpu(self):
@@ -173,7 +170,7 @@ class LongTrainer:
                 self._score_words()
                 told = time.monotonic()
             if now - scored > self.args.score_seconds:
-                self._score(self._fitting(self.held_out), "held out", threshold=0.9, length=self._limits().high)
+                self._score(self._fitting(self.held_out), "held out", threshold=0.9, length=self._limits().high, tail=64)
                 scored = time.monotonic()
         self._save()
         self.export()
@@ -202,22 +199,17 @@ class LongTrainer:
                 and len(self.tokenizer.chat(e.prompt)) <= self._limits().prompt]
 
     def _take_examples(self):
-        """Adds what the workers have finished for this stage, and enters the next stage when it is time."""
+        """Enters the next stage when it is time; adds what the workers have finished."""
         if self._stage(self._progress()) > self.stage:
-            self.stage, self.words = self.stage + 1, None
-            self.store = self._store()
+            self.stage += 1
             self.log(f"stage {self.stage + 1}: {STAGES[self.stage]}")
-        if not self.shards.left and not self.waiting:
-            return
-        while True:
-            self.waiting += self.shards.take()
-            ours = [shard for stage, shard in self.waiting if stage == self.stage]
-            if len(self.store) or len(ours) >= FIRST_SHARDS or not self.shards.left:
+            self._enter_stage()
+        while self.shards.left:
+            if shards := self.shards.take():
+                self.store.add(shards)
+            if len(self.store):
                 break
             time.sleep(0.05)
-        if ours:
-            self.store.add(ours)
-        self.waiting = [(stage, shard) for stage, shard in self.waiting if stage > self.stage]
 
     def stop(self, *_):
         """A signal's handler: the last weights are scored and written."""
@@ -270,7 +262,8 @@ class LongTrainer:
 
     @torch.no_grad()
     def _score_words(self, count=40):
-        """Decisive words of held-out examples with all that follows masked: how many come out right, by task."""
+        """Decisive tokens of held-out examples with all that follows masked: how many come out right, by task, and the mean
+        loss."""
         if self.words is None:
             examples = self._fitting(data.read_examples(long_tasks.TUNING_FILE))
             self.words = []
@@ -280,19 +273,16 @@ class LongTrainer:
                 self.words.append((task, store.cut_canvases(count)))
         text = []
         for task, batches in self.words:
-            right = total = 0
+            right = loss = 0
             for batch in batches:
                 with self._autocast():
-                    hit = self.average.model(batch.inputs, batch.rows).argmax(-1) == batch.targets
-                wrong = torch.zeros(len(batch.cuts), dtype=torch.bool, device=self.device)
-                row = batch.rows // batch.inputs.shape[1]
-                # A word: the decisive tokens from the cut on, up to the first that is not.
-                ends = torch.ones_like(wrong, dtype=torch.long) * batch.inputs.numel()
-                ends.scatter_reduce_(0, row[~batch.decisive], batch.rows[~batch.decisive], "amin")
-                wrong[row[~hit & (batch.rows < ends[row])]] = True
-                right, total = right + (~wrong).sum().item(), total + len(wrong)
-            text.append(f"{task} {100 * right / total:.0f}")
-        self.log(f"decisive words, % right: {' '.join(text)}  (stage {self.stage + 1}, {self.tokens / 1e6:.2f}M tokens)")
+                    logits = self.average.model(batch.inputs, batch.cuts).float()
+                targets = batch.targets[torch.searchsorted(batch.rows, batch.cuts)]
+                right += (logits.argmax(-1) == targets).sum().item()
+                loss += F.cross_entropy(logits, targets, reduction="sum").item()
+            total = sum(len(batch.cuts) for batch in batches)
+            text.append(f"{task} {100 * right / total:.0f} ({loss / total:.2f})")
+        self.log(f"decisive words, % right (loss): {', '.join(text)}  (stage {self.stage + 1}, {self.tokens / 1e6:.2f}M tokens)")
 
     def _autocast(self):
         """bf16 matrix products, f32 weights and sums."""
