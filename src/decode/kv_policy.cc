@@ -74,7 +74,7 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
       stale_from_ = final_ ? block.begin : INT64_MAX;  // a block that is frozen stays as it is
       return rows;
     }
-    if (!final_) stale_from_ = block.begin;
+    stale_from_ = final_ ? std::min<int64_t>(stale_from_, block.begin) : block.begin;
     return merged(merged(needed, stale(feed, size)), thawed(final_ ? 0 : block.begin, block));
   }
   if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;

@@ -219,6 +219,17 @@ TEST_F(HexagonRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(fallen.ran[i].tokens, alone[i].tokens) << wanted[i].name;
 }
 
+// Which rows go on is decided in the middle of a forward, where the DSP has its lists of rows already.
+TEST_F(HexagonRun, ADeviceThatCannotChooseRowsSaysSo) {
+  auto options = strategy(decode::KvChoice::delayed);
+  options.acceptance = decode::Acceptance::threshold, options.steps = 0;
+  options.evict = 1.5;
+  const auto got = answer(load("hexagon"), prompt(), options);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().message,
+            "evict: found 1.5 on hexagon, which computes every row in all layers; needed 0, or the device cpu");
+}
+
 TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   const char* asked = std::getenv("LLADA_TEST_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 3;
