@@ -88,6 +88,18 @@ Status validate_pairs(const DecodeOptions& o) {
         "entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
         o.entropy_gate, name(o.acceptance));
   }
+  if (o.ahead_steps > 0 && (has_schedule(o.acceptance) || o.mbsd || o.revision != Revision::none))
+    return invalid(
+        "ahead_steps: keeps tokens of blocks that {} counts on to be masked; needed an acceptance without a "
+        "schedule, no mbsd and no revision",
+        o.mbsd                         ? "mbsd"
+        : o.revision != Revision::none ? fmt::format("revision {}", name(o.revision))
+                                       : fmt::format("acceptance {}", name(o.acceptance)));
+  if (o.edit_mask && has_schedule(o.acceptance))
+    return invalid(
+        "edit_mask: masks tokens again, which acceptance {} does not plan for; needed threshold, factor, "
+        "entropy, anchored, settled or frechet",
+        name(o.acceptance));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(
@@ -147,6 +159,8 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
           what, what);
   if (o.mbsd)
     return invalid("mbsd: a block-causal model predicts a block from finished ones only; needed no look ahead");
+  if (o.ahead_steps > 0)
+    return invalid("ahead_steps: a block-causal model predicts a block from finished ones only; needed 0");
   if (o.revision == Revision::dual_path && o.revise_path == RevisePath::separate)
     return invalid(
         "revise_path: found separate, which reads K/V from before the step; needed fused with a block-causal model");
