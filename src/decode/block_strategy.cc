@@ -116,6 +116,13 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
   plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
+  if (options_.ahead_steps > 0) {
+    for (int32_t p = block.end; p < plan.keys; ++p)
+      if (canvas.states[static_cast<size_t>(p)] == TokenState::masked &&
+          std::ranges::binary_search(plan.rows, row_of(p)))
+        asked_.ahead.push_back(p);
+    plan.logits = merged(plan.logits, rows_of(asked_.ahead));
+  }
   if (length_) {
     asked_.ends = length_->last_positions(block);
     const auto ends = rows_of(asked_.ends);
@@ -174,6 +181,7 @@ void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials,
 Candidate BlockStrategy::candidate(const Prediction& given, int32_t position) {
   const Prediction p = credit_ ? credit_->fuse(position, given) : given;
   Settling& settling = settling_[static_cast<size_t>(position)];
+  settling.sure = p.probability > options_.ahead_threshold ? (settling.token == p.token ? settling.sure : 0) + 1 : 0;
   settling.repeats = settling.token == p.token ? settling.repeats + 1 : 1;
   settling.token = p.token;
   const double score =
@@ -206,6 +214,14 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   return edits;
 }
 
+// Agreement over time stands for what the block's own surroundings would say (cross-block early commit of arXiv
+// 2604.08964, with equal tokens in place of its divergence between distributions, which a forward does not report). An
+// end token is not kept: what stands before it is still open.
+bool BlockStrategy::is_early(const Candidate& c) const {
+  return settling_[static_cast<size_t>(c.position)].sure >= options_.ahead_steps &&
+         std::ranges::find(ids_.end_ids, c.token) == ids_.end_ids.end();
+}
+
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
   const auto find_row = [&](int32_t row) {
     return std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
@@ -218,6 +234,9 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     if (!left_behind) candidates.push_back(candidate(*found, p));
   }
   std::vector<Edit> edits = decide(candidates);
+  for (const int32_t p : asked_.ahead)
+    if (const Candidate c = candidate(at_row(row_of(p)), p); is_early(c))
+      edits.push_back({c.position, c.token, TokenState::stable, c.probability});
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));

@@ -47,6 +47,7 @@ class BlockStrategy final : public Strategy {
     bool sweep = false;
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
+    std::vector<int32_t> ahead;      // masks behind the block that may be decided early
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
     Look look;
     bool separate = false;  // trials are in the sparse plan
@@ -54,7 +55,8 @@ class BlockStrategy final : public Strategy {
   };
   struct Settling {
     int32_t token = -1;
-    int64_t repeats = 0;
+    int64_t repeats = 0;  // forwards in a row that predicted the token
+    int64_t sure = 0;     // of them the last ones with more than ahead_threshold
   };
 
   int32_t row_of(int32_t position) const { return ids_.shift_logits && position > 0 ? position - 1 : position; }
@@ -68,6 +70,7 @@ class BlockStrategy final : public Strategy {
   void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
   Candidate candidate(const Prediction& prediction, int32_t position);
   std::vector<Edit> decide(std::span<const Candidate> candidates);
+  bool is_early(const Candidate& candidate) const;
 
   const DecodeOptions options_;
   const SpecialIds ids_;

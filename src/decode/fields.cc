@@ -225,6 +225,11 @@ std::span<const Field> fields() {
         .in(kShare).for_rule(Acceptance::frechet),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
         "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate"),
+    field<&O::ahead_steps>(acceptance, "ahead_steps", "N",
+        "keep tokens behind the block that N forwards in a row predicted alike, if computed anyway; 0: none")
+        .in(kSteps).tuned("0 2 3 4"),
+    field<&O::ahead_threshold>(acceptance, "ahead_threshold", "T",
+        "with --ahead-steps: each time with a probability above T").in(kShare),
     field<&O::credit>(acceptance, "credit", "",
         "raise the probability of tokens that were predicted before (CreditDecoding)").tuned("false true"),
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
@@ -265,7 +270,7 @@ std::span<const Field> fields() {
     field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions),
     field<&O::draft>(states, "draft", "N",
         "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
-        .in({0, 64}).or_word("auto").tuned("0 1 2 4"),
+        .in({0, 16}).or_word("auto"),
     field<&O::mbsd>(drafts, "mbsd", "",
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
@@ -310,6 +315,8 @@ std::span<const Field> fields() {
         .in(kShare).of(Revision::edit),
     field<&O::edit_steps>(revision, "edit_steps", "N", "forwards per block that only edit").in(kSteps)
         .of(Revision::edit),
+    field<&O::edit_mask>(revision, "edit_mask", "",
+        "mask a token that would be written over, once, so that it is decided again").of(Revision::edit),
     field<&O::remask_share>(revision, "remask_share", "S",
         "mask again this share of a block's tokens per step, least confident first")
         .in(kShareAboveZero).of(Revision::remask),

@@ -1,8 +1,8 @@
-// As much canvas as the answer needs (--gen-length auto), after DAEDAL (arXiv 2508.00819): a model that sees how much room
-// is left plans its answer for it, and masks far behind the end cost rows for nothing. The canvas is laid for the longest
-// answer, but only the positions before a horizon are seen and computed. The model says where it expects its end: where
-// it predicts end tokens at the last positions before the horizon, there is room enough, where it does not, the answer
-// goes on behind it.
+// As much canvas as the answer needs (--gen-length auto), after DAEDAL (arXiv 2508.00819): a model that sees how much
+// room is left plans its answer for it, and masks far behind the end cost rows for nothing. The canvas is laid for the
+// longest answer, but only the positions before a horizon are seen and computed. The model says where it expects its
+// end: where it predicts end tokens at the last positions before the horizon, there is room enough, where it does not,
+// the answer goes on behind it.
 //
 // The horizon begins two blocks behind the prompt and lies at the end of the block that is being decided or behind it.
 // Each forward that computes the last block_length positions before it, behind the current block, also predicts them

@@ -87,6 +87,8 @@ struct DecodeOptions {
   double settle_threshold = 0.5;  // in [0, 1]
   double frechet_margin = 0.25;   // in [0, 1]
   double entropy_gate = 0;        // nats, > 0: most uncertainty that an accepted token may leave on its left
+  int64_t ahead_steps = 0;        // > 0: forwards that have to predict alike before a token behind the block is kept
+  double ahead_threshold = 0.9;   // in [0, 1]: and each with more than this
   bool credit = false;            // confidences are raised by how often a token was predicted before (credit.h)
   Remasking remasking = Remasking::low_confidence;
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
@@ -138,6 +140,7 @@ struct DecodeOptions {
   double wino_back = 0.9;       // in [0.5, 1]: a token is masked again when the others give it less
   double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
   int64_t edit_steps = 16;      // forwards per block for edits alone
+  bool edit_mask = false;       // the first time, a token is masked again and not written over
   double remask_share = 0.25;   // in (0, 1]: of the block's visible tokens, masked again per step
   double remask_below = 0.9;    // in (0, 1]: those whose confidence at commit was lower
   int64_t remask_limit = 1;     // times that one position is masked again

@@ -28,6 +28,7 @@ Status validate_evict(const DecodeOptions& o) {
   const std::pair<const char*, bool> others[] = {{"cfg_scale", o.cfg_scale > 0},
                                                  {"mbsd", o.mbsd},
                                                  {"revision", o.revision != Revision::none},
+                                                 {"ahead_steps", o.ahead_steps > 0},
                                                  {"gen_length auto", o.auto_length}};
   for (const auto& [what, given] : others)
     if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
@@ -109,6 +110,18 @@ Status validate_pairs(const DecodeOptions& o) {
   if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
   if (o.frozen_final && o.kv != KvChoice::frozen)
     return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
+  if (o.ahead_steps > 0 && (has_schedule(o.acceptance) || o.mbsd || o.revision != Revision::none))
+    return invalid(
+        "ahead_steps: keeps tokens of blocks that {} counts on to be masked; needed an acceptance without a "
+        "schedule, no mbsd and no revision",
+        o.mbsd                         ? "mbsd"
+        : o.revision != Revision::none ? fmt::format("revision {}", name(o.revision))
+                                       : fmt::format("acceptance {}", name(o.acceptance)));
+  if (o.edit_mask && has_schedule(o.acceptance))
+    return invalid(
+        "edit_mask: masks tokens again, which acceptance {} does not plan for; needed threshold, factor, "
+        "entropy, anchored, settled or frechet",
+        name(o.acceptance));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(
@@ -176,6 +189,8 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
           what, what);
   if (o.mbsd)
     return invalid("mbsd: a block-causal model predicts a block from finished ones only; needed no look ahead");
+  if (o.ahead_steps > 0)
+    return invalid("ahead_steps: a block-causal model predicts a block from finished ones only; needed 0");
   if (o.revision == Revision::dual_path && o.revise_path == RevisePath::separate)
     return invalid(
         "revise_path: found separate, which reads K/V from before the step; needed fused with a block-causal model");

@@ -55,13 +55,18 @@ Look TokenEditing::look(const Canvas& canvas, const Block& block) {
 void TokenEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
                          std::vector<Edit>& edits) {
   const bool alone = masks_in(canvas, block) == 0;
+  // The last step that only edits leaves nothing open.
+  const bool may_mask = masks_ && (!alone || alone_ + 1 < most_);
   bool changed = false;
   for (const Prediction& p : seen) {
     ++made_;
     if (p.token == canvas.tokens[static_cast<size_t>(p.position)] || !(p.probability > threshold_)) continue;
     ++changed_;
     changed = true;
-    put(edits, {p.position, p.token, TokenState::visible, p.probability});
+    if (may_mask && masked_.insert(p.position).second)
+      put(edits, {p.position, canvas.mask_id, TokenState::masked, p.probability});
+    else
+      put(edits, {p.position, p.token, TokenState::visible, p.probability});
   }
   alone_ += alone;
   finished_ = alone ? !changed || alone_ >= most_ : most_ == 0;

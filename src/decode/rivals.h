@@ -2,6 +2,7 @@
 // on the same examples.
 #pragma once
 #include <map>
+#include <set>
 #include <vector>
 
 #include "decode/revision.h"
@@ -35,10 +36,13 @@ class Wino final : public Reviser {
 // LLaDA2.1's editing: a step also reads the predictions of the block's visible tokens in their own rows;
 // where another token has a probability above edit_threshold, it is written. When the block has no mask left,
 // further steps only edit, until one changes nothing, at most edit_steps. Meant for models trained to correct
-// unmasked tokens; others answer from rows that no loss ever looked at.
+// unmasked tokens; others answer from rows that no loss ever looked at. With edit_mask a suspect token is masked and
+// decided again instead, once at each position (T2M, arXiv 2604.18738): a wrong token in its place pulls the prediction
+// of its own row towards itself, a mask does not.
 class TokenEditing final : public Reviser {
  public:
-  explicit TokenEditing(const DecodeOptions& options) : threshold_(options.edit_threshold), most_(options.edit_steps) {}
+  explicit TokenEditing(const DecodeOptions& options)
+      : threshold_(options.edit_threshold), most_(options.edit_steps), masks_(options.edit_mask) {}
 
   std::unique_ptr<Reviser> clone() const override { return std::make_unique<TokenEditing>(*this); }
   void enter(const Block&) override { finished_ = false, alone_ = 0; }
@@ -47,12 +51,14 @@ class TokenEditing final : public Reviser {
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
              std::vector<Edit>& edits) override;
   bool keeps_open(const Canvas& canvas, const Block& block) const override;
-  int64_t step_bound(int64_t masks, int64_t blocks) const override { return masks + blocks * most_; }
+  int64_t step_bound(int64_t masks, int64_t blocks) const override { return masks * (masks_ ? 2 : 1) + blocks * most_; }
 
  private:
   const double threshold_;
   const int64_t most_;
-  int64_t alone_ = 0;  // edit-only steps of the block so far
+  const bool masks_;
+  std::set<int32_t> masked_;  // positions that were masked again
+  int64_t alone_ = 0;         // edit-only steps of the block so far
   bool finished_ = false;
 };
 

@@ -299,8 +299,10 @@ Generation RunningRequest::finish(const Device& device) {
   stats.canvas_hash = decode::canvas_hash(canvas);
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;
-  result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + canvas.answer_end());
-  if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + canvas.answer_end());
+  int64_t end = canvas.answer_end();
+  if (options_.auto_length && !infill_) end = std::min(end, decode::first_end(canvas, begin, end, ids.end_ids) + 1);
+  result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
+  if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
   if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);

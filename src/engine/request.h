@@ -58,7 +58,8 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {
-  std::vector<int32_t> tokens;  // the generated region (all of it, tail included); for infilling the whole canvas
+  // The generated region, tail included; with auto_length up to the end token. For infilling the whole canvas.
+  std::vector<int32_t> tokens;
   std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
   // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the

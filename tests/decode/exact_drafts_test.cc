@@ -95,6 +95,10 @@ TEST(ExactDrafts, ChangeNoTokenNoConfidenceAndNoOrder) {
           o.warmup = 1 + static_cast<int64_t>(seed / 2), o.refresh = seed == 3 ? 3 : 0;
         if (block == 0 && seed == 1 && !o.mbsd) o.tail = 4;
         o.cfg_scale = seed == 2 ? 1 : 0;
+        o.edit_mask = seed == 1 && o.revision == Revision::edit && !has_schedule(o.acceptance);
+        o.auto_length = seed == 3;
+        if (block == 0 && o.revision == Revision::none && !o.mbsd && !has_schedule(o.acceptance))
+          o.ahead_steps = seed == 2 ? 2 : 0;
         o.credit = seed == 3 && (o.acceptance == Acceptance::threshold || o.acceptance == Acceptance::schedule);
         DecodeOptions off = o;
         off.draft = 0;
@@ -185,7 +189,7 @@ TEST(ExactDrafts, WhatCannotBeExactIsRefusedByName) {
               StartsWith("draft: revision wino"));
   EXPECT_THAT(refusal([](auto& o) { o.temperature = 0.5; }), StartsWith("draft: compares best tokens"));
   EXPECT_THAT(refusal([](auto& o) { o.repeat_penalty = 1.5; }), StartsWith("draft: compares best tokens"));
-  EXPECT_THAT(refusal([](auto& o) { o.draft = 65; }), StartsWith("draft: found 65"));
+  EXPECT_THAT(refusal([](auto& o) { o.draft = 17; }), StartsWith("draft: found 17"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// --gen-length auto: the canvas follows the answer. No answer is cut below the cap, no block of padding is computed, and
-// the cap says nothing once the end is inside.
+// --gen-length auto: the canvas follows the answer. No answer is cut below the cap, no block of padding is computed,
+// and the cap says nothing once the end is inside.
 #include "decode/length.h"
 
 #include <gmock/gmock.h>

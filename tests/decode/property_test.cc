@@ -115,6 +115,8 @@ DecodeOptions random_options(Rng& rng) {
   o.settle_steps = between(rng, 2, 3);
   o.settle_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.credit = rng() % 6 == 0;
+  if (rng() % 6 == 0)
+    o.ahead_steps = between(rng, 1, 3), o.ahead_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.mbsd = rng() % 3 == 0;
   o.mbsd_trigger = between(rng, 1, 40);
   o.mbsd_lookahead = between(rng, 1, 40);
@@ -136,6 +138,7 @@ DecodeOptions random_options(Rng& rng) {
   o.wino_back = static_cast<double>(between(rng, 10, 20)) / 20;
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);
+  o.edit_mask = rng() % 2;
   o.remask_share = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_limit = between(rng, 1, 3);
@@ -257,7 +260,8 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
       committed = event.committed;
       for (size_t i = 0; i < last.tokens.size(); ++i) {
         const bool changed = last.tokens[i] != event.canvas.tokens[i] || last.states[i] != event.canvas.states[i];
-        const bool inside = static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < event.block_end;
+        const int64_t end = options.ahead_steps > 0 ? event.plan.keys : event.block_end;
+        const bool inside = static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < end;
         EXPECT_TRUE(!changed || last.states[i] == TokenState::visible ||
                     (last.states[i] == TokenState::masked && inside));
         EXPECT_TRUE(!changed || last.states[i] == TokenState::masked || revises);

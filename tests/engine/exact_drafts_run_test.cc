@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "decode/fields.h"
+#include "lab/simulate.h"
 #include "llada2_files.h"
 #include "shared_forwards.h"
 
@@ -47,8 +48,17 @@ int64_t compare(const std::shared_ptr<const Model>& model, std::vector<Wanted> w
       EXPECT_EQ(drafted[i].stats.nfe + drafted[i].stats.saved_forwards, plain[i].stats.nfe) << what;
       EXPECT_EQ(drafted[i].canvas_hash, plain[i].canvas_hash) << what;
       saved += drafted[i].stats.saved_forwards;
-      const auto parsed = parse_recording(recording_header("m") + drafted[i].recording, "memory");
-      EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+      // The recording reads back, and a replay prices the forwards that were made.
+      const std::string file = recording_header("m") + drafted[i].recording;
+      const auto parsed = parse_recording(file, "memory");
+      const auto replay = parse_replay(file, "memory", 0);
+      EXPECT_TRUE(parsed && replay) << what;
+      if (!parsed || !replay) continue;
+      EXPECT_EQ(recording_lines(parsed->runs[0]), drafted[i].recording) << what;
+      int64_t rows = 0;
+      for (const SimulatedPass& pass : replay->passes) rows += pass.rows;
+      EXPECT_EQ(std::ssize(replay->passes), drafted[i].stats.nfe) << what;
+      EXPECT_EQ(rows, drafted[i].stats.rows) << what;
     }
     expect_same(wanted, run_together(model, wanted, {.row_budget = 4096}).ran, drafted);
   }
