@@ -11,14 +11,14 @@
 namespace llada {
 namespace {
 
-const char* const kModel = LLADA_SOURCE_DIR "/models/tiny-llada";
+const char* const kModelFolder = LLADA_SOURCE_DIR "/models/tiny-llada";
 
 TEST(Loading, TellsTheBytesThatAreReadInTheirOrder) {
   std::vector<std::pair<int64_t, int64_t>> told;
   LoadOptions options;
   options.threads = 2;
   options.progress = [&](int64_t done, int64_t total) { told.emplace_back(done, total); };
-  const auto model = Model::load(kModel, options);
+  const auto model = Model::load(kModelFolder, options);
   ASSERT_TRUE(model) << model.error().message;
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told.front().first, 0);
@@ -49,14 +49,14 @@ TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
     EXPECT_GE(model.special_ids().mask, 0);
     return check_context(model, 1'000, 64);
   };
-  const auto model = Model::load(kModel, options);
+  const auto model = Model::load(kModelFolder, options);
   ASSERT_FALSE(model);
   EXPECT_NE(model.error().message.find("1000 tokens of prompt"), std::string::npos) << model.error().message;
   EXPECT_FALSE(read);
 }
 
 TEST(Loading, WeightsThatWereNotPlannedAreNoProgress) {
-  const auto file = ModelFile::open(kModel);
+  const auto file = ModelFile::open(kModelFolder);
   ASSERT_TRUE(file);
   std::vector<TensorView> views;
   for (const auto& tensor : file->tensors()) views.push_back(tensor.view);
