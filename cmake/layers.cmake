@@ -1,4 +1,5 @@
-# Code that is not hot (tests, the command line) is compiled for a short build: optimising it costs more than it saves.
+# Code that is not hot (tests, the command line, the server's JSON) is compiled for a short build: optimising it costs
+# more than it saves.
 set(LLADA_QUICK_BUILD -O1)
 set(LLADA_TEST_OPTIONS)
 set(LLADA_FEWER_CHECKS)
@@ -12,8 +13,7 @@ if(LLADA_SANITIZE)
   endif()
 endif()
 
-# Precompiled headers shorten the sanitizer and cross builds of CI by a fifth. Not for release: there every file shows
-# that it includes what it uses.
+# Precompiled headers shorten the sanitizer and cross builds of CI by a fifth. Not for release, where few units are left.
 option(LLADA_PCH "precompile the headers that most files include" OFF)
 function(llada_pch name)  # llada_pch(name OPTIONS flags... HEADERS headers... LIBS libraries...)
   cmake_parse_arguments(ARG "" "" "OPTIONS;HEADERS;LIBS" ${ARGN})
@@ -28,9 +28,11 @@ endfunction()
 # Several files of a target in one translation unit: the headers of JSON, the command line and GoogleTest are most of a
 # small file's compile time. Always for the tests and for layers made of small files that all include JSON, elsewhere
 # with LLADA_UNITY. So no two files of a folder may use a name for two things.
-option(LLADA_UNITY "compile the files of every target together (continuous integration; not for release, as above)" OFF)
+# Half of a unit's time is its headers: large units are the shortest build. They are as many as keep two cores busy.
+set(LLADA_UNITY_FILES 20)
+option(LLADA_UNITY "compile the files of every target together, as the presets do" OFF)
 function(llada_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LLADA_UNITY_FILES})
 endfunction()
 
 # llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files...): one static library for every .cc below the folder.
@@ -66,13 +68,17 @@ function(llada_layer name)
   if(LLADA_FUZZERS AND sources AND name MATCHES "^(engine|decode|graph|models|devices/(cpu|cuda|hexagon|faulty))$")
     target_compile_options(${target} PRIVATE -O0)  # fuzzers spend their time in readers, and in planning what was read
   endif()
-  if(LLADA_PCH AND sources AND NOT name MATCHES "^(kernels|cli|bench)$")  # those set flags of their own
-    # Layers that compute little are compiled without optimisation under a sanitizer: two fifths of their compile time.
-    set(options)
-    if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND name MATCHES "^(formats|eval|engine|bench|models|devices/(hexagon|faulty))$")
-      set(options ${LLADA_QUICK_BUILD})
-    endif()
+  # Layers that compute little; more of them under a sanitizer, where that is two fifths of their compile time.
+  set(options)
+  if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND name MATCHES "^(formats|eval|engine|bench|models|serve|hub|devices/(hexagon|faulty))$")
+    set(options ${LLADA_QUICK_BUILD})
+  elseif(NOT LLADA_SANITIZE AND name MATCHES "^(api|engine|eval|hub|lab|serve)$")
+    set(options ${LLADA_QUICK_BUILD})
+  endif()
+  if(sources)
     target_compile_options(${target} PRIVATE ${options})
+  endif()
+  if(LLADA_PCH AND sources AND NOT name MATCHES "^(kernels|cli|bench)$")  # those set flags of their own
     string(MD5 flags "${options};${checks}")
     string(SUBSTRING ${flags} 0 6 flags)
     if(NOT TARGET llada_pch_${flags})
@@ -101,15 +107,13 @@ function(llada_tests name)
   endforeach()
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(test_${name} PRIVATE ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS})
-  # In every preset: tests share translation units anyway. A compiler cache has no use for precompiled headers.
-  if(LLADA_PCH OR NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    if(NOT TARGET llada_test_pch)
-      find_package(nlohmann_json REQUIRED)
-      llada_pch(llada_test_pch OPTIONS ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS}
-                HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> LIBS GTest::gmock nlohmann_json::nlohmann_json)
-    endif()
-    target_precompile_headers(test_${name} REUSE_FROM llada_test_pch)
+  # In every preset: tests share translation units anyway.
+  if(NOT TARGET llada_test_pch)
+    find_package(nlohmann_json REQUIRED)
+    llada_pch(llada_test_pch OPTIONS ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS}
+              HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> LIBS GTest::gmock nlohmann_json::nlohmann_json)
   endif()
+  target_precompile_headers(test_${name} REUSE_FROM llada_test_pch)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE LLADA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LLADA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)

@@ -27,23 +27,22 @@ void check_refusal(const std::expected<T, ApiError>& answer) {
 }
 
 void read_body(const std::string& text) {
-  for (const int64_t block : {0, 32}) {
-    auto body = Body::parse(text);
-    check_refusal(body);
-    if (!body) return;
-    const bool infill = body->find("text") != nullptr;
-    Ask ask;
-    check_refusal(read_streaming(*body, ask));
-    check_refusal(read_format(*body));
-    check_refusal(read_messages(*body));
-    check_refusal(read_stop(*body));
-    check_refusal(body->tokens("tokens"));
-    check_refusal(body->integer("n", 1, 128));
-    check_refusal(read_decoding(*body, block, infill));
-    check_refusal(body->finish());
-    const auto template_text = body->text("text");
-    if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));
-  }
+  auto body = Body::parse(text);
+  check_refusal(body);
+  if (!body) return;
+  const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
+  Ask ask;
+  check_refusal(read_streaming(*body, ask));
+  check_refusal(read_format(*body));
+  check_refusal(response ? read_input(*body) : read_messages(*body));
+  if (response) check_refusal(read_unstored(*body));
+  check_refusal(read_stop(*body));
+  check_refusal(body->tokens("tokens"));
+  check_refusal(body->integer("n", 1, 128));
+  for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, block, infill));
+  check_refusal(body->finish());
+  const auto template_text = body->text("text");
+  if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));
 }
 
 }  // namespace
@@ -63,6 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (parser.is_header_done()) {
     const HttpRequest request = plain_request(parser.get());
     need(!request.path.contains('?'));
+    need(without_percent(request.path).size() <= request.path.size());
   }
   const size_t body = bytes.find("\r\n\r\n");
   if (body != std::string_view::npos) read_body(std::string(bytes.substr(body + 4)));

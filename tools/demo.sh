@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tools/build.sh
+tools/build.sh llada
 
 llada=build/release/bin/llada
 mkdir -p build/models

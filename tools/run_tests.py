@@ -7,7 +7,7 @@ the start of its program and what a suite prepares once.
 
 Tests of one GoogleTest program go together, a suite's tests in one process; others run as they are. Where a process
 ends early, is over its time, or fails, what it did not finish and what failed runs again alone, as ctest would run it,
-and that counts. The last lines read like ctest's.
+and that counts. The last lines say which tests took longest, and read like ctest's.
 """
 import argparse
 import concurrent.futures
@@ -16,9 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 FILTER = "--gtest_filter="
 MOST = 40  # tests of a process
+SHOWN = 25  # of the slowest
 SECONDS = 1500  # of a process with several tests; ctest's own limit holds for a test alone
 
 
@@ -81,16 +83,18 @@ def run(test, command, seconds):
         return None, f"{(over.stdout or b'').decode(errors='replace')}\nover {seconds} s"
 
 
-def run_alone(test):
+def run_alone(test, seconds):
     """(passed | skipped | failed, output)"""
+    begin = time.monotonic()
     status, output = run(test, test["command"], test["properties"].get("TIMEOUT", 1500))
+    seconds[test["name"]] = time.monotonic() - begin
     if status == test["properties"].get("SKIP_RETURN_CODE", -1) or (status == 0 and "[  SKIPPED ] 1 test" in output):
         return "skipped", output
     return ("passed" if status == 0 else "failed"), output
 
 
-def run_group(group):
-    """Results by name."""
+def run_group(group, seconds):
+    """Results by name; seconds gets the time of each."""
     results = {}
     if len(group) > 1:
         names = ":".join(filter_of(test) for test in group)
@@ -106,11 +110,12 @@ def run_group(group):
         clean = status == 0 or any("failures" in test for test in finished.values())
         for test in group:
             found = finished.get(filter_of(test), {})
+            seconds[test["name"]] = float(found.get("time", "0s").rstrip("s"))
             if clean and found.get("status") == "RUN" and "failures" not in found:
                 results[test["name"]] = ("skipped" if found.get("result") == "SKIPPED" else "passed", "")
     for test in group:
         if test["name"] not in results:
-            results[test["name"]] = run_alone(test)
+            results[test["name"]] = run_alone(test, seconds)
     return results
 
 
@@ -145,7 +150,7 @@ def self_test():
             tests = [{"name": f"p.{n}", "command": [program, f"{FILTER}S.{n}"], "properties": {}} for n in names]
             results = {}
             for group in grouped(tests):
-                results.update(run_group(group))
+                results.update(run_group(group, {}))
             return {n.removeprefix("p."): r for n, (r, _) in results.items()}, open(log).read().split()
 
         results, sizes = outcome("A", "B", "Skips")
@@ -160,8 +165,8 @@ def self_test():
         results, sizes = outcome(*many)
         assert list(results.values()) == ["passed"] * len(many) and max(map(int, sizes)) <= 2 * MOST, sizes
         other = {"name": "q", "command": ["true"], "properties": {}}
-        assert grouped([other]) == [[other]] and run_group([other])["q"][0] == "passed"
-        assert run_alone({"name": "r", "command": ["sleep", "5"], "properties": {"TIMEOUT": 0.1}})[0] == "failed"
+        assert grouped([other]) == [[other]] and run_group([other], {})["q"][0] == "passed"
+        assert run_alone({"name": "r", "command": ["sleep", "5"], "properties": {"TIMEOUT": 0.1}}, {})[0] == "failed"
     print("run_tests: self-test passed")
     return 0
 
@@ -177,9 +182,9 @@ def main():
     if not tests:
         print("run_tests: no tests were selected", file=sys.stderr)
         return 1
-    results = {}
+    results, seconds = {}, {}
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run_group, g) for g in grouped(tests)]):
+        for future in concurrent.futures.as_completed([pool.submit(run_group, g, seconds) for g in grouped(tests)]):
             for name, (result, output) in future.result().items():
                 results[name] = result
                 if result == "failed":
@@ -187,6 +192,8 @@ def main():
                 elif result == "skipped":
                     print(f"{name} ...***Skipped", flush=True)
             print(f"{len(results)} of {len(tests)} tests", flush=True)
+    for name in sorted(seconds, key=seconds.get, reverse=True)[:SHOWN]:
+        print(f"{seconds[name]:6.1f} s  {name}")
     failed = sorted(name for name, result in results.items() if result == "failed")
     share = 100 * (len(tests) - len(failed)) // len(tests)
     print(f"\n{share}% tests passed, {len(failed)} tests failed out of {len(tests)}")

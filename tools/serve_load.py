@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Many clients of one `llada serve` for some minutes: a third reads slowly, a third goes away at random, and beside them
 come garbage, requests that never end and bodies that are too long. Every finished answer is compared with that of
-`llada run`, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle.
+`llada run`, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device that
+fails (-- --device sim:v79-8elite,window=50%,fail=gone:100000) its fallback must have taken over once, and no answer differ.
 
 usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--minutes M] [-- options of llada serve]
 Exit status 1, with a line for each, where something is not as it must be."""
@@ -204,6 +205,9 @@ async def run(args, port, process, answers):
     forwards = share_below(text, "llada_first_step_forwards", 0.99)
     if growth > 2:
         load.fail(f"memory grew by {growth:.1f} % after the warm-up, needed 2 % at most")
+    fallbacks = metric(text, "llada_device_fallbacks_total")
+    if fallbacks != any("fail=" in option for option in args.server_options):
+        load.fail(f"{fallbacks:g} devices were replaced by their fallback")
     if forwards > 20:
         load.fail(f"99 % had their first step within {forwards:g} forwards, needed 20")
     # The end comes in the middle of answers.
@@ -217,7 +221,7 @@ async def run(args, port, process, answers):
     if status != 0:
         load.fail(f"exit status {status} after SIGTERM")
     print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last], "growth_percent": round(growth, 2),
-                      "first_step_forwards_p99": forwards,
+                      "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
                       "forwards": metric(text, "llada_forwards_total"),
                       "parts": metric(text, "llada_forward_parts_total")}))
     for line in load.wrong[:20]:
@@ -234,12 +238,13 @@ def main():
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5)
     args = parser.parse_args(words[:split])
+    args.server_options = words[split + 1:]
     answers = expected(args)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "256", "--row-budget",
-                                "32768", "--max-body", str(MAX_BODY), "--quiet", *words[split + 1:]],
+                                "32768", "--max-body", str(MAX_BODY), "--quiet", *args.server_options],
                                stderr=subprocess.PIPE, text=True)
     process.stderr.readline()  # that it is ready
     try:

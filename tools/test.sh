@@ -27,10 +27,7 @@ finish() {  # stage status seconds note
 build() {  # preset [cmake --build options]
   local preset=$1
   shift
-  # make demo leaves the tests out of the same folder, and compiles files together.
-  local together=
-  [ "$preset" != release ] || together=-DLLADA_UNITY=OFF
-  cmake --preset "$preset" -DLLADA_TESTS=ON $together >/dev/null && cmake --build --preset "$preset" "$@" -- --quiet
+  cmake --preset "$preset" -DLLADA_TESTS=ON >/dev/null && cmake --build --preset "$preset" "$@" -- --quiet
 }
 
 # What a test was given makes its line longer than any terminal; its name says which one it is.

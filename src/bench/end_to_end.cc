@@ -26,11 +26,11 @@ Result<OneRun> run_once(const Model& model, const Script& script, std::span<cons
   device.take_phase_times();
   const double begin = now_s();
   decode::Canvas canvas = decode::lay_generation(prompt, gen_tokens, ids);
-  ScriptedStrategy strategy(script, canvas);
+  LLADA_TRY(const auto strategy, paced_strategy(script, canvas, ids));
   LLADA_TRY(auto runner,
             SingleRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
   const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
-  LLADA_TRY(run.stats, decode::denoise(canvas, strategy, *runner, goes_on));
+  LLADA_TRY(run.stats, decode::denoise(canvas, *strategy, *runner, goes_on));
   if (run.stats.cancelled) return failed("bench: stopped");
   run.seconds = now_s() - begin;
   run.phases = device.take_phase_times();
@@ -67,6 +67,7 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
                         .full_forwards = middle.stats.full_forwards,
                         .rows = middle.stats.rows,
                         .logit_rows = middle.stats.logit_rows,
+                        .left_rows = middle.stats.left_rows,
                         .phase_ms = middle.phases,
                         .kv_bytes = middle.kv_bytes};
 }

@@ -25,14 +25,14 @@ decode::DecodeOptions options_of(const SharedWork& work, bool block_causal) {
   return options;
 }
 
-struct OneRun {
+struct SharedRun {
   double seconds = 0;
   SchedulerStats stats;
   int64_t row_budget = 0;
 };
 
-Result<OneRun> run_once(const std::shared_ptr<const Model>& model, const std::vector<Request>& requests) {
-  OneRun run;
+Result<SharedRun> run_once(const std::shared_ptr<const Model>& model, const std::vector<Request>& requests) {
+  SharedRun run;
   LLADA_TRY(const auto scheduler, Scheduler::create(model, {}));
   std::optional<Error> error;
   const double begin = now_s();
@@ -64,13 +64,13 @@ Result<SharedResult> measure_shared(const std::shared_ptr<const Model>& model, c
           static_cast<int32_t>(uniform(23, r, static_cast<uint64_t>(i), 0) * static_cast<double>(plain)));
     all[r].options = options_of(work, model->special_ids().attention_block > 0);
   }
-  std::vector<OneRun> runs;
+  std::vector<SharedRun> runs;
   for (int i = 0; i < repeats; ++i) {
     LLADA_TRY(const auto run, run_once(model, all));
     runs.push_back(run);
   }
-  std::ranges::sort(runs, {}, &OneRun::seconds);
-  const OneRun& middle = runs[runs.size() / 2];
+  std::ranges::sort(runs, {}, &SharedRun::seconds);
+  const SharedRun& middle = runs[runs.size() / 2];
   return SharedResult{.requests = requests,
                       .work = work,
                       .seconds = middle.seconds,

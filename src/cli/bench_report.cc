@@ -155,6 +155,7 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
           {"full_forwards", e.full_forwards},
           {"rows", e.rows},
           {"logit_rows", e.logit_rows},
+          {"left_rows", e.left_rows},
           {"kv_bytes", e.kv_bytes},
           {"phases", phases_json(e.phase_ms)}};
 }
@@ -310,11 +311,11 @@ std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
 std::string end_to_end_text(const bench::EndToEndResult& e) {
   return fmt::format(
       "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {},\nrows: {}\n"
-      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows\n  {}\n",
+      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows{}\n  {}\n",
       e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
       e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds, e.seconds_min,
       e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards, e.rows,
-      phases_text(e.phase_ms, kColumns - 2));
+      e.left_rows > 0 ? fmt::format(" ({} left behind)", e.left_rows) : "", phases_text(e.phase_ms, kColumns - 2));
 }
 
 }  // namespace

@@ -101,8 +101,11 @@ std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) 
 }
 
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {
-  constexpr std::string_view context = "ctx_size:";  // of the loader's own options the only one that a model can refuse
-  if (error.message.starts_with(context)) error.message.replace(0, context.size(), "--ctx-size:");
+  // What a model refuses is named as the library names it: ctx_size. One word alone could mean something else.
+  std::string flag = "--" + error.message.substr(0, error.message.find(':'));
+  std::ranges::replace(flag, '_', '-');
+  if (error.message.substr(0, flag.size() - 2).contains('_') && app.get_option_no_throw(flag) != nullptr)
+    error.message.replace(0, flag.size() - 2, flag);
   const size_t end = error.message.find_first_of(": ");
   const CLI::Option* option =
       end == std::string::npos ? nullptr : app.get_option_no_throw(error.message.substr(0, end));

@@ -28,7 +28,7 @@ struct ServeOptions {
   serve::ServerLimits limits;
   serve::ServiceOptions service;
   std::string keys_path;
-  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 30;
+  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 30, ping_seconds = 15;
   bool quiet = false;
 };
 
@@ -106,6 +106,7 @@ Result<int> run(ServeOptions& o) {
   };
   o.service.log = log;
   o.service.admission.kv_bytes = static_cast<double>(o.kv_mib) * (1 << 20);
+  o.service.ping_seconds = static_cast<double>(o.ping_seconds);
   o.service.kept_prefix_bytes = o.prefix_mib << 20;
   std::atomic<serve::Server*> sockets = nullptr;
   o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts().open : 0; };
@@ -188,6 +189,9 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--max-connections", o->limits.connections, 1, 1 << 20, "open at a time (1024)")
       ->group(further(kLoad));
   add_integer_option(app, "--max-body", o->limits.body_bytes, 1024, int64_t{1} << 30, "bytes of a request (4194304)")
+      ->group(further(kLoad));
+  add_integer_option(app, "--ping", o->ping_seconds, 0, 1'000'000,
+                     "seconds of silence after which a stream sends a comment; 0: never (15)")
       ->group(further(kLoad));
   add_integer_option(app, "--drain", o->drain_seconds, 0, 1'000'000,
                      "seconds for answers under way once SIGTERM has come (30)")

@@ -1,6 +1,7 @@
 #include "decode/block_strategy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "base/check.h"
@@ -45,7 +46,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
-      kv_(options, canvas.size(), ids.attention_block),
+      kv_(options, canvas.size(), ids.attention_block, ids.mask),
       reviser_(make_reviser(options, ids, canvas)),
       settling_(static_cast<size_t>(canvas.size())) {
   if (options.mbsd) speculation_.emplace(options, ids);
@@ -137,10 +138,31 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);
   }
+  leave_behind(plan);
+  asked_.reaches = plan.frontier == INT32_MAX ? plan.keys : 0;
   plan.probes = kv_.add_probes(feed, block, plan.rows);
   if (asked_.separate) {
     std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
   }
+}
+
+// Masks are left behind where nobody needs them in the later layers: they have K/V there of an earlier forward, or stand
+// behind everything that goes on and is read. Rows that want no logits go on in any case, and count.
+void BlockStrategy::leave_behind(StepPlan& plan) const {
+  const Block& block = blocks_[current_];
+  const bool known = kv_.partial() && reached_ >= block.end;
+  const bool last_read = ids_.attention_block > 0 && block.end == plan.keys;
+  if (options_.evict == 0 || plan.logits.empty() || !(known || last_read)) return;
+  const double pace = forward_ == 0 ? 1 : static_cast<double>(decided_) / static_cast<double>(forward_);
+  const auto masks = std::ssize(plan.logits), others = std::ssize(plan.rows) - masks;
+  const double wanted = std::min(std::ceil(options_.evict * std::max(pace, 1.0)), static_cast<double>(masks));
+  // Not fewer than a schedule is going to commit.
+  const int64_t length = options_.acceptance == Acceptance::llada2 ? options_.block_length : block.masks;
+  const int64_t planned = transfer_count(length, block_steps_[current_], step_);
+  const auto keep = std::max({static_cast<int64_t>(wanted), options_.evict_rows - others, planned, int64_t{1}});
+  if (keep >= masks) return;
+  plan.keep = static_cast<int32_t>(keep);
+  if (reached_ < block.end) plan.frontier = std::max(static_cast<int32_t>(reached_), plan.logits.front());
 }
 
 void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const {
@@ -201,11 +223,16 @@ bool BlockStrategy::is_early(const Candidate& c) const {
 }
 
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
-  const auto at_row = [&](int32_t row) {
-    return *std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
+  const auto find_row = [&](int32_t row) {
+    return std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
   };
+  const auto at_row = [&](int32_t row) { return *find_row(row); };
   std::vector<Candidate> candidates;
-  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(row_of(p)), p));
+  for (const int32_t p : asked_.masks) {
+    const auto found = find_row(row_of(p));
+    const bool left_behind = found == result.predictions.end() || found->position != row_of(p);
+    if (!left_behind) candidates.push_back(candidate(*found, p));
+  }
   std::vector<Edit> edits = decide(candidates);
   for (const int32_t p : asked_.ahead)
     if (const Candidate c = candidate(at_row(row_of(p)), p); is_early(c))
@@ -215,6 +242,10 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));
     length_->answered(blocks_[current_], ends);
   }
+  decided_ += std::ssize(edits);
+  reached_ = std::max(reached_, asked_.reaches);
+  if (asked_.reaches == 0 && !result.predictions.empty())
+    reached_ = std::max<int64_t>(reached_, result.predictions.back().position + 1);
   for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(row_of(p)));
   if (reviser_) {
     std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;

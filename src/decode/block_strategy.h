@@ -51,6 +51,7 @@ class BlockStrategy final : public Strategy {
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
     Look look;
     bool separate = false;  // trials are in the sparse plan
+    int64_t reaches = 0;    // what reached_ becomes; 0: the predictions tell
   };
   struct Settling {
     int32_t token = -1;
@@ -65,6 +66,7 @@ class BlockStrategy final : public Strategy {
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
   void plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed);
+  void leave_behind(StepPlan& plan) const;
   void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
   Candidate candidate(const Prediction& prediction, int32_t position);
   std::vector<Edit> decide(std::span<const Candidate> candidates);
@@ -85,6 +87,8 @@ class BlockStrategy final : public Strategy {
   bool entered_ = false;  // it has had a step
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far
+  int64_t decided_ = 0;   // tokens that they committed
+  int64_t reached_ = 0;   // all positions before it have K/V in all layers
 };
 
 }  // namespace llada::decode

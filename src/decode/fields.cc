@@ -251,7 +251,7 @@ std::span<const Field> fields() {
     field<&O::logits_eos_inf>(ending, "logits_eos_inf", "", "never sample the end-of-sequence token"),
     field<&O::confidence_eos_eot_inf>(ending, "confidence_eos_eot_inf", "", "decide end tokens last"),
     field<&O::kv>(caches, "kv", "POLICY", "which rows are not recomputed in every forward")
-        .tuned("none suffix prefix dual delayed").often(),
+        .tuned("none suffix prefix dual delayed frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),
     field<&O::warmup>(caches, "warmup", "N", "forwards at the start of each block that recompute everything")
@@ -261,6 +261,13 @@ std::span<const Field> fields() {
     field<&O::refresh_drift>(caches, "refresh_drift", "D",
         "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
         .in({0, 2}),
+    field<&O::frozen_final>(caches, "frozen_final", "",
+        "with --kv frozen and a block-causal model, keep a finished block as it was frozen instead of computing it "
+        "again"),
+    field<&O::evict>(caches, "evict", "A",
+        "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: A times as "
+        "many as a forward commits (FOCUS: 1.5); 0: all"),
+    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions),
     field<&O::draft>(states, "draft", "N",
         "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
         .in({0, 16}).or_word("auto"),

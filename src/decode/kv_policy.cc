@@ -17,13 +17,16 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
 
 }  // namespace
 
-KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block)
+KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block, int32_t mask)
     : choice_(options.kv),
       refresh_(options.refresh),
       warmup_(options.warmup),
       drift_limit_(options.refresh_drift),
       attention_block_(attention_block),
-      fed_(static_cast<size_t>(canvas_size), -1) {}
+      fed_(static_cast<size_t>(canvas_size), -1),
+      mask_(mask),
+      frozen_(static_cast<size_t>(canvas_size), false),
+      final_(options.frozen_final) {}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
@@ -33,7 +36,7 @@ bool KvPlanner::full_is_due() const {
 // All behind a changed token has seen it, so nothing between is left out.
 std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed, int64_t begin) const {
   int64_t from = 0;
-  while (choice_ != KvChoice::none && from < begin &&
+  while (choice_ != KvChoice::none && from < std::min(begin, stale_from_) &&
          fed_[static_cast<size_t>(from)] == feed[static_cast<size_t>(from)])
     ++from;
   return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
@@ -41,9 +44,39 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
 
 std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
                                      bool stale_elsewhere) {
-  if (attention_block_ > 0) return merged(needed, block_causal_rows(feed, block.begin));
-  const auto size = static_cast<int64_t>(feed.size());
+  std::vector<int32_t> rows = chosen_rows(feed, block, needed, stale_elsewhere);
+  if (choice_ != KvChoice::frozen) return rows;
+  for (const int32_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const bool last = row + 1 == block.end || i + 1 == feed.size();
+    frozen_[i] = feed[i] != mask_ && (last || feed[i + 1] != mask_);
+  }
+  return rows;
+}
+
+// Of `frozen`, those of the block that are not.
+std::vector<int32_t> KvPlanner::thawed(int32_t begin, const Block& block) const {
+  std::vector<int32_t> rows;
+  for (int32_t p = begin; p < block.end; ++p)
+    if (!frozen_[static_cast<size_t>(p)]) rows.push_back(p);
+  return rows;
+}
+
+std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const Block& block,
+                                            std::span<const int32_t> needed, bool stale_elsewhere) {
   const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
+  const auto size = static_cast<int64_t>(feed.size());
+  last_is_partial_ = false;
+  if (attention_block_ > 0) {
+    last_is_partial_ = choice_ == KvChoice::frozen && !(starts && (!final_ || fed_[0] < 0));
+    if (!last_is_partial_) {
+      auto rows = merged(needed, block_causal_rows(feed, block.begin));
+      stale_from_ = final_ ? block.begin : INT64_MAX;  // a block that is frozen stays as it is
+      return rows;
+    }
+    if (!final_) stale_from_ = block.begin;
+    return merged(merged(needed, stale(feed, size)), thawed(final_ ? 0 : block.begin, block));
+  }
   if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;
   if (full_left_ > 0 || full_is_due()) {
     full_left_ = std::max<int64_t>(full_left_ - 1, 0);
@@ -53,7 +86,9 @@ std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block&
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
+  last_is_partial_ = true;
   if (choice_ == KvChoice::delayed) return rows;
+  if (choice_ == KvChoice::frozen) return merged(rows, thawed(block.begin, block));
   return merged(rows,
                 range(choice_ == KvChoice::suffix ? 0 : block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
@@ -76,14 +111,17 @@ std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end
   return out;
 }
 
-void KvPlanner::stored(std::span<const int32_t> tokens) { std::ranges::copy(tokens, fed_.begin()); }
+void KvPlanner::stored(std::span<const int32_t> tokens) {
+  std::ranges::copy(tokens, fed_.begin());
+  std::fill_n(frozen_.begin(), std::ssize(tokens), true);
+}
 
 // Everything from the first changed token's block on is computed again with it (block_causal_rows), so where all tokens
 // up to the end of a block are those that were fed, its K/V has seen them all.
 int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
-  if (attention_block_ == 0 || choice_ != KvChoice::block) return 0;
+  if (attention_block_ == 0 || (choice_ != KvChoice::block && choice_ != KvChoice::frozen)) return 0;
   int64_t end = 0;
-  for (size_t i = 0; i < fed_.size(); ++i, ++end) {
+  for (size_t i = 0; i < fed_.size() && end < stale_from_; ++i, ++end) {
     const TokenState state = canvas.states[i];
     if (fed_[i] != canvas.tokens[i] || (state != TokenState::fixed && state != TokenState::stable)) break;
   }

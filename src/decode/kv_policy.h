@@ -13,6 +13,9 @@
 //   delayed  every row at the run's start, then the rows whose predictions are wanted and those whose token has changed
 //            since their K/V was computed. So a token's K/V is stored one step after it commits, and not again
 //            (dKV-Cache-Decode, arXiv 2505.15781, with the current block as its window). The fewest rows of all.
+//   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet:
+//            it is once a forward has computed it after both the token and its right neighbour were decided (FOCUS,
+//            arXiv 2601.23278).
 //
 // Block-causal models (LLaDA2, arXiv 2512.15745) read nothing behind the current block. The K/V of a block whose tokens
 // are final is final once a forward with all of them has written it. There `none` computes every row up to the end of
@@ -20,7 +23,12 @@
 // computed from. Both are exact and give the same bits. Published loops spend a forward on a finished block's final
 // tokens; here these rows are part of the first forward of the next block, which reads the K/V that the same forward
 // writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
-// step that changed nothing) is not computed again.
+// step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the block before is computed again as a
+// whole: so only the block under way is read stale, and finished ones are exact. With --frozen-final it is not: a block
+// stays as it was frozen (as published), and no more than the prompt is exact.
+//
+// With `frozen` and `delayed` the first layers can leave masks behind (--evict): what attention reads of them in the later
+// ones is from the last forward that took them there.
 //
 // Additions to each policy:
 //   - A warm-up of N makes the first N forwards of a block full (of the run, for delayed): most changes early.
@@ -51,13 +59,16 @@ inline constexpr size_t kDriftProbes = 4;
 
 class KvPlanner {
  public:
-  KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block = 0);
+  // mask: the token; only `frozen` reads it.
+  KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block = 0, int32_t mask = -1);
 
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
   // are left to another path when `stale_elsewhere` holds.
   std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
                             bool stale_elsewhere);
+  // Whether the last rows() left out rows that attention reads, since they had been computed before.
+  bool partial() const { return last_is_partial_; }
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
   std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
@@ -80,6 +91,9 @@ class KvPlanner {
 
  private:
   bool full_is_due() const;
+  std::vector<int32_t> thawed(int32_t begin, const Block& block) const;
+  std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
+                                   bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
@@ -91,6 +105,12 @@ class KvPlanner {
   int64_t full_left_ = 0;          // full forwards that the block has still to make for its warm-up
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
   bool drifted_ = false;
+  // frozen
+  const int32_t mask_;
+  std::vector<bool> frozen_;        // by position: its K/V stays as it is
+  int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
+  bool last_is_partial_ = false;
+  const bool final_;  // frozen stays frozen
 };
 
 }  // namespace llada::decode

@@ -47,7 +47,7 @@ enum class EarlyStop {
 };
 
 // Which rows a step computes; what is not computed is read from the store (kv_policy.h).
-enum class KvChoice { none, prefix, suffix, dual, block, delayed };
+enum class KvChoice { none, prefix, suffix, dual, block, delayed, frozen };
 
 // Whether, and how, what was committed is looked at again (revision.h).
 enum class Revision {
@@ -104,9 +104,12 @@ struct DecodeOptions {
   EarlyStop early_stop = EarlyStop::answer;
 
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;         // positions behind the block that attention reads; -1: all
-  int64_t warmup = 1;        // >= 1: full forwards at the start of each block (delayed: of the run)
-  int64_t refresh = 0;       // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  int64_t tail = -1;          // positions behind the block that attention reads; -1: all
+  int64_t warmup = 1;         // >= 1: full forwards at the start of each block (delayed: of the run)
+  int64_t refresh = 0;        // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  bool frozen_final = false;  // with kv frozen, of a block-causal model: finished blocks stay as they were frozen
+  double evict = 0;        // > 0: so many times the tokens per forward are the masks that go on behind the first layers
+  int64_t evict_rows = 8;  // >= 1: with evict, rows that go on at least
   double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
 
   // States computed beside each forward because the run may come to them (exact_drafts.h); -1: as the latency table
@@ -175,7 +178,7 @@ inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",
                                                         "anchored", "settled",       "frechet"};
 inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
 inline constexpr std::string_view kEarlyStopWords[] = {"none", "block", "answer"};
-inline constexpr std::string_view kKvWords[] = {"none", "prefix", "suffix", "dual", "block", "delayed"};
+inline constexpr std::string_view kKvWords[] = {"none", "prefix", "suffix", "dual", "block", "delayed", "frozen"};
 inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "wino", "edit", "remask"};
 inline constexpr std::string_view kRevisePolicyWords[] = {"oldest", "least-confident", "balanced"};
 inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};

@@ -16,6 +16,25 @@ bool reads_probability(Acceptance a) {
   return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
 }
 
+// Rows are left behind where their K/V of an earlier forward may be read, and where whoever reads the predictions can do
+// without some of them.
+Status validate_evict(const DecodeOptions& o) {
+  if (o.kv != KvChoice::frozen && o.kv != KvChoice::delayed)
+    return invalid("evict: found {} with kv {}, which computes rows that have not changed; needed kv frozen or delayed",
+                   o.evict, name(o.kv));
+  if (is_dream(o.acceptance))
+    return invalid("evict: found {} with acceptance {}, whose order needs all predictions; needed another acceptance",
+                   o.evict, name(o.acceptance));
+  const std::pair<const char*, bool> others[] = {{"cfg_scale", o.cfg_scale > 0},
+                                                 {"mbsd", o.mbsd},
+                                                 {"revision", o.revision != Revision::none},
+                                                 {"gen_length auto", o.auto_length},
+                                                 {"ahead_steps", o.ahead_steps > 0}};
+  for (const auto& [what, given] : others)
+    if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
+  return {};
+}
+
 // Pairs of options that would contradict or silently ignore each other.
 Status validate_pairs(const DecodeOptions& o) {
   const bool random = o.remasking == Remasking::random;
@@ -40,14 +59,15 @@ Status validate_pairs(const DecodeOptions& o) {
   }
   if (o.kv == KvChoice::none && (o.refresh > 0 || o.refresh_drift > 0)) {
     return invalid(
-        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block or "
-        "delayed",
+        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block, "
+        "delayed or frozen",
         o.refresh > 0 ? "refresh" : "refresh_drift", o.refresh > 0 ? static_cast<double>(o.refresh) : o.refresh_drift);
   }
   if (o.kv == KvChoice::none && o.warmup > 1) {
     return invalid(
-        "warmup: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block "
-        "or delayed",
+        "warmup: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, "
+        "block, "
+        "delayed or frozen",
         o.warmup);
   }
   if (o.temperature == 0 && (o.top_k > 0 || o.top_p < 1 || o.min_p > 0)) {
@@ -71,10 +91,9 @@ Status validate_pairs(const DecodeOptions& o) {
                    : o.revision != Revision::none ? "revision=none"
                                                   : "draft 0");
   }
-  if (o.draft != 0 && o.kv == KvChoice::delayed)
-    return invalid(
-        "draft: kv delayed stores a token once, in the step after its commit, and drafts store nothing; "
-        "needed another kv");
+  if (o.draft != 0 && (o.kv == KvChoice::delayed || o.kv == KvChoice::frozen))
+    return invalid("draft: kv {} stores a token once, after its commit, and drafts store nothing; needed another kv",
+                   name(o.kv));
   if (o.draft != 0 && o.refresh_drift > 0)
     return invalid("draft: refresh_drift {} measures what steps have stored, and drafts store nothing; needed 0",
                    o.refresh_drift);
@@ -100,6 +119,9 @@ Status validate_pairs(const DecodeOptions& o) {
         "edit_mask: masks tokens again, which acceptance {} does not plan for; needed threshold, factor, "
         "entropy, anchored, settled or frechet",
         name(o.acceptance));
+  if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
+  if (o.frozen_final && o.kv != KvChoice::frozen)
+    return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(
@@ -137,6 +159,10 @@ Status validate(const DecodeOptions& o, bool infill) {
 
 Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) {
   const int64_t block = ids.attention_block;
+  if (o.evict > 0 && ids.shift_logits)
+    return invalid("evict: found {} with a model whose rows predict the position behind them; needed 0", o.evict);
+  if (block == 0 && o.frozen_final)
+    return invalid("frozen_final: a model with full attention finishes no block before the end; needed false");
   if (block == 0) return {};
   if (infill)
     return invalid(
@@ -144,9 +170,13 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   if (o.block_length > block || block % o.block_length != 0)
     return invalid("block_length: found {}, needed {}, the model's attention block, or a divisor of it", o.block_length,
                    block);
-  if (o.kv != KvChoice::none && o.kv != KvChoice::block)
-    return invalid("kv: found {} with a block-causal model, whose finished blocks are exact; needed none or block",
-                   name(o.kv));
+  if (o.kv != KvChoice::none && o.kv != KvChoice::block && o.kv != KvChoice::frozen)
+    return invalid(
+        "kv: found {} with a block-causal model, whose finished blocks are exact; needed none, block or frozen",
+        name(o.kv));
+  if (o.kv == KvChoice::frozen && o.revision != Revision::none)
+    return invalid("revision: found {} with kv frozen and a block-causal model; needed none, or kv block",
+                   name(o.revision));
   const std::pair<const char*, bool> stale[] = {{"refresh", o.refresh > 0},
                                                 {"refresh_drift", o.refresh_drift > 0},
                                                 {"warmup", o.warmup > 1},

@@ -79,6 +79,11 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
+  // >= 0: of the logits rows only so many, which the model chooses, go on behind its first layers and have predictions.
+  // The others' K/V stays what an earlier step left in the later layers.
+  int32_t keep = -1;
+  // With keep: no step has computed positions from here on behind the first layers; all rows there want logits.
+  int32_t frontier = INT32_MAX;
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
@@ -93,9 +98,14 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
+// How many of its logits rows a plan has predictions of.
+inline size_t predictions_of(const StepPlan& plan) {
+  return plan.keep >= 0 ? static_cast<size_t>(plan.keep) : plan.logits.size();
+}
+
 // What a step brings back.
 struct StepResult {
-  std::vector<Prediction> predictions = {};          // in plan.logits' order
+  std::vector<Prediction> predictions = {};          // in plan.logits' order; with plan.keep some of them
   std::vector<Prediction> trials = {};               // one per plan.trials
   std::vector<Prediction> sparse = {};               // one per plan.sparse.trials
   std::vector<std::vector<Prediction>> drafts = {};  // per plan.drafts, in the order of its logits

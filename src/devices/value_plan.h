@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/recent.h"
@@ -34,23 +35,31 @@ template <class Plan>
 using RecentPlans = Recent<std::shared_ptr<const Program>, Plan>;
 
 struct RowSets {
-  std::array<std::vector<int32_t>, 3> positions;  // by RowSet, by row; a prediction's is that of its conditional row
-  std::array<std::vector<RowSpan>, 2> spans;      // all, wanted; as many as the step has, some of them empty
-  std::vector<int32_t> streams;                   // by prediction
-  std::vector<int64_t> kept;                      // by prediction: its row in its stream's logits, or -1
+  template <class T>
+  using BySet = std::array<std::vector<T>, kRowSetCount>;
+  BySet<int32_t> positions;               // by row; a prediction's is that of its conditional row
+  BySet<int32_t> rows;                    // by row of wanted and kept: which of all rows it is
+  std::vector<int32_t> wanted_of_kept;    // by wanted row: which of the kept ones it is
+  BySet<RowSpan> spans;                   // as many as the step has, some of them empty; none of predicted rows
+  std::vector<PredictedRow> predictions;  // by indices into the wanted rows that there are
+  std::vector<int32_t> streams;           // by prediction
+  std::vector<int64_t> kept;              // by prediction: its row in its stream's logits, or -1
 
-  // What rows read with one window: of all and of wanted rows.
+  // What rows read with one window.
   struct Reads {
     KeyWindow window;
-    std::array<std::vector<KeyRange>, 2> ranges;  // by row
-    std::array<std::vector<KeyRange>, 2> reach;  // by span: all that its rows read lies between; {0, 0} of an empty one
+    BySet<KeyRange> ranges;  // by row; none of predicted rows
+    BySet<KeyRange> reach;   // by span: all that its rows read lies between; {0, 0} of an empty one
   };
   // The first without a window: the ranges of the step, which all others lie in.
   std::vector<Reads> reads;
   const Reads& of(const Attention& attention) const;  // one of the program's
 };
-// Windows are applied here and nowhere else.
+// Windows are applied here and nowhere else. Where rows are to be chosen, sets have their sizes, and as members those of
+// a choice of the first candidates of each stream, until bind_chosen().
 RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
+// `chosen`, ascending indices into the step's wanted rows, go on: as many of each stream as it keeps.
+void bind_chosen(const StepInputs& inputs, std::span<const int32_t> chosen, RowSets& sets);
 
 // Makes room for the logits that the step's streams keep.
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);

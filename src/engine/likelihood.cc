@@ -47,13 +47,6 @@ Result<ScoreMethod> parse_method(std::string_view name) {
   return invalid("method: found '{}', needed mc, chain, exact, duel or pseudo", name);
 }
 
-double log_probability(std::span<const float> logits, int32_t token) {
-  const double top = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - top);
-  return logits[static_cast<size_t>(token)] - top - std::log(sum);
-}
-
 Status check_score(const Model& model, const ScoreRequest& request) {
   const ScoreOptions& o = request.options;
   LLADA_TRY_STATUS(check_options(o));

@@ -34,6 +34,7 @@
 #include "decode/options.h"
 #include "engine/forward_job.h"
 #include "engine/model.h"
+#include "engine/token_score.h"
 
 namespace llada {
 
@@ -58,16 +59,6 @@ struct ScoreRequest {
   std::vector<int32_t> prompt;  // may be empty
   std::vector<std::vector<int32_t>> continuations;
   ScoreOptions options = {};
-};
-
-struct TokenScore {
-  struct Alternative {
-    int32_t token;
-    double log_probability;
-  };
-  int32_t token = -1;
-  double log_probability = 0;         // nats; of monte_carlo the token's share of the estimate
-  std::vector<Alternative> top = {};  // best first, ties by id
 };
 
 struct ContinuationScore {
@@ -102,8 +93,5 @@ Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model
 
 std::string_view method_name(ScoreMethod method);  // mc, chain, exact, duel, pseudo
 Result<ScoreMethod> parse_method(std::string_view name);
-
-// log softmax(logits)[token], in double; logits of one row.
-double log_probability(std::span<const float> logits, int32_t token);
 
 }  // namespace llada

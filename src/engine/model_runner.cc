@@ -92,6 +92,7 @@ struct ModelRunner::Part {
   std::span<const decode::StepPlan> drafts;
   KvStore* kv;
   int64_t forward_number;
+  int32_t keep = -1, frontier = INT32_MAX;
 };
 
 // A request's step that is under way.
@@ -115,8 +116,9 @@ struct ModelRunner::Active {
               {},
               step.state->beside_kv ? &*step.state->beside_kv : &step.state->kv,
               step.forward_number + 1};
-    return {step,     p.rows,   p.inputs,        p.unconditional,    p.logits,
-            p.trials, p.drafts, &step.state->kv, step.forward_number};
+    return {step,      p.rows,   p.inputs,        p.unconditional,     p.logits,
+            p.trials,  p.drafts, &step.state->kv, step.forward_number, p.keep,
+            p.frontier};
   }
 };
 
@@ -156,8 +158,11 @@ Status ModelRunner::check_keys(const RequestStep& step) const {
   std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
   for (const int32_t p : plan.rows)
     if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
+  // A row that may be left behind is read as an earlier forward left it.
+  if (predictions_of(plan) < plan.logits.size())
+    for (const int32_t p : plan.logits) computed[static_cast<size_t>(p)] = false;
   for (int s = 0; s < sequences; ++s)
-    for (int32_t p = 0; p < plan.keys; ++p)
+    for (int32_t p = 0; p < std::min(plan.keys, plan.frontier); ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
       if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
@@ -181,6 +186,8 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   stream.sampling.forward_number = part.forward_number;
   stream.keep_logits = state.keep_logits;
   stream.block = plan.block_begin;
+  stream.keep = part.keep;
+  stream.frontier = part.frontier;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   // Logits rows (ascending) of one group of rows, which becomes one span.
   const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
@@ -276,7 +283,7 @@ Status ModelRunner::run_together(std::span<Active* const> steps) {
     Active& a = *steps[i];
     const decode::StepPlan& plan = *a.step.plan;
     RequestState& state = *a.step.state;
-    a.result.predictions = take(outputs_.predictions, next, plan.logits.size());
+    a.result.predictions = take(outputs_.predictions, next, decode::predictions_of(plan));
     a.result.trials = take(outputs_.predictions, next, plan.trials.size());
     for (const decode::StepPlan& draft : plan.drafts)
       a.result.drafts.push_back(take(outputs_.predictions, next, draft.logits.size()));

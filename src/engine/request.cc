@@ -48,6 +48,10 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
+bool keeps_logits(const decode::DecodeOptions& options, int64_t alternatives) {
+  return decode::needs_logits(options) || alternatives > 0;
+}
+
 }  // namespace
 
 std::string_view finish_reason(const Generation& g) {
@@ -70,7 +74,11 @@ double kv_bytes(const Model& model, const Request& request) {
   const auto size = static_cast<int64_t>(request.tokens.size());
   const int64_t positions =
       request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
-  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0));
+  const int64_t rows = std::min(request.options.block_length, positions);
+  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0)) +
+         (keeps_logits(request.options, request.alternatives)
+              ? static_cast<double>(rows * model.config().vocab) * sizeof(float)
+              : 0);
 }
 
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
@@ -131,15 +139,26 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
           .warn = warn};
 }
 
+namespace {
+
+Status check_device(const Model& model, const decode::DecodeOptions& options) {
+  if (options.evict == 0 || model.device().capabilities().chooses_rows) return {};
+  return invalid("evict: found {} on {}, which computes every row in all layers; needed 0, or the device cpu",
+                 options.evict, model.device().info().name);
+}
+
+}  // namespace
+
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
                                std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts)
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
+      alternatives_(request.alternatives),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
-      shares_prefix_(model_->special_ids().attention_block > 0 && options_.kv == decode::KvChoice::block &&
-                     options_.cfg_scale == 0),
+      shares_prefix_(model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
+                     (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen)),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
       denoiser_(std::move(canvas), std::move(strategy), std::move(drafts)) {}
@@ -150,6 +169,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
   LLADA_TRY(auto canvas, lay(*model, request));
   LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));
   decode::DecodeOptions resolved = request.options;
+  if (request.alternatives > 0) resolved.draft = 0;  // no draft's logits are kept, and drafts change no token
   std::vector<LatencyPoint> own_table;
   if (resolved.device_latency || (resolved.draft < 0 && resolved.latency_table.empty())) {
     LLADA_TRY(const LatencyTable table, model->latency(threads));
@@ -157,6 +177,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     if (resolved.device_latency) resolved.latency_table = own_table;
     resolved.device_latency = false;
   }
+  LLADA_TRY_STATUS(check_device(*model, request.options));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
   return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(canvas),
                                                             std::move(strategy),
@@ -167,7 +188,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, denoiser_.canvas().size(), options_.cfg_scale > 0, rule_));
-  state_->keep_logits = decode::needs_logits(options_);
+  state_->keep_logits = keeps_logits(options_, alternatives_);
+  if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
   // Up to the block of the first mask, whose own rows are computed in any case.
@@ -193,10 +215,11 @@ void RunningRequest::tell(const decode::StepEvent& event, const StepCallback& on
 Status RunningRequest::take(decode::StepResult result, double device_seconds, PrefixCache* prefixes,
                             const StepCallback& on_step) {
   stats_.device_seconds += device_seconds;
-  if (state_->keep_logits)
+  if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, options_, rule_, model_->special_ids(), denoiser_.canvas(),
                                          denoiser_.forward_number(), result));
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(result)));
+  if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
   tell(event, on_step);
   while (!denoiser_.done()) {
@@ -205,6 +228,20 @@ Status RunningRequest::take(decode::StepResult result, double device_seconds, Pr
     tell(*known, on_step);
   }
   return {};
+}
+
+void RunningRequest::keep_scores(const decode::StepEvent& event) {
+  const std::vector<int32_t>& rows = event.plan.logits;
+  for (const decode::Edit& edit : event.edits) {
+    TokenScore& score = scores_[static_cast<size_t>(edit.position)];
+    if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
+    score = {};
+    if (edit.state == decode::TokenState::masked) continue;
+    const auto row = std::ranges::lower_bound(rows, predicting_row(edit.position, model_->special_ids()));
+    if (row == rows.end() || *row != predicting_row(edit.position, model_->special_ids())) continue;
+    score = score_of(logits_row(state_->logits, static_cast<size_t>(row - rows.begin()), model_->config().vocab),
+                     edit.token, alternatives_);
+  }
 }
 
 // Tokens of the answer before its end or its first mask.
@@ -265,6 +302,7 @@ Generation RunningRequest::finish(const Device& device) {
   int64_t end = canvas.answer_end();
   if (options_.auto_length && !infill_) end = std::min(end, decode::first_end(canvas, begin, end, ids.end_ids) + 1);
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
+  if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
   if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);

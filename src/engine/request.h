@@ -15,6 +15,7 @@
 #include "decode/options.h"
 #include "engine/model.h"
 #include "engine/model_runner.h"
+#include "engine/token_score.h"
 #include "memory/prefix_cache.h"
 
 namespace llada {
@@ -27,6 +28,8 @@ struct Request {
   std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
   decode::DecodeOptions options = {};
   std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
+  // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
+  int64_t alternatives = 0;
 };
 
 struct GenerationStats {
@@ -59,6 +62,9 @@ struct Generation {
   std::vector<int32_t> tokens;
   std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
+  // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the
+  // softmax at temperature 1, guidance applied. A token that was decided without a row of logits has the token -1.
+  std::vector<TokenScore> scores = {};
   GenerationStats stats;
 };
 
@@ -68,7 +74,8 @@ std::string_view finish_reason(const Generation& generation);
 // Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
 Status check_request(const Model& model, const Request& request);
 
-// Bytes of keys and values that a checked request will hold, digests of a device apart.
+// Bytes of keys and values, and of a block's logits where they are kept, that a checked request will hold; digests of a
+// device apart.
 double kv_bytes(const Model& model, const Request& request);
 
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
@@ -127,12 +134,15 @@ class RunningRequest {
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
+  void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;
 
   const std::shared_ptr<const Model> model_;
   const decode::DecodeOptions options_;
   const std::vector<std::string> stop_;
+  const int64_t alternatives_;
+  std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const decode::HeadRule rule_;
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;

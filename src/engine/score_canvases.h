@@ -25,11 +25,6 @@ struct ScoreCanvas {
   std::vector<int32_t> tokens(const ScoreRequest& request, int32_t mask) const;
 };
 
-// The row that predicts a position.
-constexpr int32_t predicting_row(int64_t position, const decode::SpecialIds& ids) {
-  return static_cast<int32_t>(ids.shift_logits && position > 0 ? position - 1 : position);
-}
-
 // In the order of continuations and their blocks. Not for duel, whose canvases follow from each other.
 std::vector<ScoreCanvas> score_canvases(const ScoreRequest& request, const decode::SpecialIds& ids);
 

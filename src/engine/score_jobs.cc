@@ -12,29 +12,6 @@ namespace {
 
 using decode::TokenState;
 
-// One row's answer about a token.
-TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top) {
-  TokenScore score{token, log_probability(logits, token)};
-  if (top == 0) return score;
-  std::vector<int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto count = std::min(static_cast<size_t>(top), ids.size());
-  const auto better = [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(count), better);
-  // The others' from their distance to the token, whose sum over the vocabulary is done.
-  const float own = logits[static_cast<size_t>(token)];
-  for (const int32_t id : std::span(ids).first(count))
-    score.top.push_back({id, score.log_probability + (static_cast<double>(logits[static_cast<size_t>(id)]) - own)});
-  return score;
-}
-
-std::span<const float> row_of(const RequestState& state, size_t row, int64_t vocab) {
-  return std::span(state.logits).subspan(row * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
-}
-
 std::vector<ContinuationScore> empty_scores(const ScoreRequest& request) {
   std::vector<ContinuationScore> scores;
   const ScoreMethod method = request.options.method;
@@ -146,7 +123,7 @@ Status CanvasScore::take(const RequestStep& step, decode::StepResult result, dou
     const int32_t row = predicting_row(prompt + static_cast<int64_t>(target.offset), model_->special_ids());
     const size_t at = index_in(step.plan->logits, row);
     answers_[index].tokens.push_back(
-        score_of(row_of(*step.state, at, model_->config().vocab), token, alternatives ? request_.options.top : 0));
+        score_of(logits_row(step.state->logits, at, model_->config().vocab), token, alternatives ? request_.options.top : 0));
     answers_[index].best.push_back(result.predictions[at].token == token);
   }
   rows_ += decode::rows_of(*step.plan);
@@ -230,7 +207,7 @@ Status DuelScore::take(const RequestStep& step, decode::StepResult result, doubl
     const size_t row = index_in(step.plan->logits, predicting_row(edit.position, model_->special_ids()));
     const size_t offset = position - request_.prompt.size();
     const int32_t token = request_.continuations[at_][offset];
-    score.tokens[offset] = score_of(row_of(*step.state, row, model_->config().vocab), token, request_.options.top);
+    score.tokens[offset] = score_of(logits_row(step.state->logits, row, model_->config().vocab), token, request_.options.top);
     if (result.predictions[row].token != token) score.greedy = false;
     canvas_.tokens[position] = token;
     canvas_.states[position] = TokenState::stable;

@@ -50,7 +50,12 @@ const KernelTable* avx2_table() {
 }
 
 const KernelTable* avxvnni_table() {
-  if (avx2_table() == nullptr || !__builtin_cpu_supports("avxvnni")) return nullptr;
+#ifdef LLADA_AVXVNNI_EVEX
+  const bool has_vnni = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+  const bool has_vnni = __builtin_cpu_supports("avxvnni");
+#endif
+  if (avx2_table() == nullptr || !has_vnni) return nullptr;
   static const KernelTable table = [] {
     KernelTable t = *avx2_table();
     t.isa = "avxvnni";

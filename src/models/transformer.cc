@@ -15,6 +15,8 @@
 namespace llada {
 namespace {
 
+constexpr int kChoosingLayer = 1;  // counted from 0
+
 struct FeedForward {
   WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
 };
@@ -113,8 +115,10 @@ class Forward {
     ValueId x = b_.embed(w_.embedding);
     for (int l = 0; l + 1 < c_.layers; ++l) {
       const LayerWeights& w = layer(l);
-      const auto [q, k, v] = b_.linear<3>(b_.rms_norm(x, w.attn_norm, c_.rms_eps), {w.q, w.k, w.v});
+      auto [q, k, v] = b_.linear<3>(b_.rms_norm(x, w.attn_norm, c_.rms_eps), {w.q, w.k, w.v});
       cache(l, k, v);
+      position(q, attention_.heads, w.q_bias, w.q_norm);
+      if (chooses(l, q, k)) x = b_.select_rows(x, RowSet::kept), q = b_.select_rows(q, RowSet::kept);
       attend(l, x, q);
       feed_forward(l, x);
     }
@@ -128,9 +132,19 @@ class Forward {
       cache(last, k, v);
       return b_.take();
     }
-    x = b_.select_rows(x);
-    const ValueId q = b_.linear(b_.select_rows(h), w.q);
-    cache(last, k, v);
+    ValueId q = kNoValue;
+    if (shape_.chooses() && last == kChoosingLayer) {  // needs the queries of all rows
+      q = b_.linear(h, w.q);
+      cache(last, k, v);
+      position(q, attention_.heads, w.q_bias, w.q_norm);
+      chooses(last, q, k);
+      x = b_.select_rows(x), q = b_.select_rows(q);
+    } else {
+      x = b_.select_rows(x);
+      q = b_.linear(b_.select_rows(h), w.q);
+      cache(last, k, v);
+      position(q, attention_.heads, w.q_bias, w.q_norm);
+    }
     attend(last, x, q);
     feed_forward(last, x);
     b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
@@ -155,9 +169,18 @@ class Forward {
   }
 
   void attend(int l, ValueId x, ValueId q) {
-    const LayerWeights& w = layer(l);
-    position(q, attention_.heads, w.q_bias, w.q_norm);
-    b_.add(x, b_.linear(b_.attention(l, q, attention_), w.attn_output));
+    b_.add(x, b_.linear(b_.attention(l, q, attention_), layer(l).attn_output));
+  }
+
+  // Which rows go on is decided by what the attention that a row receives gains from the first layer to the second
+  // (FOCUS, arXiv 2601.23278). Decided before the second layer's attention, which only rows that go on need. True: x
+  // and q are to be cut down to them.
+  bool chooses(int l, ValueId q, ValueId k) {
+    if (!shape_.chooses() || l > kChoosingLayer) return false;
+    const ValueId gets = b_.received(q, k, attention_);
+    if (l == kChoosingLayer) b_.choose_rows(gets, received_before_);
+    received_before_ = gets;
+    return l == kChoosingLayer;
   }
 
   ValueId gated_network(ValueId h, const FeedForward& w) {
@@ -184,6 +207,7 @@ class Forward {
                                 .kv_heads = static_cast<int16_t>(c_.kv_heads),
                                 .head_dim = static_cast<int16_t>(c_.head_dim),
                                 .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim))};
+  ValueId received_before_ = kNoValue;  // in the layer before
   const Routing routing_ = {.experts = static_cast<int>(c_.experts),
                             .used = static_cast<int>(c_.experts_used),
                             .sigmoid = c_.sigmoid_router,

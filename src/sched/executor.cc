@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sched/check_step.h"
+#include "sched/chosen_rows.h"
 
 namespace llada {
 namespace {
@@ -44,13 +45,20 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
 }
 
 StepShape shape_of(const StepInputs& inputs) {
-  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
-          static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
+  StepShape shape{static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
+                  static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
+  const auto left_behind = static_cast<int32_t>(candidates_left_behind(inputs));
+  if (left_behind == 0) return shape;
+  shape.candidates = shape.wanted;
+  shape.wanted -= left_behind;
+  shape.predictions -= left_behind;
+  return shape;
 }
 
 // What a device fills; memory of the step before stays for it.
 void empty(const StepInputs& inputs, StepOutputs& outputs) {
   outputs.predictions.clear();
+  outputs.chosen.clear();
   outputs.logits.resize(inputs.streams.size());
   for (auto& logits : outputs.logits) logits.clear();
 }
@@ -109,14 +117,15 @@ Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs) {
 
 Status Executor::finish_results(const StepInputs& inputs, StepOutputs& outputs) const {
   if (dry()) return {};
-  const size_t rows = inputs.predictions.size();
+  const size_t rows = inputs.predictions.size() - candidates_left_behind(inputs);
+  LLADA_TRY(const std::vector<size_t> which, predictions_that_went_on(inputs, outputs));
   if (outputs.predictions.size() != rows)
     return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(),
                   rows);
   const auto finite = [](float x) { return std::isfinite(x); };
   for (size_t r = 0; r < rows; ++r) {
     Prediction& p = outputs.predictions[r];
-    const auto wanted = static_cast<size_t>(inputs.predictions[r].conditional);
+    const auto wanted = static_cast<size_t>(inputs.predictions[which[r]].conditional);
     p.position = inputs.positions[static_cast<size_t>(inputs.wanted[wanted])];
     if (p.token >= 0 && std::isfinite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
         std::isfinite(p.margin))
@@ -180,11 +189,14 @@ Status Executor::fall_back(const Error& error) {
 
 namespace {
 
-void mark_computed(const StepInputs& inputs) {
+// Rows that did not go on have new keys and values in the first layers only: they stay what they were.
+void mark_computed(const StepInputs& inputs, const StepOutputs& outputs) {
+  const std::vector<bool> left = rows_left_behind(inputs, outputs);
   for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
     const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
     for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
-      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
+      if (!left[static_cast<size_t>(r)])
+        stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
   }
 }
 
@@ -195,7 +207,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs) {
     LLADA_TRY_STATUS(fall_back(status.error()));
     LLADA_TRY_STATUS(run_once(inputs, outputs));
   }
-  mark_computed(inputs);
+  mark_computed(inputs, outputs);
   return {};
 }
 
@@ -204,7 +216,7 @@ Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs) {
     LLADA_TRY_STATUS(fall_back(status.error()));
     LLADA_TRY_STATUS(submit_beside(inputs, outputs));
   }
-  mark_computed(inputs);
+  mark_computed(inputs, outputs);
   return {};
 }
 

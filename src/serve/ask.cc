@@ -1,6 +1,8 @@
 #include "serve/ask.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -56,13 +58,17 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
 
 }  // namespace
 
-Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill) {
+Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
+                                     std::initializer_list<const char*> lengths) {
   DecodeChoice choice(infill);
   choice.use_default_preset();
   choice.built_in_presets_only("llada.preset");
-  const json *newer = body.find("max_completion_tokens"), *older = infill ? nullptr : body.find("max_tokens");
-  if (!infill && newer != nullptr) LLADA_TRY_STATUS(give(choice, "gen_length", *newer, "max_completion_tokens"));
-  if (newer == nullptr && older != nullptr) LLADA_TRY_STATUS(give(choice, "gen_length", *older, "max_tokens"));
+  bool length_given = infill;
+  for (const char* length : lengths) {
+    const json* value = infill ? nullptr : body.find(length);
+    if (value == nullptr || std::exchange(length_given, true)) continue;
+    LLADA_TRY_STATUS(give(choice, "gen_length", *value, length));
+  }
   for (const char* key : {"temperature", "top_p", "seed"})
     if (const json* value = body.find(key)) LLADA_TRY_STATUS(give(choice, key, *value, key));
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
@@ -97,16 +103,19 @@ Done read_streaming(Body& body, Ask& ask) {
   return {};
 }
 
+Done check_format(const json& format, const std::string& name) {
+  const bool typed = format.is_object() && format.contains("type") && format.at("type").is_string();
+  if (!typed) return wrong(name, format, "{\"type\": \"text\"}");
+  if (const auto type = format.at("type").get<std::string>(); type != "text")
+    return refuse(
+        fmt::format("{}: found type {}, needed text; answers are not constrained here", name, in_quotes(type)), name);
+  return {};
+}
+
 Done read_format(Body& body) {
   const json* format = body.find("response_format");
   if (format == nullptr) return {};
-  const bool typed = format->is_object() && format->contains("type") && format->at("type").is_string();
-  if (!typed) return wrong("response_format", *format, "{\"type\": \"text\"}");
-  if (const auto type = format->at("type").get<std::string>(); type != "text")
-    return refuse(
-        fmt::format("response_format: found type {}, needed text; answers are not constrained here", in_quotes(type)),
-        "response_format");
-  return {};
+  return check_format(*format, "response_format");
 }
 
 Answered<std::vector<std::string>> read_stop(Body& body) {
@@ -118,43 +127,95 @@ Answered<std::vector<std::string>> read_stop(Body& body) {
 
 namespace {
 
-// A text, or OpenAI's list of parts, of which text is the one kind here.
-Answered<std::string> read_content(const json& content, const std::string& where) {
+// How a protocol writes messages.
+struct MessageForm {
+  std::string field;             // the list's
+  std::set<std::string> parts;   // types of parts that are text
+  std::set<std::string> beside;  // fields of a message that say nothing to a model
+};
+
+// A text, or a list of parts, of which text is the one kind here.
+Answered<std::string> read_content(const json& content, const std::string& where, const MessageForm& form) {
   if (content.is_null()) return std::string();
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return wrong(where, content, "a text");
   std::string text;
   for (const json& part : content) {
-    if (!part.is_object() || part.value("type", json()) != "text" || !part.contains("text") ||
+    const json type = part.is_object() ? part.value("type", json()) : json();
+    if (!type.is_string() || !form.parts.contains(type.get<std::string>()) || !part.contains("text") ||
         !part["text"].is_string())
-      return wrong(where, part, "parts of type text");
+      return wrong(where, part, fmt::format("parts of type {}", fmt::join(form.parts, " or ")));
     text += part["text"].get<std::string>();
   }
   return text;
 }
 
+Answered<ChatMessage> read_message(const json& item, const std::string& where, const MessageForm& form) {
+  if (!item.is_object()) return wrong(where, item, "an object with role and content");
+  if (const json type = item.value("type", json("message")); form.beside.contains("type") && type != "message")
+    return wrong(where + ".type", type, "message");
+  const json role = item.value("role", json());
+  if (role != "system" && role != "developer" && role != "user" && role != "assistant")
+    return wrong(where + ".role", role, "system, user or assistant");
+  for (const auto& [key, value] : item.items()) {
+    const bool idle = value.is_null() || (value.is_array() && value.empty()) || form.beside.contains(key);
+    if (key != "role" && key != "content" && !idle)
+      return refuse(fmt::format("{}.{}: this field is not supported here", where, key), where + "." + key);
+  }
+  LLADA_TRY(std::string content, read_content(item.value("content", json()), where + ".content", form));
+  return ChatMessage{role == "developer" ? "system" : role.get<std::string>(), std::move(content)};
+}
+
+Answered<std::vector<ChatMessage>> read_list(const json& list, const MessageForm& form) {
+  if (!list.is_array() || list.empty()) return wrong(form.field, list, "a list with at least one message");
+  std::vector<ChatMessage> messages;
+  for (const json& item : list) {
+    LLADA_TRY(ChatMessage message, read_message(item, fmt::format("{}[{}]", form.field, messages.size()), form));
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
 }  // namespace
 
 Answered<std::vector<ChatMessage>> read_messages(Body& body) {
+  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"name"}};
   const json* list = body.find("messages");
   if (list == nullptr) return refuse("messages: needed, a list with at least one message", "messages");
-  if (!list->is_array() || list->empty()) return wrong("messages", *list, "a list with at least one message");
-  std::vector<ChatMessage> messages;
-  for (const json& item : *list) {
-    const std::string where = fmt::format("messages[{}]", messages.size());
-    if (!item.is_object()) return wrong(where, item, "an object with role and content");
-    const json role = item.value("role", json());
-    if (role != "system" && role != "developer" && role != "user" && role != "assistant")
-      return wrong(where + ".role", role, "system, user or assistant");
-    for (const auto& [key, value] : item.items()) {
-      const bool idle = value.is_null() || (value.is_array() && value.empty()) || key == "name";
-      if (key != "role" && key != "content" && !idle)
-        return refuse(fmt::format("{}.{}: this field is not supported here", where, key), where + "." + key);
-    }
-    LLADA_TRY(std::string content, read_content(item.value("content", json()), where + ".content"));
-    messages.push_back({role == "developer" ? "system" : role.get<std::string>(), std::move(content)});
-  }
-  return messages;
+  return read_list(*list, kForm);
+}
+
+Answered<std::vector<ChatMessage>> read_input(Body& body) {
+  // A client may send back a message of an earlier answer as it came.
+  static const MessageForm kForm{
+      .field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
+  const json* input = body.find("input");
+  if (input == nullptr) return refuse("input: needed, a text or a list of messages", "input");
+  if (input->is_string()) return std::vector{ChatMessage{"user", input->get<std::string>()}};
+  return read_list(*input, kForm);
+}
+
+Done read_unstored(Body& body) {
+  if (body.find("previous_response_id") != nullptr)
+    return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
+                  "previous_response_id");
+  const std::pair<const char*, json> idle[] = {
+      {"truncation", "disabled"}, {"background", false}, {"include", json::array()}, {"top_logprobs", 0}};
+  for (const auto& [name, value] : idle)
+    if (const json* found = body.find(name); found != nullptr && *found != value)
+      return wrong(name, *found, value.dump() + " here");
+  const json* text = body.find("text");
+  if (text == nullptr) return {};
+  if (!text->is_object()) return wrong("text", *text, "an object with a format");
+  for (const auto& [name, value] : text->items())
+    if (name != "format") return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
+  const auto format = text->find("format");
+  if (format == text->end() || format->is_null()) return {};
+  return check_format(*format, "text.format");
+}
+
+int64_t prompt_tokens(const Request& request) {
+  return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
 }
 
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
@@ -168,7 +229,8 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
 }
 
 Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
-                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop) {
+                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop,
+                                             int64_t alternatives) {
   const int64_t all = std::ssize(prompts) * n;
   if (all > service.options().most_answers)
     return refuse(fmt::format("found {} prompts and n {}, needed {} answers at most", prompts.size(), n,
@@ -177,7 +239,7 @@ Answered<std::vector<Request>> make_requests(Service& service, const std::vector
   std::vector<Request> requests;
   for (const auto& prompt : prompts) {
     for (int64_t i = 0; i < n; ++i) {
-      Request request{.tokens = prompt, .options = choice.options, .stop = stop};
+      Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = alternatives};
       request.options.seed += static_cast<uint64_t>(i);
       if (i == 0) LLADA_TRY_STATUS(check(service, request, choice));
       requests.push_back(std::move(request));

@@ -15,7 +15,7 @@
 
 namespace llada::serve {
 
-enum class Shape { chat, completion, fim, infill };  // of the reply
+enum class Shape { chat, completion, fim, infill, response };  // of the reply
 // What a stream shows of the denoising beside final text: nothing; the whole text so far in every event, as Mercury
 // does; every step with its edits.
 enum class Watch { none, replace, frames };
@@ -31,25 +31,43 @@ struct Ask {
   bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;             // those of the prompt alone
   bool stream = false, include_usage = false, logprobs = false;
+  int64_t alternatives = 0;  // most probable tokens beside each log-probability
+  Json said = {};            // of /v1/responses: the fields of the request that its answer repeats
   Watch watch = Watch::none;
 };
 
+inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
+
 // The readers of parts that routes share; each refuses with the name of the field.
 //
-// Decoding: max_tokens, max_completion_tokens, temperature, top_p, seed, llada. Of infilling, whose gaps say how many
-// tokens there are, neither of the first two. attention_block: of the model, as for DecodeChoice::resolve().
-Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill);
+// Decoding: temperature, top_p, seed, llada, and how long the answer may be, under any of `lengths`, the first before the
+// others; of infilling, whose gaps say how many tokens there are, none of these. attention_block: of the model, as for
+// DecodeChoice::resolve().
+Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
+                                     std::initializer_list<const char*> lengths = {"max_completion_tokens",
+                                                                                   "max_tokens"});
 // stream, stream_options, diffusing, into `ask`.
 std::expected<void, ApiError> read_streaming(Body& body, Ask& ask);
 // response_format: text alone.
 std::expected<void, ApiError> read_format(Body& body);
+std::expected<void, ApiError> check_format(const nlohmann::json& format, const std::string& name);
 Answered<std::vector<ChatMessage>> read_messages(Body& body);
+// input, of /v1/responses: a text, or a list of messages.
+Answered<std::vector<ChatMessage>> read_input(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
+
+// Of /v1/responses, what nothing here could do: previous_response_id, include, background and others, each refused but
+// for the value that asks for what is done anyway.
+std::expected<void, ApiError> read_unstored(Body& body);
 
 // The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ...
 // by index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
 Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
-                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop);
+                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop,
+                                             int64_t alternatives);
+
+// Tokens of a request that are not to be filled.
+int64_t prompt_tokens(const Request& request);
 
 // Checks one request as above.
 std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);

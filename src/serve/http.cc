@@ -1,6 +1,28 @@
 #include "serve/http.h"
 
 namespace llada::serve {
+namespace {
+
+int hex_digit(char c) {
+  const size_t at = std::string_view("0123456789abcdef").find(static_cast<char>(c | 0x20));
+  return c >= '0' && at != std::string_view::npos ? static_cast<int>(at) : -1;
+}
+
+}  // namespace
+
+std::string without_percent(std::string_view part) {
+  std::string text;
+  for (size_t i = 0; i < part.size(); ++i) {
+    const int high = part[i] == '%' && i + 2 < part.size() ? hex_digit(part[i + 1]) : -1;
+    const int low = high >= 0 ? hex_digit(part[i + 2]) : -1;
+    if (low < 0) {
+      text += part[i];
+    } else {
+      text += static_cast<char>(16 * high + low), i += 2;
+    }
+  }
+  return text;
+}
 
 std::unexpected<ApiError> refuse(std::string message, std::string param) {
   return std::unexpected(ApiError(400, std::move(message), std::move(param)));

@@ -67,6 +67,9 @@ HttpReply error_reply(const ApiError& error);
 HttpReply json_reply(const Json& json);
 std::string dump(const Json& json);  // valid UTF-8 whatever it holds
 
+// The text of a path's part, in which clients write %2F for a slash.
+std::string without_percent(std::string_view part);
+
 // One request on its way through the server. respond() is called once, from any thread.
 class Exchange {
  public:

@@ -1,7 +1,5 @@
 #include "serve/job.h"
 
-#include <algorithm>
-
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
 
@@ -11,18 +9,15 @@ namespace {
 constexpr size_t kNotes = 64;  // steps that wait for a reader before they are merged
 
 AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
-  return {shape, (shape == Shape::chat ? "chatcmpl-" : "cmpl-") + id, service.created(), service.name()};
-}
-
-int64_t prompt_tokens(const Request& request) {
-  return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
+  const char* kind = shape == Shape::chat ? "chatcmpl-" : shape == Shape::response ? "resp_" : "cmpl-";
+  return {shape, kind + id, service.created(), service.name()};
 }
 
 // The tokens behind the first, each given those before it.
-ScoreRequest score_request(const Request& request) {
+ScoreRequest score_request(const Request& request, int64_t alternatives) {
   ScoreRequest score{.prompt = {request.tokens.front()},
                      .continuations = {{request.tokens.begin() + 1, request.tokens.end()}}};
-  score.options.top = 1;
+  score.options.top = alternatives;
   return score;
 }
 
@@ -35,6 +30,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(ask_.requests.size()),
       left_(answers_.size()) {
+  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
   const decode::SpecialIds& ids = service.model().special_ids();
   for (size_t i = 0; i < answers_.size(); ++i) {
     const Request& request = ask_.requests[i];
@@ -103,7 +99,7 @@ void Job::score(size_t index) {
     }
     self->generate(index);
   };
-  hold(index, service_.engine().submit_score(score_request(ask_.requests[index]), on_done));
+  hold(index, service_.engine().submit_score(score_request(ask_.requests[index], ask_.alternatives), on_done));
 }
 
 void Job::generate(size_t index) {
@@ -171,8 +167,18 @@ void Job::done(size_t index, Result<Generation> result) {
   if (last) settle();
 }
 
-void Job::expire(double seconds) {
-  if (std::chrono::duration<double>(Clock::now() - begin_).count() > seconds) cancel("the answer took too long");
+void Job::tick(double answer_seconds, double ping_seconds) {
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  if (seconds_since(begin_) > answer_seconds) return cancel("the answer took too long");
+  if (!ask_.stream || ping_seconds <= 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ping_ || seconds_since(last_piece_) < ping_seconds) return;
+    ping_ = true;
+  }
+  wake();
 }
 
 void Job::cancel(const std::string& why) {
@@ -228,91 +234,6 @@ void Job::log() const {
                      {"error", error ? Json(error->message) : Json(nullptr)}}));
 }
 
-std::optional<ApiError> Job::failure() const {
-  for (const Answer& answer : answers_) {
-    if (!answer.result) continue;
-    if (!*answer.result)
-      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(503, why_cancelled_);
-    if ((*answer.result)->stats.decode.cancelled)
-      return ApiError(503, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
-  }
-  return std::nullopt;
-}
-
-FinishedAnswer Job::finished(size_t index) const {
-  const Request& request = ask_.requests[index];
-  const Generation& g = **answers_[index].result;
-  const Tokenizer& tokenizer = service_.model().tokenizer();
-  FinishedAnswer answer{.text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr};
-  if (request.gaps) {
-    answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
-    for (const InfillGap& gap : ask_.gaps) {
-      const auto ids = std::span(g.tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
-      const std::string filled = tokenizer.decode(ids);
-      answer.spans.push_back({{"position", gap.position},
-                              {"length", gap.length},
-                              {"tokens", std::vector(ids.begin(), ids.end())},
-                              {"text", to_valid_utf8(filled)}});
-      answer.text = filled;
-    }
-    if (ask_.whole_text) answer.text = g.text;
-    for (const std::string& stop : ask_.stop)
-      if (const size_t at = answer.text.find(stop); at != std::string::npos) {
-        answer.text.resize(at);
-        answer.reason = "stop";
-      }
-  }
-  if (ask_.drops_answer) answer.text.clear();
-  if (ask_.logprobs && !request.gaps) {
-    std::vector<ScoredToken> tokens;
-    if (ask_.scores_prompt) {
-      const auto& score = answers_[index].score;
-      tokens = scored_prompt(request.tokens, score ? score->continuations.front() : ContinuationScore());
-    }
-    // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
-    // out the last entry, whichever token it is.
-    const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
-    const auto count = ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens));
-    for (int64_t i = 0; i < count; ++i)
-      tokens.push_back(taken(g.tokens[static_cast<size_t>(i)],
-                             answers_[index].confidence[request.tokens.size() + static_cast<size_t>(i)]));
-    answer.logprobs = logprobs_json(service_.model(), ask_.shape, tokens);
-  }
-  return answer;
-}
-
-Json Job::usage() const {
-  std::vector<GenerationStats> stats;
-  int64_t prompts = 0;
-  const std::vector<int32_t>* before = nullptr;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    stats.push_back((*answers_[i].result)->stats);
-    if (const auto& score = answers_[i].score) {
-      stats.back().decode.nfe += score->forwards;
-      stats.back().decode.rows += score->rows;
-    }
-    if (ask_.drops_answer) stats.back().content_tokens = 0;
-    const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
-    if (before == nullptr || *before != tokens) prompts += prompt_tokens(ask_.requests[i]);
-    before = &tokens;
-  }
-  return usage_json(stats, prompts);
-}
-
-HttpReply Job::whole() {
-  const std::lock_guard lock(mutex_);
-  if (const auto error = failure()) return error_reply(*error);
-  std::vector<FinishedAnswer> answers;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    answers.push_back(finished(i));
-    if (i < ask_.echoed.size()) answers.back().text.insert(0, ask_.echoed[i]);
-    answers.back().text = to_valid_utf8(answers.back().text);
-  }
-  Json json = whole_json(head_, answers, usage());
-  json["llada"] = {{"preset", ask_.preset}};
-  return json_reply(json);
-}
-
 void Job::listen(std::function<void()> ready) {
   const std::lock_guard lock(mutex_);
   ready_ = std::move(ready);
@@ -327,146 +248,9 @@ void Job::wake() {
   if (ready) ready();
 }
 
-Json Job::side(size_t index, const StepNote& note) {
-  const Model& model = service_.model();
-  const Request& request = ask_.requests[index];
-  Json edits = Json::array();
-  const bool first = note.forwards > 0 && answers_[index].canvas_said == false;
-  if (first && request.gaps) {
-    // The text around the gaps, so that a reader sees all of the canvas.
-    for (size_t p = 0; p < request.tokens.size(); ++p)
-      if (std::ranges::find(*request.gaps, static_cast<int32_t>(p)) == request.gaps->end())
-        edits.push_back({{"position", p},
-                         {"id", request.tokens[p]},
-                         {"text", to_valid_utf8(model.tokenizer().decode({&request.tokens[p], 1}))},
-                         {"state", "fixed"},
-                         {"confidence", 1}});
-  }
-  const auto size = std::ssize(request.tokens);
-  const int64_t end = request.gaps ? size : size + most_generated(model, size, request.options);
-  for (const decode::Edit& edit : note.edits)
-    if (edit.position < end) edits.push_back(edit_json(model, edit));
-  Json json = {
-      {"index", index},    {"step", note.step},        {"masks_left", note.masks_left}, {"forwards", note.forwards},
-      {"rows", note.rows}, {"edits", std::move(edits)}};
-  if (first) {
-    answers_[index].canvas_said = true;
-    json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : end - size}};
-  }
-  return json;
-}
-
-namespace {
-
-// Mercury's: the whole text so far takes the place of what came before.
-Json replacing(const AnswerHead& head, size_t index, const std::string& text, const std::string& reason,
-               double progress) {
-  Json json = piece_json(head, static_cast<int64_t>(index), text, reason, nullptr);
-  if (head.shape == Shape::chat) json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", text}};
-  json["diffusion_meta"] = {{"diffusion_content", true}, {"diffusion_progress", progress}};
-  return json;
-}
-
-}  // namespace
-
-std::string Job::events(size_t index, const StepNote& note) {
-  Answer& answer = answers_[index];
-  if (answer.text) answer.text->apply(note);
-  const auto at = static_cast<int64_t>(index);
-  if (ask_.watch == Watch::replace) {
-    const auto masks = static_cast<double>(
-        ask_.requests[index].gaps
-            ? ask_.requests[index].gaps->size()
-            : most_generated(service_.model(), std::ssize(ask_.requests[index].tokens), ask_.requests[index].options));
-    const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
-    return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
-  }
-  const std::string delta = answer.text ? answer.text->take() : "";
-  if (ask_.watch == Watch::frames) {
-    Json json = piece_json(head_, at, delta, "", nullptr);
-    json["llada"] = side(index, note);
-    return event_text(json);
-  }
-  return delta.empty() ? "" : event_text(piece_json(head_, at, delta, "", nullptr));
-}
-
-std::string Job::last_events(size_t index) {
-  Answer& answer = answers_[index];
-  const FinishedAnswer end = finished(index);
-  const auto at = static_cast<int64_t>(index);
-  if (ask_.watch == Watch::replace)
-    return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
-           event_text(piece_json(head_, at, "", end.reason, end.logprobs));
-  const std::string rest = answer.text ? answer.text->finish(end.text) : to_valid_utf8(end.text);
-  if (ask_.watch == Watch::frames) {
-    const GenerationStats& stats = (*answer.result)->stats;
-    Json json = piece_json(head_, at, rest, end.reason, end.logprobs);
-    StepNote note{.step = stats.decode.steps,
-                  .committed = 0,
-                  .masks_left = 0,
-                  .forwards = stats.decode.nfe,
-                  .rows = stats.decode.rows,
-                  .edits = {}};
-    json["llada"] = side(index, note);
-    json["usage"] = usage_json({stats}, prompt_tokens(ask_.requests[index]));
-    if (ask_.requests[index].gaps) json["spans"] = end.spans;
-    return event_text(json);
-  }
-  return (rest.empty() ? "" : event_text(piece_json(head_, at, rest, "", nullptr))) +
-         event_text(piece_json(head_, at, "", end.reason, end.logprobs));
-}
-
-// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
-// meanwhile.
-Outflow::Piece Job::take() {
-  constexpr size_t kNotesAtOnce = 16;
-  std::vector<std::deque<StepNote>> notes(answers_.size());
-  std::vector<bool> ended(answers_.size());
-  std::optional<ApiError> failing;
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return {};
-    if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
-    for (size_t i = 0; i < answers_.size(); ++i) {
-      std::deque<StepNote>& ready = answers_[i].notes;
-      while (!ready.empty() && notes[i].size() < kNotesAtOnce) {
-        notes[i].push_back(std::move(ready.front()));
-        ready.pop_front();
-      }
-      ended[i] = ready.empty() && answers_[i].result && answers_[i].result->has_value();
-    }
-  }
-  Piece piece;
-  if (!begun_) piece.bytes = first_events();
-  begun_ = true;
-  if (failing) {
-    piece.bytes += event_text(error_json(*failing)) + std::string(kLastEvent);
-    piece.last = ended_ = true;
-    return piece;
-  }
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
-    if (ended[i] && !answers_[i].handed_on) {
-      piece.bytes += last_events(i);
-      answers_[i].handed_on = true;
-    }
-  }
-  if (!std::ranges::all_of(answers_, &Answer::handed_on)) return piece;
-  if (ask_.include_usage) piece.bytes += event_text(usage_piece_json(head_, usage()));
-  piece.bytes += kLastEvent;
-  piece.last = ended_ = true;
-  return piece;
-}
-
-std::string Job::first_events() const {
-  std::string text;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at));
-    if (i < ask_.echoed.size() && !ask_.echoed[i].empty())
-      text += event_text(piece_json(head_, at, ask_.echoed[i], "", nullptr));
-  }
-  return text;
+void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
+  if (!ask) return exchange->respond(error_reply(ask.error()));
+  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
 }
 
 }  // namespace llada::serve

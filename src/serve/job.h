@@ -12,6 +12,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
+#include "serve/responses.h"
 #include "serve/shapes.h"
 
 namespace llada::serve {
@@ -22,8 +23,9 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
 
   // Replies 429 where the queue is full; otherwise once there is something to say.
   void begin();
-  // Ends it where it has taken longer than that.
-  void expire(double seconds);
+  // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
+  // says that it goes on.
+  void tick(double answer_seconds, double ping_seconds);
   // Ends what is not finished. why: what the client is told, where it is still there.
   void cancel(const std::string& why);
 
@@ -59,9 +61,11 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   FinishedAnswer finished(size_t index) const;
   Json usage() const;
   void log() const;
-  std::string first_events() const;
+  std::string first_events();
   std::string events(size_t index, const StepNote& note);
   std::string last_events(size_t index);
+  std::string failing_events(const ApiError& error);
+  std::vector<ScoredToken> scored(size_t index) const;
   Json side(size_t index, const StepNote& note);
 
   Service& service_;
@@ -74,7 +78,13 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   size_t left_;  // answers that have not ended
   std::string why_cancelled_;
   std::function<void()> ready_;
-  bool begun_ = false, ended_ = false;  // of a stream: take()'s own
+  Clock::time_point last_piece_ = begin_;   // of a stream
+  bool ping_ = false;                       // the next piece shall not be empty
+  bool begun_ = false, ended_ = false;      // of a stream: take()'s own
+  std::optional<ResponseEvents> response_;  // of a stream of /v1/responses: take()'s own
 };
+
+// Answers what a route has read: the job, or why there is none.
+void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask);
 
 }  // namespace llada::serve

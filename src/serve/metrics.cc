@@ -54,6 +54,11 @@ void Metrics::cancelled() {
   ++cancelled_;
 }
 
+void Metrics::fell_back() {
+  const std::lock_guard lock(mutex_);
+  ++fallbacks_;
+}
+
 std::string Metrics::text(const Now& now) const {
   const std::lock_guard lock(mutex_);
   std::string out = "# HELP llada_requests_total replies by route and status\n# TYPE llada_requests_total counter\n";
@@ -70,6 +75,8 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_answers_total", "counter", "answers that were finished", finished_);
   out += one("llada_answers_cancelled_total", "counter", "answers that nobody waited for, or that took too long",
              cancelled_);
+  out += one("llada_device_fallbacks_total", "counter", "devices that failed and were replaced by their fallback",
+             fallbacks_);
   out += one("llada_tokens_total", "counter", "tokens of finished answers", tokens_);
   out += one("llada_prompt_tokens_total", "counter", "tokens of their prompts", prompt_tokens_);
   out += latency_.text("llada_answer_seconds", "from request to finished answer");

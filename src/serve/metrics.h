@@ -27,6 +27,7 @@ class Metrics {
   void first_step(double seconds, double forwards);
   void finished(double seconds, int64_t tokens, int64_t prompt_tokens, double tokens_per_forward);
   void cancelled();
+  void fell_back();  // the device failed, its fallback took over
 
   struct Now {  // what others count
     int64_t waiting = 0, running = 0, forwards = 0, rows = 0, parts = 0, connections = 0;
@@ -38,7 +39,7 @@ class Metrics {
  private:
   mutable std::mutex mutex_;  // guards what follows
   std::map<std::pair<std::string, int>, int64_t> replies_;
-  int64_t tokens_ = 0, prompt_tokens_ = 0, finished_ = 0, cancelled_ = 0;
+  int64_t tokens_ = 0, prompt_tokens_ = 0, finished_ = 0, cancelled_ = 0, fallbacks_ = 0;
   Histogram latency_{{.01, .03, .1, .3, 1, 3, 10, 30, 60, 120, 300, 600}};
   Histogram first_{{.003, .01, .03, .1, .3, 1, 3, 10, 30, 60, 120, 300}};
   Histogram first_forwards_{{1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 300, 1000}};

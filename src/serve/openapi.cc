@@ -5,6 +5,7 @@
 
 #include "decode/fields.h"
 #include "engine/decode_preset.h"
+#include "serve/ask.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -77,12 +78,14 @@ Json messages_schema() {
   return list;
 }
 
+Json alternatives_schema() { return {{"type", "integer"}, {"minimum", 0}, {"maximum", kMostAlternatives}}; }
+
 Json chat_schema() {
   return request_schema({{"messages", messages_schema()},
                          {"n", integer_schema(1)},
                          {"top_p", {{"type", "number"}}},
                          {"logprobs", boolean_schema()},
-                         {"top_logprobs", {{"type", "integer"}, {"minimum", 0}, {"maximum", 1}}},
+                         {"top_logprobs", alternatives_schema()},
                          {"response_format", object_schema({{"type", {{"const", "text"}}}}, {"type"})}},
                         {"messages"});
 }
@@ -94,8 +97,29 @@ Json completion_schema() {
                          {"n", integer_schema(1)},
                          {"top_p", {{"type", "number"}}},
                          {"echo", boolean_schema()},
-                         {"logprobs", {{"type", "integer"}, {"minimum", 0}, {"maximum", 1}}}},
+                         {"logprobs", alternatives_schema()}},
                         {"prompt"});
+}
+
+Json response_schema() {
+  const Json part =
+      object_schema({{"type", {{"enum", {"input_text", "output_text"}}}}, {"text", string_schema()}}, {"type", "text"});
+  const Json message = object_schema({{"type", {{"const", "message"}}},
+                                      {"role", {{"enum", {"system", "developer", "user", "assistant"}}}},
+                                      {"content", {{"anyOf", {string_schema(), list_of(part)}}}}},
+                                     {"role", "content"});
+  Json list = list_of(message);
+  list["minItems"] = 1;
+  return object_schema({{"model", string_schema()},
+                        {"input", {{"anyOf", {string_schema(), list}}}},
+                        {"instructions", string_schema()},
+                        {"max_output_tokens", integer_schema(1)},
+                        {"temperature", {{"type", "number"}, {"minimum", 0}}},
+                        {"top_p", {{"type", "number"}}},
+                        {"seed", integer_schema(0)},
+                        {"stream", boolean_schema()},
+                        {"llada", reference("Options")}},
+                       {"input"});
 }
 
 Json infill_schema() {
@@ -114,6 +138,7 @@ Json infill_schema() {
 Json body_schema(std::string_view path) {
   if (path == "/v1/chat/completions") return reference("Chat");
   if (path == "/v1/completions") return reference("Completion");
+  if (path == "/v1/responses") return response_schema();
   if (path == "/v1/fim/completions")
     return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}}, {"prompt"});
   if (path == "/infill") return infill_schema();
@@ -142,6 +167,9 @@ Json operation_of(const Route& route) {
   if (post)
     operation["requestBody"] = {{"required", true},
                                 {"content", {{"application/json", {{"schema", body_schema(route.path)}}}}}};
+  if (route.path.ends_with(kPathId))
+    operation["parameters"] =
+        Json::array({{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", string_schema()}}});
   return operation;
 }
 

@@ -14,15 +14,16 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
   LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
-  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, 1));  // of the tokens that were taken alone
+  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
+  ask.alternatives = top.value_or(0);
   LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   auto ids = service.model().chat_ids(messages);
   if (!ids) return refuse("messages: " + ids.error().message, "messages");
-  LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, n.value_or(1), stop));
+  LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, n.value_or(1), stop, ask.alternatives));
   ask.preset = choice.preset();
   return ask;
 }
@@ -30,9 +31,7 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
 }  // namespace
 
 void answer_chat(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto ask = read_chat(service, exchange->request.body);
-  if (!ask) return exchange->respond(error_reply(ask.error()));
-  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
+  begin_job(service, exchange, read_chat(service, exchange->request.body));
 }
 
 }  // namespace llada::serve

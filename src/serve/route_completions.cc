@@ -51,8 +51,9 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
   LLADA_TRY(const bool echo, body.boolean("echo", false));
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, 1));  // of the tokens that were taken alone
+  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
   ask.logprobs = logprobs.has_value();
+  ask.alternatives = logprobs.value_or(0);
   ask.scores_prompt = echo && ask.logprobs;
   if (ask.scores_prompt && ask.stream)
     return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
@@ -63,7 +64,7 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
   LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(ask.requests, make_requests(service, prompts, choice, n.value_or(1), stop));
+  LLADA_TRY(ask.requests, make_requests(service, prompts, choice, n.value_or(1), stop, ask.alternatives));
   if (echo)
     for (const Request& request : ask.requests)
       ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
@@ -74,9 +75,7 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
 }  // namespace
 
 void answer_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto ask = read_completion(service, exchange->request.body);
-  if (!ask) return exchange->respond(error_reply(ask.error()));
-  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
+  begin_job(service, exchange, read_completion(service, exchange->request.body));
 }
 
 }  // namespace llada::serve

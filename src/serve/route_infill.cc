@@ -96,9 +96,7 @@ namespace {
 void answer_with(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> (*read)(Service&, Body)) {
   auto body = Body::parse(exchange->request.body);
   if (!body) return exchange->respond(error_reply(body.error()));
-  auto ask = read(service, std::move(*body));
-  if (!ask) return exchange->respond(error_reply(ask.error()));
-  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
+  begin_job(service, exchange, read(service, std::move(*body)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// /health, /ready, /metrics, /v1/models, /props, /v1/llada/options and the page: what the server is and does.
+// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: what the server is and does.
 #include <algorithm>
 #include <cmath>
 
@@ -6,6 +6,7 @@
 #include "engine/options.h"
 #include "serve/page.h"
 #include "serve/routes.h"
+#include "text/utf8.h"
 
 namespace llada::serve {
 
@@ -26,14 +27,30 @@ void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange)
   exchange->respond({.type = "text/plain; version=0.0.4", .body = service.metrics().text(service.now())});
 }
 
+namespace {
+
+Json model_json(const Service& service) {
+  return {{"id", service.name()},
+          {"object", "model"},
+          {"created", service.created()},
+          {"owned_by", "llada"},
+          {"meta", {{"n_vocab", service.model().config().vocab}, {"n_ctx_train", service.model().config().context}}}};
+}
+
+}  // namespace
+
 void answer_models(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const Json model = {
-      {"id", service.name()},
-      {"object", "model"},
-      {"created", service.created()},
-      {"owned_by", "llada"},
-      {"meta", {{"n_vocab", service.model().config().vocab}, {"n_ctx_train", service.model().config().context}}}};
-  exchange->respond(json_reply({{"object", "list"}, {"data", Json::array({model})}}));
+  exchange->respond(json_reply({{"object", "list"}, {"data", Json::array({model_json(service)})}}));
+}
+
+void answer_model(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  const std::string& path = exchange->request.path;
+  const std::string asked = without_percent(std::string_view(path).substr(std::string_view("/v1/models/").size()));
+  if (asked == service.name()) return exchange->respond(json_reply(model_json(service)));
+  exchange->respond(error_reply(ApiError(404,
+                                         fmt::format("the model {} does not exist; there is {}",
+                                                     in_quotes(asked.substr(0, 100)), in_quotes(service.name())),
+                                         "model", "model_not_found")));
 }
 
 void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {

@@ -11,8 +11,10 @@ namespace llada::serve {
 
 using Answer = void (*)(Service& service, const std::shared_ptr<Exchange>& exchange);
 
+inline constexpr std::string_view kPathId = "{id}";
+
 struct Route {
-  std::string_view method, path;
+  std::string_view method, path;  // the path may end with kPathId, as in OpenAPI
   Answer answer;
   bool open = false;   // without a key
   bool early = false;  // while the model is loading, too
@@ -22,12 +24,14 @@ std::span<const Route> routes();
 void answer_health(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_ready(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_models(Service& service, const std::shared_ptr<Exchange>& exchange);
+void answer_model(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_options(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_page(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_openapi(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_chat(Service& service, const std::shared_ptr<Exchange>& exchange);
+void answer_responses(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_completions(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_fim(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_infill(Service& service, const std::shared_ptr<Exchange>& exchange);

@@ -19,9 +19,11 @@ std::span<const Route> routes() {
       {"GET", "/openapi.json", answer_openapi, true, true},
       {"GET", "/v1/llada/options", answer_options, true, true},
       {"GET", "/v1/models", answer_models, true},
+      {"GET", "/v1/models/{id}", answer_model, true},
       {"GET", "/props", answer_props},
       {"GET", "/metrics", answer_metrics, false, true},
       {"POST", "/v1/chat/completions", answer_chat},
+      {"POST", "/v1/responses", answer_responses},
       {"POST", "/v1/completions", answer_completions},
       {"POST", "/v1/fim/completions", answer_fim},
       {"POST", "/infill", answer_infill},
@@ -46,7 +48,7 @@ Service::~Service() {
   ticker_.join();
 }
 
-// Whoever has waited too long is told so.
+// Whoever has waited too long is told so; whoever waits for a stream's next event learns that it goes on.
 void Service::tick() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stopping_; })) {
@@ -55,7 +57,7 @@ void Service::tick() {
     lock.lock();
     const auto jobs = jobs_;
     lock.unlock();
-    for (const auto& job : jobs) job->expire(options_.answer_seconds);
+    for (const auto& job : jobs) job->tick(options_.answer_seconds, options_.ping_seconds);
     lock.lock();
   }
 }
@@ -66,7 +68,8 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
                              .row_budget = options_.row_budget,
                              .most_running = options_.admission.running,
                              .warn = [this](const std::string& line) {
-                               log(dump({{"event", "warning"}, {"message", line}}));
+                               metrics_.fell_back();
+                               log(dump({{"event", "fallback"}, {"message", line}}));
                              }};
   if (options_.kept_prefix_bytes > 0) scheduler.prefixes = std::make_shared<PrefixCache>(options_.kept_prefix_bytes);
   LLADA_TRY(engine_, Engine::create(model, scheduler));
@@ -150,8 +153,15 @@ void Service::drain(double seconds) {
 
 namespace {
 
+// A path that ends with {id} stands for all that go on where it begins.
+bool has_path(const Route& route, std::string_view path) {
+  if (!route.path.ends_with(kPathId)) return path == route.path;
+  const std::string_view begin = route.path.substr(0, route.path.size() - kPathId.size());
+  return path.size() > begin.size() && path.starts_with(begin);
+}
+
 bool takes(const Route& route, const HttpRequest& request) {
-  return route.path == request.path && route.method == request.method;
+  return has_path(route, request.path) && route.method == request.method;
 }
 
 // Browsers ask first whether they may.
@@ -168,7 +178,7 @@ HttpReply preflight(const std::string& origin) {
 
 HttpReply Service::refusal(const HttpRequest& request, const Route* route) const {
   if (route == nullptr) {
-    const auto same_path = [&](const Route& r) { return r.path == request.path; };
+    const auto same_path = [&](const Route& r) { return has_path(r, request.path); };
     const auto other = std::ranges::find_if(routes(), same_path);
     if (other == routes().end()) return error_reply(ApiError(404, "there is no such route (see /openapi.json)"));
     HttpReply reply = error_reply(ApiError(405, fmt::format("this route takes {}", other->method)));

@@ -24,6 +24,7 @@ struct ServiceOptions {
   AdmissionLimits admission = {};
   std::string name = {};          // the model's, in answers; empty: of its file
   double answer_seconds = 3600;   // most of one answer's
+  double ping_seconds = 15;       // of silence before a stream sends a comment, so that no proxy cuts it; 0: never
   int64_t most_answers = 128;     // of one request: prompts times n
   int64_t kept_prefix_bytes = 0;  // of K/V between requests, of a block-causal model
   int threads = 0;                // of the engine's share of the device; 0: the device itself

@@ -118,7 +118,9 @@ Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens) {
   Json content = Json::array();
   for (const ScoredToken& t : tokens) {
     Json entry = token_logprob(model, t.token, t.log_probability.value_or(0));
-    entry["top_logprobs"] = Json::array({token_logprob(model, t.best, t.best_log_probability)});
+    entry["top_logprobs"] = Json::array();
+    for (const auto& [token, log_probability] : t.top)
+      entry["top_logprobs"].push_back(token_logprob(model, token, log_probability));
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
@@ -128,21 +130,20 @@ constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON 
 
 }  // namespace
 
+ScoredToken with_score(const TokenScore& score) {
+  ScoredToken scored{score.token, std::max(score.log_probability, kLeast), score.top};
+  for (auto& alternative : scored.top) alternative.log_probability = std::max(alternative.log_probability, kLeast);
+  return scored;
+}
+
 ScoredToken taken(int32_t token, double confidence) {
-  const double log_probability = confidence > 0 ? std::max(std::log(confidence), kLeast) : kLeast;
-  return {token, log_probability, token, log_probability};
+  return {token, confidence > 0 ? std::max(std::log(confidence), kLeast) : kLeast};
 }
 
 std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest) {
   std::vector<ScoredToken> tokens;
-  if (!prompt.empty()) tokens.push_back({prompt.front(), std::nullopt, -1, 0});
-  for (const TokenScore& score : rest.tokens) {
-    const double own = std::max(score.log_probability, kLeast);
-    // The best is compared with the token's own to the last bit: that of the same token is the same number.
-    const bool best = score.top.empty() || score.top.front().token == score.token;
-    tokens.push_back({score.token, own, best ? score.token : score.top.front().token,
-                      best ? own : std::max(score.top.front().log_probability, kLeast)});
-  }
+  if (!prompt.empty()) tokens.push_back({prompt.front(), std::nullopt});
+  for (const TokenScore& score : rest.tokens) tokens.push_back(with_score(score));
   return tokens;
 }
 
@@ -159,8 +160,10 @@ Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken>
       tops.push_back(nullptr);
       continue;
     }
-    Json top = {{text, *t.log_probability}};
-    top[token_text(model, t.best)] = t.best_log_probability;
+    // Of tokens that read alike the better one is named; the token itself is there however improbable it is.
+    Json top = Json::object();
+    for (const auto& [token, log_probability] : t.top) top.emplace(token_text(model, token), log_probability);
+    top.emplace(text, *t.log_probability);
     tops.push_back(std::move(top));
   }
   return {{"tokens", texts}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};

@@ -43,13 +43,14 @@ Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens
 // What a token of a canvas looks like to a reader: its own characters, bytes of unfinished ones as U+FFFD.
 std::string token_text(const Model& model, int32_t token);
 
-// A token with its log-probability (nats), where it has one, and the best token in its place.
+// A token with its log-probability (nats), where it has one, and the best tokens in its place.
 struct ScoredToken {
   int32_t token;
   std::optional<double> log_probability;
-  int32_t best;
-  double best_log_probability;
+  std::vector<TokenScore::Alternative> top = {};  // best first
 };
+// As a forward scored it.
+ScoredToken with_score(const TokenScore& score);
 // Of an answer's token, which was taken with that probability.
 ScoredToken taken(int32_t token, double confidence);
 // Of a prompt's, the first of which has none.

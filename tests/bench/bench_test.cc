@@ -153,7 +153,7 @@ TEST(Forwards, PhasesAddUpToTheForward) {
 
 TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   const auto report = run(small(), [](Parts& parts) { parts.end_to_end = true; });
-  ASSERT_EQ(report.end_to_end.size(), 3u);
+  ASSERT_EQ(report.end_to_end.size(), 4u);
   const EndToEndResult &per_block = report.end_to_end[0], &masked = report.end_to_end[1], &once = report.end_to_end[2];
   EXPECT_EQ(per_block.forwards, 6);  // blocks of four in steps of three and one
   EXPECT_EQ(per_block.full_forwards, 3);
@@ -165,6 +165,11 @@ TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   EXPECT_EQ(once.rows, 18 + (1 + 3) + (4 + 1) + (1 + 3) + (4 + 1) + (1 + 3));
   EXPECT_EQ(once.logit_rows, 3 * (4 + 1));
   EXPECT_GT(once.seconds, 0);
+  const EndToEndResult& evicted = report.end_to_end[3];
+  EXPECT_EQ(evicted.forwards, once.forwards) << "the same pace";
+  EXPECT_EQ(evicted.full_forwards, 1);
+  EXPECT_EQ(evicted.rows, once.rows);
+  EXPECT_EQ(evicted.left_rows, 0) << "blocks of four: at least eight rows go on";
 }
 
 // Alone a request takes the forwards of the script's pace. In company everybody's rows are computed as they are alone,

@@ -66,7 +66,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
     expect_keys(f, {"rows", "logits", "ms_median", "gop_per_s", "percent_of_int8_peak", "read_gb_per_s", "new_shape_ms",
                     "phases"});
   EXPECT_GT(report["forward"][1]["phases"]["matmul"], 0);
-  ASSERT_EQ(report["end_to_end"].size(), 3u);
+  ASSERT_EQ(report["end_to_end"].size(), 4u);
   for (const json& e : report["end_to_end"]) {
     expect_keys(
         e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh", "rows_policy", "seconds"});

@@ -90,7 +90,7 @@ TEST_F(LongWork, BenchThatIsStoppedKeepsItsRows) {
   const Json report = Json::parse(json.out.substr(begin));
   EXPECT_EQ(report["interrupted"], true);
   EXPECT_GT(report["machine"]["read_gb_per_s"], 0) << "what was measured before is whole";
-  EXPECT_LT(report["end_to_end"].size(), 3u);
+  EXPECT_LT(report["end_to_end"].size(), 4u);
 }
 
 // Making an 8B model takes far longer than anybody waits for an answer to Ctrl-C.

@@ -40,10 +40,12 @@ TEST(Manual, EveryOptionIsEverywhere) {
 }
 
 TEST(Manual, ChoicesAreOffered) {
-  EXPECT_NE(completion(kTwo, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix suffix dual block delayed'"),
+  EXPECT_NE(
+      completion(kTwo, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix suffix dual block delayed frozen'"),
+      std::string::npos);
+  EXPECT_NE(completion(kTwo, "zsh")->find(":(none prefix suffix dual block delayed frozen)'"), std::string::npos);
+  EXPECT_NE(completion(kTwo, "fish")->find(" -l kv -x -a 'none prefix suffix dual block delayed frozen'"),
             std::string::npos);
-  EXPECT_NE(completion(kTwo, "zsh")->find(":(none prefix suffix dual block delayed)'"), std::string::npos);
-  EXPECT_NE(completion(kTwo, "fish")->find(" -l kv -x -a 'none prefix suffix dual block delayed'"), std::string::npos);
 }
 
 // Single quotes inside single quotes would end them.

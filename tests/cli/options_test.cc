@@ -166,7 +166,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--seed -1", "--seed: found '-1'"},
       {"--threshold nan", "--threshold: found nan"},
       {"--temperature -1", "--temperature: found -1"},
-      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, suffix, dual, block, delayed"},
+      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, suffix, dual, block, delayed, frozen"},
       {"--logits-eos-inf=1", "--logits-eos-inf: found '1', needed true or false"},
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},
@@ -239,7 +239,7 @@ TEST(Options, TuningKeepsItsTexts) {
   // Measurements that were taken before are found by these texts.
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
   EXPECT_EQ(join(choices("credit")), " --credit");
-  EXPECT_EQ(join(choices("rows")), " --kv suffix --kv prefix --kv dual --kv delayed");
+  EXPECT_EQ(join(choices("rows")), " --kv suffix --kv prefix --kv dual --kv delayed --kv frozen");
   EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
   EXPECT_EQ(join(choices("block")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
   EXPECT_EQ(join(choices("revised rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");

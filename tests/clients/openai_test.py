@@ -118,6 +118,64 @@ class Completions(unittest.TestCase):
         self.assertEqual("".join(pieces), client().completions.create(**options).choices[0].text)
 
 
+    def test_alternatives(self):
+        whole = ask(client(), logprobs=True, top_logprobs=4).choices[0]
+        self.assertEqual("".join(token.token for token in whole.logprobs.content), whole.message.content)
+        for token in whole.logprobs.content:
+            self.assertEqual(len(token.top_logprobs), 4)
+            self.assertEqual(token.top_logprobs[0].logprob, token.logprob)
+            self.assertEqual(sorted((t.logprob for t in token.top_logprobs), reverse=True),
+                             [t.logprob for t in token.top_logprobs])
+
+
+class Responses(unittest.TestCase):
+    OPTIONS = {"model": support.NAME, "max_output_tokens": support.LENGTH, "extra_body": {"llada": support.OPTIONS}}
+
+    def test_an_answer_is_the_command_lines(self):
+        for task in ("sort", "json"):
+            prompt = support.examples(task, 1)[0]["prompt"]
+            response = client().responses.create(input=prompt, **self.OPTIONS)
+            expected = support.run(prompt)
+            self.assertEqual(response.output_text, expected["text"])
+            self.assertEqual(response.status, "completed")
+            self.assertEqual(response.usage.output_tokens, expected["stats"]["content_tokens"])
+            self.assertEqual(response.usage.input_tokens, expected["stats"]["prompt_tokens"])
+
+    def test_an_answer_goes_back_as_input(self):
+        c = client()
+        first = c.responses.create(input="Hi", **self.OPTIONS)
+        turns = [{"role": "user", "content": "Hi"}] + [item.model_dump() for item in first.output]
+        turns.append({"role": "user", "content": [{"type": "input_text", "text": PROMPT}]})
+        second = c.responses.create(input=turns, instructions="Be brief.", **self.OPTIONS)
+        chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": first.output_text}, {"role": "user", "content": PROMPT}]
+        same = c.chat.completions.create(model=support.NAME, messages=chat, max_tokens=support.LENGTH,
+                                         extra_body={"llada": support.OPTIONS})
+        self.assertEqual(second.output_text, same.choices[0].message.content)
+
+    def test_a_stream_is_the_protocols(self):
+        prompt = support.examples("gsm-mini", 1)[0]["prompt"]
+        with client().responses.stream(input=prompt, **self.OPTIONS) as stream:
+            events = list(stream)
+            final = stream.get_final_response()
+        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+        kinds = [event.type for event in events]
+        self.assertEqual(kinds[:4], ["response.created", "response.in_progress", "response.output_item.added",
+                                     "response.content_part.added"])
+        self.assertEqual(kinds[-4:], ["response.output_text.done", "response.content_part.done",
+                                      "response.output_item.done", "response.completed"])
+        deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+        self.assertGreater(len(deltas), 1)
+        self.assertEqual("".join(deltas), support.run(prompt)["text"])
+        self.assertEqual(final.output_text, "".join(deltas))
+
+    def test_nothing_is_stored(self):
+        with self.assertRaises(openai.BadRequestError) as raised:
+            client().responses.create(input="Hi", previous_response_id="resp_1", **self.OPTIONS)
+        self.assertIn("stored", str(raised.exception))
+        self.assertEqual(raised.exception.param, "previous_response_id")
+
+
 class Refusals(unittest.TestCase):
     def test_an_unknown_field_is_named(self):
         with self.assertRaises(openai.BadRequestError) as raised:
@@ -138,9 +196,11 @@ class Refusals(unittest.TestCase):
             ask(client(), response_format=schema)
         self.assertIn("response_format", str(raised.exception))
 
-    def test_another_model_is_not_found(self):
-        with self.assertRaises(openai.NotFoundError):
+    def test_models_are_found_by_name(self):
+        self.assertEqual(client().models.retrieve(support.NAME).id, support.NAME)
+        with self.assertRaises(openai.NotFoundError) as raised:
             client().models.retrieve("some-other-model")
+        self.assertEqual(raised.exception.code, "model_not_found")
 
     def test_keys(self):
         path = support.ROOT / "build/clients-keys"

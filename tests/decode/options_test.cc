@@ -157,7 +157,7 @@ void expect_names_both_ways(size_t count) {
 
 TEST(Options, NamesGoBothWays) {
   expect_names_both_ways<Acceptance>(11);
-  expect_names_both_ways<KvChoice>(6);
+  expect_names_both_ways<KvChoice>(7);
   expect_names_both_ways<Revision>(5);
   expect_names_both_ways<RevisePolicy>(3);
   expect_names_both_ways<RevisePath>(2);
@@ -174,7 +174,7 @@ TEST(Options, NamesGoBothWays) {
   EXPECT_EQ(name(EarlyStop::answer), "answer");
   EXPECT_EQ(name(Remasking::random), "random");
   EXPECT_EQ(from_name<KvChoice>("duel").error().message,
-            "found 'duel', needed one of none, prefix, suffix, dual, block, delayed");
+            "found 'duel', needed one of none, prefix, suffix, dual, block, delayed, frozen");
 }
 
 }  // namespace

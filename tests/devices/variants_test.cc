@@ -23,13 +23,13 @@ namespace {
 
 constexpr int32_t kTokens = 43;
 
-struct Geometry {
+struct AttentionShape {
   int heads, kv_heads, head_dim, rotary;
 };
 // Heads of 24 and 80 fill no tile of a power of two; 4 and 3 queries share a key; a part of a head turns.
-const Geometry kGeometries[] = {{4, 2, 16, 16}, {3, 1, 24, 24}, {4, 1, 80, 20}, {2, 2, 128, 64}};
+const AttentionShape kGeometries[] = {{4, 2, 16, 16}, {3, 1, 24, 24}, {4, 1, 80, 20}, {2, 2, 128, 64}};
 
-ModelConfig shaped(ModelConfig c, const Geometry& g) {
+ModelConfig shaped(ModelConfig c, const AttentionShape& g) {
   c.heads = g.heads, c.kv_heads = g.kv_heads, c.head_dim = g.head_dim, c.rotary_dims = g.rotary;
   c.vocab = 300;
   return c;

@@ -144,11 +144,32 @@ TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
   EXPECT_NE(plain[2].predictions[0].logit, sparse[2].predictions[0].logit) << "refreshed rows are seen now";
 }
 
+// Where everybody goes on, leaving rows behind is the plain path; where some stay, threads change nothing.
+TEST_F(Invariance, EvictionThatKeepsAllIsNone) {
+  const auto one = open_session(model_, 1), three = open_session(model_, 3);
+  decode::DecodeOptions options = threshold();
+  options.kv = decode::KvChoice::frozen;
+  const Generation plain = run(*one, 0, options);
+  options.evict = 1e9;
+  const Generation all = run(*one, 0, options);
+  EXPECT_EQ(plain.tokens, all.tokens);
+  EXPECT_EQ(plain.stats.canvas_hash, all.stats.canvas_hash);
+  EXPECT_EQ(plain.stats.decode, all.stats.decode);
+  EXPECT_EQ(all.stats.decode.left_rows, 0);
+  options.acceptance = decode::Acceptance::schedule;  // few at a time
+  options.steps = 32;
+  options.evict = 1, options.evict_rows = 4;
+  const Generation a = run(*one, 0, options), b = run(*three, 0, options);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.stats.decode, b.stats.decode);
+  EXPECT_GT(a.stats.decode.left_rows, 0);
+}
+
 // labels: long
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
   for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
-                                    decode::KvChoice::block, decode::KvChoice::delayed}) {
+                                    decode::KvChoice::block, decode::KvChoice::delayed, decode::KvChoice::frozen}) {
     for (size_t i = 0; i < items_.size(); ++i) {
       decode::DecodeOptions options = threshold();
       std::vector<decode::Prediction> seen[2];
@@ -177,7 +198,7 @@ TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
   const auto session = open_session(model_);
   const size_t doubtful = items_.size() - 2, certain = items_.size() - 1;
   for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
-                                    decode::KvChoice::block, decode::KvChoice::delayed}) {
+                                    decode::KvChoice::block, decode::KvChoice::delayed, decode::KvChoice::frozen}) {
     decode::DecodeOptions options = threshold(), cached = threshold();
     cached.kv = kv;
     decode::DecodeOptions steps, cached_steps;  // as many forwards whatever the model thinks

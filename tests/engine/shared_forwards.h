@@ -181,7 +181,9 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   add("everything computed", 0, n - 1, length).kv = KvChoice::none;
   decode::DecodeOptions* o = &add("guided and sampled", 0, n - 3, length);
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5;
-  add("llada2", 1, n, 2 * length).acceptance = decode::Acceptance::llada2;
+  o = &add("llada2, rows left behind", 1, n, 2 * length);
+  o->acceptance = decode::Acceptance::llada2;
+  o->kv = KvChoice::frozen, o->frozen_final = true, o->evict = 1, o->evict_rows = 2;
   o = &add("edited", 1, n / 2, length);
   o->revision = Revision::edit, o->edit_threshold = threshold;
   o = &add("revised", 2, n - 1, length + 5);

@@ -24,6 +24,10 @@ Recording recorded_golden() {
   Recording recording{"models/tiny-llada", {}};
   int64_t sparse = 0;
   for (const size_t i : {items.size() - 1, items.size() - 2}) {
+    if (i == items.size() - 2) {  // rows left behind
+      options.revision = decode::Revision::none, options.revise_path = decode::RevisePath::fused;
+      options.kv = decode::KvChoice::frozen, options.evict = 1, options.threshold = 0.95;
+    }
     const GoldenItem& item = items[i];
     RunRecorder recorder("dual \"quoted\"", "--threshold 0.9", "golden", static_cast<int64_t>(i));
     const auto g = session->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options,
@@ -68,6 +72,7 @@ TEST(Recording, ComesBackToTheLastBit) {
     for (size_t i = 0; i < a.steps.size(); ++i) {
       EXPECT_EQ(a.steps[i].rows, b.steps[i].rows);
       EXPECT_EQ(a.steps[i].wanted, b.steps[i].wanted);
+      EXPECT_EQ(a.steps[i].left, b.steps[i].left);
       EXPECT_EQ(a.steps[i].block, b.steps[i].block);
       EXPECT_EQ(a.steps[i].predicted, b.steps[i].predicted);
       EXPECT_EQ(a.steps[i].confidence, b.steps[i].confidence);
@@ -94,13 +99,15 @@ TEST(Recording, TheSimulatorReplaysWhatWasRecorded) {
     ASSERT_TRUE(replay) << replay.error().message;
     const auto& steps = recording.runs[r].steps;
     ASSERT_EQ(replay->passes.size(), steps.size());
-    int64_t committed = 0;
+    int64_t committed = 0, left = 0;
     for (size_t i = 0; i < steps.size(); ++i) {
       EXPECT_EQ(replay->passes[i].rows, steps[i].dense_row_count());
       EXPECT_EQ(replay->passes[i].sparse, steps[i].sparse_row_count());
+      left += replay->passes[i].left;
       committed += steps[i].committed;
     }
     EXPECT_EQ(replay->tokens, committed);
+    EXPECT_EQ(left > 0, r == 1);
   }
 }
 

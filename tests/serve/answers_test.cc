@@ -21,8 +21,6 @@ std::string content(const Received& reply) {
   return reply.json().at("choices").at(0).at("message").at("content").get<std::string>();
 }
 
-const std::string kSum = "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
-
 TEST_F(Answers, AreGoldenOnes) {
   for (const GoldenItem& item : load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json")) {
     const auto reply = post(
@@ -280,6 +278,8 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("response_format", {{"type", "json_schema"}}), "response_format"},
       {kChat, with("frequency_penalty", 0.5), "frequency_penalty"},
       {kChat, with("top_logprobs", 5), "top_logprobs"},
+      {kChat, with("top_logprobs", 21), "top_logprobs"},
+      {kPlain, {{"prompt", "x"}, {"logprobs", 21}}, "logprobs"},
       {kChat, with("wish", 5), "wish"},
       {kChat, with("llada", {{"wish", 5}}), "llada.wish"},
       {kChat, with("llada", {{"threshold", 2}}), "llada.threshold"},

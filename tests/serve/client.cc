@@ -32,10 +32,12 @@ std::vector<std::string> Received::events() const {
   std::vector<std::string> events;
   for (size_t at = 0; at < body.size();) {
     const size_t end = std::min(body.find("\n\n", at), body.size());
-    const std::string line = body.substr(at, end - at);
+    std::string line = body.substr(at, end - at);
+    at = end + 2;
+    if (line.starts_with(": ")) continue;  // a comment
+    if (line.starts_with("event: ")) line.erase(0, line.find('\n') + 1);
     if (!line.starts_with("data: ") || line.contains('\n')) throw std::runtime_error("no event: " + line);
     events.push_back(line.substr(6));
-    at = end + 2;
   }
   return events;
 }

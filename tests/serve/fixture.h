@@ -83,6 +83,9 @@ inline std::vector<int32_t> chat_prompt(const std::string& text) {
   return tiny_model()->chat_ids({&message, 1}).value();
 }
 
+inline const std::string kSum =
+    "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
+
 inline nlohmann::json chat_body(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
   more["messages"] = {{{"role", "user"}, {"content", text}}};
   return more;

@@ -181,6 +181,31 @@ TEST_F(Streams, OfAnOldClientEndWithTheConnection) {
   EXPECT_TRUE(client.closed(5));
 }
 
+// A stream that waits for its turn has nothing to say for longer than some proxies wait.
+TEST_F(Streams, SaySoWhereTheyAreSilent) {
+  for (const double seconds : {0.2, 0.0}) {
+    TearDown();
+    options.admission.running = 1;
+    options.ping_seconds = seconds;
+    start();
+    const json body = {{"stream", true}, {"max_tokens", 200}, {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}};
+    Client first(server->port()), second(server->port());
+    first.send(http_request("POST", "/v1/chat/completions", chat_body("Count.", body).dump()));
+    ASSERT_TRUE(becomes("llada_requests_running", 1));
+    second.send(
+        http_request("POST", "/v1/chat/completions", chat_body("Hi", {{"stream", true}, {"max_tokens", 32}}).dump()));
+    ASSERT_TRUE(becomes("llada_requests_waiting", 1));
+    EXPECT_EQ(second.wait_for(": ping\n\n", seconds > 0 ? 10 : 0.6), seconds > 0);
+    first.close();
+    const auto reply = second.receive();
+    EXPECT_EQ(reply.body.contains(": ping\n\n"), seconds > 0);
+    std::string text;
+    for (const std::string& event : reply.events())
+      if (event != "[DONE]") text += json::parse(event)["choices"][0]["delta"].value("content", "");
+    EXPECT_EQ(text, run_alone(chat_prompt("Hi"), {{"gen_length", "32"}}).text);
+  }
+}
+
 // The reader takes nothing until the answers are there: they are finished all the same, and come whole. There is more
 // than the sockets between the two hold, so steps have been merged.
 // labels: long

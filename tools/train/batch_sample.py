@@ -7,9 +7,10 @@ import sample
 
 
 @torch.no_grad()
-def generate_batch(model, tokenizer, prompts, length=384, block_length=32, threshold=None, batch=128):
+def generate_batch(model, tokenizer, prompts, length=384, block_length=32, threshold=None, batch=128, tail=None):
     """prompts: lists of token ids. One token per forward, or with a threshold every one above it. A canvas stops after
-    the block with the end of the turn. -> (answer tokens per prompt, forwards per prompt)"""
+    the block with the end of the turn. tail: masks that a forward sees behind the last block at work, all if None; fewer
+    are cheaper, and a model that trained on short canvases writes nearly the same. -> (answer tokens per prompt, forwards per prompt)"""
     device = model.head.weight.device
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     answers, forwards = [None] * len(prompts), [0] * len(prompts)
@@ -25,8 +26,9 @@ def generate_batch(model, tokenizer, prompts, length=384, block_length=32, thres
         count = torch.zeros(len(members), dtype=torch.long, device=device)
         while len(alive):
             at = low[alive, None] + inside
-            current = canvas[alive]
-            rows = (torch.arange(len(alive), device=device)[:, None] * width + at).flatten()
+            seen = width if tail is None else min(width, low[alive].max().item() + block_length + tail)
+            current = canvas[alive, :seen]
+            rows = (torch.arange(len(alive), device=device)[:, None] * seen + at).flatten()
             logits = model(current, rows).float().view(len(alive), block_length, -1)
             confidence, best = logits.softmax(-1).max(-1)
             block = current.gather(1, at)
@@ -35,7 +37,7 @@ def generate_batch(model, tokenizer, prompts, length=384, block_length=32, thres
             if threshold is not None:
                 chosen |= confidence > threshold
             block = torch.where(chosen & (confidence >= 0), best, block)
-            canvas[alive] = current.scatter(1, at, block)
+            canvas[alive, :seen] = current.scatter(1, at, block)
             count[alive] += 1
             complete = (block != tokenizer.mask).all(1)
             ended = complete & ((block == tokenizer.eot).any(1) | (low[alive] - start[alive] + block_length >= length))

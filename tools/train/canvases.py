@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 
 from drills import ONLY_DECISIVE, decisive_spans, sources
+from tokenizer import tokens_in
 
 MAX_RESPONSE = 128  # tokens, padding included: the generation length that the models are used with
 BLOCK = 32  # as in the sampler
@@ -146,16 +147,6 @@ class CanvasSource:
 def _decisive_tokens(tokenizer, example, response):
     """Indices of the response's tokens that lie in one of its decisive spans."""
     return tokens_in(tokenizer, response, decisive_spans(example.task, example.response))
-
-
-def tokens_in(tokenizer, tokens, spans):
-    """Indices of the tokens that overlap one of the spans; the text is ASCII, a byte a character."""
-    inside, out, begin = {at for low, high in spans for at in range(low, high)}, [], 0
-    for i, token in enumerate(tokens):
-        end = begin + len(tokenizer.texts[token])
-        out += [i] if not inside.isdisjoint(range(begin, end)) else []
-        begin = end
-    return out
 
 
 def _lookups(tokenizer, example, prompt, response):

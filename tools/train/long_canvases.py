@@ -1,9 +1,12 @@
-"""Canvases for long answers, made on the device that trains: examples lie there as tokens, batches are gathered and masked
-there.
+"""Canvases for long answers: examples lie as tokens on the device that trains, batches are gathered and masked there.
 
-A canvas has one of a few lengths, so that a compiled model sees few shapes; what the example leaves free is end-of-text.
-Mask kinds as in canvases.py, drawn per sequence: random (t ~ U, weights 1/t), suffix (everything behind a cut) and block
-(earlier blocks visible, the cut's block masked at random, later blocks all masked). Most cuts fall on decisive words.
+Mask kinds as in canvases.py, drawn per sequence: random (t ~ U, weights 1/t), suffix (everything behind a cut), block
+(earlier blocks visible, the cut's block masked at random, later blocks all masked) and decisive (only the decisive words;
+tasks whose lines repeat earlier results get a suffix instead). Most cuts fall on decisive words.
+
+A canvas ends soon after what it can teach: behind a cut only a few masks are kept, behind a whole answer a little
+end-of-text; a share of the canvases has room for the longest answer. Its length is one of a few (a compiled model sees few
+shapes) and all canvases of a batch have the same.
 """
 import multiprocessing
 import threading
@@ -12,21 +15,24 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+import long_guides
 import long_tasks
-from canvases import tokens_in
-from tokenizer import Tokenizer
+from tokenizer import Tokenizer, tokens_in
 
-LENGTHS = (256, 384, 512, 640, 768)  # of a canvas
-BLOCK, T_MIN, DECISIVE_CUT_SHARE = 32, 0.05, 0.5
+GPU_LENGTHS, CPU_LENGTHS = tuple(range(128, 769, 128)), tuple(range(48, 769, 24))  # of a canvas
+BLOCK, T_MIN, DECISIVE_CUT_SHARE = 32, 0.05, 0.6
 SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 8.0, 6.0, 3.0, 0.02, 0.1
+DECISIVE_GAIN, DECISIVE_WEIGHT, DECISIVE_SHARE = 3.0, 6.0, 0.95  # of decisive words in other masks; in masks of their own
+TAIL, ROOM = (16, 80), 24  # masks kept behind a cut; end-of-text behind a whole answer, at most
 DECISIVE = 1 << 12  # flag in a stored token
+RANDOM, SUFFIX, INNER, WORDS = range(4)  # kinds of masks
 
 
 class Kinds(NamedTuple):
-    """Shares of suffix and block masks; the rest is random. full: share of canvases with room for the longest answer, the
-    others have the shortest length that holds them."""
+    """Shares of the kinds of masks; the rest is random. full: share of canvases with room for the longest answer."""
     suffix: float
     block: float
+    decisive: float
     full: float
 
 
@@ -35,36 +41,54 @@ class Batch(NamedTuple):
     targets: torch.Tensor  # (N,) tokens under the masks
     rows: torch.Tensor  # (N,) their flat positions
     weights: torch.Tensor  # (N,), so that the sum of weighted losses is the batch's loss
+    decisive: torch.Tensor  # (N,) whether they are of a decisive word
+    answers: int  # tokens of the answers, the batch's share among others
+    cuts: torch.Tensor  # (B,) flat positions of the cuts
+    lookups: torch.Tensor  # (M, 3) flat positions: masked tokens, and between where and where they stand already
+    hops: torch.Tensor  # (K, 3) the same from masked tokens and what they copy to the keys of both
 
 
-# ---------------------------------------------------------------- examples as tokens, by many processes
+# ---------------------------------------------------------------- examples as tokens, by other processes
+
+
+class Shard(NamedTuple):
+    tokens: np.ndarray  # all examples in a row, with flags
+    table: np.ndarray  # (count, 4): begin, prompt's length, length with the end of the turn, whether WORDS masks make sense
+    words: list  # per example: positions of decisive tokens
+    guides: list  # per example: (lookups (N, 3), hops (K, 4)) of long_guides.guides
 
 
 def make_shard(job):
-    """(seed, count, tokenizer's folder) -> (tokens of all examples in a row with flags, (count, 3) of begin, prompt's
-    length, length), the end of the turn included."""
-    seed, count, folder = job
-    tokenizer, tokens, table, begin = Tokenizer(folder), [], np.empty((count, 3), np.int64), 0
-    for i, example in zip(range(count), long_tasks.training_stream(seed)):
+    """(seed, count, tokenizer's folder, limits, shares) -> Shard"""
+    seed, count, folder, limits, shares = job
+    examples = [e for e, _ in zip(long_tasks.training_stream(seed, limits, shares), range(count))]
+    return shard_of(Tokenizer(folder), examples)
+
+
+def shard_of(tokenizer, examples):
+    tokens, table, words, guides, begin = [], np.empty((len(examples), 4), np.int64), [], [], 0
+    for i, example in enumerate(examples):
         prompt, response = tokenizer.chat(example.prompt), tokenizer.encode(example.response)
-        for k in tokens_in(tokenizer, response, long_tasks.decisive_spans(example)):
-            response[k] |= DECISIVE
-        text = prompt + response + [tokenizer.eot]
-        tokens.append(np.array(text, np.int16))
-        table[i] = begin, len(prompt), len(text)
+        decisive = len(prompt) + np.array(tokens_in(tokenizer, response, long_guides.decisive_spans(example)), np.int64)
+        text = np.array(prompt + response + [tokenizer.eot], np.int16)
+        text[decisive] |= DECISIVE
+        tokens.append(text)
+        words.append(decisive)
+        guides.append([np.array(found, np.int32).reshape(-1, width) for found, width in
+                       zip(long_guides.guides(tokenizer, example, prompt, response), (3, 4))])
+        table[i] = begin, len(prompt), len(text), example.task in long_guides.INDEPENDENT
         begin += len(text)
-    return np.concatenate(tokens), table
+    return Shard(np.concatenate(tokens), table, words, guides)
 
 
 class Shards:
-    """Shards made by worker processes beside the training; take() gives those that are finished. Create it before the
-    first use of a GPU: the workers are forks."""
+    """Shards made by worker processes beside the training; take() gives those that are finished. The workers are forks,
+    which use neither PyTorch nor a GPU."""
 
-    def __init__(self, folder, seed, shards, size, workers):
-        jobs = [(seed * 100003 + i, size, folder) for i in range(shards)]
-        self.finished, self.error, self.lock, self.left = [], None, threading.Lock(), shards
-        self.pool = multiprocessing.get_context("fork").Pool(workers) if workers > 1 else None
-        results = self.pool.imap_unordered(make_shard, jobs) if self.pool else map(make_shard, jobs)
+    def __init__(self, jobs, workers):
+        self.finished, self.error, self.lock, self.left = [], None, threading.Lock(), len(jobs)
+        self.pool = multiprocessing.get_context("fork").Pool(workers) if workers > 0 else None
+        results = self.pool.imap(make_shard, jobs) if self.pool else map(make_shard, jobs)
         self.thread = threading.Thread(target=self._collect, args=(results,), daemon=True)
         self.thread.start()
 
@@ -92,69 +116,110 @@ class Shards:
 
 
 class CanvasStore:
-    """Grows by add(); batch(seed, tokens, kinds) draws from what is there."""
+    """Grows by add(); batch(tokens, kinds) draws from what is there."""
 
-    def __init__(self, tokenizer, device, longest_answer=long_tasks.MAX_ANSWER):
+    def __init__(self, tokenizer, device, lengths, longest_answer, seed=0):
         self.eos, self.mask, self.device, self.longest_answer = tokenizer.eos, tokenizer.mask, device, longest_answer
+        self.lengths, self.rng = np.array(lengths), np.random.default_rng(seed)
         self.tokens = torch.empty(0, dtype=torch.int16, device=device)
-        self.table = np.empty((0, 3), np.int64)
-        self.device_table, self.groups = None, {}
+        self.table, self.words, self.guides = np.empty((0, 4), np.int64), [], []
+        self.pending = {}  # canvases that wait for a full batch, by length
 
     def __len__(self):
         return len(self.table)
 
     def add(self, shards):
         begin, tables, parts = len(self.tokens), [self.table], [self.tokens]
-        for tokens, table in shards:
-            tables.append(table + [begin, 0, 0])
-            parts.append(torch.from_numpy(tokens).to(self.device))
-            begin += len(tokens)
+        for shard in shards:
+            tables.append(shard.table + [begin, 0, 0, 0])
+            parts.append(torch.from_numpy(shard.tokens).to(self.device))
+            begin += len(shard.tokens)
+            self.words += shard.words
+            self.guides += shard.guides
         self.tokens, self.table = torch.cat(parts), np.concatenate(tables)
-        self.device_table = torch.from_numpy(self.table).to(self.device)
-        lengths = np.array(LENGTHS)
-        fitting = np.searchsorted(lengths, self.table[:, 2] + 1)
-        roomy = np.searchsorted(lengths, np.minimum(self.table[:, 1] + self.longest_answer, lengths[-1]))
-        self.groups = {full: [torch.from_numpy(np.flatnonzero(which == k)).to(self.device) for k in range(len(LENGTHS))]
-                       for full, which in ((False, fitting), (True, roomy))}
 
-    def batch(self, seed, tokens, kinds):
+    def batch(self, tokens, kinds, guided=False):
         """About `tokens` positions, all canvases of one length; every example is equally likely over many batches."""
-        choose = torch.Generator().manual_seed(seed)
-        groups = self.groups[bool(torch.rand((), generator=choose) < kinds.full)]
-        share = torch.tensor([float(len(group) * length) for group, length in zip(groups, LENGTHS)])
-        k = torch.multinomial(share, 1, generator=choose).item()
-        generator = torch.Generator(self.device).manual_seed(seed + 1)
-        size = max(1, tokens // LENGTHS[k])
-        drawn = torch.randint(len(groups[k]), (size,), device=self.device, generator=generator)
-        return self._canvases(self.device_table[groups[k][drawn]], LENGTHS[k], kinds, generator)
+        while True:
+            for length, waiting in self.pending.items():
+                size = max(1, tokens // length)
+                if len(waiting) >= size:
+                    chosen, self.pending[length] = waiting[:size], waiting[size:]
+                    return self._canvases(np.stack(chosen), length, guided)
+            for canvas in self._plan(256, kinds):
+                self.pending.setdefault(int(canvas[-1]), []).append(canvas)
 
-    def _canvases(self, table, length, kinds, generator):
-        begin, start, end = (column[:, None] for column in table.T)
-        size, device = len(table), self.device
+    def cut_canvases(self, count):
+        """-> batches of canvases cut at `count` decisive tokens, the same ones each time."""
+        rng, plan = np.random.default_rng(0), []
+        for i in rng.permutation(np.resize(np.arange(len(self)), count)):
+            cut = self.words[i][rng.integers(len(self.words[i]))]
+            length = self.lengths[min(np.searchsorted(self.lengths, cut + BLOCK), len(self.lengths) - 1)]
+            plan.append((i, SUFFIX, cut, length))
+        plan = np.array(sorted(plan, key=lambda canvas: canvas[-1]))
+        return [self._canvases(part, int(part[-1, -1]), False) for part in np.array_split(plan, -(-count // 20))]
+
+    def _plan(self, count, kinds):
+        """-> (count, 4): example, kind, cut, length of the canvas."""
+        rng, drawn = self.rng, self.rng.integers(len(self), size=count)
+        _, start, end, independent = self.table[drawn].T
+        kind = np.select([(u := rng.random(count)) < kinds.suffix, u < kinds.suffix + kinds.block,
+                          u < kinds.suffix + kinds.block + kinds.decisive],
+                         [SUFFIX, INNER, np.where(independent, WORDS, SUFFIX)], RANDOM)
+        cut = start + (rng.random(count) * (end - start + 8)).astype(np.int64)  # some behind the end
+        for i in np.flatnonzero(rng.random(count) < DECISIVE_CUT_SHARE):
+            words = self.words[drawn[i]]
+            cut[i] = words[rng.integers(len(words))] if len(words) else cut[i]
+        low = np.where(kind == INNER, start + (cut - start) // BLOCK * BLOCK, cut)
+        tail = rng.integers(*TAIL, size=count) + np.where(kind == INNER, BLOCK, 0)
+        needed = end + 1 + rng.integers(ROOM, size=count)
+        needed = np.where((kind == SUFFIX) | (kind == INNER), np.minimum(needed + 8, low + tail), needed)
+        roomy = np.maximum(start + self.longest_answer, end)
+        needed = np.where(rng.random(count) < kinds.full, roomy, needed)
+        length = self.lengths[np.minimum(np.searchsorted(self.lengths, needed), len(self.lengths) - 1)]
+        return np.stack([drawn, kind, cut, length], 1)
+
+    def _canvases(self, plan, length, guided):
+        drawn, device, size = plan[:, 0], self.device, len(plan)
+        begin, start, end, _ = (torch.from_numpy(column)[:, None].to(device) for column in self.table[drawn].T)
+        kind, cut = (torch.from_numpy(plan[:, k])[:, None].to(device) for k in (1, 2))
+        generator = torch.Generator(device).manual_seed(int(self.rng.integers(1 << 62)))
         rand = lambda *shape: torch.rand(*shape, device=device, generator=generator)
         position = torch.arange(length, device=device)[None]
         stored = self.tokens[(begin + position).clamp_max(len(self.tokens) - 1)].long()
         text = position < end
         decisive, tokens = text & (stored >= DECISIVE), torch.where(text, stored % DECISIVE, self.eos)
 
-        answer = position >= start
         t = (rand(1) + torch.arange(size, device=device) / size) % 1 * (1 - T_MIN) + T_MIN  # covers the whole range
         t = t[torch.randperm(size, device=device, generator=generator)][:, None]
         noise = rand(size, length) < t
-        kind = rand(size)[:, None]
-        suffix, block = kind < kinds.suffix, (kind >= kinds.suffix) & (kind < kinds.suffix + kinds.block)
-
-        cut = start + (rand(size)[:, None] * (end - start + 8)).long()  # some behind the end
-        chance = rand(size, length) * decisive
-        at_result = decisive.any(1, keepdim=True) & (rand(size)[:, None] < DECISIVE_CUT_SHARE)
-        cut = torch.where(at_result, chance.argmax(1, keepdim=True), cut)
         low = start + (cut - start) // BLOCK * BLOCK
-        later = position >= low + BLOCK
-        mask = torch.where(suffix, position >= cut,
-                           torch.where(block, (position >= low) & (noise | later), answer & noise))
+        later, gain = position >= low + BLOCK, torch.where(decisive, DECISIVE_GAIN, 1.0)
+        mask = torch.where(kind == SUFFIX, position >= cut, (position >= start) & noise)
+        mask = torch.where(kind == INNER, (position >= low) & (noise | later), mask)
+        mask = torch.where(kind == WORDS, decisive & (rand(size, length) < DECISIVE_SHARE), mask)
         near = SUFFIX_GAIN * torch.exp((cut - position) / SUFFIX_REACH) + FAR_WEIGHT
-        weight = torch.where(suffix, near, torch.where(block, torch.where(later, FAR_WEIGHT, BLOCK_GAIN / t), 1 / t))
+        weight = torch.where(kind == SUFFIX, near * gain, gain / t)
+        weight = torch.where(kind == INNER, torch.where(later, FAR_WEIGHT, BLOCK_GAIN * gain / t), weight)
+        weight = torch.where(kind == WORDS, DECISIVE_WEIGHT, weight)
         weight = weight * torch.where(position < end + 4, 1.0, PADDING_WEIGHT)
         rows = mask.flatten().nonzero().flatten()
+        lookups, hops = self._guides(drawn, mask, length) if guided else (None, None)
+        first = cut.flatten() + torch.arange(size, device=device) * length
         return Batch(tokens.masked_fill(mask, self.mask), tokens.flatten()[rows], rows,
-                     weight.expand(size, length).flatten()[rows] / (end - start).sum())
+                     weight.expand(size, length).flatten()[rows] / (end - start).sum(), decisive.flatten()[rows],
+                     (end - start).sum().item(), first,
+                     lookups, hops)
+
+    def _guides(self, drawn, mask, length):
+        """-> lookups and hops of the masked tokens, the first once each."""
+        mask, out = mask.cpu().numpy(), ([], [])
+        for row, i in enumerate(drawn):
+            for found, kept in zip(self.guides[i], out):
+                inside = found[found[:, 0] < length] if len(found) else found
+                inside = inside[(inside[:, 1:3] <= length).all(1)]
+                told_by = inside[:, 3] if inside.shape[1] == 4 else inside[:, 0]
+                inside = inside[(told_by < length)]
+                told_by = inside[:, -1] if inside.shape[1] == 4 else inside[:, 0]
+                kept.append(inside[mask[row, told_by]][:, :3] + row * length)
+        return [torch.from_numpy(np.concatenate(kept).astype(np.int64)).to(self.device) for kept in out]

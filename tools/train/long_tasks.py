@@ -14,9 +14,11 @@ import json
 import pathlib
 import re
 import sys
+from typing import NamedTuple
 
 import data
 from data import Example
+from long_guides import decisive_spans
 from tokenizer import Tokenizer
 from words import CATEGORIES, CITIES, COLORS, ITEMS, JOBS, THINGS, Draw
 
@@ -25,19 +27,28 @@ EVAL_FILE, TUNING_FILE = (data.EVAL_FILE.with_name(f"long_{name}.jsonl") for nam
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ANIMALS = CATEGORIES["animal"]
 PLAIN_COLORS = COLORS[:8]
-# Tokens, the end of the turn included: twelve blocks of 32, and what is left of 768 positions.
-MIN_ANSWER, MAX_ANSWER, MAX_PROMPT = 84, 384, 384
 
 
-def fitting(task):
-    """The task, drawn again until prompt and answer have the sizes above."""
+class Limits(NamedTuple):
+    """Tokens, the end of the turn included."""
+    low: int  # the shortest answer
+    high: int  # the longest one
+    prompt: int  # the longest prompt
+
+
+# Twelve blocks of 32, and what is left of 768 positions.
+EVALUATED = Limits(84, 384, 384)
+
+
+def fitting(task, limits):
+    """The task, drawn again until prompt and answer are within the limits."""
     tokenizer = Tokenizer(MODEL)
 
     def fit(draw):
         while True:
             example = task(draw)
-            if MIN_ANSWER <= len(tokenizer.encode(example.response)) + 1 <= MAX_ANSWER and \
-                    len(tokenizer.chat(example.prompt)) <= MAX_PROMPT:
+            if limits.low <= len(tokenizer.encode(example.response)) + 1 <= limits.high and \
+                    len(tokenizer.chat(example.prompt)) <= limits.prompt:
                 return example
     return fit
 
@@ -49,17 +60,17 @@ def _lettered(lines):
 # ---------------------------------------------------------------- word problems of six to twelve steps
 
 
-@fitting
 def story(draw):
     """Events change what one or two people own; each step repeats its event and computes."""
-    return draw.choice([_one_owner, _one_owner, _two_owners])(draw)
+    return draw.choice([_one_owner, _one_owner, _one_owner, _two_owners])(draw)
 
 
 def _one_owner(draw):
     owner, friend = draw.people(2)
-    things, total, involved = draw.choice(THINGS), draw.number(8, 60), draw.random()
+    things, total = draw.choice(THINGS), draw.number(8, 60)
+    involved = draw.choice([0, 0, 0.3, 0.6])
     begin, events, steps = f"{owner.name} has {total} {things}.", [], []
-    for _ in range(draw.number(4, 12)):
+    for _ in range(draw.few(2, 12)):
         make = _groups_event if draw.random() < involved else _event
         event, equations, total = make(draw, owner, friend, things, total)
         events.append(f"{event}.")
@@ -99,7 +110,7 @@ def _two_owners(draw):
     things, owns = draw.choice(THINGS), draw.numbers((12, 50), (12, 50))
     names, events, steps = (first.name, second.name), [], []
     begin = f"{names[0]} has {owns[0]} {things} and {names[1]} has {owns[1]}."
-    for _ in range(draw.number(4, 11)):
+    for _ in range(draw.few(2, 11)):
         who, kind = draw.number(0, 1), draw.choice(["moves", "grows", "shrinks"])
         if kind == "grows" and owns[who] > 80:
             kind = "shrinks"
@@ -127,12 +138,11 @@ def _two_owners(draw):
 # ---------------------------------------------------------------- records to JSON and to tables
 
 
-@fitting
 def records(draw):
     """A list of sentences, one record each, as JSON or as a table; the letter of a line is the record's id."""
     make, longest_json, longest_table = draw.choice([(_person, 10, 17), (_sale, 10, 17), (_offer, 9, 14)])
     as_json = draw.chance(0.5)
-    count = draw.number(2, longest_json) if as_json else draw.number(5, longest_table)
+    count = draw.few(1, longest_json if as_json else longest_table)
     names = [p.name for p in draw.people(count)]
     form, forms_mixed = draw.number(0, 2), draw.chance(0.4)
     rows = [make(draw, name, draw.number(0, 2) if forms_mixed else form) for name in names]
@@ -166,16 +176,15 @@ def _offer(draw, name, form):
     text = [f"{name} in {city} sells the {item} for ${price}. It is {state} stock.",
             f"The {item} of {name} costs ${price} in {city} and is {state} stock.",
             f"For ${price} the {item} is sold by {name} in {city}. It is {state} stock."][form]
-    return text, {"item": item, "price": price, "seller": name, "city": city, "stock": stock}
+    return text, {"seller": name, "item": item, "price": price, "city": city, "stock": stock}
 
 
 # ---------------------------------------------------------------- sorting with shown steps
 
 
-@fitting
 def sort_steps(draw):
     """Selection sort: each line says what is taken and what is left."""
-    numbers, rising = draw.sample(range(10, 100), draw.number(5, 13)), draw.chance(0.6)
+    numbers, rising = draw.sample(range(10, 100), draw.few(3, 13)), draw.chance(0.6)
     left, lines = list(numbers), []
     while len(left) > 1:
         taken = min(left) if rising else max(left)
@@ -190,10 +199,9 @@ def sort_steps(draw):
 # ---------------------------------------------------------------- rewriting a text by rules
 
 
-@fitting
 def rewrite(draw):
     """Each line is written as it is and as the rules make it."""
-    lines = [_sentence(draw) for _ in range(draw.number(3, 14))]
+    lines = [_sentence(draw) for _ in range(draw.few(1, 14))]
     words = sorted({word for line in lines for word in line if word in _KIND})
     rules = {}
     for word in draw.sample(words, min(len(words), draw.number(1, 4))):
@@ -239,13 +247,13 @@ _FIELDS = {
 }
 
 
-@fitting
 def form(draw):
     """The story tells facts in any order, some that no field asks for; the form has its own order."""
     known = draw.sample(sorted(_FIELDS), draw.number(3, 6))
     fields = draw.sample(known, draw.number(max(3, len(known) - 1), min(5, len(known))))
     most = {3: 14, 4: 11, 5: 9}[len(fields)]
-    people = [p.name for p in draw.people(draw.number({3: 3, 4: 2, 5: 2}[len(fields)], max(3, min(most, 52 // len(known)))))]
+    most = min(most, 52 // len(known))
+    people = [p.name for p in draw.people(draw.few(1, most) if draw.chance(0.8) else most)]
     values = {name: {field: _FIELDS[field][0](draw) for field in known} for name in people}
     told = "\n".join(" ".join(_FIELDS[field][1].format(name=name, value=values[name][field])
                               for field in draw.sample(known, len(known))) for name in people)
@@ -257,15 +265,14 @@ def form(draw):
 # ---------------------------------------------------------------- counting until the end is reached
 
 
-@fitting
 def count(draw):
     return draw.choice([_count_to, _count_lines, _multiples])(draw)
 
 
 def _count_to(draw):
     """Numbers in a row up to or down to a bound that need not be one of them."""
-    step, up, low = draw.number(2, 12), draw.chance(0.6), draw.number(1, 90)
-    length = draw.number(28, min(100, (999 - low) // step))
+    step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(1, 60)
+    length = draw.few(6, 100)
     numbers = list(range(low, low + step * length, step))
     past = draw.number(0, step - 1)
     if up:
@@ -279,8 +286,7 @@ def _count_to(draw):
 
 def _count_lines(draw):
     """Numbered lines, then how many there are."""
-    step, low, length = draw.number(2, 20), draw.number(1, 60), draw.number(11, 44)
-    length = min(length, (400 - low) // step)
+    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 44)
     bound = low + step * (length - 1) + draw.number(0, step - 1)
     numbers = range(low, bound + 1, step)
     lines = "\n".join(f"{i}: {n}" for i, n in enumerate(numbers, 1))
@@ -290,17 +296,16 @@ def _count_lines(draw):
 
 def _multiples(draw):
     """The table of a number up to a bound."""
-    factor, length = draw.number(2, 12), draw.number(12, 42)
+    factor, length = draw.number(2, 12), draw.few(5, 42)
     bound = factor * length + draw.number(0, factor - 1)
     answer = "\n".join(f"{factor}*{i}={factor * i}" for i in range(1, length + 1))
     return Example("count", f"Write the multiples of {factor} up to {bound}.", answer, answer)
 
 
-TASKS = {story: 0.22, records: 0.18, sort_steps: 0.13, rewrite: 0.16, form: 0.14, count: 0.17}
+SHARES = {story: 0.22, records: 0.17, sort_steps: 0.16, rewrite: 0.16, form: 0.14, count: 0.15}
 SHORT = {data.gsm_mini: 0.4, data.boolean: 0.25, data.choice: 0.1, data.sort: 0.12, data.json_record: 0.13}
 SHORT_SHARE = 0.15  # of the examples
-MIX = {task: (1 - SHORT_SHARE) * share for task, share in TASKS.items()} | \
-      {task: SHORT_SHARE * share for task, share in SHORT.items()}
+TASKS = {fitting(task, EVALUATED): share for task, share in SHARES.items()}
 NAMES = ("story", "records", "sort-steps", "rewrite", "form", "count")
 
 # ---------------------------------------------------------------- checkers
@@ -313,21 +318,6 @@ def extract_answer(task, text):
     if marker:
         return text.split(marker)[1].strip() if marker in text else None
     return text
-
-
-# Where training cuts: a sampler that writes left to right can go wrong at these characters (group 1 or 2).
-_DECISIVE = {
-    "story": r"=(\d+)|#### (\d+)|^([A-Z])\.|: (\d+)|\w+ (\d+)[^:]*:", "records": r'": "?(\w+)|\| (\w+)',
-    "sort-steps": r"Take (\d+)|left (\d+)", "rewrite": r"Now: (.*)$", "form": r": (\w+)$|of (\w+):|^(\w+) of",
-    "count": r"(\d+)$|(\d+)\s", "gsm-mini": r"=(\d+)|#### (\d+)", "bool": r"is (\w+)|^(yes|no)$",
-    "choice": r"option ([A-D])|Answer: ([A-D])|is (\w+)"}
-DECISIVE = {task: re.compile(pattern, re.MULTILINE) for task, pattern in _DECISIVE.items()}
-
-
-def decisive_spans(example):
-    """-> [(begin, end)] in characters of the response."""
-    found = DECISIVE[example.task].finditer(example.response) if example.task in DECISIVE else []
-    return [match.span(match.lastindex) for match in found]
 
 
 # ---------------------------------------------------------------- files and checks
@@ -343,9 +333,12 @@ def held_examples(count, bucket, seed=5):
             return [example for found in out.values() for example in found.values()]
 
 
-def training_stream(seed):
-    """Endless examples that no evaluation file holds."""
-    return (example for example in data.stream(seed, MIX) if not data.is_held_out(example.prompt))
+def training_stream(seed, limits=EVALUATED, shares=None):
+    """Endless examples that no evaluation file holds. shares: {task's name: factor of its share}"""
+    factor = lambda task: (shares or {}).get(task.__name__.replace("_", "-"), 1)
+    mix = {fitting(task, limits): (1 - SHORT_SHARE) * share * factor(task) for task, share in SHARES.items()}
+    mix |= {task: SHORT_SHARE * share for task, share in SHORT.items()}
+    return (example for example in data.stream(seed, mix) if not data.is_held_out(example.prompt))
 
 
 def perturbed(example):
@@ -395,7 +388,7 @@ def check(samples=3000):
         answer, prompt = len(tokenizer.encode(example.response)) + 1, len(tokenizer.chat(example.prompt))
         lengths.setdefault(example.task, []).append(answer)
         prompts.setdefault(example.task, []).append(prompt)
-        if not MIN_ANSWER <= answer <= MAX_ANSWER or prompt > MAX_PROMPT:
+        if not EVALUATED.low <= answer <= EVALUATED.high or prompt > EVALUATED.prompt:
             complaints.append(f"{where}: {prompt} + {answer} tokens")
         if extract_answer(example.task, example.response) != example.answer:
             complaints.append(f"{where}: the checker refuses the response")

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
-"""Trains tiny-llada-long, the model with long answers, from finished dense weights on one GPU. See README.md.
+"""Trains tiny-llada-long, the model with long answers, from finished dense weights, on a GPU or on a CPU. See README.md.
 
-    python3 tools/train/make_long.py --from models/tiny-llada --out DIR --minutes 16 --workers 12
+    python3 tools/train/make_long.py --from models/tiny-llada --out DIR --minutes 16 --workers 12    on a GPU
+    python3 tools/train/make_long.py --from models/tiny-llada --out DIR --tokens 40 --bf16           on a CPU
 
-DIR gets, every two minutes and at the end, config.json, the tokenizer's files and model.safetensors (in parts of 15 MiB
-where it is larger: cat model.safetensors.part-* > model.safetensors), scores.json, and the checkpoint from which the same
+DIR gets, every few minutes and at the end, config.json, the tokenizer's files and model.safetensors (in parts of 15 MiB
+where it is larger: cat model.safetensors.part-* > model.safetensors), scores.jsonl, and the checkpoint from which the same
 command goes on.
 """
 import argparse
+import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import json
 import pathlib
 import signal
+import threading
 import time
+from typing import NamedTuple
 
 import torch
 from torch import _dynamo
@@ -22,20 +27,31 @@ from torch.nn import functional as F
 import data
 import long_tasks
 from batch_sample import score_batch
-from canvases import mix_seed
-from grow import grow
+from grow import LAYERS, grow
 from hf_folder import config_json, load_model, save_weights
-from long_canvases import CanvasStore, Kinds, Shards
+from long_canvases import CPU_LENGTHS, GPU_LENGTHS, CanvasStore, Kinds, Shards, shard_of
+from long_tasks import EVALUATED, Limits
+from model import HOP_LAYERS, LOOKUP_LAYERS
 from optimizers import Average, make_optimizers
 from tokenizer import Tokenizer
-from train import pick_device
+from train import LOOKUP_WEIGHT, pick_device
 
 STARTED = time.monotonic()
-# (end as a share of the budget, masks). First mostly the texts themselves, then what the sampler sees.
-PHASES = [(0.4, Kinds(suffix=0.25, block=0.25, full=0.2)), (1.0, Kinds(suffix=0.3, block=0.55, full=0.4))]
-WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 100, 0.55, 1.0, 0.995
-SHARD, PART_BYTES = 2000, 15 << 20
-SAVE_SECONDS, LOG_SECONDS = 120, 10
+
+
+class Stage(NamedTuple):
+    until: float  # share of the budget
+    limits: Limits  # of its examples
+    kinds: Kinds  # of its masks
+
+
+# Short examples first: their canvases cost a third, and what they teach holds for long ones.
+STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive=0.3, full=0.05)),
+          Stage(0.3, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
+          Stage(1.0, EVALUATED, Kinds(suffix=0.4, block=0.25, decisive=0.2, full=0.15))]
+WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
+SHARD, PART_BYTES = 500, 15 << 20
+SAVE_SECONDS, LOG_SECONDS = 180, 30
 
 
 def parse_arguments():
@@ -44,12 +60,19 @@ def parse_arguments():
                         help="finished dense weights, which are grown")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--minutes", type=float, default=16, help="all of it: data, training, scores, export")
-    parser.add_argument("--final-seconds", type=float, default=70, help="of these, kept for the last scores")
-    parser.add_argument("--workers", type=int, default=12, help="processes that make examples")
-    parser.add_argument("--examples", type=int, default=1_200_000)
-    parser.add_argument("--first-examples", type=int, default=40_000, help="training begins when so many are there")
-    parser.add_argument("--batch-tokens", type=int, default=131072)
-    parser.add_argument("--lr", type=float, default=4e-3, help="learning rate of Muon, twice that of AdamW")
+    parser.add_argument("--tokens", type=float, help="the budget in millions of positions, in place of --minutes")
+    parser.add_argument("--final-seconds", type=float, default=70, help="of the minutes, kept for the last scores")
+    parser.add_argument("--workers", type=int, default=1, help="processes that make examples")
+    parser.add_argument("--examples", type=int, default=40_000, help="for each of the three stages")
+    parser.add_argument("--batch-tokens", type=int, help="positions of a batch (131072 on a GPU, 6144 on a CPU)")
+    parser.add_argument("--lr", type=float, help="learning rate of Muon, twice that of AdamW (0.004 on a GPU, else 0.002)")
+    parser.add_argument("--bf16", action="store_true", help="bf16 products on a CPU that has them")
+    parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
+    parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
+    parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
+    parser.add_argument("--mix", default="", metavar="TASK=FACTOR,...", help="more or less of some tasks")
+    parser.add_argument("--no-guides", dest="guides", action="store_false", help="without the loss of guided attention")
+    parser.add_argument("--word-seconds", type=float, default=300, help="between accuracies of held-out decisive words")
     parser.add_argument("--score-seconds", type=float, default=150, help="between scores with threshold 0.9")
     parser.add_argument("--score", type=int, default=32, help="held-out examples of each task in these scores")
     parser.add_argument("--final-score", type=int, default=100, help="examples of each task in the last scores")
@@ -62,24 +85,33 @@ def parse_arguments():
 class LongTrainer:
     def __init__(self, args):
         self.args, self.before = args, 0.0
-        self.shards = Shards(args.start, args.seed + 1, -(-args.examples // SHARD), min(SHARD, args.examples), args.workers)
-        self.waiting, self.stopped = [], False
+        self.checkpoint = args.out / "long.checkpoint"
+        state = torch.load(self.checkpoint, map_location="cpu") if self.checkpoint.exists() else {}
+        self.step, self.tokens, self.before = (state.get(key, 0) for key in ("step", "tokens", "seconds"))
+        self.stage = self._stage(self._progress())
+        self.stopped = False
         self.device, self.tokenizer = pick_device(args.device), Tokenizer(args.start)
         self.held_out = data.read_examples(long_tasks.TUNING_FILE, args.score)
         self.public = data.read_examples(long_tasks.EVAL_FILE, args.final_score)
         self.short = data.read_examples(per_task=args.score)
-        self.checkpoint = args.out / "long.checkpoint"
-        model = grow(load_model(args.start), seed=args.seed)
-        self.model = model.to(self.device).train()
+        model = load_model(args.start)
+        layers, width = (range(model.config.layers), model.config.ffn_width) if args.same_size else (LAYERS, 1024)
+        # The guided heads stay in the layers in which they were trained.
+        self.guided = {kind: [list(layers).index(i) for i in of] for kind, of in
+                       (("hops", HOP_LAYERS), ("lookups", LOOKUP_LAYERS))}
+        self.model = grow(model, tuple(layers), width, seed=args.seed).to(self.device).train()
         self.average = Average(self.model, AVERAGE)
-        self.optimizers = make_optimizers(self.model, args.lr, use_muon=True, bf16=self.on_gpu)
-        self.store = CanvasStore(self.tokenizer, self.device)
-        self.step = self.tokens = 0
-        self.recent, self.scores = [], {}
-        if self.checkpoint.exists():
-            self._load()
-        size = sum(parameter.numel() for parameter in model.parameters())
-        self.log(f"{size:,} parameters on {self.device}, PyTorch {torch.__version__}, {dataclasses.asdict(model.config)}")
+        self.batch_tokens = args.batch_tokens or (131072 if self.on_gpu else 6144)
+        self.optimizers = make_optimizers(self.model, args.lr or (4e-3 if self.on_gpu else 2e-3), use_muon=True,
+                                          bf16=self.on_gpu or args.bf16)
+        self._enter_stage()
+        self.recent, self.recent_guides = [], []
+        self.threads_own, self.local = args.threads > 1, threading.local()
+        self.pool = concurrent.futures.ThreadPoolExecutor(args.threads) if self.threads_own else None
+        if state:
+            self._restore(state)
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        self.log(f"{size:,} parameters on {self.device}, PyTorch {torch.__version__}, {dataclasses.asdict(self.model.config)}")
         if self.on_gpu and not args.eager:
             torch.set_float32_matmul_precision("high")
             _dynamo.config.suppress_errors = True  # a block that does not compile runs as it is
@@ -88,6 +120,17 @@ class LongTrainer:
                     setattr(_dynamo.config, name, 64)
             for block in self.model.blocks:  # one block's code serves all; a shape of canvas compiles once
                 block.compile(dynamic=False)
+
+    def _enter_stage(self):
+        """Workers begin with its examples; a resumed run draws others."""
+        args, limits = self.args, STAGES[self.stage].limits
+        shares = {task: float(factor) for task, _, factor in (part.partition("=") for part in args.mix.split(",") if part)}
+        size, seed = min(SHARD, args.examples), (args.seed * 1009 + self.step) * 100003
+        jobs = [(seed + i, size, args.start, limits, shares) for i in range(-(-args.examples // size))]
+        self.shards = Shards(jobs, args.workers)
+        self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
+                                 args.seed + self.step)
+        self.words = None  # the batches of _score_words()
 
     @property
     def on_gpu(self):
@@ -99,55 +142,74 @@ class LongTrainer:
     def log(self, text):
         print(f"{self.seconds():7.1f} s  {text}", flush=True)
 
+    def _progress(self):
+        """Share of the budget that is used up."""
+        if self.args.tokens:
+            return self.tokens / (self.args.tokens * 1e6)
+        return self.seconds() / (self.args.minutes * 60 - self.args.final_seconds)
+
+    @staticmethod
+    def _stage(progress):
+        return next((i for i, stage in enumerate(STAGES) if progress < stage.until), len(STAGES) - 1)
+
     def run(self):
-        budget = self.args.minutes * 60 - self.args.final_seconds
         logged = saved = scored = time.monotonic()
-        logged_tokens, first = self.tokens, True
-        while self.seconds() < budget and not self.stopped:
-            if self.shards.left or self.waiting:
-                self._take_examples()
-            self._train_step(min(1.0, self.seconds() / budget))
+        told, logged_tokens = time.monotonic(), self.tokens
+        while self._progress() < 1 and not self.stopped:
+            self._take_examples()
+            self._train_step(self._progress())
             now = time.monotonic()
-            if first or now - logged > LOG_SECONDS:
-                if self.on_gpu:
-                    torch.cuda.synchronize()
-                now = time.monotonic()
-                speed = (self.tokens - logged_tokens) / (now - logged)
-                losses = {name: torch.stack([loss for kind, loss in self.recent if kind == name]).mean().item()
-                          for name in sorted({kind for kind, _ in self.recent})}
-                text = " ".join(f"loss/{name} {loss:.4f}" for name, loss in losses.items())
-                self.log(f"step {self.step}  {text}  tokens {self.tokens / 1e6:.1f}M  {speed:.0f} tokens/s  "
-                         f"lr x{self._lr_factor(self.seconds() / budget):.3f}  examples {len(self.store)}")
-                self.recent, logged, logged_tokens, first = [], now, self.tokens, False
+            if now - logged > LOG_SECONDS:
+                self._log_line((self.tokens - logged_tokens) / (now - logged))
+                logged, logged_tokens = now, self.tokens
             if now - saved > SAVE_SECONDS:
                 self._save()
                 self.export()
                 saved = time.monotonic()
+            if now - told > self.args.word_seconds:
+                self._score_words()
+                told = time.monotonic()
             if now - scored > self.args.score_seconds:
-                self._score(self.held_out, "held out", threshold=0.9)
+                self._score(self._fitting(self.held_out), "held out", threshold=0.9, length=self._limits().high, tail=64)
                 scored = time.monotonic()
         self._save()
         self.export()
         self.log(f"trained: {self.step} steps, {self.tokens / 1e6:.1f}M tokens")
-        self._score(self.public, "public", threshold=0.9)
-        self._score(self.public, "public")
-        self._score(self.short, "short", threshold=0.9, length=128)
+        if self._progress() >= 1:
+            self._score(self.public, "public", threshold=0.9)
+            self._score(self.public, "public")
+            self._score(self.short, "short", threshold=0.9, length=128)
         self.log("done")
 
+    def _log_line(self, speed):
+        losses = torch.tensor([loss for loss, _ in self.recent]).mean().item()
+        shares = torch.tensor([share for _, share in self.recent]).mean().item()
+        found = torch.tensor(self.recent_guides).mean().item()
+        self.log(f"step {self.step}  stage {self.stage + 1}  loss {losses:.4f}  of decisive words {100 * shares:.0f} %  "
+                 f"guides {found:.4f}  tokens {self.tokens / 1e6:.2f}M  {speed:.0f} tokens/s  "
+                 f"lr x{self._lr_factor(self._progress()):.3f}  examples {len(self.store)}")
+        self.recent, self.recent_guides = [], []
+
+    def _limits(self):
+        return STAGES[self.stage].limits
+
+    def _fitting(self, examples):
+        """Those that the present stage could have."""
+        return [e for e in examples if len(self.tokenizer.encode(e.response)) < self._limits().high
+                and len(self.tokenizer.chat(e.prompt)) <= self._limits().prompt]
+
     def _take_examples(self):
-        """Adds what the workers have finished: at once what training begins with, then a twentieth at a time."""
-        first = len(self.store) == 0
-        needed = min(self.args.first_examples, self.args.examples) if first else self.args.examples // 20
-        while True:
-            self.waiting += self.shards.take()
-            enough = sum(len(table) for _, table in self.waiting) >= needed or not self.shards.left
-            if enough or not first:
+        """Enters the next stage when it is time; adds what the workers have finished."""
+        if self._stage(self._progress()) > self.stage:
+            self.stage += 1
+            self.log(f"stage {self.stage + 1}: {STAGES[self.stage]}")
+            self._enter_stage()
+        while self.shards.left:
+            if shards := self.shards.take():
+                self.store.add(shards)
+            if len(self.store):
                 break
             time.sleep(0.05)
-        if enough:
-            self.store.add(self.waiting)
-            self.log(f"{len(self.store)} examples, {len(self.store.tokens) / 1e6:.0f}M tokens")
-            self.waiting = []
 
     def stop(self, *_):
         """A signal's handler: the last weights are scored and written."""
@@ -157,12 +219,16 @@ class LongTrainer:
         return min(1.0, (self.step + 1) / WARMUP_STEPS) * max(0.01, min(1.0, (1 - progress) / DECAY_SHARE))
 
     def _train_step(self, progress):
-        phase = next(i for i, (end, _) in enumerate(PHASES) if progress <= end)
-        batch = self.store.batch(mix_seed(self.args.seed, self.step, 3), self.args.batch_tokens, PHASES[phase][1])
-        with self._autocast():
-            logits = self.model(batch.inputs, batch.rows)
-        loss = (F.cross_entropy(logits.float(), batch.targets, reduction="none") * batch.weights).sum()
-        loss.backward()
+        """On a CPU the batch is cut into parts, which threads take in turn: no thread waits for the other within a layer."""
+        parts = 1 if self.on_gpu else self.args.parts
+        draw = lambda: self.store.batch(self.batch_tokens // parts, STAGES[self.stage].kinds, self.args.guides)
+        batches = [draw() for _ in range(parts)]
+        weights = sum(batch.answers for batch in batches)
+        if self.pool:
+            list(self.pool.map(self._gradients, batches, [batch.answers / weights for batch in batches]))
+        else:
+            for batch in batches:
+                self._gradients(batch, batch.answers / weights)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -171,11 +237,57 @@ class LongTrainer:
             optimizer.zero_grad(set_to_none=True)
         self.average.update(self.model)
         self.step += 1
-        self.tokens += batch.inputs.numel()
-        self.recent.append((f"phase{phase + 1}", loss.detach()))
+        self.tokens += sum(batch.inputs.numel() for batch in batches)
+
+    def _gradients(self, batch, share):
+        """Adds those of a batch's loss, times its share of the step. Each thread has modules of its own around the same
+        weights."""
+        if self.threads_own and not hasattr(self.local, "model"):
+            torch.set_num_threads(1)
+            shared = {id(parameter): parameter for parameter in self.model.parameters()}
+            self.local.model = copy.deepcopy(self.model, shared)
+        model = self.local.model if self.threads_own else self.model
+        guided = self.args.guides and len(batch.lookups) > 0 and len(batch.hops) > 0
+        guide = {i: getattr(batch, kind) for kind, layers in self.guided.items() for i in layers} if guided else {}
+        with self._autocast():
+            logits = model(batch.inputs, batch.rows, guide)
+        losses = F.cross_entropy(logits.float(), batch.targets, reduction="none") * batch.weights
+        loss = total = losses.sum()
+        if guided:
+            found = sum(model.blocks[i].attn.lookup_loss for i in guide) / len(guide)
+            total = loss + LOOKUP_WEIGHT * found
+            self.recent_guides.append(found.detach())
+        (share * total).backward()
+        self.recent.append((loss.detach(), (losses.detach() * batch.decisive).sum() / loss.detach()))
+
+    @torch.no_grad()
+    def _score_words(self, count=40):
+        """Decisive tokens of held-out examples with all that follows masked: how many come out right, by task, and the mean
+        loss."""
+        if self.words is None:
+            examples = self._fitting(data.read_examples(long_tasks.TUNING_FILE))
+            self.words = []
+            for task in long_tasks.NAMES:
+                store = CanvasStore(self.tokenizer, self.device, CPU_LENGTHS, self._limits().high)
+                store.add([shard_of(self.tokenizer, [e for e in examples if e.task == task][:count])])
+                self.words.append((task, store.cut_canvases(count)))
+        text = []
+        for task, batches in self.words:
+            right = loss = 0
+            for batch in batches:
+                with self._autocast():
+                    logits = self.average.model(batch.inputs, batch.cuts).float()
+                targets = batch.targets[torch.searchsorted(batch.rows, batch.cuts)]
+                right += (logits.argmax(-1) == targets).sum().item()
+                loss += F.cross_entropy(logits, targets, reduction="sum").item()
+            total = sum(len(batch.cuts) for batch in batches)
+            text.append(f"{task} {100 * right / total:.0f} ({loss / total:.2f})")
+        self.log(f"decisive words, % right (loss): {', '.join(text)}  (stage {self.stage + 1}, {self.tokens / 1e6:.2f}M tokens)")
 
     def _autocast(self):
-        return torch.autocast("cuda", torch.bfloat16) if self.on_gpu else contextlib.nullcontext()
+        """bf16 matrix products, f32 weights and sums."""
+        kind = self.device.partition(":")[0]
+        return torch.autocast(kind, torch.bfloat16) if self.on_gpu or self.args.bf16 else contextlib.nullcontext()
 
     def _score(self, examples, name, **options):
         if not examples:
@@ -189,8 +301,9 @@ class LongTrainer:
                      f"forwards {forwards / n:.1f} (n {n})")
         mean = sum(right / n for n, right, *_ in totals.values()) / len(totals)
         self.log(f"score, {name}, {schedule}: mean {100 * mean:.1f} %, took {time.monotonic() - began:.1f} s")
-        self.scores[f"{name}, {schedule}"] = dict(step=self.step, seconds=self.seconds(), tasks=totals)
-        (self.args.out / "scores.json").write_text(json.dumps(self.scores, indent=1))
+        record = dict(name=name, schedule=schedule, step=self.step, tokens=self.tokens, seconds=self.seconds(), tasks=totals)
+        with open(self.args.out / "scores.jsonl", "a") as file:
+            file.write(json.dumps(record) + "\n")
         wrong = [dict(task=e.task, prompt=e.prompt, response=e.response, written=text)
                  for e, text in zip(examples, texts) if text != e.response]
         (self.args.out / "wrong.jsonl").write_text("".join(json.dumps(record) + "\n" for record in wrong[:400]))
@@ -214,7 +327,7 @@ class LongTrainer:
     # ------------------------------------------------------------ checkpoints
 
     def _save(self):
-        if not all(torch.isfinite(loss) for _, loss in self.recent[-1:]):
+        if not all(torch.isfinite(loss) for loss, _ in self.recent[-1:]):
             raise ValueError("the loss is not finite; the last checkpoint is kept")
         state = dict(step=self.step, tokens=self.tokens, seconds=self.seconds(), model=self.model.state_dict(),
                      average=self.average.model.state_dict(), average_steps=self.average.steps,
@@ -224,15 +337,15 @@ class LongTrainer:
         partial.replace(self.checkpoint)
         self.log(f"saved at step {self.step}")
 
-    def _load(self):
-        state = torch.load(self.checkpoint, map_location=self.device)
+    def _restore(self, state):
         self.model.load_state_dict(state["model"])
         self.average.model.load_state_dict(state["average"])
-        self.average.steps, self.step, self.tokens, self.before = (
-            state[key] for key in ("average_steps", "step", "tokens", "seconds"))
+        self.average.steps = state["average_steps"]
         for optimizer, saved in zip(self.optimizers, state["optimizers"]):
             optimizer.load_state_dict(saved)
-        self.log(f"resuming at step {self.step}")
+            for group in optimizer.param_groups:  # the command says the rate
+                group["full_lr"] = optimizer.defaults["lr"]
+        self.log(f"resuming at step {self.step}, {self.tokens / 1e6:.2f}M tokens")
 
 
 def main():

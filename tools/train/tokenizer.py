@@ -4,7 +4,9 @@ Words: a *piece* is what the pre-tokenizer regex cuts out of the text; a *symbol
 of GPT-2 (256 printable characters, one per byte); a *merge* joins two neighbouring symbols, earlier merges first.
 Deliberately absent: normalisation, and Unicode classes in the Python regex (see ASCII_PIECES).
 """
+import bisect
 import collections
+import itertools
 import json
 import pathlib
 import re
@@ -148,3 +150,17 @@ class Tokenizer:
     def chat(self, prompt):
         """Token ids of one user turn and the opening of the assistant's answer."""
         return self.encode(f"{BOS}{HEADER}user{HEADER_END}\n\n{prompt}{EOT}{HEADER}assistant{HEADER_END}\n\n")
+
+
+def tokens_in(tokenizer, tokens, spans, ends=None):
+    """Indices of the tokens that overlap one of the spans; the text is ASCII, a byte a character. ends: token_ends(), where
+    it is known already."""
+    ends, out = token_ends(tokenizer, tokens) if ends is None else ends, set()
+    for low, high in spans:
+        out.update(range(bisect.bisect_right(ends, low), bisect.bisect_left(ends, high) + 1) if low < high else ())
+    return sorted(i for i in out if i < len(tokens))
+
+
+def token_ends(tokenizer, tokens):
+    """Where each token ends, in characters."""
+    return list(itertools.accumulate(len(tokenizer.texts[token]) for token in tokens))

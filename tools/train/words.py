@@ -48,6 +48,10 @@ class Draw(random.Random):
         """An integer in [low, high], both ends included."""
         return self.randint(low, high)
 
+    def few(self, low, high):
+        """An integer in [low, high], small ones more often: the chance falls linearly."""
+        return min(self.randint(low, high), self.randint(low, high))
+
     def numbers(self, *ranges):
         """One integer per (low, high) range."""
         return [self.randint(low, high) for low, high in ranges]

@@ -277,6 +277,7 @@ class Hexagon final : public HexagonDevice {
  private:
   // The arena of the program, and what is derived from the step at its first run.
   Status prepare(const Run& run) {
+    if (run.program->shape.chooses()) return failed("hexagon: a program whose rows are chosen runs on the cpu only");
     plan_ = plans_.find(run.program);
     if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
     if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {
@@ -410,7 +411,8 @@ class Hexagon final : public HexagonDevice {
       }
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
       counters_.dsp_ops += static_cast<int64_t>(last - first);
-      for (size_t k = 0; k < times_.size(); ++k) times_[k] += reply.microseconds[k] / 1e3;
+      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
+        times_[k] += reply.microseconds[k] / 1e3;
       return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
     }
   }

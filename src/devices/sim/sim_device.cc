@@ -66,7 +66,9 @@ class Sim final : public SimDevice {
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
-  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
+  Capabilities capabilities() override {
+    return {.window = this, .experts = this, .clock = this, .beside = this, .chooses_rows = true};
+  }
 
   bool dry() const override { return numerics_ == nullptr; }
 
@@ -261,15 +263,15 @@ class Sim final : public SimDevice {
     return status;
   }
 
-  // By attention of the program, of all and of wanted rows. A unit takes the rows of a span together: each as long as
+  // By attention of the program and row set. A unit takes the rows of a span together: each as long as
   // the longest.
-  using RowKeys = std::vector<std::array<double, 2>>;
+  using RowKeys = std::vector<std::array<double, kRowSetCount>>;
   static RowKeys row_keys(const Run& run) {
     RowKeys keys(run.program->attentions.size());
     if (run.inputs == nullptr) return keys;
     const RowSets sets = bind_row_sets(*run.inputs, *run.program);
     for (size_t a = 0; a < keys.size(); ++a)
-      for (size_t set = 0; set < 2; ++set)
+      for (size_t set = 0; set < kRowSetCount; ++set)
         for (size_t s = 0; s < sets.spans[set].size(); ++s)
           keys[a][set] +=
               static_cast<double>(sets.spans[set][s].count) * sets.of(run.program->attentions[a]).reach[set][s].count();
@@ -279,7 +281,7 @@ class Sim final : public SimDevice {
   void add(const Run& run, const Op& op, const RowKeys& keys, bool npu, bool beside, int& in_batch, TaskId& last) {
     const UnitProfile& unit = npu ? chip_->profile.npu : chip_->profile.cpu;
     const double read =
-        op.kind == OpKind::attention ? keys[static_cast<size_t>(op.attributes)][op.rows == RowSet::all ? 0 : 1] : 0;
+        op.kind == OpKind::attention ? keys[static_cast<size_t>(op.attributes)][static_cast<size_t>(op.rows)] : 0;
     const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, read);
     LaneTask task;
     task.lane = npu ? Lane::npu : Lane::cpu;

@@ -1,0 +1,162 @@
+#include "cli/program.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/pages.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/manual.h"
+#include "cli/mapping_fault.h"
+#include "cli/mistakes.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "engine/devices.h"
+#include "engine/options.h"
+
+namespace llada::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"run", "answer a prompt", setup_run},
+    {"chat", "hold a conversation", setup_chat},
+    {"infill", "fill the gaps of a text", setup_infill},
+    {"serve", "answer requests over HTTP, as OpenAI's protocol has them", setup_serve},
+    {"eval", "measure strategies on a file of tasks", setup_eval},
+    {"score", "score texts and answers to multiple choice", setup_score},
+    {"tune", "find fast decoding options for a task", setup_tune},
+    {"pull", "get a model from Hugging Face", setup_pull},
+    {"pack", "keep packed weights on disk, for quick starts", setup_pack},
+    {"inspect", "describe a model file", setup_inspect},
+    {"convert", "write a model as a GGUF file", setup_convert},
+    {"logits", "one forward over token ids, for comparisons", setup_logits},
+    {"devices", "list where models can run", setup_devices},
+    {"synth", "write a model file with random weights", setup_synth},
+    {"bench", "measure the machine, the kernels and whole runs", setup_bench},
+    {"simulate", "price a run on a phone that is not here", setup_simulate},
+};
+
+std::string general_help() {
+  std::string out =
+      "llada: runs diffusion language models.\n\n"
+      "Usage: llada COMMAND [OPTIONS]\n"
+      "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n\nCommands:\n";
+  for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  return out +
+         "\n  llada help COMMAND    its options and examples (COMMAND --help); --help-all: every option\n"
+         "  llada help options    every decoding option: values, range, default (--markdown: as a table)\n"
+         "  llada --version       version, commit, compiler, instruction sets and devices\n";
+}
+
+Result<std::string> version_text(const Build& build) {
+  LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
+  std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", build.version, build.commit, build.compiler);
+  for (const DeviceSummary& d : devices) {
+    if (!d.instruction_sets.empty()) out += fmt::format("instruction sets: {}\n", fmt::join(d.instruction_sets, ", "));
+    if (!d.name.starts_with("sim:")) out += fmt::format("device {}: {}\n", d.name, d.description);
+  }
+  return out;
+}
+
+int fail(const std::string& who, const Error& error, std::string_view hint = "") {
+  if (!error.message.empty()) note(fmt::format("{}: {}{}\n", who, one_line(error.message), hint));
+  return exit_status(error);
+}
+
+int finish(const std::string& who, const Status& status) { return status ? 0 : fail(who, status.error()); }
+
+int help_width() { return is_terminal(STDOUT_FILENO) ? terminal_size(STDOUT_FILENO).columns : 80; }
+
+int run_command(const Command& command, const Arguments& given) {
+  const std::string who = fmt::format("llada {}", command.name);
+  const std::string see = fmt::format(" (see {} --help)", who);
+  CLI::App app(std::string(command.summary), who);
+  app.set_help_all_flag("--help-all");
+  const Work work = command.setup(app);
+  const auto arguments = known_words(app, given);
+  if (!arguments) return fail(who, arguments.error(), see);
+  try {
+    app.parse(Arguments(arguments->rbegin(), arguments->rend()));
+  } catch (const CLI::CallForHelp&) {
+    return finish(who, print(help_text(app, false, help_width())));
+  } catch (const CLI::CallForAllHelp&) {
+    return finish(who, print(help_text(app, true, help_width())));
+  } catch (const CLI::ParseError& error) {
+    return fail(who, as_typed({ErrorKind::invalid_input, parse_error_text(app, error)}, app, *arguments), see);
+  }
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_type_name() == "FILE" && option->count() > 0 && option->as<std::string>().empty())
+      return fail(
+          who, {ErrorKind::invalid_input, fmt::format("{}: found '', needed the name of a file", option->get_name())});
+  const Result<int> status = work();
+  return status ? *status : fail(who, as_typed(status.error(), app, *arguments));
+}
+
+const Command* find_command(std::string_view name) {
+  const auto found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+int main_command(Arguments words, const Build& build) {
+  const std::string word = words.empty() ? "" : words.front();
+  if (!words.empty()) words.erase(words.begin());
+  if (word == "--help" || word == "-h" || (word == "help" && words.empty()))
+    return finish("llada", print(general_help()));
+  if (word == "--version" || word == "-v" || word == "version") {
+    const auto text = version_text(build);
+    return text ? finish("llada", print(*text)) : fail("llada", text.error());
+  }
+  if (word == "help" && words.front() == "options")
+    return finish("llada", print(decode::field_table(words.back() == "--markdown")));
+  // For the build, which installs what they print.
+  if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
+    const std::string which = words.size() > 1 ? words[1] : "";
+    const auto text =
+        words.front() == "--man" ? manual_page(kCommands, which, build.version) : completion(kCommands, which);
+    return text ? finish("llada help", print(*text)) : fail("llada help", text.error());
+  }
+  const bool help = word == "help";
+  const std::string& name = help ? words.front() : word;
+  if (const Command* command = find_command(name))
+    return run_command(*command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
+  // A file or folder stands for a conversation with the model in it.
+  if (!help && !name.empty() && ::access(name.c_str(), F_OK) == 0) {
+    words.insert(words.begin(), word);
+    return run_command(*find_command("chat"), words);
+  }
+  Arguments names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
+                              : name.contains('/') || name.ends_with(".gguf")
+                                  ? fmt::format("no file or folder '{}'", name)
+                                  : fmt::format("no command '{}'{}", name, suggestion(name, names));
+  return fail("llada", {ErrorKind::invalid_input, message}, " (see llada --help)");
+}
+
+}  // namespace
+
+int program(int argc, char** argv, const Build& build) {
+  // For tests: memory that nobody has written holds NaN (base/pages.h).
+  const char* poison = std::getenv("LLADA_POISON");
+  if (poison != nullptr && std::string_view(poison) != "0") fill_forgotten_memory(0xff);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
+  std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
+  clean_up_on_signals();
+  report_mapping_faults();
+  try {
+    return main_command({argv + std::min(argc, 1), argv + argc}, build);
+  } catch (const std::bad_alloc&) {
+    note("llada: out of memory\n");
+  } catch (const std::system_error& error) {  // std::thread has no other way to say so
+    note(fmt::format("llada: the system gives no thread or no memory for one: {}\n", one_line(error.what())));
+  } catch (const std::exception& error) {
+    note(fmt::format("llada: {}\n", one_line(error.what())));
+  }
+  return 1;
+}
+
+}  // namespace llada::cli

@@ -1,0 +1,15 @@
+// llada: finds the command, reads its options, runs it. Exit status: 0 done, 1 the work failed, 2 the request
+// or the input is wrong, 128 + n stopped by signal n. An error is one line on stderr.
+#pragma once
+
+namespace llada::cli {
+
+struct Build {
+  const char* version;   // "0.1.0"
+  const char* commit;    // "4313670abc-dirty" or "unknown"
+  const char* compiler;  // name, version, processor and configuration
+};
+
+int program(int argc, char** argv, const Build& build);
+
+}  // namespace llada::cli

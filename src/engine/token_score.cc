@@ -1,0 +1,34 @@
+#include "engine/token_score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace llada {
+
+double log_probability(std::span<const float> logits, int32_t token) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - top);
+  return logits[static_cast<size_t>(token)] - top - std::log(sum);
+}
+
+TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top) {
+  TokenScore score{token, log_probability(logits, token)};
+  if (top == 0) return score;
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto count = std::min(static_cast<size_t>(top), ids.size());
+  const auto better = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(count), better);
+  // The others' from their distance to the token, whose sum over the vocabulary is done.
+  const float own = logits[static_cast<size_t>(token)];
+  for (const int32_t id : std::span(ids).first(count))
+    score.top.push_back({id, score.log_probability + (static_cast<double>(logits[static_cast<size_t>(id)]) - own)});
+  return score;
+}
+
+}  // namespace llada

@@ -1,0 +1,37 @@
+// How probable a token is in one place, and which others would have been there: read off a row of logits.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/options.h"
+
+namespace llada {
+
+struct TokenScore {
+  struct Alternative {
+    int32_t token;
+    double log_probability;
+  };
+  int32_t token = -1;
+  double log_probability = 0;         // nats; of a Monte Carlo score the token's share of the estimate
+  std::vector<Alternative> top = {};  // best first, ties by id
+};
+
+// log softmax(logits)[token], in double; logits of one row.
+double log_probability(std::span<const float> logits, int32_t token);
+
+// The token with the `top` best ones of its row.
+TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top);
+
+// One row of logits of many.
+inline std::span<const float> logits_row(std::span<const float> logits, size_t row, int64_t vocab) {
+  return logits.subspan(row * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
+}
+
+// The row that predicts a position.
+constexpr int32_t predicting_row(int64_t position, const decode::SpecialIds& ids) {
+  return static_cast<int32_t>(ids.shift_logits && position > 0 ? position - 1 : position);
+}
+
+}  // namespace llada

@@ -1,0 +1,99 @@
+// The JSON of what a job has decoded, once its answers have ended.
+#include <algorithm>
+
+#include "serve/job.h"
+
+namespace llada::serve {
+
+std::optional<ApiError> Job::failure() const {
+  for (const Answer& answer : answers_) {
+    if (!answer.result) continue;
+    if (!*answer.result)
+      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(503, why_cancelled_);
+    if ((*answer.result)->stats.decode.cancelled)
+      return ApiError(503, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
+  }
+  return std::nullopt;
+}
+
+FinishedAnswer Job::finished(size_t index) const {
+  const Request& request = ask_.requests[index];
+  const Generation& g = **answers_[index].result;
+  const Tokenizer& tokenizer = service_.model().tokenizer();
+  FinishedAnswer answer{.text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr};
+  if (request.gaps) {
+    answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
+    for (const InfillGap& gap : ask_.gaps) {
+      const auto ids = std::span(g.tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+      const std::string filled = tokenizer.decode(ids);
+      answer.spans.push_back({{"position", gap.position},
+                              {"length", gap.length},
+                              {"tokens", std::vector(ids.begin(), ids.end())},
+                              {"text", to_valid_utf8(filled)}});
+      answer.text = filled;
+    }
+    if (ask_.whole_text) answer.text = g.text;
+    for (const std::string& stop : ask_.stop)
+      if (const size_t at = answer.text.find(stop); at != std::string::npos) {
+        answer.text.resize(at);
+        answer.reason = "stop";
+      }
+  }
+  if (ask_.drops_answer) answer.text.clear();
+  if (ask_.logprobs && !request.gaps) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
+  return answer;
+}
+
+std::vector<ScoredToken> Job::scored(size_t index) const {
+  const std::vector<int32_t>& prompt = ask_.requests[index].tokens;
+  const Answer& answer = answers_[index];
+  const Generation& g = **answer.result;
+  std::vector<ScoredToken> tokens;
+  if (ask_.scores_prompt)
+    tokens = scored_prompt(prompt, answer.score ? answer.score->continuations.front() : ContinuationScore());
+  // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
+  // out the last entry, whichever token it is.
+  const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
+  const auto count = static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens)));
+  for (size_t i = 0; i < count; ++i) {
+    // Behind the end of an answer other tokens may have been decided than there are.
+    const bool scored = i < g.scores.size() && g.scores[i].token == g.tokens[i];
+    tokens.push_back(scored ? with_score(g.scores[i]) : taken(g.tokens[i], answer.confidence[prompt.size() + i]));
+  }
+  return tokens;
+}
+
+Json Job::usage() const {
+  std::vector<GenerationStats> stats;
+  int64_t prompts = 0;
+  const std::vector<int32_t>* before = nullptr;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    stats.push_back((*answers_[i].result)->stats);
+    if (const auto& score = answers_[i].score) {
+      stats.back().decode.nfe += score->forwards;
+      stats.back().decode.rows += score->rows;
+    }
+    if (ask_.drops_answer) stats.back().content_tokens = 0;
+    const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
+    if (before == nullptr || *before != tokens) prompts += prompt_tokens(ask_.requests[i]);
+    before = &tokens;
+  }
+  return usage_json(stats, prompts);
+}
+
+HttpReply Job::whole() {
+  const std::lock_guard lock(mutex_);
+  if (const auto error = failure()) return error_reply(*error);
+  std::vector<FinishedAnswer> answers;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    answers.push_back(finished(i));
+    if (i < ask_.echoed.size()) answers.back().text.insert(0, ask_.echoed[i]);
+    answers.back().text = to_valid_utf8(answers.back().text);
+  }
+  Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, answers.front(), usage())
+                                            : whole_json(head_, answers, usage());
+  json["llada"] = {{"preset", ask_.preset}};
+  return json_reply(json);
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,175 @@
+// What a job hands to a client that reads its answers while they form.
+#include <algorithm>
+
+#include "decode/canvas.h"
+#include "serve/job.h"
+
+namespace llada::serve {
+namespace {
+
+constexpr const char* kPing = ": ping\n\n";  // a comment of the event stream, which clients leave out
+
+}  // namespace
+
+Json Job::side(size_t index, const StepNote& note) {
+  const Model& model = service_.model();
+  const Request& request = ask_.requests[index];
+  Json edits = Json::array();
+  const bool first = note.forwards > 0 && answers_[index].canvas_said == false;
+  if (first && request.gaps) {
+    // The text around the gaps, so that a reader sees all of the canvas.
+    for (size_t p = 0; p < request.tokens.size(); ++p)
+      if (std::ranges::find(*request.gaps, static_cast<int32_t>(p)) == request.gaps->end())
+        edits.push_back({{"position", p},
+                         {"id", request.tokens[p]},
+                         {"text", to_valid_utf8(model.tokenizer().decode({&request.tokens[p], 1}))},
+                         {"state", "fixed"},
+                         {"confidence", 1}});
+  }
+  const auto size = std::ssize(request.tokens);
+  const int64_t end = request.gaps ? size : size + most_generated(model, size, request.options);
+  for (const decode::Edit& edit : note.edits)
+    if (edit.position < end) edits.push_back(edit_json(model, edit));
+  Json json = {
+      {"index", index},    {"step", note.step},        {"masks_left", note.masks_left}, {"forwards", note.forwards},
+      {"rows", note.rows}, {"edits", std::move(edits)}};
+  if (first) {
+    answers_[index].canvas_said = true;
+    json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : end - size}};
+  }
+  return json;
+}
+
+namespace {
+
+// Mercury's: the whole text so far takes the place of what came before.
+Json replacing(const AnswerHead& head, size_t index, const std::string& text, const std::string& reason,
+               double progress) {
+  Json json = piece_json(head, static_cast<int64_t>(index), text, reason, nullptr);
+  if (head.shape == Shape::chat) json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", text}};
+  json["diffusion_meta"] = {{"diffusion_content", true}, {"diffusion_progress", progress}};
+  return json;
+}
+
+}  // namespace
+
+std::string Job::events(size_t index, const StepNote& note) {
+  Answer& answer = answers_[index];
+  if (answer.text) answer.text->apply(note);
+  const auto at = static_cast<int64_t>(index);
+  if (ask_.watch == Watch::replace) {
+    const Request& request = ask_.requests[index];
+    const auto size = std::ssize(request.tokens);
+    const auto masks = static_cast<double>(
+        request.gaps ? std::ssize(*request.gaps) : most_generated(service_.model(), size, request.options));
+    const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
+    return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
+  }
+  const std::string delta = answer.text ? answer.text->take() : "";
+  if (ask_.watch == Watch::frames) {
+    Json json = piece_json(head_, at, delta, "", nullptr);
+    json["llada"] = side(index, note);
+    return event_text(json);
+  }
+  if (response_) return response_->delta(delta);
+  return delta.empty() ? "" : event_text(piece_json(head_, at, delta, "", nullptr));
+}
+
+std::string Job::last_events(size_t index) {
+  Answer& answer = answers_[index];
+  const FinishedAnswer end = finished(index);
+  const auto at = static_cast<int64_t>(index);
+  if (ask_.watch == Watch::replace)
+    return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
+           event_text(piece_json(head_, at, "", end.reason, end.logprobs));
+  const std::string rest = answer.text ? answer.text->finish(end.text) : to_valid_utf8(end.text);
+  if (response_) {
+    FinishedAnswer whole = end;
+    whole.text = to_valid_utf8(whole.text);
+    return response_->end(rest, whole, usage());
+  }
+  if (ask_.watch == Watch::frames) {
+    const GenerationStats& stats = (*answer.result)->stats;
+    Json json = piece_json(head_, at, rest, end.reason, end.logprobs);
+    StepNote note{.step = stats.decode.steps,
+                  .committed = 0,
+                  .masks_left = 0,
+                  .forwards = stats.decode.nfe,
+                  .rows = stats.decode.rows,
+                  .edits = {}};
+    json["llada"] = side(index, note);
+    json["usage"] = usage_json({stats}, prompt_tokens(ask_.requests[index]));
+    if (ask_.requests[index].gaps) json["spans"] = end.spans;
+    return event_text(json);
+  }
+  return (rest.empty() ? "" : event_text(piece_json(head_, at, rest, "", nullptr))) +
+         event_text(piece_json(head_, at, "", end.reason, end.logprobs));
+}
+
+// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
+// meanwhile.
+Outflow::Piece Job::take() {
+  constexpr size_t kNotesAtOnce = 16;
+  std::vector<std::deque<StepNote>> notes(answers_.size());
+  std::vector<bool> ended(answers_.size());
+  std::optional<ApiError> failing;
+  bool ping;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return {};
+    ping = ping_;
+    if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      std::deque<StepNote>& ready = answers_[i].notes;
+      while (!ready.empty() && notes[i].size() < kNotesAtOnce) {
+        notes[i].push_back(std::move(ready.front()));
+        ready.pop_front();
+      }
+      ended[i] = ready.empty() && answers_[i].result && answers_[i].result->has_value();
+    }
+  }
+  Piece piece;
+  if (!begun_) piece.bytes = first_events();
+  begun_ = true;
+  if (failing) {
+    piece.bytes += failing_events(*failing);
+    piece.last = ended_ = true;
+    return piece;
+  }
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
+    if (ended[i] && !answers_[i].handed_on) {
+      piece.bytes += last_events(i);
+      answers_[i].handed_on = true;
+    }
+  }
+  if (!std::ranges::all_of(answers_, &Answer::handed_on)) {
+    if (ping && piece.bytes.empty()) piece.bytes = kPing;
+    const std::lock_guard lock(mutex_);
+    if (!piece.bytes.empty()) last_piece_ = Clock::now(), ping_ = false;
+    return piece;
+  }
+  if (ask_.include_usage) piece.bytes += event_text(usage_piece_json(head_, usage()));
+  if (!response_) piece.bytes += kLastEvent;
+  piece.last = ended_ = true;
+  return piece;
+}
+
+std::string Job::failing_events(const ApiError& error) {
+  if (response_) return response_->failed(error);
+  return event_text(error_json(error)) + std::string(kLastEvent);
+}
+
+std::string Job::first_events() {
+  if (response_) return response_->begin();
+  std::string text;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at));
+    if (i < ask_.echoed.size() && !ask_.echoed[i].empty())
+      text += event_text(piece_json(head_, at, ask_.echoed[i], "", nullptr));
+  }
+  return text;
+}
+
+}  // namespace llada::serve

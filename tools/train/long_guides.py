@@ -1,0 +1,142 @@
+"""What training is told about a long answer: which of its words decide, and where what it copies stands.
+
+Only training and its scores read this; the checkers of long_tasks.py do not.
+"""
+import re
+from typing import NamedTuple
+
+import drills
+from tokenizer import token_ends, tokens_in
+
+# Where training cuts: a sampler that writes left to right can go wrong at these characters (the group that matched).
+_DECISIVE = {
+    "story": r"=(\d+)|#### (\d+)|: (\d+)|, (\d+)|\w+ (\d+)[^:]*:", "records": r'": "?(\w+)|\| (\w+)',
+    "sort-steps": r"Take (\d+)|(?:left|\d\d) (\d+)", "rewrite": r"Now: (.*)$",
+    "form": r": (\w+)$|of (\w+):|^(\w+) of", "count": r"(\d+)$|(\d+)\s"}
+DECISIVE = {task: re.compile(pattern, re.MULTILINE) for task, pattern in _DECISIVE.items()}
+# Hidden all at once, their decisive words do not give each other away; in the other tasks a later line repeats a result.
+INDEPENDENT = {"records", "rewrite", "form"}
+
+
+def decisive_spans(example):
+    """-> [(begin, end)] in characters of the response."""
+    if example.task not in DECISIVE:
+        return drills.decisive_spans(example.task, example.response)
+    return [match.span(match.lastindex) for match in DECISIVE[example.task].finditer(example.response)]
+
+
+class Copied(NamedTuple):
+    """Spans in characters: of the response, except where a flag says that they are of the prompt."""
+    result: tuple
+    source: tuple
+    in_prompt: bool = True  # source and source_key
+    key: tuple = None  # in the response, what says which source is meant
+    source_key: tuple = None
+
+
+def copied(example):
+    """-> [Copied]: what the response copies and from where, with the keys (a line's letter, a name) of both places."""
+    return _COPIED[example.task](example) if example.task in _COPIED else _short(example)
+
+
+def _short(example):
+    return [Copied(found.result, found.source, True, found.key, found.source_key) for found in drills.sources(example)]
+
+
+def _lines(text):
+    """-> {letter: match} of the lines 'A. ...', group 1 the letter, group 2 the rest."""
+    return {match.group(1): match for match in re.finditer(r"^([A-Z])\. (.*)$", text, re.MULTILINE)}
+
+
+def _word(word, text, begin=0, end=None):
+    """The word's span between begin and end, or None."""
+    match = re.compile(rf"\b{re.escape(word)}\b").search(text, begin, len(text) if end is None else end)
+    return match and match.span()
+
+
+def _story(example):
+    """Each event from its line in the prompt."""
+    told, out = _lines(example.prompt), []
+    for letter, line in _lines(example.response).items():
+        event = line.group(2).partition(":")[0]
+        low, source = line.start(2), told[letter].start(2)
+        out.append(Copied((low, low + len(event)), (source, source + len(event)), True, line.span(1), told[letter].span(1)))
+    return out
+
+
+def _records(example):
+    told, out = _lines(example.prompt), []
+    for line in re.finditer(r'^(?:\[?{"id": "([A-Z])"|([A-Z]) \|).*$', example.response, re.MULTILINE):
+        key = line.span(line.lastindex)
+        theirs = told[example.response[slice(*key)]]
+        for match in DECISIVE["records"].finditer(example.response, key[1], line.end()):
+            span = match.span(match.lastindex)
+            word = {"yes": "in stock", "no": "out"}.get(example.response[slice(*span)], example.response[slice(*span)])
+            place = _word(word, example.prompt, theirs.start(2), theirs.end())
+            if place:
+                out.append(Copied(span, place, True, key, theirs.span(1)))
+    return out
+
+
+def _rewrite(example):
+    """The line from the prompt; the new line from the old one beside it, or a word's replacement from its rule."""
+    told, out = _lines(example.prompt), []
+    rules = {match.group(1): match for match in re.finditer(r"(\w+) becomes (\w+)", example.prompt.split("\n")[0])}
+    for letter, line in _lines(example.response).items():
+        old, _, new = line.group(2).partition(" Now: ")
+        low, source = line.start(2), told[letter].start(2)
+        out.append(Copied((low, low + len(old)), (source, source + len(old)), True, line.span(1), told[letter].span(1)))
+        olds, news = (list(re.finditer(r"\w+", text)) for text in (old, new))
+        begin = low + len(old) + len(" Now: ")
+        for before, after in zip(olds, news):
+            result, beside = (begin + after.start(), begin + after.end()), (low + before.start(), low + before.end())
+            rule = rules.get(before.group())
+            if rule:
+                out.append(Copied(result, rule.span(2), True, beside, rule.span(1)))
+            elif before.group() == after.group():
+                out.append(Copied(result, beside, False))
+    return out
+
+
+def _form(example):
+    out = []
+    for line in re.finditer(r"^\w+ of (\w+): (\w+)$", example.response, re.MULTILINE):
+        name, value = line.groups()
+        told = re.search(rf"\b({name}) [^.\n]*\b({value})\b", example.prompt)
+        out.append(Copied(line.span(2), told.span(2), True, line.span(1), told.span(1)))
+    return out
+
+
+def _sort_steps(example):
+    """Taken and left numbers from the list before: that of the prompt, then that of the line above."""
+    out, text, low, high, in_prompt = [], example.prompt, example.prompt.index(":"), None, True
+    for line in re.finditer(r"^Take (\d+)(?:, left (.*))?$", example.response, re.MULTILINE):
+        for number in re.finditer(r"\d+", line.group()):
+            place = _word(number.group(), text, low, high)
+            out.append(Copied((line.start() + number.start(), line.start() + number.end()), place, in_prompt))
+        text, in_prompt, (low, high) = example.response, False, line.span(2)
+    return out
+
+
+_COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps}
+
+
+def guides(tokenizer, example, prompt, response):
+    """-> (lookups, hops): (N, 3) lists of positions on the canvas (at, first, end): `at` takes its token from there, `at`
+    or its source is said by the key there. Lookups have at = the token that is written; hops come with it as 4th entry,
+    since they only count where it is masked."""
+    shift, start, lookups, hops = tokenizer.decode(prompt).index(example.prompt), len(prompt), [], []
+    ends = token_ends(tokenizer, prompt), token_ends(tokenizer, response)
+    in_prompt = lambda span: tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)], ends[0])
+    in_response = lambda span: [start + i for i in tokens_in(tokenizer, response, [span], ends[1])]
+    for found in copied(example):
+        there = in_prompt if found.in_prompt else in_response
+        results, source = in_response(found.result), there(found.source)
+        key, source_key = (in_response(found.key), there(found.source_key)) if found.key else ([], [])
+        for k, at in enumerate(results):
+            near = source[k:k + 1] if len(results) == len(source) else source
+            lookups.append((at, near[0], near[-1] + 1))
+            if key:
+                hops.append((at, key[0], key[-1] + 1, at))
+                hops += [(place, source_key[0], source_key[-1] + 1, at) for place in near]
+    return lookups, hops
