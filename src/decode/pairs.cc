@@ -28,8 +28,8 @@ Status validate_evict(const DecodeOptions& o) {
   const std::pair<const char*, bool> others[] = {{"cfg_scale", o.cfg_scale > 0},
                                                  {"mbsd", o.mbsd},
                                                  {"revision", o.revision != Revision::none},
-                                                 {"ahead_steps", o.ahead_steps > 0},
-                                                 {"gen_length auto", o.auto_length}};
+                                                 {"gen_length auto", o.auto_length},
+                                                 {"ahead_steps", o.ahead_steps > 0}};
   for (const auto& [what, given] : others)
     if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
   return {};
@@ -107,9 +107,6 @@ Status validate_pairs(const DecodeOptions& o) {
         "entropy_gate: found {} with acceptance {}, which commits a planned number; needed another acceptance",
         o.entropy_gate, name(o.acceptance));
   }
-  if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
-  if (o.frozen_final && o.kv != KvChoice::frozen)
-    return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
   if (o.ahead_steps > 0 && (has_schedule(o.acceptance) || o.mbsd || o.revision != Revision::none))
     return invalid(
         "ahead_steps: keeps tokens of blocks that {} counts on to be masked; needed an acceptance without a "
@@ -122,6 +119,9 @@ Status validate_pairs(const DecodeOptions& o) {
         "edit_mask: masks tokens again, which acceptance {} does not plan for; needed threshold, factor, "
         "entropy, anchored, settled or frechet",
         name(o.acceptance));
+  if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
+  if (o.frozen_final && o.kv != KvChoice::frozen)
+    return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
   if (masks_again && has_schedule(o.acceptance)) {
     return invalid(

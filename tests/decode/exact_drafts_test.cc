@@ -154,15 +154,16 @@ TEST(ExactDrafts, AreNeverSlowerByTheTable) {
       o.latency_table.push_back({rows, ms});
     DecodeOptions off = o;
     off.draft = 0;
-    const Ran with = run(o, 0, seed, 90), without = run(off, 0, seed, 90);
+    const uint64_t steady = seed % 4 < 2 ? 90 : 10;  // drafts that are right, and that are wrong
+    const Ran with = run(o, 0, seed, steady), without = run(off, 0, seed, steady);
     ASSERT_TRUE(same(with, without));
     EXPECT_LE(with.ms, without.ms * (1 + o.latency_slack) + 1e-9) << seed;
     saved += with.stats.saved_forwards, drafted += with.stats.draft_states;
     with_ms += with.ms, without_ms += without.ms;
   }
-  EXPECT_GT(saved, 100);
+  EXPECT_GT(saved, 50);
   EXPECT_GT(drafted, saved);
-  EXPECT_LT(with_ms, 0.95 * without_ms);
+  EXPECT_LT(with_ms, without_ms);
 }
 
 // Where every row costs as much as the first, a state is not worth it.
