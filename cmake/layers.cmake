@@ -112,7 +112,10 @@ function(llada_tests name)
     find_package(nlohmann_json REQUIRED)
     llada_pch(llada_test_pch OPTIONS ${LLADA_QUICK_BUILD} ${LLADA_TEST_OPTIONS}
               HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> LIBS GTest::gmock nlohmann_json::nlohmann_json)
+    set_target_properties(llada_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   endif()
+  # A library's flag for it differs from a program's, and precompiled headers need one.
+  set_target_properties(test_${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_precompile_headers(test_${name} REUSE_FROM llada_test_pch)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE LLADA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LLADA_BINARY_DIR="${PROJECT_BINARY_DIR}")
