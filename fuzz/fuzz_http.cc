@@ -1,5 +1,5 @@
-// HTTP requests and their JSON bodies, from bytes to what the engine would be asked: no input may crash, and every refusal
-// is one line. The input is a request; what follows its headers is the body, whatever length they say.
+// HTTP requests and their JSON bodies, from bytes to what the engine would be asked: no input may crash, and every
+// refusal is one line. The input is a request; what follows its headers is the body, whatever length they say.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -15,13 +15,14 @@ namespace llada::bench {
 // When every row is computed: at the start of each block, or in the first forward only.
 enum class Refresh { block, once };
 
-// A block-causal model with RowsPolicy::block ignores Refresh and uses its exact block K/V (decode/kv_policy.h). Reports
-// name it `once`.
+// A block-causal model with RowsPolicy::block ignores Refresh and uses its exact block K/V (decode/kv_policy.h).
+// Reports name it `once`.
 
 // What else is computed: the rows of the current block, or of it only those that are masked. Positions that
 // the last step committed are computed in either case, so that the store knows their tokens.
-// evicted: of the masks 1.5 times as many as a step commits, and 8 rows at least, go on behind the second layer (--evict
-// 1.5). Refresh::once: --kv delayed, in a block-causal model --kv frozen --frozen-final; otherwise --kv frozen.
+// evicted: of the masks 1.5 times as many as a step commits, and 8 rows at least, go on behind the second layer
+// (--evict 1.5). Refresh::once: --kv delayed, in a block-causal model --kv frozen --frozen-final; otherwise --kv
+// frozen.
 enum class RowsPolicy { block, masked, evicted };
 
 std::string_view name(Refresh refresh);

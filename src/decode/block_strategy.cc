@@ -146,8 +146,8 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
 }
 
-// Masks are left behind where nobody needs them in the later layers: they have K/V there of an earlier forward, or stand
-// behind everything that goes on and is read. Rows that want no logits go on in any case, and count.
+// Masks are left behind where nobody needs them in the later layers: they have K/V there of an earlier forward, or
+// stand behind everything that goes on and is read. Rows that want no logits go on in any case, and count.
 void BlockStrategy::leave_behind(StepPlan& plan) const {
   const Block& block = blocks_[current_];
   const bool known = kv_.partial() && reached_ >= block.end;

@@ -197,7 +197,7 @@ constexpr Range kAboveZero{.above_least = true}, kShareAboveZero{0, 1, true, fal
 std::span<const Field> fields() {
   // clang-format off
   static const Field kFields[] = {
-    length_entry("positions to generate; auto: as many as the answer needs, at most 1024, or N with auto:N")
+    length_entry("positions to generate; auto[:MOST]: as needed")
         .also("-n,--n-predict,--max-tokens").often(),
     field<&O::block_length>(length, "block_length", "N", "positions that are decided together, blocks left to right")
         .in(kPositions).tuned("8 16 32 64 128").often(),
@@ -265,8 +265,8 @@ std::span<const Field> fields() {
         "with --kv frozen and a block-causal model, keep a finished block as it was frozen instead of computing it "
         "again"),
     field<&O::evict>(caches, "evict", "A",
-        "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: A times as "
-        "many as a forward commits (FOCUS: 1.5); 0: all"),
+        "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: "
+        "A times as many as a forward commits (FOCUS: 1.5); 0: all"),
     field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions),
     field<&O::draft>(states, "draft", "N",
         "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")

@@ -23,12 +23,12 @@
 // computed from. Both are exact and give the same bits. Published loops spend a forward on a finished block's final
 // tokens; here these rows are part of the first forward of the next block, which reads the K/V that the same forward
 // writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
-// step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the block before is computed again as a
-// whole: so only the block under way is read stale, and finished ones are exact. With --frozen-final it is not: a block
-// stays as it was frozen (as published), and no more than the prompt is exact.
+// step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
+// block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
+// With --frozen-final it is not: a block stays as it was frozen (as published), and no more than the prompt is exact.
 //
-// With `frozen` and `delayed` the first layers can leave masks behind (--evict): what attention reads of them in the later
-// ones is from the last forward that took them there.
+// With `frozen` and `delayed` the first layers can leave masks behind (--evict): what attention reads of them in the
+// later ones is from the last forward that took them there.
 //
 // Additions to each policy:
 //   - A warm-up of N makes the first N forwards of a block full (of the run, for delayed): most changes early.

@@ -16,8 +16,8 @@ bool reads_probability(Acceptance a) {
   return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
 }
 
-// Rows are left behind where their K/V of an earlier forward may be read, and where whoever reads the predictions can do
-// without some of them.
+// Rows are left behind where their K/V of an earlier forward may be read, and where whoever reads the predictions can
+// do without some of them.
 Status validate_evict(const DecodeOptions& o) {
   if (o.kv != KvChoice::frozen && o.kv != KvChoice::delayed)
     return invalid("evict: found {} with kv {}, which computes rows that have not changed; needed kv frozen or delayed",

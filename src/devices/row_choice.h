@@ -1,6 +1,6 @@
-// Which rows go on behind a choose_rows op, as one text for all devices that choose: sums and comparisons have one order.
-// The rule is that of FOCUS (arXiv 2601.23278, and its published code), but for the number of rows: there it depends on
-// the scores, here it is given, so that a program has one shape.
+// Which rows go on behind a choose_rows op, as one text for all devices that choose: sums and comparisons have one
+// order. The rule is that of FOCUS (arXiv 2601.23278, and its published code), but for the number of rows: there it
+// depends on the scores, here it is given, so that a program has one shape.
 //
 // What a candidate receives: the scores of the candidates' queries against the candidates' keys, per head; each score
 // becomes the largest of itself and its two neighbours among the candidates; softmax over the candidates; summed over

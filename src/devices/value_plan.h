@@ -55,8 +55,8 @@ struct RowSets {
   std::vector<Reads> reads;
   const Reads& of(const Attention& attention) const;  // one of the program's
 };
-// Windows are applied here and nowhere else. Where rows are to be chosen, sets have their sizes, and as members those of
-// a choice of the first candidates of each stream, until bind_chosen().
+// Windows are applied here and nowhere else. Where rows are to be chosen, sets have their sizes, and as members those
+// of a choice of the first candidates of each stream, until bind_chosen().
 RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
 // `chosen`, ascending indices into the step's wanted rows, go on: as many of each stream as it keeps.
 void bind_chosen(const StepInputs& inputs, std::span<const int32_t> chosen, RowSets& sets);

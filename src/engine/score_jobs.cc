@@ -122,8 +122,8 @@ Status CanvasScore::take(const RequestStep& step, decode::StepResult result, dou
     const int32_t token = request_.continuations[target.continuation][target.offset];
     const int32_t row = predicting_row(prompt + static_cast<int64_t>(target.offset), model_->special_ids());
     const size_t at = index_in(step.plan->logits, row);
-    answers_[index].tokens.push_back(
-        score_of(logits_row(step.state->logits, at, model_->config().vocab), token, alternatives ? request_.options.top : 0));
+    answers_[index].tokens.push_back(score_of(logits_row(step.state->logits, at, model_->config().vocab), token,
+                                              alternatives ? request_.options.top : 0));
     answers_[index].best.push_back(result.predictions[at].token == token);
   }
   rows_ += decode::rows_of(*step.plan);
@@ -207,7 +207,8 @@ Status DuelScore::take(const RequestStep& step, decode::StepResult result, doubl
     const size_t row = index_in(step.plan->logits, predicting_row(edit.position, model_->special_ids()));
     const size_t offset = position - request_.prompt.size();
     const int32_t token = request_.continuations[at_][offset];
-    score.tokens[offset] = score_of(logits_row(step.state->logits, row, model_->config().vocab), token, request_.options.top);
+    score.tokens[offset] =
+        score_of(logits_row(step.state->logits, row, model_->config().vocab), token, request_.options.top);
     if (result.predictions[row].token != token) score.greedy = false;
     canvas_.tokens[position] = token;
     canvas_.states[position] = TokenState::stable;

@@ -40,9 +40,9 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 
 // The readers of parts that routes share; each refuses with the name of the field.
 //
-// Decoding: temperature, top_p, seed, llada, and how long the answer may be, under any of `lengths`, the first before the
-// others; of infilling, whose gaps say how many tokens there are, none of these. attention_block: of the model, as for
-// DecodeChoice::resolve().
+// Decoding: temperature, top_p, seed, llada, and how long the answer may be, under any of `lengths`, the first before
+// the others; of infilling, whose gaps say how many tokens there are, none of these. attention_block: of the model, as
+// for DecodeChoice::resolve().
 Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
                                      std::initializer_list<const char*> lengths = {"max_completion_tokens",
                                                                                    "max_tokens"});

@@ -1,4 +1,5 @@
-// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: what the server is and does.
+// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: what the server is
+// and does.
 #include <algorithm>
 #include <cmath>
 

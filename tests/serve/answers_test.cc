@@ -153,8 +153,8 @@ TEST_F(Answers, HaveLogProbabilities) {
   EXPECT_EQ(probs["tokens"].size(), probs["token_logprobs"].size());
 }
 
-// As lm-evaluation-harness asks: a sum over a stretch of the prompt, whether it is the greedy one, and an entry that was
-// generated behind it.
+// As lm-evaluation-harness asks: a sum over a stretch of the prompt, whether it is the greedy one, and an entry that
+// was generated behind it.
 TEST_F(Answers, ScoreThePrompt) {
   const auto ids = tiny_model()->prompt_ids("Liam has 40 rings.").value();
   ScoreRequest alone{.prompt = {ids[0]}, .continuations = {{ids.begin() + 1, ids.end()}}};

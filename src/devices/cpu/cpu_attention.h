@@ -38,7 +38,8 @@ class CpuAttention {
   void digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const;
   // Digests of what the span reads and was written since the last time.
   Status renew_digests(const Op& op, const RowSpan& span, const KeyRange& reach);
-  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts the rows that were stored.
+  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts the rows that were
+  // stored.
   void swap_trial(const Op& op, const RowSpan& span, int head) const;
 
   const Job* job_ = nullptr;     // of the call under way
