@@ -1,12 +1,12 @@
 """Canvases for long answers: examples lie as tokens on the device that trains, batches are gathered and masked there.
 
 Mask kinds as in canvases.py, drawn per sequence: random (t ~ U, weights 1/t), suffix (everything behind a cut), block
-(earlier blocks visible, the cut's block masked at random, later blocks all masked) and decisive (only the decisive words;
-tasks whose lines repeat earlier results get a suffix instead). Most cuts fall on decisive words.
+(earlier blocks visible, the cut's block masked at random, later blocks all masked) and decisive (only the decisive
+words; tasks whose lines repeat earlier results get a suffix instead). Most cuts fall on decisive words.
 
 A canvas ends soon after what it can teach: behind a cut only a few masks are kept, behind a whole answer a little
-end-of-text; a share of the canvases has room for the longest answer. Its length is one of a few (a compiled model sees few
-shapes) and all canvases of a batch have the same.
+end-of-text; a share of the canvases has room for the longest answer. Its length is one of a few (a compiled model sees
+few shapes) and all canvases of a batch have the same.
 """
 import multiprocessing
 import threading
@@ -22,7 +22,8 @@ from tokenizer import Tokenizer, tokens_in
 GPU_LENGTHS, CPU_LENGTHS = tuple(range(128, 769, 128)), tuple(range(48, 769, 24))  # of a canvas
 BLOCK, T_MIN, DECISIVE_CUT_SHARE = 32, 0.05, 0.6
 SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 8.0, 6.0, 3.0, 0.02, 0.1
-DECISIVE_GAIN, DECISIVE_WEIGHT, DECISIVE_SHARE = 3.0, 6.0, 0.95  # of decisive words in other masks; in masks of their own
+# Weight of decisive words in other masks (a factor) and in masks of their own; how many the latter hide.
+DECISIVE_GAIN, DECISIVE_WEIGHT, DECISIVE_SHARE = 3.0, 6.0, 0.95
 TAIL, ROOM = (16, 80), 24  # masks kept behind a cut; end-of-text behind a whole answer, at most
 DECISIVE = 1 << 12  # flag in a stored token
 RANDOM, SUFFIX, INNER, WORDS = range(4)  # kinds of masks
@@ -53,7 +54,7 @@ class Batch(NamedTuple):
 
 class Shard(NamedTuple):
     tokens: np.ndarray  # all examples in a row, with flags
-    table: np.ndarray  # (count, 4): begin, prompt's length, length with the end of the turn, whether WORDS masks make sense
+    table: np.ndarray  # (count, 4): begin, prompt's length, length with the turn's end, whether WORDS masks make sense
     words: list  # per example: positions of decisive tokens
     guides: list  # per example: (lookups (N, 3), hops (K, 4)) of long_guides.guides
 
@@ -216,10 +217,7 @@ class CanvasStore:
         mask, out = mask.cpu().numpy(), ([], [])
         for row, i in enumerate(drawn):
             for found, kept in zip(self.guides[i], out):
-                inside = found[found[:, 0] < length] if len(found) else found
-                inside = inside[(inside[:, 1:3] <= length).all(1)]
-                told_by = inside[:, 3] if inside.shape[1] == 4 else inside[:, 0]
-                inside = inside[(told_by < length)]
-                told_by = inside[:, -1] if inside.shape[1] == 4 else inside[:, 0]
-                kept.append(inside[mask[row, told_by]][:, :3] + row * length)
+                told_by = 3 if found.shape[1] == 4 else 0  # the column of the token that has to be masked
+                inside = found[(found[:, [0, told_by]] < length).all(1) & (found[:, 1:3] <= length).all(1)]
+                kept.append(inside[mask[row, inside[:, told_by]]][:, :3] + row * length)
         return [torch.from_numpy(np.concatenate(kept).astype(np.int64)).to(self.device) for kept in out]

@@ -14,7 +14,7 @@ _DECISIVE = {
     "sort-steps": r"Take (\d+)|(?:left|\d\d) (\d+)", "rewrite": r"Now: (.*)$",
     "form": r": (\w+)$|of (\w+):|^(\w+) of", "count": r"(\d+)$|(\d+)\s"}
 DECISIVE = {task: re.compile(pattern, re.MULTILINE) for task, pattern in _DECISIVE.items()}
-# Hidden all at once, their decisive words do not give each other away; in the other tasks a later line repeats a result.
+# Their decisive words do not give each other away when all are hidden; in the others a later line repeats a result.
 INDEPENDENT = {"records", "rewrite", "form"}
 
 
@@ -59,9 +59,14 @@ def _story(example):
     told, out = _lines(example.prompt), []
     for letter, line in _lines(example.response).items():
         event = line.group(2).partition(":")[0]
-        low, source = line.start(2), told[letter].start(2)
-        out.append(Copied((low, low + len(event)), (source, source + len(event)), True, line.span(1), told[letter].span(1)))
+        out.append(_copied_line(line, told[letter], len(event)))
     return out
+
+
+def _copied_line(line, told, length):
+    """The first `length` characters behind the letter, as the prompt has them."""
+    low, source = line.start(2), told.start(2)
+    return Copied((low, low + length), (source, source + length), True, line.span(1), told.span(1))
 
 
 def _records(example):
@@ -84,8 +89,8 @@ def _rewrite(example):
     rules = {match.group(1): match for match in re.finditer(r"(\w+) becomes (\w+)", example.prompt.split("\n")[0])}
     for letter, line in _lines(example.response).items():
         old, _, new = line.group(2).partition(" Now: ")
-        low, source = line.start(2), told[letter].start(2)
-        out.append(Copied((low, low + len(old)), (source, source + len(old)), True, line.span(1), told[letter].span(1)))
+        low = line.start(2)
+        out.append(_copied_line(line, told[letter], len(old)))
         olds, news = (list(re.finditer(r"\w+", text)) for text in (old, new))
         begin = low + len(old) + len(" Now: ")
         for before, after in zip(olds, news):
@@ -122,9 +127,9 @@ _COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _f
 
 
 def guides(tokenizer, example, prompt, response):
-    """-> (lookups, hops): (N, 3) lists of positions on the canvas (at, first, end): `at` takes its token from there, `at`
-    or its source is said by the key there. Lookups have at = the token that is written; hops come with it as 4th entry,
-    since they only count where it is masked."""
+    """-> lookups, hops: lists of positions on the canvas. A lookup (at, first, end): the token `at` stands already in
+    [first, end). A hop (at, first, end, token): `at`, which is the token or its source, has its key in [first, end); it
+    only counts where the token is masked."""
     shift, start, lookups, hops = tokenizer.decode(prompt).index(example.prompt), len(prompt), [], []
     ends = token_ends(tokenizer, prompt), token_ends(tokenizer, response)
     in_prompt = lambda span: tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)], ends[0])
