@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the strategies of docs/decoding.md and docs/lab/decoding.md and writes their tables. Most of an hour of two
-# cores, a third of it for the reference. What is measured already is kept: remove OUT to start again.
+# Measures the strategies of docs/decoding.md and docs/lab/decoding.md, writes their tables and draws them. Most of an
+# hour of two cores, a third of it for the reference. What is measured already is kept: remove OUT to start again.
 # usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default)
 #   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped one as F16 GGUF)
 #   OUT     where reports go (build/decoding)          WRAP   a command in front of every measurement
@@ -67,3 +67,4 @@ for table in "${tables[@]}"; do
   done
 done
 for page in docs/decoding.md docs/lab/decoding.md; do python3 tools/decoding_tables.py "$out" "$page"; done
+tools/decoding_chart.py

@@ -4,7 +4,7 @@ come garbage, requests that never end and bodies that are too long. Every finish
 `llada run`, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device that
 fails (-- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback must have taken over once, and no answer differ.
 
-usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--minutes M] [-- options of llada serve]
+usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--warm-up M] [--minutes M] [-- options of llada serve]
 Exit status 1, with a line for each, where something is not as it must be."""
 
 import argparse
@@ -187,7 +187,8 @@ async def watch_memory(pid, until, samples):
 async def run(args, port, process, answers):
     load = Load(args, port, answers)
     begin = time.monotonic()
-    until = begin + args.minutes * 60
+    warmed = begin + args.warm_up * 60
+    until = warmed + args.minutes * 60
     samples = []
     watcher = asyncio.create_task(watch_memory(process.pid, until, samples))
     await asyncio.gather(*(load.client(i, until) for i in range(args.clients)))
@@ -199,8 +200,7 @@ async def run(args, port, process, answers):
         await asyncio.sleep(0.1)
     else:
         load.fail("requests are stuck: " + text)
-    warm = max(k for t, k in samples if t < begin + args.minutes * 60 * 0.4)
-    last = max(k for t, k in samples if t > begin + args.minutes * 60 * 0.8)
+    warm, last = (max(k for t, k in samples if (t < warmed) == before) for before in (True, False))
     growth = 100 * (last - warm) / warm
     forwards = share_below(text, "llada_first_step_forwards", 0.99)
     if growth > 2:
@@ -237,6 +237,8 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "models/tiny-llada"))
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5)
+    # How much memory is in use follows how many requests there are at once; its highest values come in the first minutes.
+    parser.add_argument("--warm-up", type=float, default=3, metavar="MINUTES", help="of the same load before")
     args = parser.parse_args(words[:split])
     args.server_options = words[split + 1:]
     answers = expected(args)

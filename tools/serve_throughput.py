@@ -1,31 +1,66 @@
 #!/usr/bin/env python3
 """Tokens per second of a running `llada serve` with one request at a time and with several, in turns; the answers of both
-must be the same. usage: serve_throughput.py [--url URL] [--streams N] [--tokens N] [--rounds N]
+must be the same. With --run MODEL also what the server adds to `llada run` at one request at a time: seconds from a
+request to its answer over those that the program needs for the same, without loading.
+usage: serve_throughput.py [--url URL] [--streams N] [--tokens N] [--rounds N] [--decoding JSON] [--run MODEL]
 
 For a model without a text to say, such as `llada synth` writes, every answer is as long as it may be."""
 
 import argparse
 import concurrent.futures
 import json
+import pathlib
 import statistics
+import subprocess
 import time
 import urllib.request
 
 
-def ask(url, number, tokens):
-    body = {"prompt": f"Request {number}: count the rings in the bag.", "max_tokens": tokens,
-            "llada": {"preset": "exact", "logits_eos_inf": True}}
+PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "build/release/bin/llada"
+
+
+def prompt_of(number):
+    return f"Request {number}: count the rings in the bag."
+
+
+def ask(url, number, tokens, decoding):
+    body = {"prompt": prompt_of(number), "max_tokens": tokens, "llada": {"logits_eos_inf": True, **decoding}}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode())
     with urllib.request.urlopen(request) as reply:
         answer = json.load(reply)
     return answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
 
 
-def measure(url, streams, at_once, tokens):
+def measure(url, streams, at_once, tokens, decoding):
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        answers = list(pool.map(lambda i: ask(url, i, tokens), range(streams)))
+        answers = list(pool.map(lambda i: ask(url, i, tokens, decoding), range(streams)))
     return sum(n for _, n in answers) / (time.monotonic() - begin), [text for text, _ in answers]
+
+
+def program_seconds(program, model, number, tokens, decoding):
+    flags = ["--preset-decode", decoding["preset"]] if "preset" in decoding else []
+    for key, value in decoding.items():
+        if key != "preset" and value is not False:
+            flags += [f"--{key.replace('_', '-')}"] + ([] if value is True else [str(value)])
+    command = [program, "run", "-m", model, "-p", prompt_of(number), "--raw", "--json", "-n", str(tokens),
+               "--logits-eos-inf", *flags]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out)["stats"]["seconds"]
+
+
+def overhead(args):
+    """-> percent that the server adds, median over the requests, each asked in turns."""
+    ratios = []
+    for number in range(args.streams):
+        ours, theirs = [], []
+        for _ in range(args.rounds):
+            begin = time.monotonic()
+            ask(args.url, number, args.tokens, args.decoding)
+            ours.append(time.monotonic() - begin)
+            theirs.append(program_seconds(args.program, args.run, number, args.tokens, args.decoding))
+        ratios.append(statistics.median(ours) / statistics.median(theirs))
+    return 100 * (statistics.median(ratios) - 1)
 
 
 def main():
@@ -34,15 +69,23 @@ def main():
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--decoding", type=json.loads, default={"preset": "exact"}, metavar="JSON",
+                        help="decoding options of each request (%(default)s)")
+    parser.add_argument("--run", metavar="MODEL", help="compare with `llada run` of the server's model too")
+    parser.add_argument("--program", default=str(PROGRAM))
     args = parser.parse_args()
+    if args.run:
+        print(json.dumps({"label": "measured", "decoding": args.decoding, "tokens": args.tokens,
+                          "server_overhead_percent": round(overhead(args), 2)}))
+        return
     one, many, same = [], [], True
     for _ in range(args.rounds):
-        rate, alone = measure(args.url, args.streams, 1, args.tokens)
+        rate, alone = measure(args.url, args.streams, 1, args.tokens, args.decoding)
         one.append(rate)
-        rate, together = measure(args.url, args.streams, args.streams, args.tokens)
+        rate, together = measure(args.url, args.streams, args.streams, args.tokens, args.decoding)
         many.append(rate)
         same = same and alone == together
-    print(json.dumps({"label": "measured", "streams": args.streams, "tokens": args.tokens,
+    print(json.dumps({"label": "measured", "streams": args.streams, "tokens": args.tokens, "decoding": args.decoding,
                       "one_tokens_per_s": statistics.median(one), "many_tokens_per_s": statistics.median(many),
                       "gain": statistics.median(many) / statistics.median(one), "answers_equal": same}))
 

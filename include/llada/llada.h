@@ -43,7 +43,8 @@
  * Threads. Every function may be called from any thread. Models, engines and options take calls from many threads at
  * once. A request is used by one thread at a time (another gets LLADA_ERROR_BUSY), except for llada_request_cancel(),
  * llada_request_done() and llada_request_free(). Calls that wait (llada_request_next(), llada_request_wait(), and those
- * that compute: llada_model_load(), llada_engine_create(), llada_logits(), llada_score()) hold no lock of the caller's.
+ * that compute: llada_model_load(), llada_engine_create(), llada_logits(), llada_score(), llada_score_many()) hold no
+ * lock of the caller's.
  * A process that forks uses the library in one of the two only, and frees its engines before exit() where it can.
  *
  * Borrowed pointers are valid until what the function says. Texts are UTF-8 as far as the model writes UTF-8, end with
@@ -57,8 +58,8 @@
  *
  * The model's file is mapped, not read: while a model is open its file must neither be written to nor become shorter.
  * (A file that is replaced, by rename, does no harm.) Before a request, before each of its steps, and before
- * llada_logits() and llada_score() the file's size and time are compared with those at the time of loading, and a
- * difference is LLADA_ERROR_FILE. What cannot be caught without a signal handler is a file cut off between that look
+ * llada_logits() and scores the file's size and time are compared with those at the time of loading, and a difference
+ * is LLADA_ERROR_FILE. What cannot be caught without a signal handler is a file cut off between that look
  * and the read: the system then sends SIGBUS.
  */
 #ifndef LLADA_LLADA_H
@@ -72,7 +73,7 @@
 #define LLADA_VERSION_PATCH 0
 
 /* Grows with every addition to this file. Passed where a program starts. */
-#define LLADA_API_VERSION 1
+#define LLADA_API_VERSION 2
 
 #if defined(__GNUC__)
 #define LLADA_API __attribute__((visibility("default")))
@@ -130,7 +131,7 @@ enum {
   LLADA_FOR_MODEL = 1,   /* llada_model_load() */
   LLADA_FOR_ENGINE = 2,  /* llada_engine_create() */
   LLADA_FOR_REQUEST = 4, /* llada_submit_*() */
-  LLADA_FOR_SCORE = 8    /* llada_score() */
+  LLADA_FOR_SCORE = 8    /* llada_score(), llada_score_many() */
 };
 
 /* A request's options are those of `llada run --help-all`, with _ for -: "gen_length", "threshold", "temperature",
@@ -165,8 +166,9 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_option_describe(size_t index, llad
 
 typedef struct llada_model llada_model;
 
-/* Called on the thread that loads, with bytes done and in all; not 0 ends the loading with LLADA_ERROR_ABORTED. It must
- * not leave by longjmp or an exception; one that is thrown ends the loading with LLADA_ERROR_FAILED. */
+/* Called on the thread that loads, with bytes done and in all (less at the last call, too); not 0 ends the loading with
+ * LLADA_ERROR_ABORTED. It must not leave by longjmp or an exception; one that is thrown ends the loading with
+ * LLADA_ERROR_FAILED. */
 typedef int32_t (*llada_progress)(void *user, int64_t done, int64_t total);
 
 /* path: a GGUF file, or a Hugging Face folder. options: null, or options for models: device, threads, ctx_size,
@@ -292,6 +294,14 @@ LLADA_API llada_status llada_request_cancel(llada_request *request);
  * borrowed from the request. */
 LLADA_API void llada_request_free(llada_request *request);
 
+/* Why a request ended. 0: a library before version 2 of the API, which does not say. */
+enum {
+  LLADA_FINISH_STOP = 1,        /* an end token, or a `stop` */
+  LLADA_FINISH_LENGTH = 2,      /* neither came within gen_length */
+  LLADA_FINISH_INTERRUPTED = 3, /* it was cancelled */
+  LLADA_FINISH_FILLED = 4       /* infilling: every gap */
+};
+
 typedef struct llada_result {
   size_t size;               /* sizeof(llada_result) */
   const char *text;          /* of the answer; when infilling of everything. U+2591 for what was never decided */
@@ -312,9 +322,28 @@ typedef struct llada_result {
   uint64_t seed;             /* where random numbers took part */
   int32_t has_seed;
   int32_t cancelled;
+  /* From version 2 of the API. Of the forwards and rows above: */
+  int64_t full_forwards;     /* forwards that computed every position they read */
+  int64_t sparse_forwards;   /* forwards beside a step's own, which ask about decided tokens again */
+  int64_t logit_rows;        /* rows whose logits were computed */
+  int64_t trial_rows;        /* rows that asked what would be predicted if a token were masked */
+  int64_t left_rows;         /* rows that went no further than the first layers (`evict`) */
+  int64_t draft_rows;        /* rows of states computed beside the steps (`draft`): */
+  int64_t draft_states;
+  int64_t saved_forwards;    /* steps that such a state spared; not counted in `forwards` */
+  int64_t drafts_proposed;   /* predictions of later blocks that were kept, */
+  int64_t drafts_accepted;   /* and those that a fresh prediction confirmed */
+  int64_t revisions_made;    /* decided tokens that were looked at again, */
+  int64_t revisions_changed; /* and those that did not stay */
+  int64_t committed_tokens;  /* masks that became tokens, those behind the answer's end too, less those masked again */
+  int64_t kv_bytes;          /* of the request's keys and values */
+  uint64_t canvas_hash;      /* equal canvases, equal hashes, on every machine */
+  int32_t finish_reason;     /* LLADA_FINISH_... */
+  int32_t stopped_early;     /* an end token came, and masks behind it were left */
 } llada_result;
-#define LLADA_RESULT_INIT \
-  { sizeof(llada_result), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0 }
+#define LLADA_RESULT_INIT                                                                                            \
+  { sizeof(llada_result), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* Of a request that has ended well; LLADA_ERROR_BUSY before, its error where it failed. Borrowed until
  * llada_request_free(). */
 LLADA_API LLADA_MUST_CHECK llada_status llada_request_result(llada_request *request, llada_result *result);
@@ -325,8 +354,11 @@ typedef struct llada_engine_stats {
   int64_t parts;     /* of requests in them */
   int64_t rows;
   int64_t row_budget;
+  /* From version 2 of the API: */
+  int64_t most_rows;        /* of one forward of several requests */
+  int64_t most_passed_over; /* forwards in a row that some request was not part of */
 } llada_engine_stats;
-#define LLADA_ENGINE_STATS_INIT { sizeof(llada_engine_stats), 0, 0, 0, 0 }
+#define LLADA_ENGINE_STATS_INIT { sizeof(llada_engine_stats), 0, 0, 0, 0, 0, 0 }
 LLADA_API LLADA_MUST_CHECK llada_status llada_engine_describe(const llada_engine *engine, llada_engine_stats *stats);
 
 /* ---- Numbers of the model ----
@@ -342,15 +374,23 @@ typedef struct llada_score_result {
   size_t size;             /* sizeof(llada_score_result) */
   double log_probability;  /* of the continuation behind the prompt, natural logarithm, summed over its tokens */
   int64_t tokens;          /* of the continuation */
-  int64_t forwards;
+  int64_t forwards;        /* of the whole call */
   int32_t greedy;          /* 1: decoding greedily in that order writes it, 0: not, -1: the method cannot say */
 } llada_score_result;
 #define LLADA_SCORE_RESULT_INIT { sizeof(llada_score_result), 0.0, 0, 0, 0 }
-/* How likely the model finds a continuation. options: null, or options for scoring: method (chain), draws, groups,
- * order, seed, cfg_scale. */
+/* How likely the model finds a continuation, whatever comes behind it; a whole answer of a conversation ends with its
+ * eot_token (llada_model_info). options: null, or options for scoring: method (chain), draws, groups, order, seed,
+ * cfg_scale. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_score(llada_model *model, const int32_t *prompt, size_t prompt_count,
                                                     const int32_t *continuation, size_t continuation_count,
                                                     const llada_options *options, llada_score_result *score);
+/* The same for several continuations of one prompt, such as the choices of a question: each has the score that it has
+ * alone, and a forward that several of them need is computed once. continuations[i] has counts[i] tokens. scores: as
+ * many structs one behind the other, of which the first one's size is all others' too. From version 2 of the API. */
+LLADA_API LLADA_MUST_CHECK llada_status llada_score_many(llada_model *model, const int32_t *prompt, size_t prompt_count,
+                                                         const int32_t *const *continuations, const size_t *counts,
+                                                         size_t continuation_count, const llada_options *options,
+                                                         llada_score_result *scores);
 
 #ifdef __cplusplus
 }

@@ -138,6 +138,18 @@ class Model : public Handle<llada_model, llada_model_free> {
                       &score));
     return score;
   }
+  // Of several continuations of one prompt, each as it has it alone, with the forwards that they share computed once.
+  std::vector<llada_score_result> scores(const std::vector<int32_t>& prompt,
+                                         const std::vector<std::vector<int32_t>>& continuations,
+                                         const Options& options = {}) const {
+    std::vector<const int32_t*> texts;
+    std::vector<size_t> counts;
+    for (const auto& one : continuations) texts.push_back(one.data()), counts.push_back(one.size());
+    std::vector<llada_score_result> scores(continuations.size(), LLADA_SCORE_RESULT_INIT);
+    check(llada_score_many(get(), prompt.data(), prompt.size(), texts.data(), counts.data(), texts.size(),
+                           options.get(), scores.data()));
+    return scores;
+  }
 
  private:
   static llada_model* load(const std::string& path, const Options& options, const Progress& progress) {

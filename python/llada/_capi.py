@@ -11,7 +11,7 @@ import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any
 
-API_VERSION = 1  # LLADA_API_VERSION of the header that this file was written after
+API_VERSION = 2  # LLADA_API_VERSION of the header that this file was written after
 
 OK, END, TIMEOUT = 0, 1, 2
 ERROR_INVALID, ERROR_FAILED, ERROR_HANDLE, ERROR_BUSY, ERROR_VERSION = -1, -2, -3, -4, -5
@@ -20,6 +20,7 @@ FOR_MODEL, FOR_ENGINE, FOR_REQUEST, FOR_SCORE = 1, 2, 4, 8
 WITH_BOS = 1
 SHOW_CONTROL = 1
 TOKEN_FIXED, TOKEN_MASKED, TOKEN_VISIBLE, TOKEN_STABLE = 0, 1, 2, 3
+FINISH_STOP, FINISH_LENGTH, FINISH_INTERRUPTED, FINISH_FILLED = 1, 2, 3, 4
 
 Progress = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, c_int64)
 
@@ -64,13 +65,18 @@ class Result(Struct):
         ("stopped_by", c_void_p), ("stopped_by_size", c_size_t), ("prompt_tokens", c_int64),
         ("content_tokens", c_int64), ("forwards", c_int64), ("steps", c_int64), ("rows", c_int64),
         ("reused_positions", c_int64), ("seconds", c_double), ("seed", c_uint64), ("has_seed", c_int32),
-        ("cancelled", c_int32),
+        ("cancelled", c_int32), ("full_forwards", c_int64), ("sparse_forwards", c_int64), ("logit_rows", c_int64),
+        ("trial_rows", c_int64), ("left_rows", c_int64), ("draft_rows", c_int64), ("draft_states", c_int64),
+        ("saved_forwards", c_int64), ("drafts_proposed", c_int64), ("drafts_accepted", c_int64),
+        ("revisions_made", c_int64), ("revisions_changed", c_int64), ("committed_tokens", c_int64),
+        ("kv_bytes", c_int64), ("canvas_hash", c_uint64), ("finish_reason", c_int32), ("stopped_early", c_int32),
     ]
 
 
 class EngineStats(Struct):
     _fields_ = [
         ("size", c_size_t), ("forwards", c_int64), ("parts", c_int64), ("rows", c_int64), ("row_budget", c_int64),
+        ("most_rows", c_int64), ("most_passed_over", c_int64),
     ]
 
 
@@ -122,6 +128,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llada_engine_describe": (c_int32, [Handle, POINTER(EngineStats)]),
     "llada_logits": (c_int32, [Handle, _IDS, c_size_t, _IDS, c_size_t, POINTER(c_float), c_size_t]),
     "llada_score": (c_int32, [Handle, _IDS, c_size_t, _IDS, c_size_t, Handle, POINTER(ScoreResult)]),
+    "llada_score_many": (
+        c_int32, [Handle, _IDS, c_size_t, POINTER(_IDS), _COUNT, c_size_t, Handle, POINTER(ScoreResult)],
+    ),
 }
 
 

@@ -20,6 +20,13 @@ STATES = {
     _capi.TOKEN_STABLE: "stable",
 }
 
+FINISH_REASONS = {
+    _capi.FINISH_STOP: "stop",
+    _capi.FINISH_LENGTH: "length",
+    _capi.FINISH_INTERRUPTED: "interrupted",
+    _capi.FINISH_FILLED: "filled",
+}
+
 
 class Token(NamedTuple):
     """One position of the canvas."""
@@ -124,6 +131,22 @@ class Stats:
     reused_positions: int  #: of the prompt, which an earlier request had computed
     seconds: float
     seed: Optional[int]  #: where random numbers took part
+    full_forwards: int  #: of the forwards, those that computed every position they read
+    sparse_forwards: int  #: of the forwards, those beside a step's own, which ask about decided tokens again
+    logit_rows: int  #: of the rows, those whose logits were computed
+    trial_rows: int  #: of the rows, those that asked what would be predicted if a token were masked
+    left_rows: int  #: of the rows, those that went no further than the first layers (`evict`)
+    draft_rows: int  #: of the rows, those of states computed beside the steps (`draft`)
+    draft_states: int  #: such states
+    saved_forwards: int  #: steps that such a state spared; not counted in `forwards`
+    drafts_proposed: int  #: predictions of later blocks that were kept
+    drafts_accepted: int  #: of them, those that a fresh prediction confirmed
+    revisions_made: int  #: decided tokens that were looked at again
+    revisions_changed: int  #: of them, those that did not stay
+    committed_tokens: int  #: masks that became tokens, those behind the answer's end too, less those masked again
+    kv_bytes: int  #: of the request's keys and values
+    canvas_hash: int  #: equal canvases, equal hashes, on every machine
+    stopped_early: bool  #: an end token came, and masks behind it were left
 
     @property
     def tokens_per_forward(self) -> float:
@@ -143,21 +166,15 @@ class Result(_PerToken):
     _confidences: array.array[float] = field(repr=False)
 
     @classmethod
-    def _of(cls, result: _capi.Result, infill: bool) -> Result:
-        stopped_by = text_at(result.stopped_by, result.stopped_by_size)
-        if result.cancelled:
-            reason = "interrupted"
-        elif infill:
-            reason = "filled"
-        else:
-            reason = "stop" if stopped_by or result.content_tokens < result.count else "length"
+    def _of(cls, result: _capi.Result) -> Result:
         names: dict[str, Any] = {name: getattr(result, name) for name in Stats.__dataclass_fields__}
         names["seed"] = result.seed if result.has_seed else None
+        names["stopped_early"] = bool(result.stopped_early)
         return cls(
             text=text_at(result.text, result.text_size),
             tokens=copied(result.tokens, result.count, "i").tolist(),
-            finish_reason=reason,
-            stopped_by=stopped_by,
+            finish_reason=FINISH_REASONS.get(result.finish_reason, str(result.finish_reason)),
+            stopped_by=text_at(result.stopped_by, result.stopped_by_size),
             stats=Stats(**names),
             _states=copied(result.states, result.count, "i"),
             _confidences=copied(result.confidences, result.count, "f"),
@@ -174,5 +191,5 @@ class Score:
 
     log_probability: float  #: natural logarithm, summed over the continuation's tokens
     tokens: int  #: of the continuation
-    forwards: int
+    forwards: int  #: of the whole call, which several continuations share
     greedy: bool  #: greedy decoding would write the continuation; false where the method cannot say

@@ -114,16 +114,33 @@ class Model(AsyncCalls):
     def score(self, prompt: Prompt, continuation: Union[str, Tokens], *, raw: bool = False, **options: Any) -> Score:
         """How likely the model finds a continuation behind a prompt. prompt: as of `generate`. continuation: a text, or
         token ids. options: `llada.options("score")`."""
+        return self.score_many(prompt, [continuation], raw=raw, **options)[0]
+
+    def score_many(
+        self, prompt: Prompt, continuations: Iterable[Union[str, Tokens]], *, raw: bool = False, **options: Any
+    ) -> list[Score]:
+        """The scores of several continuations of one prompt, such as the choices of a question, each as `score` gives
+        it. Forwards that several of them need are computed once."""
         ids = self._prompt_ids(prompt, raw)
-        behind = self.tokenize(continuation) if isinstance(continuation, str) else continuation
-        behind = id_array("continuation", behind)
+        if isinstance(continuations, (str, bytes)):
+            raise TypeError(f"continuations: found {type(continuations).__name__}, needed a list of texts or of ids")
+        behind = [
+            id_array("continuation", self.tokenize(one) if isinstance(one, str) else one) for one in continuations
+        ]
+        if not behind:
+            return []
+        texts = (ctypes.POINTER(ctypes.c_int32) * len(behind))(*behind)
+        counts = (ctypes.c_size_t * len(behind))(*[len(one) for one in behind])
         model, settings = self._live(), _options.pairs(_capi.FOR_SCORE, options)
 
-        def compute() -> Score:
-            found = _capi.ScoreResult()
+        def compute() -> list[Score]:
+            found = (_capi.ScoreResult * len(behind))()
+            found[0].size = ctypes.sizeof(_capi.ScoreResult)
             with _options.handle(settings) as handle:
-                check(_capi.lib.llada_score(model, ids, len(ids), behind, len(behind), handle, ctypes.byref(found)))
-            return Score(found.log_probability, found.tokens, found.forwards, found.greedy == 1)
+                check(
+                    _capi.lib.llada_score_many(model, ids, len(ids), texts, counts, len(behind), handle, found)
+                )
+            return [Score(one.log_probability, one.tokens, one.forwards, one.greedy == 1) for one in found]
 
         return interruptible(compute)
 
@@ -139,6 +156,12 @@ class Model(AsyncCalls):
     ) -> Score:
         """As `score`, on a thread of its own."""
         return await in_thread(self.score, prompt, continuation, raw=raw, **options)
+
+    async def ascore_many(
+        self, prompt: Prompt, continuations: Iterable[Union[str, Tokens]], *, raw: bool = False, **options: Any
+    ) -> list[Score]:
+        """As `score_many`, on a thread of its own."""
+        return await in_thread(self.score_many, prompt, continuations, raw=raw, **options)
 
 
 def _in_order(many: Many) -> Iterator[Result]:

@@ -52,6 +52,8 @@ class EngineStats:
     parts: int  #: of requests in them
     rows: int
     row_budget: int
+    most_rows: int  #: of one forward of several requests
+    most_passed_over: int  #: forwards in a row that some request was not part of
 
 
 class Engine:
@@ -180,7 +182,7 @@ class Opened:
         stats = _capi.EngineStats()
         engine = self._engine(self._engine_options["streams"] if streams is None else streams)
         check(_capi.lib.llada_engine_describe(engine.handle, ctypes.byref(stats)))
-        return EngineStats(stats.forwards, stats.parts, stats.rows, stats.row_budget)
+        return EngineStats(**{name: getattr(stats, name) for name in EngineStats.__dataclass_fields__})
 
     def _submit(
         self, asking: Asking, options: Mapping[str, Any], *, keep_steps: bool = False, streams: Optional[int] = None

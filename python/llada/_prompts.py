@@ -21,10 +21,6 @@ class Asking(NamedTuple):
     function: str
     arguments: list[Any]
 
-    @property
-    def infill(self) -> bool:
-        return self.function in ("llada_submit_infill", "llada_submit_gaps")
-
 
 def text_bytes(what: str, text: Any) -> bytes:
     if not isinstance(text, str):

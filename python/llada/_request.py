@@ -25,7 +25,7 @@ class Request:
     library lends is copied within `_borrowed`, and the handle is freed when nobody is there any more."""
 
     def __init__(self, model: Opened, engine: Engine, asking: Asking, options: Optional[ctypes.c_void_p]):
-        self._model, self._engine, self._infill = model, engine, asking.infill
+        self._model, self._engine = model, engine
         self._lock = threading.RLock()  # one of a kind that a signal's handler may take again
         self._users, self._closed = 0, True
         self._handle = ctypes.c_void_p()
@@ -68,7 +68,7 @@ class Request:
         result = _capi.Result()
         with self._borrowed() as handle:
             check(_capi.lib.llada_request_result(handle, ctypes.byref(result)))
-            return Result._of(result, self._infill)
+            return Result._of(result)
 
     def wait(self) -> Result:
         """Waits for the end; whatever interrupts the waiting takes the request back."""

@@ -10,6 +10,7 @@ together in --model_args. Scores are `Model.score`'s, answers come from `Model.g
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
@@ -23,6 +24,8 @@ from ._model import Model
 
 # What tasks ask of a model that decodes greedily, as this one does without `temperature`.
 _GREEDY = {"do_sample": (False,), "temperature": (0, 0.0, None), "top_p": (1, 1.0, None), "num_beams": (1,)}
+# Continuations of one call: what method mc holds of them all has a bound in the library.
+_MOST_CHOICES = 8
 
 
 def _streams(batch_size: Any) -> int:
@@ -100,18 +103,25 @@ class LladaLM(TemplateLM):
 
     # ---- Scores ----
 
-    def _score(self, prompt: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
-        score = self._model.score(prompt, continuation, **self._score_options)
-        return score.log_probability, score.greedy
+    def _score(self, prompt: Sequence[int], continuations: Iterable[Sequence[int]]) -> list[tuple[float, bool]]:
+        scores = self._model.score_many(prompt, continuations, **self._score_options)
+        return [(score.log_probability, score.greedy) for score in scores]
 
     def _loglikelihood_tokens(
         self, requests: Iterable[tuple[Any, list[int], list[int]]], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
-        found = []
-        for key, prompt, continuation in tqdm(list(requests), desc="llada: loglikelihood", disable=disable_tqdm):
-            found.append(self._score(prompt, continuation))
-            if key is not None:
-                self.cache_hook.add_partial("loglikelihood", key, found[-1])
+        """The choices of a question follow each other with one prompt, and share forwards."""
+        found: list[tuple[float, bool]] = []
+        asked = list(requests)
+        with tqdm(total=len(asked), desc="llada: loglikelihood", disable=disable_tqdm) as bar:
+            for prompt, group in itertools.groupby(asked, key=lambda request: request[1]):
+                while choices := list(itertools.islice(group, _MOST_CHOICES)):
+                    scores = self._score(prompt, [continuation for _, _, continuation in choices])
+                    for (key, _, _), score in zip(choices, scores):
+                        if key is not None:
+                            self.cache_hook.add_partial("loglikelihood", key, score)
+                    found += scores
+                    bar.update(len(choices))
         return found
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
@@ -122,7 +132,8 @@ class LladaLM(TemplateLM):
             ids = self.tok_encode(request.args[0], add_special_tokens=False)
             longest = self._model.info.context or max(len(ids), 1)
             windows = get_rolling_token_windows(ids, self.prefix_token_id, longest, 1)
-            found.append(sum(self._score(*make_disjoint_window(window))[0] for window in windows))
+            parts = [make_disjoint_window(window) for window in windows]
+            found.append(sum(self._score(prompt, [behind])[0][0] for prompt, behind in parts))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
         return found
 

@@ -40,7 +40,8 @@ def ctype(text: str, lent: bool) -> set[object]:
         return {ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(ctypes.c_void_p)}
     if base == "void" or base.startswith("llada_"):
         return {ctypes.c_void_p} if stars == 1 else {ctypes.POINTER(ctypes.c_void_p)}
-    return {ctypes.POINTER(PLAIN[base])}
+    pointer = ctypes.POINTER(PLAIN[base])
+    return {pointer if stars == 1 else ctypes.POINTER(pointer)}
 
 
 def declarations(text: str) -> list[tuple[str, str]]:

@@ -17,8 +17,9 @@ Forming Forming::of(std::shared_ptr<const Model> model, const Request& request) 
   Forming forming;
   forming.model = std::move(model);
   const bool infill = request.gaps.has_value();
-  const size_t size = infill ? request.tokens.size() : static_cast<size_t>(request.options.gen_length);
-  forming.begin = infill ? 0 : static_cast<int64_t>(request.tokens.size());
+  const int64_t given = std::ssize(request.tokens);
+  const auto size = static_cast<size_t>(infill ? given : most_generated(*forming.model, given, request.options));
+  forming.begin = infill ? 0 : given;
   forming.canvas.infill = infill;
   forming.canvas.mask_id = forming.model->special_ids().mask;
   forming.canvas.tokens.resize(size);

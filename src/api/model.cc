@@ -17,6 +17,43 @@ Outcome check_tokenizer(const Model& model) {
   return refuse(LLADA_ERROR_UNSUPPORTED, "{}: the file has no tokenizer, needed one", model.file().path());
 }
 
+std::expected<llada::ScoreOptions, ApiError> score_options(const llada_options* options) {
+  LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
+  llada::ScoreOptions found = chosen.score;
+  for (const llada::decode::Setting& s : chosen.settings) {
+    llada::decode::DecodeOptions scratch;
+    LLADA_TRY_STATUS(set_field(scratch, s.field->key, s.text));
+    if (s.field->key == "seed") found.seed = scratch.seed;
+    if (s.field->key == "cfg_scale") found.cfg_scale = scratch.cfg_scale;
+  }
+  return found;
+}
+
+// Structs lie behind each other as far apart as the caller's first one is long, which an older header may have made
+// shorter than ours.
+Outcome score_all(ModelObject& object, std::span<const int32_t> prompt, std::vector<std::vector<int32_t>> continuations,
+                  const llada_options* options, llada_score_result* scores) {
+  llada::ScoreRequest request{
+      .prompt = {prompt.begin(), prompt.end()}, .continuations = std::move(continuations), .options = {}};
+  LLADA_TRY(request.options, score_options(options));
+  LLADA_TRY(const size_t size, size_of("score", scores));
+  LLADA_TRY_STATUS(check_score(*object.model, request));
+  LLADA_TRY_STATUS(check_file(*object.model));
+  const std::lock_guard alone(object.computing);
+  LLADA_TRY(const auto session, llada::Session::create(object.model, {}));
+  LLADA_TRY(const auto result, session->score(request));
+  auto* place = reinterpret_cast<char*>(scores);
+  for (const llada::ContinuationScore& found : result.continuations) {
+    auto* score = reinterpret_cast<llada_score_result*>(place);
+    score->size = size;
+    LLADA_TRY_STATUS(fill("score", score,
+                          {0, found.log_probability, static_cast<int64_t>(found.tokens.size()), result.forwards,
+                           found.greedy ? *found.greedy : -1}));
+    place += size;
+  }
+  return LLADA_OK;
+}
+
 }  // namespace
 
 llada_status llada_model_load(int32_t api_version, const char* path, const llada_options* options,
@@ -151,25 +188,22 @@ llada_status llada_score(llada_model* model, const int32_t* prompt, size_t promp
   return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
     LLADA_TRY(const auto before, read_array("prompt", prompt, prompt_count));
     LLADA_TRY(const auto behind, read_array("continuation", continuation, continuation_count));
-    LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
-    LLADA_TRY_STATUS(check_out("score", score));
-    llada::ScoreRequest request{.prompt = {before.begin(), before.end()},
-                                .continuations = {{behind.begin(), behind.end()}},
-                                .options = chosen.score};
-    for (const llada::decode::Setting& s : chosen.settings) {
-      llada::decode::DecodeOptions scratch;
-      LLADA_TRY_STATUS(set_field(scratch, s.field->key, s.text));
-      if (s.field->key == "seed") request.options.seed = scratch.seed;
-      if (s.field->key == "cfg_scale") request.options.cfg_scale = scratch.cfg_scale;
+    return score_all(object, before, {{behind.begin(), behind.end()}}, options, score);
+  });
+}
+
+llada_status llada_score_many(llada_model* model, const int32_t* prompt, size_t prompt_count,
+                              const int32_t* const* continuations, const size_t* counts, size_t continuation_count,
+                              const llada_options* options, llada_score_result* scores) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    LLADA_TRY(const auto before, read_array("prompt", prompt, prompt_count));
+    LLADA_TRY(const auto texts, read_array("continuations", continuations, continuation_count));
+    LLADA_TRY(const auto lengths, read_array("counts", counts, continuation_count));
+    std::vector<std::vector<int32_t>> all;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      LLADA_TRY(const auto one, read_array("continuation", texts[i], lengths[i]));
+      all.emplace_back(one.begin(), one.end());
     }
-    LLADA_TRY_STATUS(check_score(*object.model, request));
-    LLADA_TRY_STATUS(check_file(*object.model));
-    const std::lock_guard alone(object.computing);
-    LLADA_TRY(const auto session, llada::Session::create(object.model, {}));
-    LLADA_TRY(const auto result, session->score(request));
-    const llada::ContinuationScore& found = result.continuations.front();
-    return fill("score", score,
-                {0, found.log_probability, static_cast<int64_t>(found.tokens.size()), result.forwards,
-                 found.greedy ? *found.greedy : -1});
+    return score_all(object, before, std::move(all), options, scores);
   });
 }

@@ -63,7 +63,7 @@ struct RequestObject : Object {
   std::shared_ptr<ModelObject> model;
   std::shared_ptr<Submission> submission;
   std::shared_ptr<Course> course;
-  bool keep_steps = false;
+  bool keep_steps = false, infill = false;
   std::atomic<bool> in_use = false;
   // The one thread's that uses it:
   Forming shown;  // as of the last step that was handed out
@@ -97,13 +97,20 @@ std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* cons
                                                                 size_t messages);
 Outcome check_out(const char* name, const void* out);
 
-// Copies what fits the struct that the caller has; `size` is its first member.
+// The size of the struct that the caller has, its first member.
 template <class T>
-Outcome fill(const char* name, T* out, T value) {
+std::expected<size_t, ApiError> size_of(const char* name, const T* out) {
   if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place", name);
   const size_t size = out->size;
-  if (size < sizeof(size_t) || size > size_t{1} << 16)
+  if (size < sizeof(size_t) || size > size_t{1} << 16 || size % alignof(T) != 0)
     return refuse(LLADA_ERROR_INVALID, "{}: found a size of {}, needed sizeof of it", name, size);
+  return size;
+}
+
+// Copies what fits that struct.
+template <class T>
+Outcome fill(const char* name, T* out, T value) {
+  LLADA_TRY(const size_t size, size_of(name, out));
   value.size = size;
   __builtin_memcpy(static_cast<void*>(out), &value, std::min(size, sizeof value));
   return LLADA_OK;

@@ -42,7 +42,7 @@ const char* call_of(int32_t used_for) {
     case LLADA_FOR_REQUEST:
       return "a request";
     default:
-      return "llada_score()";
+      return "a score";
   }
 }
 

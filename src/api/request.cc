@@ -48,12 +48,40 @@ std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chose
                                                                      bool infill) {
   llada::DecodeChoice choice(infill);
   choice.call_preset("preset");
-  if (!infill) choice.use_default_preset();
+  if (!infill) choice.use_defaults();
   for (const llada::decode::Setting& setting : chosen.settings) choice.give(setting);
   choice.give_preset(chosen.preset);
   LLADA_TRY_STATUS(choice.resolve(model.special_ids().attention_block));
   choice.draw_seed();
   return choice.options;
+}
+
+// What a run counted, beyond the first version of the API.
+void count_into(llada_result& out, const llada::GenerationStats& stats) {
+  const llada::decode::RunStats& d = stats.decode;
+  out.full_forwards = d.full_forwards;
+  out.sparse_forwards = d.sparse_forwards;
+  out.logit_rows = d.logit_rows;
+  out.trial_rows = d.trial_rows;
+  out.left_rows = d.left_rows;
+  out.draft_rows = d.draft_rows;
+  out.draft_states = d.draft_states;
+  out.saved_forwards = d.saved_forwards;
+  out.drafts_proposed = d.counters.drafts_proposed;
+  out.drafts_accepted = d.counters.drafts_accepted;
+  out.revisions_made = d.counters.revisions_made;
+  out.revisions_changed = d.counters.revisions_changed;
+  out.committed_tokens = d.committed;
+  out.kv_bytes = stats.kv_bytes;
+  out.canvas_hash = stats.canvas_hash;
+  out.stopped_early = d.stopped_early;
+}
+
+int32_t finish_reason(const llada::Generation& generation, bool infill) {
+  const std::string_view reason = llada::finish_reason(generation);
+  if (reason == "interrupted") return LLADA_FINISH_INTERRUPTED;
+  if (infill) return LLADA_FINISH_FILLED;
+  return reason == "stop" ? LLADA_FINISH_STOP : LLADA_FINISH_LENGTH;
 }
 
 // Fills a request's decoding options, submits it and hands out its handle. lay: Outcome(const Model&, Request&).
@@ -77,6 +105,7 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
     handle->model = object.model;
     handle->course = course;
     handle->keep_steps = chosen.keep_steps;
+    handle->infill = infill;
     if (chosen.keep_steps) handle->shown = course->formed;
     const auto on_step = [course, model](const llada::decode::StepEvent& event) {
       course->formed.apply(event.edits, nullptr);
@@ -116,7 +145,8 @@ void llada_engine_free(llada_engine* engine) { strike(Kind::engine, engine); }
 llada_status llada_engine_describe(const llada_engine* engine, llada_engine_stats* stats) {
   return with<EngineObject>(engine, [&](EngineObject& object) -> Outcome {
     const llada::SchedulerStats s = object.engine->stats();
-    return fill("stats", stats, {0, s.forwards, s.parts, s.rows, object.engine->row_budget()});
+    return fill("stats", stats,
+                {0, s.forwards, s.parts, s.rows, object.engine->row_budget(), s.most_rows, s.most_passed_over});
   });
 }
 
@@ -267,6 +297,8 @@ llada_status llada_request_result(llada_request* request, llada_result* result) 
     out.seed = g.stats.seed.value_or(0);
     out.has_seed = g.stats.seed.has_value();
     out.cancelled = g.stats.decode.cancelled;
+    count_into(out, g.stats);
+    out.finish_reason = finish_reason(g, r.infill);
     return fill("result", result, out);
   });
 }

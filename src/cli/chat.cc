@@ -122,7 +122,7 @@ class Chat {
     if (options_.interactive) quiet.emplace(STDIN_FILENO);
     const Request request{.tokens = std::move(ids), .options = decode, .stop = stop_};
     return workspace_.watch([&](const StepCallback& on_step) { return workspace_.session().run(request, on_step); },
-                            false, decode.block_length);
+                            false, decode);
   }
 
   Status message(std::string_view text) {

@@ -59,7 +59,7 @@ Result<int> infill(InfillOptions& o) {
     const auto work = [&](const StepCallback& on_step) {
       return workspace->session().infill(layout.tokens, layout.positions, o.decode.options, on_step);
     };
-    LLADA_TRY(generation, workspace->watch(work, true, o.decode.options.block_length));
+    LLADA_TRY(generation, workspace->watch(work, true, o.decode.options));
   }
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},

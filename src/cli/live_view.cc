@@ -36,11 +36,11 @@ LiveView::~LiveView() { static_cast<void>(finish()); }
 
 void LiveView::update_cells(const decode::StepEvent& event) {
   const decode::Canvas& canvas = event.canvas;
-  if (cells_.empty()) {
-    if (!options_.infill)
-      while (begin_ < canvas.states.size() && canvas.states[begin_] == decode::TokenState::fixed) ++begin_;
-    cells_.resize(static_cast<size_t>(canvas.answer_end()) - begin_);
-  }
+  if (cells_.empty() && !options_.infill)
+    while (begin_ < canvas.states.size() && canvas.states[begin_] == decode::TokenState::fixed) ++begin_;
+  const int64_t end = canvas.answer_end();
+  const auto seen = static_cast<size_t>(options_.open_length ? std::min<int64_t>(event.plan.keys, end) : end);
+  cells_.resize(std::max(cells_.size(), seen - begin_));
   const std::vector<int32_t>& ends = model_.special_ids().end_ids;
   bool ended = false;  // an end token with everything before it decided: the rest is no content
   bool all_decided = true;

@@ -17,6 +17,7 @@ struct LiveOptions {
   int delay_ms = 0;  // pause after every repaint, to follow a fast model with the eye
   bool infill = false;
   int64_t block_length = 0;  // for the block counter
+  bool open_length = false;  // the canvas is laid for the longest answer: what no step has seen of it is not shown
 };
 
 class LiveView {

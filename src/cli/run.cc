@@ -69,7 +69,7 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, std::v
   const TraceSpan span(workspace.trace(), "host", "decode");
   const Request request{.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop};
   return workspace.watch([&](const StepCallback& on_step) { return workspace.session().run(request, on_step); }, false,
-                         o.decode.options.block_length);
+                         o.decode.options);
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
@@ -207,7 +207,7 @@ Work setup(CLI::App& app, bool talk) {
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(further("Length"));
-  o->decode.use_default_preset();
+  o->decode.use_defaults();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
   app.footer(talk ? "Without options of its own it decodes with the preset balanced (a block-causal model: llada2).\n\n"

@@ -158,7 +158,8 @@ Result<int> run(const TuneOptions& o) {
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
   };
-  const auto axes = tune_axes(model->special_ids().attention_block > 0);
+  const auto axes = tune_axes({.block_causal = model->special_ids().attention_block > 0,
+                               .chooses_rows = model->device().capabilities().chooses_rows});
   LLADA_TRY(const auto result, eval::tune(examples, axes, accepts, measure, request));
   progress.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,7 +1,8 @@
-// What `llada tune` varies: one axis per question, choices ordered so that neighbours are alike. The values of a single
-// option come from its field (decode/fields.cc); a new one is searched once it stands here. Combinations that make no
-// sense are refused when their text is parsed.
+// What `llada tune` varies: one axis per question, choices ordered so that neighbours are alike. An option whose field
+// has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand here.
+// Combinations that make no sense are refused when their text is parsed.
 #pragma once
+#include <algorithm>
 #include <ranges>
 
 #include "engine/options.h"
@@ -10,8 +11,7 @@
 namespace llada::cli {
 
 // The field's values for tuning, as options; its default is the empty text.
-inline std::vector<std::string> tuned_choices(std::string_view key) {
-  const decode::Field& field = *decode::find_field(key);
+inline std::vector<std::string> tuned_choices(const decode::Field& field) {
   const std::string preset = field.show(field, {});
   std::vector<std::string> choices;
   for (const auto part : std::views::split(field.tune, ' ')) {
@@ -21,9 +21,13 @@ inline std::vector<std::string> tuned_choices(std::string_view key) {
   return choices;
 }
 
-// block_causal: for models whose finished blocks are exact (decode/kv_policy.h); questions that do not arise there
-// are left out.
-inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
+struct TunedFor {
+  bool block_causal = false;  // a model whose finished blocks are exact (decode/kv_policy.h)
+  bool chooses_rows = true;   // the device leaves rows behind (--evict)
+};
+
+// Questions that do not arise for the model or the device are left out.
+inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
   std::vector<eval::Axis> axes = {
       {"acceptance",
        {"--factor 0.1",
@@ -44,29 +48,39 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
         "--threshold 0.8",
         "--threshold 0.7",
         "--threshold 0.6",
+        "--frechet-margin 0.25",
+        "--frechet-margin 0.5",
+        "--frechet-margin 0.8",
+        "--frechet-margin 0.95",
         "--entropy-bound 0.2",
         "--entropy-bound 0.1",
         "--entropy-bound 0.05",
         "--entropy-bound 0.02"},
        10},
-      {"credit", tuned_choices("credit"), 0},
-      {"tail", tuned_choices("tail"), 2},
-      {"rows", tuned_choices("kv"), 0},
-      {"refresh", tuned_choices("refresh"), 0},
-      {"block", tuned_choices("block_length"), 2},
-      {"revision",
+      {"way of revising",
        {"", "--revise --stable-threshold 0.8", "--revise --stable-threshold 0.9", "--revise --stable-threshold 0.95",
-        "--revise --stable-threshold 0.99", "--wino"},
+        "--revise --stable-threshold 0.99", "--wino", "--edit-threshold 0.9", "--edit-threshold 0.9 --edit-mask"},
        0},
-      {"revised rows", tuned_choices("revise_rows"), 0},
       {"speculation", {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 33"}, 0},
   };
-  if (!block_causal) return axes;
-  std::erase_if(axes, [](const eval::Axis& axis) {
-    return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
-  });
-  for (eval::Axis& axis : axes)
-    if (axis.name == "rows") axis.choices = {"--kv block"};
+  for (const decode::Field& field : decode::fields()) {
+    if (field.tune.empty()) continue;
+    eval::Axis axis{std::string(field.key), tuned_choices(field), 0};
+    // The search begins with the default, and with a tail, which has paid wherever it was tried.
+    const auto start = std::ranges::find(axis.choices, field.key == "tail" ? "--tail 32" : "");
+    axis.start = static_cast<size_t>(start - axis.choices.begin());
+    axes.push_back(std::move(axis));
+  }
+  const auto leave_out = [&](std::initializer_list<std::string_view> names) {
+    std::erase_if(axes, [&](const eval::Axis& axis) { return std::ranges::find(names, axis.name) != names.end(); });
+  };
+  if (!what.chooses_rows) leave_out({"evict", "evict_rows"});
+  if (!what.block_causal) {
+    leave_out({"frozen_final"});
+    return axes;
+  }
+  leave_out({"gen_length", "tail", "tail_last", "refresh", "speculation", "ahead_steps", "ahead_threshold"});
+  std::ranges::find(axes, "kv", &eval::Axis::name)->choices = {"--kv block", "--kv frozen"};
   return axes;
 }
 

@@ -142,7 +142,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
 }
 
 Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                                    int64_t block_length) {
+                                    const decode::DecodeOptions& options) {
   std::optional<LiveView> live;
   const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
   std::optional<QuietInput> quiet;
@@ -152,7 +152,8 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
                                       .color = wants_color(),
                                       .delay_ms = show_.delay_ms,
                                       .infill = infill,
-                                      .block_length = block_length});
+                                      .block_length = options.block_length,
+                                      .open_length = options.auto_length && !infill});
   }
   Status shown;
   final_tokens_.clear();

@@ -41,7 +41,7 @@ class Workspace {
   // gone afterwards, and the time it took is not in the stats. An error of stdout ends the run and is
   // returned.
   Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                           int64_t block_length);
+                           const decode::DecodeOptions& options);
 
   // Final tokens of the answer that watch() has seen so far: what is left when a run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }

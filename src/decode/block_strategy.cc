@@ -64,14 +64,20 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
   return rows;
 }
 
-int32_t BlockStrategy::keys_of(const Canvas& canvas) const {
+int32_t BlockStrategy::set_keys(const Canvas& canvas, StepPlan& plan) const {
   const int64_t end = blocks_[current_].end, attention_block = ids_.attention_block;
-  if (attention_block > 0) {
-    const int64_t seen = (end + attention_block - 1) / attention_block * attention_block;
-    return static_cast<int32_t>(std::min(canvas.size(), seen));
-  }
-  if (length_) return static_cast<int32_t>(std::max(end, length_->horizon()));
-  return static_cast<int32_t>(options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail));
+  int64_t keys = options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail);
+  if (attention_block > 0)
+    keys = std::min(canvas.size(), (end + attention_block - 1) / attention_block * attention_block);
+  else if (length_)
+    keys = std::max(end, length_->horizon());
+  // The first position that is cut off stands for the last one, which shows how long the canvas is (Streaming-dLLM).
+  const bool reads_last = options_.tail_last && attention_block == 0;
+  if (reads_last && keys + 1 == canvas.size()) ++keys;  // it is the last one itself
+  const bool last = reads_last && keys < canvas.size();
+  plan.last = last ? static_cast<int32_t>(canvas.size() - 1) : -1;
+  plan.keys = static_cast<int32_t>(keys + last);
+  return static_cast<int32_t>(keys);
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
@@ -81,7 +87,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
     asked_.look = reviser_->look(canvas, blocks_[current_]);
-    plan.keys = keys_of(canvas);
+    set_keys(canvas, plan);
     feed.resize(static_cast<size_t>(plan.keys));
     plan.rows = kv_.sweep_rows(feed);
   } else {
@@ -110,14 +116,14 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   if (reviser_) asked_.look = reviser_->look(canvas, block);
   if (length_) length_->enter(block);
   if (speculation_) speculation_->overlay(block, feed);
-  plan.keys = keys_of(canvas);
+  const int32_t own_keys = set_keys(canvas, plan);
   feed.resize(static_cast<size_t>(plan.keys));
   asked_.separate =
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
   plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
   if (options_.ahead_steps > 0) {
-    for (int32_t p = block.end; p < plan.keys; ++p)
+    for (int32_t p = block.end; p < own_keys; ++p)
       if (canvas.states[static_cast<size_t>(p)] == TokenState::masked &&
           std::ranges::binary_search(plan.rows, row_of(p)))
         asked_.ahead.push_back(p);
@@ -133,13 +139,13 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
   if (speculation_) {
     const auto masks = static_cast<int64_t>(asked_.masks.size());
-    asked_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
+    asked_.lookahead = speculation_->lookahead(canvas, block, own_keys, masks, plan.rows);
     const auto ahead = rows_of(asked_.lookahead);
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);
   }
   leave_behind(plan);
-  asked_.reaches = plan.frontier == INT32_MAX ? plan.keys : 0;
+  asked_.reaches = plan.frontier == INT32_MAX ? own_keys : 0;
   plan.probes = kv_.add_probes(feed, block, plan.rows);
   if (asked_.separate) {
     std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));

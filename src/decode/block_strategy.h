@@ -60,7 +60,8 @@ class BlockStrategy final : public Strategy {
   };
 
   int32_t row_of(int32_t position) const { return ids_.shift_logits && position > 0 ? position - 1 : position; }
-  int32_t keys_of(const Canvas& canvas) const;
+  // Sets what attention reads: plan.keys and plan.last. The first position that is not the canvas's own.
+  int32_t set_keys(const Canvas& canvas, StepPlan& plan) const;
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
   bool is_open(const Canvas& canvas, const Block& block) const;
   void move_to_open_block(const Canvas& canvas);

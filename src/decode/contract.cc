@@ -87,6 +87,10 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   if (plan.keys < 1 || plan.keys > canvas.size()) {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas.size());
   }
+  if (plan.last >= 0 && (plan.last < plan.keys || plan.last >= canvas.size() ||
+                         canvas.states[static_cast<size_t>(plan.keys - 1)] != TokenState::masked ||
+                         canvas.states[static_cast<size_t>(plan.last)] != TokenState::masked))
+    return failed("plan: position {} stands for {}, needed a later one, and both masked", plan.keys - 1, plan.last);
   if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan.rows, plan.inputs.size(), plan.unconditional.size(), plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits)) {

@@ -82,6 +82,7 @@ struct Entry : Field {
   constexpr Entry for_rules(unsigned bits) { return rules = bits, *this; }
   constexpr Entry for_rule(Acceptance rule) { return for_rules(rule_bit(rule)); }
   constexpr Entry of(Revision way) { return revision = way, *this; }
+  constexpr Entry with(std::string_view other) { return beside = other, *this; }
   constexpr Entry sets(std::string_view other, std::string_view to = {}) { return target = other, value = to, *this; }
   constexpr Entry often() { return basic = true, *this; }
 };
@@ -170,7 +171,7 @@ std::string show_length(const Field&, const O& o) {
 }
 
 Entry length_entry(std::string_view help) {
-  Entry f = field<&O::gen_length>(length, "gen_length", "N", help).in({1, kMaxGenLength});
+  Entry f = field<&O::gen_length>(length, "gen_length", "N", help).in({1, kMaxGenLength}).tuned("128 auto");
   f.read = read_length, f.show = show_length, f.word = "auto";
   // -1 is the word of other options.
   f.check = [](const Field& self, const O& o) -> Status {
@@ -224,12 +225,14 @@ std::span<const Field> fields() {
         "accept the most certain tokens while together they are likelier by M than anything else (Fast-dLLM++)")
         .in(kShare).for_rule(Acceptance::frechet),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
-        "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate"),
+        "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
+        .tuned("0 4 1 0.1"),
     field<&O::ahead_steps>(acceptance, "ahead_steps", "N",
         "keep tokens behind the block that N forwards in a row predicted alike, if computed anyway; 0: none")
         .in(kSteps).tuned("0 2 3 4"),
     field<&O::ahead_threshold>(acceptance, "ahead_threshold", "T",
-        "with --ahead-steps: each time with a probability above T").in(kShare),
+        "with --ahead-steps: each time with a probability above T").in(kShare).with("ahead_steps")
+        .tuned("0.9 0.98 0.7"),
     field<&O::credit>(acceptance, "credit", "",
         "raise the probability of tokens that were predicted before (CreditDecoding)").tuned("false true"),
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
@@ -254,6 +257,9 @@ std::span<const Field> fields() {
         .tuned("none suffix prefix dual delayed frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),
+    field<&O::tail_last>(caches, "tail_last", "",
+        "with --tail, attention also reads the last position of the canvas, which tells how long it is").with("tail")
+        .tuned("false true"),
     field<&O::warmup>(caches, "warmup", "N", "forwards at the start of each block that recompute everything")
         .in({1, kMaxSteps}),
     field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
@@ -263,14 +269,17 @@ std::span<const Field> fields() {
         .in({0, 2}),
     field<&O::frozen_final>(caches, "frozen_final", "",
         "with --kv frozen and a block-causal model, keep a finished block as it was frozen instead of computing it "
-        "again"),
+        "again")
+        .tuned("false true"),
     field<&O::evict>(caches, "evict", "A",
         "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: "
-        "A times as many as a forward commits (FOCUS: 1.5); 0: all"),
-    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions),
+        "A times as many as a forward commits (FOCUS: 1.5); 0: all")
+        .tuned("0 3 1.5"),
+    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions)
+        .with("evict").tuned("8 16 4"),
     field<&O::draft>(states, "draft", "N",
         "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
-        .in({0, 16}).or_word("auto"),
+        .in({0, 16}).or_word("auto").tuned("0 auto 1 4"),
     field<&O::mbsd>(drafts, "mbsd", "",
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")

@@ -105,6 +105,7 @@ struct DecodeOptions {
 
   KvChoice kv = KvChoice::none;
   int64_t tail = -1;          // positions behind the block that attention reads; -1: all
+  bool tail_last = false;     // behind the tail attention also reads the canvas's last position
   int64_t warmup = 1;         // >= 1: full forwards at the start of each block (delayed: of the run)
   int64_t refresh = 0;        // full forward every `refresh` forwards; 0: where the policy itself asks for one
   bool frozen_final = false;  // with kv frozen, of a block-causal model: finished blocks stay as they were frozen

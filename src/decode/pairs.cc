@@ -138,6 +138,13 @@ Status validate(const DecodeOptions& o, bool infill) {
   if (o.tail >= 0 && infill)
     return invalid("tail: found {} for infilling, where the text goes on behind the gap; needed all", o.tail);
   LLADA_TRY_STATUS(validate_pairs(o));
+  if (o.tail_last && o.tail < 0) return invalid("tail_last: found tail all, which cuts nothing off; needed a tail");
+  if (o.tail_last && o.auto_length)
+    return invalid(
+        "tail_last: found gen_length auto, whose last position is not known; needed a number for gen_length");
+  if (o.tail_last && o.kv == KvChoice::delayed)
+    return invalid(
+        "tail_last: found kv delayed, which computes what stands for the last position once; needed another kv");
   if (o.mbsd && o.tail == 0)
     return invalid("mbsd: found tail 0, which leaves no position behind the block to draft; needed 1 or more");
   if (o.mbsd && !infill && o.block_length >= o.gen_length)

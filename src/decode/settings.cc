@@ -103,6 +103,17 @@ class Resolver {
   std::vector<std::pair<std::string_view, std::string>> seen_;
 };
 
+// What says something about another option only needs that one.
+Status check_beside(const DecodeOptions& options, std::span<const Setting> settings) {
+  for (const Setting& s : settings) {
+    const Field* other = find_field(s.field->beside);
+    if (other == nullptr || s.text == "false" || other->show(*other, options) != other->show(*other, {})) continue;
+    return invalid("{}: found {} with {} {}, where it says nothing; needed another {}", s.typed, s.text, other->key,
+                   other->show(*other, options), other->key);
+  }
+  return {};
+}
+
 // What in `settings` an error about `key` is about: the option itself, or one that chose it.
 const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
   const Setting* chose = nullptr;
@@ -138,6 +149,7 @@ Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<c
     LLADA_TRY_STATUS(resolver.add(s, true));
   }
   const DecodeOptions options = resolver.finish();
+  for (const auto& settings : {given, preset}) LLADA_TRY_STATUS(check_beside(options, settings));
   if (note != nullptr && !gone.empty())
     *note = fmt::format("{} left out: best tokens are compared, and {}", fmt::join(gone, ", "),
                         samples(options) ? fmt::format("temperature {} samples others", options.temperature)

@@ -79,6 +79,8 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
+  // >= 0: the last of them, keys - 1, stands for this later position of the canvas: it is turned for it.
+  int32_t last = -1;
   // >= 0: of the logits rows only so many, which the model chooses, go on behind its first layers and have predictions.
   // The others' K/V stays what an earlier step left in the later layers.
   int32_t keep = -1;

@@ -48,8 +48,11 @@ namespace {
 // `rows` of `all` rows as a set of their own, in the spans that they are in.
 void bind_subset(const StepInputs& in, std::vector<int32_t> rows, RowSet which, RowSets& sets) {
   const auto set = static_cast<size_t>(which);
-  sets.positions[set].clear(), sets.spans[set].clear();
-  for (const int32_t row : rows) sets.positions[set].push_back(in.positions[static_cast<size_t>(row)]);
+  sets.positions[set].clear(), sets.angles[set].clear(), sets.spans[set].clear();
+  for (const int32_t row : rows) {
+    sets.positions[set].push_back(in.positions[static_cast<size_t>(row)]);
+    sets.angles[set].push_back(angles_of(in)[static_cast<size_t>(row)]);
+  }
   size_t next = 0;
   for (const RowSpan& span : in.spans) {
     RowSpan part = span;
@@ -103,6 +106,7 @@ bool chooses(const StepInputs& in) {
 RowSets bind_row_sets(const StepInputs& in, const Program& program) {
   RowSets sets;
   sets.positions[0] = in.positions;
+  sets.angles[0] = angles_of(in);
   sets.spans[0] = in.spans;
   sets.reads.push_back({});
   for (const Attention& a : program.attentions)

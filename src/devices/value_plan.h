@@ -38,6 +38,7 @@ struct RowSets {
   template <class T>
   using BySet = std::array<std::vector<T>, kRowSetCount>;
   BySet<int32_t> positions;               // by row; a prediction's is that of its conditional row
+  BySet<int32_t> angles;                  // by row: the position that it is turned for; none of predicted rows
   BySet<int32_t> rows;                    // by row of wanted and kept: which of all rows it is
   std::vector<int32_t> wanted_of_kept;    // by wanted row: which of the kept ones it is
   BySet<RowSpan> spans;                   // as many as the step has, some of them empty; none of predicted rows

@@ -52,15 +52,27 @@ Status DecodeChoice::resolve(int64_t attention_block) {
   note_.clear();
   LLADA_TRY(options, decode::decode_options(given_, preset_settings_, infill_, &note_));
   if (preset_.empty()) note_.clear();  // nobody asked for what is left out
+  choose_length();
   return {};
 }
 
+bool DecodeChoice::names(std::string_view key) const {
+  const auto is_it = [&](const Setting& s) { return s.field->key == key; };
+  return std::ranges::any_of(given_, is_it) || std::ranges::any_of(preset_settings_, is_it);
+}
+
+void DecodeChoice::choose_length() {
+  length_by_default_ = false;
+  if (!by_default_ || infill_ || names("gen_length")) return;
+  decode::DecodeOptions open = options;
+  open.auto_length = true, open.gen_length = decode::kAutoLength;
+  if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
+  options = open;
+  length_by_default_ = true;
+}
+
 void DecodeChoice::draw_seed() {
-  const auto names_seed = [](const Setting& s) { return s.field->key == "seed"; };
-  if (options.temperature == 0 || std::ranges::any_of(given_, names_seed) ||
-      std::ranges::any_of(preset_settings_, names_seed))
-    return;
-  options.seed = std::random_device()();
+  if (options.temperature != 0 && !names("seed")) options.seed = std::random_device()();
 }
 
 }  // namespace llada

@@ -16,8 +16,9 @@ class DecodeChoice {
   explicit DecodeChoice(bool infill = false) : infill_(infill) {}
 
   // What is used where neither a preset nor an option that says how tokens are decided is given: balanced, and for a
-  // block-causal model its published sampler. Without it, one token per forward.
-  void use_default_preset() { by_default_ = true; }
+  // block-causal model its published sampler; without it, one token per forward. And the length where nobody says it:
+  // as long as the answer needs (auto), unless an option needs a fixed one; without it, DecodeOptions' own.
+  void use_defaults() { by_default_ = true; }
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it
   // `typed`.
@@ -32,6 +33,8 @@ class DecodeChoice {
   // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
   // block of a block-causal model.
   Status resolve(int64_t attention_block = 0);
+  // Nobody said how long an answer may be, and auto was put in.
+  bool length_by_default() const { return length_by_default_; }
   // The preset that resolve() used; empty: options alone.
   const std::string& preset() const { return used_preset_; }
   // The fingerprint of the model that the preset file was tuned for; empty: none was.
@@ -54,10 +57,12 @@ class DecodeChoice {
  private:
   std::string chosen_preset(int64_t attention_block) const;
   Status read_preset();
+  bool names(std::string_view key) const;  // an option, or the preset
+  void choose_length();
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;
-  bool by_default_ = false, files_ = true;
+  bool by_default_ = false, length_by_default_ = false, files_ = true;
 };
 
 }  // namespace llada

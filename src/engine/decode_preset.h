@@ -1,4 +1,4 @@
-// Presets: decoding options under a name. Five are built in; `llada tune` writes others to files, whose "options" may
+// Presets: decoding options under a name. Six are built in; `llada tune` writes others to files, whose "options" may
 // also be a JSON object of keys and values.
 #pragma once
 #include <string>

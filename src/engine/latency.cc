@@ -21,7 +21,11 @@ decode::StepPlan plan_of(const Model& model, int64_t rows, const LatencyRequest&
   decode::StepPlan plan;
   plan.rows.resize(static_cast<size_t>(rows));
   std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(request.keys - rows));
-  plan.inputs.assign(plan.rows.size(), model.special_ids().mask);
+  // Half of a block is decided, and its tokens differ: rows that are all alike would be routed to the same few experts,
+  // and the more rows of a mixture the cheaper they would seem.
+  const int64_t vocab = model.config().vocab;
+  for (int64_t i = 0; i < rows; ++i)
+    plan.inputs.push_back(i % 2 == 0 ? model.special_ids().mask : static_cast<int32_t>(i * 7919 % vocab));
   const auto wanted = static_cast<std::ptrdiff_t>(std::min(rows, request.logit_rows));
   plan.logits.assign(plan.rows.end() - wanted, plan.rows.end());
   plan.keys = static_cast<int32_t>(request.keys);
@@ -86,6 +90,7 @@ Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& a
   if (request.keys == 0) request.keys = context > 0 ? std::min<int64_t>(256, context) : 256;
   if (request.keys < 1 || (context > 0 && request.keys > context))
     return invalid("latency table: found {} positions, needed 1 to the model's {}", request.keys, context);
+  if (request.most_rows == 0) request.most_rows = model.config().experts > 0 ? 256 : 128;
   request.most_rows = std::clamp<int64_t>(request.most_rows, 1, request.keys);
   std::unique_ptr<Device> own;
   if (request.threads > 0) {

@@ -30,9 +30,9 @@ struct LatencyTable {
 };
 
 struct LatencyRequest {
-  int threads = 0;          // 0: the model's own device
-  int64_t keys = 0;         // 0: 256, or the model's context where that is shorter
-  int64_t most_rows = 128;  // last point; at most keys
+  int threads = 0;        // 0: the model's own device
+  int64_t keys = 0;       // 0: 256, or the model's context where that is shorter
+  int64_t most_rows = 0;  // last point, at most keys; 0: 128, of a mixture 256, whose experts serve more rows at once
   int64_t logit_rows = 32;
 };
 

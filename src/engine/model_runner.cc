@@ -84,6 +84,12 @@ Result<RequestState> RequestState::create(const Model& model, Device& device, in
                                    .out_of_softmax = std::move(rule.out_of_softmax)}};
 }
 
+Status RequestState::grow(Device& device, int64_t positions) {
+  LLADA_TRY(kv, kv.grown(positions, [&](int64_t bytes) { return device.allocate(bytes); }));
+  beside_kv.reset();  // made again, as a copy
+  return {};
+}
+
 // What one forward computes of a plan.
 struct ModelRunner::Part {
   const RequestStep& step;
@@ -191,12 +197,17 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   // Logits rows (ascending) of one group of rows, which becomes one span.
   const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
-                       int sequence, bool trial, int32_t keys) -> Status {
+                       int sequence, bool trial, int32_t keys, int32_t last) -> Status {
     const auto begin = static_cast<int32_t>(inputs.positions.size());
     if (tokens.size() != rows.size())
       return failed("engine: a plan has {} tokens for {} rows", tokens.size(), rows.size());
     append_span(inputs, {.stream = index, .sequence = sequence, .trial = trial}, tokens, rows, model_.graph().keys,
                 keys);
+    const bool stands_for_last = last >= 0 && !rows.empty() && rows.back() == keys - 1;
+    if (stands_for_last || !inputs.angles.empty())
+      inputs.angles.insert(inputs.angles.end(), inputs.positions.begin() + std::ssize(inputs.angles),
+                           inputs.positions.end());
+    if (stands_for_last) inputs.angles.back() = last;
     size_t next = 0;
     for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
       if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
@@ -205,12 +216,14 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   };
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   for (int s = 0; s < sequences; ++s) {
-    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false, plan.keys));
+    LLADA_TRY_STATUS(
+        add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false, plan.keys, plan.last));
     for (const decode::Trial& trial : part.trials)
       LLADA_TRY_STATUS(
-          add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true, plan.keys));
+          add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true, plan.keys, -1));
     for (const decode::StepPlan& draft : part.drafts)
-      LLADA_TRY_STATUS(add(draft.rows, s == 0 ? draft.inputs : draft.unconditional, draft.logits, s, true, draft.keys));
+      LLADA_TRY_STATUS(
+          add(draft.rows, s == 0 ? draft.inputs : draft.unconditional, draft.logits, s, true, draft.keys, draft.last));
   }
   // The second sequence wants the same rows as the first, in the same order.
   const int32_t predictions = (static_cast<int32_t>(inputs.wanted.size()) - first_wanted) / sequences;

@@ -36,6 +36,8 @@ struct RequestState {
   // A canvas of `positions`; guided reserves a second K/V sequence for the unconditional rows.
   static Result<RequestState> create(const Model& model, Device& device, int64_t positions, bool guided,
                                      decode::HeadRule rule);
+  // Keys and values of more positions from here on; between two forwards.
+  Status grow(Device& device, int64_t positions);
 
   KvStore kv;
   SamplingRule sampling = {};

@@ -190,7 +190,8 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
-  LLADA_TRY(state_, RequestState::create(*model_, device, denoiser_.canvas().size(), options_.cfg_scale > 0, rule_));
+  device_ = &device;
+  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions(), options_.cfg_scale > 0, rule_));
   state_->keep_logits = keeps_logits(options_, alternatives_);
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
@@ -205,8 +206,26 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
   return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
 }
 
+// A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
+// room for an answer of common length and doubles what is generated.
+int64_t RunningRequest::first_positions() const {
+  const int64_t all = denoiser_.canvas().size();
+  if (!options_.auto_length || infill_) return all;
+  return std::min(all, canvas_positions(*model_, prompt_tokens_, decode::DecodeOptions().gen_length));
+}
+
+Status RunningRequest::make_room(const decode::StepPlan& plan) {
+  int64_t keys = plan.keys;
+  for (const decode::StepPlan& draft : plan.drafts) keys = std::max<int64_t>(keys, draft.keys);
+  const int64_t positions = state_->kv.shape().positions;
+  if (keys <= positions) return {};
+  const int64_t doubled = prompt_tokens_ + 2 * (positions - prompt_tokens_);
+  return state_->grow(*device_, std::min(denoiser_.canvas().size(), std::max(keys, doubled)));
+}
+
 Result<RequestStep> RunningRequest::step() {
   LLADA_TRY(const decode::StepPlan& plan, denoiser_.plan());
+  LLADA_TRY_STATUS(make_room(plan));
   return RequestStep{&plan, &*state_, denoiser_.forward_number()};
 }
 

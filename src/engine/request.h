@@ -74,8 +74,8 @@ std::string_view finish_reason(const Generation& generation);
 // Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
 Status check_request(const Model& model, const Request& request);
 
-// Bytes of keys and values, and of a block's logits where they are kept, that a checked request will hold; digests of a
-// device apart.
+// Bytes of keys and values, and of a block's logits where they are kept, that a checked request will hold at most;
+// digests of a device apart.
 double kv_bytes(const Model& model, const Request& request);
 
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
@@ -108,8 +108,9 @@ class RunningRequest {
   static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
                                                         int threads);
 
-  // Makes the K/V store; once, before the first step. prefixes may be null, and is used where the model and the options
-  // allow: a block-causal model, K/V policy `block`, no guidance.
+  // Makes the K/V store, which step() makes larger as a length that follows the answer needs it; once, before the first
+  // step. prefixes may be null, and is used where the model and the options allow: a block-causal model, K/V policy
+  // `block`, no guidance.
   Status allocate(Device& device, PrefixCache* prefixes);
   bool allocated() const { return state_.has_value(); }
 
@@ -134,6 +135,8 @@ class RunningRequest {
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
+  int64_t first_positions() const;
+  Status make_room(const decode::StepPlan& plan);
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;
@@ -147,6 +150,7 @@ class RunningRequest {
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
   decode::Denoiser denoiser_;
+  Device* device_ = nullptr;  // of allocate()
   std::optional<RequestState> state_;
   std::optional<PrefixCache::Cursor> cursor_;
   GenerationStats stats_;

@@ -26,15 +26,15 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
   return result;
 }
 
-// What the step takes by the table: its forward, and on one device its sparse plan after it.
-double table_seconds(const LatencyTable& table, const decode::StepPlan& plan) {
-  const int64_t streams = plan.cfg_scale > 0 ? 2 : 1;
-  const auto ms = [&](std::span<const int32_t> rows, std::span<const decode::Trial> trials) {
-    auto count = static_cast<int64_t>(rows.size());
-    for (const decode::Trial& trial : trials) count += static_cast<int64_t>(trial.rows.size());
-    return count > 0 ? table.ms(streams * count) : 0.0;
-  };
-  return 1e-3 * (ms(plan.rows, plan.trials) + ms(plan.sparse.rows, plan.sparse.trials));
+// What the step takes by the table: its forward with the drafts that ride in it, and on one device its sparse plan
+// after it.
+double table_seconds(const LatencyTable& table, const decode::StepEvent& event) {
+  if (event.known) return 0;  // no forward of its own
+  const int64_t streams = event.plan.cfg_scale > 0 ? 2 : 1;
+  auto beside = std::ssize(event.plan.sparse.rows);
+  for (const decode::Trial& trial : event.plan.sparse.trials) beside += std::ssize(trial.rows);
+  const auto ms = [&](int64_t rows) { return rows > 0 ? table.ms(rows) : 0.0; };
+  return 1e-3 * (ms(decode::rows_of(event.plan) - streams * beside) + ms(streams * beside));
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
   Answer answer;
   const auto on_step = [&](const decode::StepEvent& event) {
     if (recorder != nullptr) recorder->step(event);
-    if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event.plan);
+    if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event);
     return true;
   };
   const double begin = thread_cpu_seconds();

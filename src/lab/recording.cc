@@ -47,10 +47,12 @@ int64_t total(const std::vector<PositionRange>& ranges) {
   return sum;
 }
 
-int64_t total(const std::vector<RecordedTrial>& trials) {
-  int64_t sum = 0;
-  for (const RecordedTrial& trial : trials) sum += trial.rows;
-  return sum;
+// Of trials or drafts.
+template <class T>
+int64_t total(const std::vector<T>& parts) {
+  int64_t rows = 0;
+  for (const T& part : parts) rows += part.rows;
+  return rows;
 }
 
 OrderedJson trials_json(const std::vector<RecordedTrial>& trials) {
@@ -66,12 +68,6 @@ std::vector<RecordedTrial> recorded(std::span<const decode::Trial> trials,
     out.push_back({trials[i].logits, static_cast<int32_t>(trials[i].rows.size()), predictions[i].token,
                    predictions[i].probability});
   return out;
-}
-
-int64_t total(const std::vector<RecordedDraft>& drafts) {
-  int64_t sum = 0;
-  for (const RecordedDraft& draft : drafts) sum += draft.rows;
-  return sum;
 }
 
 OrderedJson drafts_json(const std::vector<RecordedDraft>& drafts) {

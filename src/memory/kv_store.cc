@@ -33,6 +33,23 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   return store;
 }
 
+Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) const {
+  KvShape shape = shape_;
+  shape.positions = positions;
+  LLADA_TRY(KvStore store, create(shape, allocate));
+  const int64_t heads = int64_t{shape.layers} * shape.sequences * shape.kv_heads,
+                bytes = shape_.positions * row_bytes();
+  for (int64_t head = 0; head < heads; ++head) {
+    const std::byte* from = data_.get() + head * head_bytes_;
+    std::byte* to = store.data_.get() + head * store.head_bytes_;
+    std::copy_n(from, bytes, to);
+    std::copy_n(from + half_bytes_, bytes, to + store.half_bytes_);
+  }
+  for (int s = 0; s < shape.sequences; ++s)
+    for (int64_t p = 0; p < shape_.positions; ++p) store.set_version(s, p, version(s, p));
+  return store;
+}
+
 KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
   Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
   const int64_t row = row_bytes();

@@ -29,6 +29,9 @@ class KvStore {
   // device whose units must all see it; empty: this process.
   static Result<KvStore> create(const KvShape& shape, const Allocator& allocate = {});
 
+  // A store of more positions with what this one holds; of digests nothing.
+  Result<KvStore> grown(int64_t positions, const Allocator& allocate = {}) const;
+
   const KvShape& shape() const { return shape_; }
   int64_t bytes() const { return 2 * half_bytes_ + digest_bytes_; }
   std::byte* memory() const { return data_.get(); }  // of keys, then of values, each half_bytes()

@@ -1,6 +1,7 @@
 #include "serve/ask.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -61,7 +62,7 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
 Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
                                      std::initializer_list<const char*> lengths) {
   DecodeChoice choice(infill);
-  choice.use_default_preset();
+  choice.use_defaults();
   choice.built_in_presets_only("llada.preset");
   bool length_given = infill;
   for (const char* length : lengths) {
@@ -218,13 +219,30 @@ int64_t prompt_tokens(const Request& request) {
   return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
 }
 
+// Nobody said how long the answer may be. A bound on memory is then shared out evenly, so that as many answers are
+// computed at a time as may be; no share is smaller than an answer of common length.
+void fit_length(Service& service, Request& request) {
+  const AdmissionLimits& limits = service.admission().limits();
+  if (limits.kv_bytes <= 0) return;
+  const double share = limits.kv_bytes / static_cast<double>(limits.running);
+  const auto fits = [&](int64_t length) {
+    request.options.gen_length = length;
+    return kv_bytes(service.model(), request) <= share;
+  };
+  const int64_t common = decode::DecodeOptions().gen_length;
+  const auto longer = std::views::iota(common + 1, decode::kAutoLength + 1);
+  request.options.gen_length = common + (std::ranges::partition_point(longer, fits) - longer.begin());
+}
+
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
   if (const Status status = check_request(service.model(), request); !status)
     return std::unexpected(about(choice, status.error()));
   if (const double bytes = kv_bytes(service.model(), request); !service.admission().could_hold(bytes))
-    return refuse(fmt::format("the answer needs {:.0f} MB of keys and values; needed {:.0f} MB at most", bytes / 1e6,
-                              service.admission().limits().kv_bytes / 1e6),
-                  "max_tokens");
+    return std::unexpected(about(
+        choice,
+        {ErrorKind::invalid_input, fmt::format("gen_length: the answer needs {:.3g} MB of keys and values, {:.3g} "
+                                               "MB at most are there",
+                                               bytes / 1e6, service.admission().limits().kv_bytes / 1e6)}));
   return {};
 }
 
@@ -238,12 +256,10 @@ Answered<std::vector<Request>> make_requests(Service& service, const std::vector
                   "n");
   std::vector<Request> requests;
   for (const auto& prompt : prompts) {
-    for (int64_t i = 0; i < n; ++i) {
-      Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = alternatives};
-      request.options.seed += static_cast<uint64_t>(i);
-      if (i == 0) LLADA_TRY_STATUS(check(service, request, choice));
-      requests.push_back(std::move(request));
-    }
+    Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = alternatives};
+    if (choice.length_by_default()) fit_length(service, request);
+    LLADA_TRY_STATUS(check(service, request, choice));
+    for (int64_t i = 0; i < n; ++i, ++request.options.seed) requests.push_back(request);
   }
   return requests;
 }

@@ -1,5 +1,7 @@
 #include "serve/http.h"
 
+#include "formats/printable.h"
+
 namespace llada::serve {
 namespace {
 
@@ -24,8 +26,9 @@ std::string without_percent(std::string_view part) {
   return text;
 }
 
-std::unexpected<ApiError> refuse(std::string message, std::string param) {
-  return std::unexpected(ApiError(400, std::move(message), std::move(param)));
+std::unexpected<ApiError> refuse(const std::string& message, const std::string& param) {
+  constexpr size_t kMost = 500;  // bytes
+  return std::unexpected(ApiError(400, printable(message, kMost), printable(param, kMost)));
 }
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }

@@ -60,7 +60,8 @@ struct ApiError {
 template <class T>
 using Answered = std::expected<T, ApiError>;
 
-std::unexpected<ApiError> refuse(std::string message, std::string param);
+// Both may repeat what the client wrote, such as a field's name: what has no place on a line of the log is escaped.
+std::unexpected<ApiError> refuse(const std::string& message, const std::string& param);
 
 Json error_json(const ApiError& error);
 HttpReply error_reply(const ApiError& error);

@@ -35,7 +35,10 @@ Json Job::side(size_t index, const StepNote& note) {
       {"rows", note.rows}, {"edits", std::move(edits)}};
   if (first) {
     answers_[index].canvas_said = true;
-    json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : end - size}};
+    // Where the length follows the answer: what is seen at first.
+    const int64_t length =
+        request.options.auto_length ? std::min(end - size, 2 * request.options.block_length) : end - size;
+    json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : length}};
   }
   return json;
 }
@@ -60,8 +63,8 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (ask_.watch == Watch::replace) {
     const Request& request = ask_.requests[index];
     const auto size = std::ssize(request.tokens);
-    const auto masks = static_cast<double>(
-        request.gaps ? std::ssize(*request.gaps) : most_generated(service_.model(), size, request.options));
+    const auto masks = static_cast<double>(request.gaps ? std::ssize(*request.gaps)
+                                                        : most_generated(service_.model(), size, request.options));
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
   }

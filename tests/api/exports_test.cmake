@@ -2,8 +2,12 @@
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^ \n]+\n" shown "${symbols}")
 list(TRANSFORM shown STRIP)
-list(REMOVE_ITEM shown LLADA_1)  # the version itself
-list(TRANSFORM shown REPLACE "@@LLADA_1$" "")
+list(FILTER shown EXCLUDE REGEX "^LLADA_[0-9]+$")  # the versions themselves
+# The first version's list is closed: what is new stands by name in a node of its own (exports.map).
+set(first ${shown})
+list(FILTER first INCLUDE REGEX "@@LLADA_1$")
+list(LENGTH first of_first)
+list(TRANSFORM shown REPLACE "@@LLADA_[0-9]+$" "")
 file(READ ${HEADER} text)
 string(REGEX MATCHALL "LLADA_API [^;]*[ *]llada_[a-z_]+\\(" declared "${text}")
 list(TRANSFORM declared REPLACE ".*[ *](llada_[a-z_]+)\\($" "\\1")
@@ -11,4 +15,7 @@ list(SORT shown)
 list(SORT declared)
 if(NOT declared OR NOT shown STREQUAL declared)
   message(FATAL_ERROR "shown: ${shown}\ndeclared: ${declared}")
+endif()
+if(NOT of_first EQUAL 33)
+  message(FATAL_ERROR "found ${of_first} functions under LLADA_1, needed the 33 of version 1 of the API: ${first}")
 endif()

@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "api_fixture.h"
+#include "decode/fields.h"
+#include "decode/settings.h"
 #include "engine/infill_text.h"
 
 extern "C" size_t size_of_step_in_c(void);
@@ -230,7 +232,127 @@ TEST(CApi, ScoresAsTheEngineDoes) {
   llada_score_result result = LLADA_SCORE_RESULT_INIT;
   const OptionsHandle other = options_of({{"threshold", "0.9"}});
   EXPECT_EQ(llada_score(tiny().model, nullptr, 0, item.canvas.data(), 1, other, &result), LLADA_ERROR_INVALID);
-  EXPECT_STREQ(llada_error(tiny().model), "threshold: is no option of llada_score()");
+  EXPECT_STREQ(llada_error(tiny().model), "threshold: is no option of a score");
+}
+
+// Each continuation has the score that it has alone, bit for bit, and forwards are shared.
+TEST(CApi, ManyScoresAreThoseOfEachAlone) {
+  const GoldenItem& item = tiny().golden[0];
+  const int32_t* begin = item.threshold.tokens.data();
+  const int32_t* texts[] = {begin, begin + 1, begin, begin + 3, nullptr};
+  const size_t counts[] = {6, 6, 2, 4, 0};
+  const auto prompt_count = static_cast<size_t>(item.prompt_tokens);
+  for (const Pairs& pairs : {Pairs{}, Pairs{{"method", "mc"}, {"draws", "5"}, {"seed", "3"}},
+                             Pairs{{"method", "pseudo"}, {"cfg_scale", "0.5"}}, Pairs{{"method", "duel"}}}) {
+    const OptionsHandle options = options_of(pairs);
+    llada_score_result many[5] = {LLADA_SCORE_RESULT_INIT};
+    ASSERT_EQ(llada_score_many(tiny().model, item.canvas.data(), prompt_count, texts, counts, 5, options, many),
+              LLADA_OK)
+        << llada_error(tiny().model);
+    int64_t forwards = 0;
+    for (size_t i = 0; i < 5; ++i) {
+      llada_score_result alone = LLADA_SCORE_RESULT_INIT;
+      ASSERT_EQ(llada_score(tiny().model, item.canvas.data(), prompt_count, texts[i], counts[i], options, &alone),
+                LLADA_OK);
+      EXPECT_EQ(many[i].log_probability, alone.log_probability) << i;
+      EXPECT_EQ(many[i].tokens, static_cast<int64_t>(counts[i]));
+      EXPECT_EQ(many[i].greedy, alone.greedy) << i;
+      EXPECT_EQ(many[i].size, sizeof alone);
+      EXPECT_EQ(many[i].forwards, many[0].forwards);
+      forwards += alone.forwards;
+    }
+    EXPECT_NE(many[0].log_probability, many[1].log_probability);
+    EXPECT_LE(many[0].forwards, forwards);
+    if (pairs.empty()) {
+      EXPECT_LT(many[0].forwards, forwards) << "the two of 6 tokens begin with the same masks";
+    }
+  }
+}
+
+// The structs of a program that knew less of them lie closer together.
+TEST(CApi, ManyScoresInShorterStructs) {
+  struct Older {
+    size_t size;
+    double log_probability;
+  };
+  const GoldenItem& item = tiny().golden[0];
+  const int32_t* texts[] = {item.threshold.tokens.data(), item.threshold.tokens.data() + 1};
+  const size_t counts[] = {2, 2};
+  Older older[3] = {{sizeof(Older), 0}, {}, {77, 77}};
+  llada_score_result whole[2] = {LLADA_SCORE_RESULT_INIT};
+  const auto prompt_count = static_cast<size_t>(item.prompt_tokens);
+  ASSERT_EQ(llada_score_many(tiny().model, item.canvas.data(), prompt_count, texts, counts, 2, nullptr,
+                             reinterpret_cast<llada_score_result*>(older)),
+            LLADA_OK);
+  ASSERT_EQ(llada_score_many(tiny().model, item.canvas.data(), prompt_count, texts, counts, 2, nullptr, whole),
+            LLADA_OK);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(older[i].log_probability, whole[i].log_probability);
+  EXPECT_EQ(older[2].size, 77u) << "nothing behind them is written";
+}
+
+// What is counted, under every way of decoding that counts something of its own.
+TEST(CApi, CountsAsTheEngineDoes) {
+  const std::string text = "Sort the numbers from smallest to largest: 38 41 6 51 3";
+  const auto model = load_model(kTinyModel, 1);
+  const auto prompt = model->chat_ids(std::vector<ChatMessage>{{"user", text}});
+  ASSERT_TRUE(prompt);
+  decode::RunStats seen;
+  for (const Pairs& pairs : {Pairs{{"steps", "0"}, {"draft", "2"}}, Pairs{{"threshold", "0.9"}, {"revision", "wino"}},
+                             Pairs{{"steps", "0"}, {"kv", "frozen"}, {"evict", "1"}},
+                             Pairs{{"steps", "0"}, {"block_length", "8"}, {"mbsd", "true"}}}) {
+    Pairs given = pairs;
+    given.emplace_back("gen_length", "32");
+    std::vector<decode::Setting> settings;
+    for (const auto& [key, value] : given) settings.push_back(decode::setting(key, value).value());
+    const auto options = decode::decode_options(settings);
+    ASSERT_TRUE(options) << options.error().message;
+    const auto expected = open_session(model)->generate(*prompt, *options, {});
+    ASSERT_TRUE(expected) << expected.error().message;
+    const RequestHandle request = ask(tiny().engine, text, given);
+    const llada_result found = result_of(request);
+    const decode::RunStats& stats = expected->stats.decode;
+    EXPECT_EQ(found.forwards, stats.nfe);
+    EXPECT_EQ(found.full_forwards, stats.full_forwards);
+    EXPECT_EQ(found.sparse_forwards, stats.sparse_forwards);
+    EXPECT_EQ(found.logit_rows, stats.logit_rows);
+    EXPECT_EQ(found.trial_rows, stats.trial_rows);
+    EXPECT_EQ(found.left_rows, stats.left_rows);
+    EXPECT_EQ(found.draft_rows, stats.draft_rows);
+    EXPECT_EQ(found.draft_states, stats.draft_states);
+    EXPECT_EQ(found.saved_forwards, stats.saved_forwards);
+    EXPECT_EQ(found.drafts_proposed, stats.counters.drafts_proposed);
+    EXPECT_EQ(found.drafts_accepted, stats.counters.drafts_accepted);
+    EXPECT_EQ(found.revisions_made, stats.counters.revisions_made);
+    EXPECT_EQ(found.revisions_changed, stats.counters.revisions_changed);
+    EXPECT_EQ(found.committed_tokens, stats.committed);
+    EXPECT_EQ(found.kv_bytes, expected->stats.kv_bytes);
+    EXPECT_EQ(found.canvas_hash, expected->stats.canvas_hash);
+    EXPECT_EQ(found.stopped_early, stats.stopped_early);
+    seen.saved_forwards += found.saved_forwards, seen.draft_rows += found.draft_rows;
+    seen.left_rows += found.left_rows, seen.trial_rows += found.trial_rows;
+    seen.counters.drafts_accepted += found.drafts_accepted, seen.counters.revisions_made += found.revisions_made;
+    seen.stopped_early |= found.stopped_early != 0;
+  }
+  EXPECT_GT(seen.saved_forwards, 0);
+  EXPECT_GT(seen.draft_rows, 0);
+  EXPECT_GT(seen.left_rows, 0);
+  EXPECT_GT(seen.trial_rows, 0);
+  EXPECT_GT(seen.counters.drafts_accepted, 0);
+  EXPECT_GT(seen.counters.revisions_made, 0);
+  EXPECT_TRUE(seen.stopped_early);
+}
+
+TEST(CApi, WhyARequestEnded) {
+  const std::string& prompt = tiny().golden[0].prompt;
+  const auto reason = [&](const Pairs& pairs) { return result_of(ask(tiny().engine, prompt, pairs)).finish_reason; };
+  EXPECT_EQ(reason({}), LLADA_FINISH_STOP);
+  EXPECT_EQ(reason({{"gen_length", "2"}}), LLADA_FINISH_LENGTH);
+  const RequestHandle cut = ask(tiny().engine, prompt, {{"gen_length", "128"}, {"steps", "128"}});
+  ASSERT_EQ(llada_request_cancel(cut), LLADA_OK);
+  EXPECT_EQ(result_of(cut).finish_reason, LLADA_FINISH_INTERRUPTED);
+  RequestHandle filled;
+  ASSERT_EQ(llada_submit_infill(tiny().engine, "2+2=<mask:2>.", LLADA_TEXT, nullptr, filled.out()), LLADA_OK);
+  EXPECT_EQ(result_of(filled).finish_reason, LLADA_FINISH_FILLED);
 }
 
 TEST(CApi, StructsAreTheSameInC) {

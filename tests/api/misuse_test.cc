@@ -112,6 +112,30 @@ TEST(CApiMisuse, Arguments) {
   EXPECT_EQ(llada_token_text(tiny().model, -1, &piece, &size), LLADA_ERROR_INVALID);
 }
 
+TEST(CApiMisuse, ArgumentsOfManyScores) {
+  const int32_t token = 5, unknown = 1 << 30;
+  const int32_t *texts[] = {&token, nullptr}, *bad[] = {&token, &unknown};
+  const size_t counts[] = {1, 1}, far[] = {1, SIZE_MAX / 2};
+  llada_score_result scores[2] = {LLADA_SCORE_RESULT_INIT}, unset[2] = {}, odd[2] = {LLADA_SCORE_RESULT_INIT};
+  odd[0].size = 2 * sizeof(size_t) + 1;
+  const auto line = [&](const int32_t* const* continuations, const size_t* lengths, size_t count,
+                        llada_score_result* out) {
+    EXPECT_EQ(llada_score_many(tiny().model, &token, 1, continuations, lengths, count, nullptr, out),
+              LLADA_ERROR_INVALID);
+    return std::string(llada_error(tiny().model));
+  };
+  EXPECT_EQ(line(texts, counts, 2, scores), "continuation: found null, needed 1 of them");
+  EXPECT_EQ(line(nullptr, counts, 2, scores), "continuations: found null, needed 2 of them");
+  EXPECT_EQ(line(texts, nullptr, 2, scores), "counts: found null, needed 2 of them");
+  EXPECT_EQ(line(nullptr, nullptr, 0, scores), "continuations: found none, needed one or more");
+  EXPECT_EQ(line(texts, counts, 1, nullptr), "score: found null, needed a place");
+  EXPECT_EQ(line(texts, counts, 1, unset), "score: found a size of 0, needed sizeof of it");
+  EXPECT_EQ(line(texts, counts, 1, odd), "score: found a size of 17, needed sizeof of it");
+  EXPECT_TRUE(line(bad, counts, 2, scores).starts_with("continuation 2: ")) << llada_error(tiny().model);
+  EXPECT_TRUE(line(bad, far, 2, scores).starts_with("continuation: found ")) << llada_error(tiny().model);
+  EXPECT_EQ(scores[0].log_probability, 0) << "nothing was stored";
+}
+
 TEST(CApiMisuse, Options) {
   const OptionsHandle options = options_of({});
   const auto line = [&](const char* key, const char* value) {

@@ -84,7 +84,9 @@ class RandomCalls {
                                                 {"device", "nowhere"},  {"repeat_penalty", "1.5"},
                                                 {"steps", "3"},         {"gen_length", "99999999999"},
                                                 {"attention", "exact"}, {"early_stop", "block"},
-                                                {"mbsd", "true"},       {"latency_table", "1:1,2:3"}};
+                                                {"mbsd", "true"},       {"latency_table", "1:1,2:3"},
+                                                {"method", "mc"},       {"draws", "3"},
+                                                {"draft", "2"},         {"evict", "0.5"}};
     const auto& pair = kPairs[next() % std::size(kPairs)];
     checked(llada_options_set(slot(options_), pair[0], pair[1]));
   }
@@ -162,7 +164,7 @@ class RandomCalls {
     size_t count = 0;
     for (int32_t& token : tokens) token = next() * 5 - 20;
     const int32_t position = next() % 9;
-    switch (next() % 4) {
+    switch (next() % 5) {
       case 0:
         checked(llada_tokenize(model_, "some text", next() % sizeof "some text", next(), tokens, next() % 9, &count));
         break;
@@ -172,9 +174,19 @@ class RandomCalls {
       case 2:
         checked(llada_logits(model_, tokens, 8, &position, 1, logits, std::size(logits)));
         break;
-      default: {
+      case 3: {
         llada_score_result score = LLADA_SCORE_RESULT_INIT;
         checked(llada_score(model_, tokens, 4, tokens + 4, 4, slot(options_), &score));
+      } break;
+      default: {
+        const int32_t* texts[] = {tokens, tokens + 2, next() % 8 == 0 ? nullptr : tokens + 5};
+        const size_t counts[] = {next() % 5u, next() % 5u, next() % 4u};
+        llada_score_result scores[3] = {LLADA_SCORE_RESULT_INIT};
+        if (next() % 4 == 0) scores[0].size = next() % (sizeof scores[0] + 1);
+        llada_options* options = slot(options_);
+        if (checked(llada_score_many(model_, tokens, next() % 6, texts, counts, next() % 4, options, scores)) ==
+            LLADA_OK)
+          promise(scores[0].log_probability <= 0);
       }
     }
   }

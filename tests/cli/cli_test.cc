@@ -111,7 +111,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"no/such/model.gguf"}, "no file or folder 'no/such/model.gguf'"},
       {{"run", "-m", m, "-p", "x", "-ngl", "99"}, "unknown option -ngl; --device says where to compute"},
       {{"run", "-m", m, "-p", "x", "-c", "4096"}, "-c: found 4096, needed 0 to 256, the positions that "},
-      {{"run", "-m", m, "-p", "x", "-c", "40", "-n", "64"}, "need 77 positions; the context was set to 40; needed 27 at most"},
+      {{"run", "-m", m, "-p", "x", "-c", "40", "-n", "64"},
+       "need 77 positions; the context was set to 40; needed 27 at most"},
       {{"run", "-m", m, "-p", "x", "-x"}, "unknown option -x (see llada run --help)"},
       {{"inspect", m, "--stream"}, "unknown option --stream (see"},
       {{"help", "rum"}, "no command 'rum'; did you mean run?"},
@@ -185,7 +186,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json")}, "README.md"},
       {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"},
-       "exact, balanced, fast, llada2, llada2.1, or a preset file"},
+       "exact, balanced, fast, npu, llada2, llada2.1, or a preset file"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
@@ -421,7 +422,7 @@ TEST(Run, BalancedIsTheDefaultAndSaysSo) {
 }
 
 TEST(Run, EveryPresetSamplesAndSaysItsSeed) {
-  for (const std::string preset : {"exact", "balanced", "fast", "llada2.1"}) {
+  for (const std::string preset : {"exact", "balanced", "fast", "npu", "llada2.1"}) {
     Words words = {"run", "-m",      tiny_model(), "-p", kPrompt, "--preset-decode", preset, "--temp", "4", "--top-k",
                    "20",  "--top-p", "0.95",       "-n", "32",    "--json"};
     if (preset == "llada2.1") words.insert(words.end(), {"--kv", "none"});  // its own is for block-causal models

@@ -104,7 +104,7 @@ TEST_F(LongWork, BenchEndsWhileAModelIsMade) {
   EXPECT_EQ(table.status, 130) << table.out;
   EXPECT_NE(table.out.find("ceilings"), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("interrupted: the rest was not measured"), std::string::npos) << table.out;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(90));
 }
 
 TEST_F(LongWork, BenchQuickIsLittle) {

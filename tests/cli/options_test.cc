@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cli/tune_axes.h"
 #include "engine/decode_preset.h"
 
@@ -232,17 +234,49 @@ TEST(Options, TuningKeepsItsTexts) {
   std::vector<std::string> all;
   for (const eval::Axis& axis : axes) {
     EXPECT_LT(axis.start, axis.choices.size()) << axis.name;
-    for (const std::string& choice : axis.choices)
-      EXPECT_TRUE(parse_decode_options(choice + " --kv prefix") || parse_decode_options(choice)) << choice;
+    for (const std::string& choice : axis.choices) {
+      const auto goes_with = [&](const char* other) { return parse_decode_options(choice + " " + other).has_value(); };
+      EXPECT_TRUE(goes_with("") || goes_with("--kv prefix") || goes_with("--threshold 0.9") || goes_with("--tail 16") ||
+                  goes_with("--threshold 0.9 --kv frozen") || goes_with("--threshold 0.9 --kv frozen --evict 2") ||
+                  goes_with("--threshold 0.9 --ahead-steps 2"))
+          << choice;
+    }
   }
   const auto choices = [&](const char* name) { return std::ranges::find(axes, name, &eval::Axis::name)->choices; };
   // Measurements that were taken before are found by these texts.
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
   EXPECT_EQ(join(choices("credit")), " --credit");
-  EXPECT_EQ(join(choices("rows")), " --kv suffix --kv prefix --kv dual --kv delayed --kv frozen");
+  EXPECT_EQ(join(choices("kv")), " --kv suffix --kv prefix --kv dual --kv delayed --kv frozen");
   EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
-  EXPECT_EQ(join(choices("block")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
-  EXPECT_EQ(join(choices("revised rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
+  EXPECT_EQ(join(choices("block_length")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
+  EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
+}
+
+TEST(Options, TuningAsksWhatTheModelAndTheDeviceCanAnswer) {
+  const auto names = [](const TunedFor& what) {
+    std::set<std::string> found;
+    for (const eval::Axis& axis : tune_axes(what)) {
+      EXPECT_TRUE(found.insert(axis.name).second) << axis.name << " is there twice";
+      if (axis.name != "tail" && axis.name != "acceptance" && axis.name != "kv")
+        EXPECT_EQ(axis.choices[axis.start], "") << axis.name << " begins with the default";
+    }
+    return found;
+  };
+  const auto without = [](std::set<std::string> all, std::initializer_list<const char*> gone) {
+    for (const char* name : gone) EXPECT_EQ(all.erase(name), 1u) << name;
+    return all;
+  };
+  std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
+  for (const decode::Field& field : decode::fields())
+    if (!field.tune.empty()) every.emplace(field.key);
+  for (const char* key : {"gen_length", "draft", "ahead_steps", "ahead_threshold", "evict", "evict_rows", "tail_last"})
+    EXPECT_TRUE(every.contains(key)) << key;
+  EXPECT_EQ(names({}), without(every, {"frozen_final"}));
+  EXPECT_EQ(names({.chooses_rows = false}), without(every, {"frozen_final", "evict", "evict_rows"}));
+  EXPECT_EQ(names({.block_causal = true}), without(every, {"gen_length", "tail", "tail_last", "refresh", "speculation",
+                                                           "ahead_steps", "ahead_threshold"}));
+  const auto axes = tune_axes({.block_causal = true});
+  EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }
 
 TEST(ParseInteger, HoldsItsBounds) {

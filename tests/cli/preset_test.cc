@@ -8,14 +8,14 @@ namespace llada::cli {
 namespace {
 
 TEST(DecodePreset, BuiltInOptionsAreValid) {
-  for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1"}) {
+  for (const char* name : {"exact", "balanced", "fast", "npu", "llada2", "llada2.1"}) {
     const auto preset = find_decode_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
     const auto options = parse_decode_options(preset->options);
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
-  EXPECT_EQ(find_decode_preset("exact")->options, "");
+  EXPECT_EQ(decode::as_flags(*parse_decode_options(find_decode_preset("exact")->options)), "") << "nothing changes";
   EXPECT_NE(find_decode_preset("balanced")->options, find_decode_preset("fast")->options);
 }
 
@@ -23,7 +23,7 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
-            "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, or a preset file");
+            "found 'brisk', needed one of exact, balanced, fast, npu, llada2, llada2.1, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
 }
 

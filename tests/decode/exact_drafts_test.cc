@@ -94,6 +94,7 @@ TEST(ExactDrafts, ChangeNoTokenNoConfidenceAndNoOrder) {
         if (block == 0 && o.kv != KvChoice::none)
           o.warmup = 1 + static_cast<int64_t>(seed / 2), o.refresh = seed == 3 ? 3 : 0;
         if (block == 0 && seed == 1 && !o.mbsd) o.tail = 4;
+        o.tail_last = o.tail == 4 && (seed == 1 || seed == 2);
         o.cfg_scale = seed == 2 ? 1 : 0;
         o.edit_mask = seed == 1 && o.revision == Revision::edit && !has_schedule(o.acceptance);
         o.auto_length = seed == 3;

@@ -211,6 +211,26 @@ TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
   EXPECT_FALSE(resolve({{"revision", "none"}, {"wino_back", "0.8"}}));
 }
 
+TEST(Settings, WhatSaysNothingWithoutAnotherIsRefusedNamingBoth) {
+  for (const auto& [key, other, value] : {std::tuple{"ahead_threshold", "ahead_steps", "2"},
+                                          {"evict_rows", "evict", "1.5"},
+                                          {"tail_last", "tail", "16"}}) {
+    const std::string text = find_field(key)->is_switch() ? "true" : find_field(key)->show(*find_field(key), {});
+    const std::vector<std::pair<const char*, const char*>> common = {{"threshold", "0.9"}, {"kv", "frozen"}};
+    auto alone = common, both = common;
+    alone.emplace_back(key, text.c_str()), both.emplace_back(key, text.c_str()), both.emplace_back(other, value);
+    const auto refused = resolve(alone);
+    ASSERT_FALSE(refused) << key;
+    EXPECT_THAT(refused.error().message, StartsWith(std::string(key) + ": found " + text));
+    EXPECT_THAT(refused.error().message, testing::EndsWith("needed another " + std::string(other)));
+    EXPECT_TRUE(resolve(both)) << key << ": " << resolve(both).error().message;
+    // Beside a preset with the other, which counts.
+    EXPECT_TRUE(resolve(alone, {{other, value}})) << key;
+    EXPECT_FALSE(resolve(common, {{key, text.c_str()}})) << "nor in a preset";
+  }
+  EXPECT_TRUE(resolve({{"tail_last", "false"}}));
+}
+
 TEST(Settings, ARefusalNamesWhatWasTyped) {
   Setting s = *setting("wino", "true");
   s.typed = "--wino";

@@ -177,6 +177,33 @@ TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
   for (const StepPlan& plan : all.plans) EXPECT_EQ(plan.rows.size(), 14u);
 }
 
+// The first position that a tail cuts off stands for the last one: fed a mask, never asked, computed anew for each
+// block, since it is another position there.
+TEST(KvPolicy, TheLastPositionIsReadBesideTheTail) {
+  DecodeOptions options = {.gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::dual};
+  options.tail = 2, options.tail_last = true;
+  const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
+  EXPECT_EQ(o.plans[0].keys, 9) << "6 of the block and before, 2 behind, one for the last";
+  EXPECT_EQ(o.plans[0].last, 13);
+  EXPECT_EQ(o.plans[0].inputs.back(), kMask);
+  EXPECT_EQ(o.plans[1].last, 13) << "from the store";
+  EXPECT_EQ(o.plans[4].keys, 13);
+  EXPECT_EQ(o.plans[4].last, 13);
+  EXPECT_THAT(o.plans[4].rows, testing::IsSupersetOf({8, 9, 10, 11, 12}));
+  EXPECT_EQ(o.plans[8].keys, 14);
+  EXPECT_EQ(o.plans[8].last, -1) << "nothing is cut off";
+  for (const StepPlan& plan : o.plans) EXPECT_THAT(plan.logits, testing::Each(testing::Lt(plan.block_end)));
+  // With one position cut off, it is the last one itself; with none there is nothing to stand for.
+  for (const int64_t tail : {7, 8, 9}) {
+    options.tail = tail, options.tail_last = true;
+    const Outcome with = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
+    options.tail_last = false, options.tail = std::max<int64_t>(tail, 8);
+    const Outcome without = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
+    EXPECT_EQ(with.plans, without.plans) << tail;
+    EXPECT_EQ(with.canvas.tokens, without.canvas.tokens) << tail;
+  }
+}
+
 TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
   const DecodeOptions options = {
       .gen_length = 8, .block_length = 4, .acceptance = Acceptance::threshold, .kv = KvChoice::dual};

@@ -110,7 +110,7 @@ DecodeOptions random_options(Rng& rng) {
     o.warmup = between(rng, 1, 3);
     if (rng() % 4 == 0) o.refresh_drift = 0.3;
   }
-  if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
+  if (rng() % 4 == 0) o.tail = between(rng, 0, 40), o.tail_last = rng() % 3 == 0 && o.kv != KvChoice::delayed;
   o.anchor_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.settle_steps = between(rng, 2, 3);
   o.settle_threshold = static_cast<double>(between(rng, 0, 20)) / 20;

@@ -27,6 +27,42 @@ TEST(LengthRun, AnswersAreThoseOfALongCanvasAndEndWithTheirEnd) {
   }
 }
 
+// Keys and values are made room for as the answer grows: what it is, is none of their business, whichever rows are read
+// from the store.
+TEST(LengthRun, TheStoreGrowsAndTheAnswerIsThatOfALargeOne) {
+  const std::string path = LLADA_SOURCE_DIR "/models/tiny-llada";
+  const auto model = load_model(path);
+  const auto session = open_session(model);
+  const auto items = load_golden(path + "/golden.json");
+  const auto prompt = std::span(items.front().canvas).first(static_cast<size_t>(items.front().prompt_tokens));
+  const int64_t most = model->context() - std::ssize(prompt);
+  ASSERT_GT(most, 128) << "or nothing grows";
+  for (const char* policy : {"none", "dual", "frozen"}) {
+    decode::DecodeOptions fixed;
+    fixed.acceptance = decode::Acceptance::factor, fixed.factor = 1e6, fixed.tail = 16, fixed.gen_length = most;
+    fixed.kv = decode::from_name<decode::KvChoice>(policy).value();
+    const auto opened = [](decode::DecodeOptions o) {
+      o.auto_length = true, o.gen_length = decode::kAutoLength;
+      return o;
+    };
+    const auto small = session->generate(prompt, opened(fixed), {});
+    // Noise in which no end token happens to be is as long as it may be.
+    fixed.temperature = 1000, fixed.logits_eos_inf = true;
+    auto a = session->generate(prompt, fixed, {});
+    while (a && finish_reason(*a) != "length" && ++fixed.seed < 20) a = session->generate(prompt, fixed, {});
+    const auto b = session->generate(prompt, opened(fixed), {});
+    ASSERT_TRUE(small && a && b) << (b ? "" : b.error().message);
+    ASSERT_EQ(std::ssize(b->tokens), most) << policy;
+    EXPECT_EQ(a->tokens, b->tokens) << policy;
+    EXPECT_EQ(a->stats.decode, b->stats.decode) << policy;
+    EXPECT_EQ(a->stats.kv_bytes, b->stats.kv_bytes) << policy;
+    const auto positions = static_cast<double>(std::ssize(prompt) + 128);
+    EXPECT_NEAR(static_cast<double>(small->stats.kv_bytes),
+                static_cast<double>(a->stats.kv_bytes) * positions / static_cast<double>(model->context()), 65536)
+        << "an answer of common length holds no more than before";
+  }
+}
+
 // The cap is what the context leaves, and a short one cuts.
 TEST(LengthRun, TheContextIsTheLimit) {
   const std::string path = LLADA_SOURCE_DIR "/models/tiny-llada";

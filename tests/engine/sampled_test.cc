@@ -91,6 +91,8 @@ class StopStrings : public testing::Test {
   Generation answer(const std::vector<std::string>& stop, decode::EarlyStop early = decode::EarlyStop::answer) {
     Request request{.tokens = ids_of(*model_, kJsonPrompt), .options = {}, .stop = stop};
     request.options.gen_length = 64;
+    request.options.block_length = 8;  // so that some blocks are behind the text
+    request.options.acceptance = decode::Acceptance::threshold;
     request.options.early_stop = early;
     auto g = session_->run(request, {});
     EXPECT_TRUE(g) << g.error().message;

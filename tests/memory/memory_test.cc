@@ -75,6 +75,40 @@ TEST(KvStore, HeadsAreApartAndVersionsStartAbsent) {
   EXPECT_EQ(kv->version(1, 6), KvStore::kAbsent);
 }
 
+TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
+  auto kv =
+      *KvStore::create({.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32});
+  const auto of = [](int l, int s, int h, int i) { return static_cast<float>(l * 1000 + s * 300 + h * 100 + i); };
+  const auto each_head = [](const auto& body) {
+    for (int l = 0; l < 3; ++l)
+      for (int s = 0; s < 2; ++s)
+        for (int h = 0; h < 2; ++h) body(l, s, h);
+  };
+  each_head([&](int l, int s, int h) {
+    for (int i = 0; i < 35; ++i) {
+      reinterpret_cast<float*>(kv.keys(l, s, h))[i] = of(l, s, h, i);
+      reinterpret_cast<float*>(kv.values(l, s, h))[i] = -of(l, s, h, i) - 1;
+    }
+  });
+  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
+  kv.set_version(0, 3, 5), kv.set_version(1, 6, 4), kv.set_digested(1, 0, 3);
+  auto grown = kv.grown(11);
+  ASSERT_TRUE(grown) << grown.error().message;
+  EXPECT_EQ(grown->shape().positions, 11);
+  each_head([&](int l, int s, int h) {
+    for (int i = 0; i < 35; ++i) {
+      ASSERT_EQ(reinterpret_cast<float*>(grown->keys(l, s, h))[i], of(l, s, h, i)) << l << s << h;
+      ASSERT_EQ(reinterpret_cast<float*>(grown->values(l, s, h))[i], -of(l, s, h, i) - 1) << l << s << h;
+    }
+  });
+  EXPECT_EQ(grown->version(0, 3), 5);
+  EXPECT_EQ(grown->version(1, 6), 4);
+  EXPECT_EQ(grown->version(1, 7), KvStore::kAbsent);
+  EXPECT_EQ(grown->version(0, 10), KvStore::kAbsent);
+  ASSERT_TRUE(grown->reserve_digests(&kv, 64));
+  EXPECT_FALSE(grown->digested(1, 0, 3)) << "digests were left behind";
+}
+
 TEST(KvStore, ImpossibleSizeIsAnError) {
   const auto kv = KvStore::create({.layers = 1000,
                                    .sequences = 2,

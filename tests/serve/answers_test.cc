@@ -183,7 +183,7 @@ TEST_F(Answers, FillGaps) {
   const auto pieces = parse_infill_template(text).value();
   const InfillLayout layout = lay_out_infill(*tiny_model(), pieces).value();
   DecodeChoice choice(true);
-  choice.use_default_preset();
+  choice.use_defaults();
   ASSERT_TRUE(choice.resolve());
   const auto alone = open_session(tiny_model())->infill(layout.tokens, layout.positions, choice.options, {}).value();
   const auto reply = post("/infill", {{"text", text}});

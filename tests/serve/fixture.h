@@ -68,7 +68,7 @@ inline Generation run_alone(const std::vector<int32_t>& prompt,
                             const std::vector<std::pair<std::string, std::string>>& given,
                             const std::string& preset = "", std::vector<std::string> stop = {}) {
   DecodeChoice choice;
-  choice.use_default_preset();
+  choice.use_defaults();
   if (!preset.empty()) choice.give_preset(preset);
   for (const auto& [key, value] : given) choice.give(decode::setting(key, value).value());
   if (!choice.resolve()) throw std::runtime_error("options");
@@ -83,8 +83,7 @@ inline std::vector<int32_t> chat_prompt(const std::string& text) {
   return tiny_model()->chat_ids({&message, 1}).value();
 }
 
-inline const std::string kSum =
-    "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
+inline const std::string kSum = "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
 
 inline nlohmann::json chat_body(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
   more["messages"] = {{{"role", "user"}, {"content", text}}};

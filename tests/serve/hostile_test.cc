@@ -69,6 +69,36 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
       post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 200}, {"llada", {{"cfg_scale", 1}}}}));
   EXPECT_EQ(never.status, 400) << never.body;
   EXPECT_EQ(never.json()["error"]["param"], "max_tokens");
+  EXPECT_TRUE(never.json()["error"]["message"].get<std::string>().starts_with("max_tokens: the answer needs "));
+  const auto response =
+      post("/v1/responses", {{"input", "Hi"}, {"max_output_tokens", 200}, {"llada", {{"cfg_scale", 1}}}});
+  EXPECT_EQ(response.status, 400) << response.body;
+  EXPECT_EQ(response.json()["error"]["param"], "max_output_tokens") << "as it was typed";
+}
+
+TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
+  const auto prompt = chat_prompt("Count.");
+  const auto bytes = [&](int64_t length) {
+    return kv_bytes(*tiny_model(), {.tokens = prompt, .options = {.gen_length = length}});
+  };
+  // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
+  const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};
+  const std::pair<double, int64_t> cases[] = {{0, tiny_model()->context() - std::ssize(prompt)},
+                                              {2 * bytes(160), 160},
+                                              {2 * bytes(128), 128},
+                                              {1.5 * bytes(128), 128}};
+  for (const auto& [bound, length] : cases) {
+    options.admission = {.running = 2, .kv_bytes = bound};
+    start();
+    int64_t longest = 0;
+    for (int seed = 0; seed < 20 && longest < length; ++seed) {
+      const auto reply = post("/v1/chat/completions", chat_body("Count.", {{"llada", noise}, {"seed", seed}}));
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      longest = std::max(longest, reply.json()["usage"]["completion_tokens"].get<int64_t>());
+    }
+    EXPECT_EQ(longest, length) << bound;
+    TearDown();
+  }
 }
 
 TEST_F(Hostile, AnAnswerHasATimeLimit) {
@@ -118,6 +148,19 @@ TEST_F(Hostile, BytesThatAreNoRequest) {
     EXPECT_TRUE(client.closed(5)) << begin;
   }
   EXPECT_TRUE(becomes("llada_connections", 1)) << "that which asks";
+}
+
+TEST_F(Hostile, NamesOfFieldsStayOnOneLine) {
+  start();
+  const std::string name = "a\nlevel=error\x7f";
+  for (const nlohmann::json& more : {nlohmann::json{{name, {1}}}, nlohmann::json{{"llada", {{name, 1}}}},
+                                     nlohmann::json{{"stream_options", {{name, 1}}}}}) {
+    const auto reply = post("/v1/chat/completions", chat_body("Hi", more));
+    ASSERT_EQ(reply.status, 400) << reply.body;
+    const auto message = reply.json()["error"]["message"].get<std::string>();
+    EXPECT_NE(message.find("a\\x0alevel=error\\x7f"), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
 }
 
 TEST_F(Hostile, MoreConnectionsThanMayBe) {

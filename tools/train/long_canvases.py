@@ -21,7 +21,7 @@ from tokenizer import Tokenizer, tokens_in
 
 GPU_LENGTHS, CPU_LENGTHS = tuple(range(128, 769, 128)), tuple(range(48, 769, 24))  # of a canvas
 BLOCK, T_MIN, DECISIVE_CUT_SHARE = 32, 0.05, 0.6
-SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 8.0, 6.0, 3.0, 0.02, 0.1
+SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 24.0, 3.0, 3.0, 0.1, 0.1
 # Weight of decisive words in other masks (a factor) and in masks of their own; how many the latter hide.
 DECISIVE_GAIN, DECISIVE_WEIGHT, DECISIVE_SHARE = 3.0, 6.0, 0.95
 TAIL, ROOM = (16, 80), 24  # masks kept behind a cut; end-of-text behind a whole answer, at most
@@ -70,7 +70,8 @@ def shard_of(tokenizer, examples):
     tokens, table, words, guides, begin = [], np.empty((len(examples), 4), np.int64), [], [], 0
     for i, example in enumerate(examples):
         prompt, response = tokenizer.chat(example.prompt), tokenizer.encode(example.response)
-        decisive = len(prompt) + np.array(tokens_in(tokenizer, response, long_guides.decisive_spans(example)), np.int64)
+        found = tokens_in(tokenizer, response, long_guides.decisive_spans(example))
+        decisive = len(prompt) + np.array([*found, len(response)], np.int64)  # the end is one of them
         text = np.array(prompt + response + [tokenizer.eot], np.int16)
         text[decisive] |= DECISIVE
         tokens.append(text)

@@ -10,10 +10,11 @@ from tokenizer import token_ends, tokens_in
 
 # Where training cuts: a sampler that writes left to right can go wrong at these characters (the group that matched).
 _DECISIVE = {
-    "story": r"=(\d+)|#### (\d+)|: (\d+)|, (\d+)|\w+ (\d+)[^:]*:", "records": r'": "?(\w+)|\| (\w+)',
+    "story": r"=(\d+)|#### (\d+)|: (\d+)|, (\d+)|\w+ (\d+)[^:]*:", "records": r'": "?(\w+)|\| (\w+)|\}([,\]])',
     "sort-steps": r"Take (\d+)|(?:left|\d\d) (\d+)", "rewrite": r"Now: (.*)$",
     "form": r": (\w+)$|of (\w+):|^(\w+) of", "count": r"(\d+)$|(\d+)\s"}
-DECISIVE = {task: re.compile(pattern, re.MULTILINE) for task, pattern in _DECISIVE.items()}
+# Each line's end too: whether another one follows is decided there.
+DECISIVE = {task: re.compile(rf"{pattern}|(\n)", re.MULTILINE) for task, pattern in _DECISIVE.items()}
 # Their decisive words do not give each other away when all are hidden; in the others a later line repeats a result.
 INDEPENDENT = {"records", "rewrite", "form"}
 
@@ -76,7 +77,10 @@ def _records(example):
         theirs = told[example.response[slice(*key)]]
         for match in DECISIVE["records"].finditer(example.response, key[1], line.end()):
             span = match.span(match.lastindex)
-            word = {"yes": "in stock", "no": "out"}.get(example.response[slice(*span)], example.response[slice(*span)])
+            word = example.response[slice(*span)]
+            if not word.isalnum():
+                continue  # what ends the record
+            word = {"yes": "in stock", "no": "out"}.get(word, word)
             place = _word(word, example.prompt, theirs.start(2), theirs.end())
             if place:
                 out.append(Copied(span, place, True, key, theirs.span(1)))
@@ -104,11 +108,24 @@ def _rewrite(example):
 
 
 def _form(example):
-    out = []
-    for line in re.finditer(r"^\w+ of (\w+): (\w+)$", example.response, re.MULTILINE):
-        name, value = line.groups()
+    """Values by name; which field and which name come next from the lists of the prompt, where the one of the line before
+    stands in front of them. Behind the last field comes the first again."""
+    out, head = [], example.prompt.index(" for ")
+    lists = {1: (0, head), 2: (head, example.prompt.index("\n"))}
+    before = None
+    for line in re.finditer(r"^(\w+) of (\w+): (\w+)$", example.response, re.MULTILINE):
+        _, name, value = line.groups()
         told = re.search(rf"\b({name}) [^.\n]*\b({value})\b", example.prompt)
-        out.append(Copied(line.span(2), told.span(2), True, line.span(1), told.span(1)))
+        out.append(Copied(line.span(3), told.span(2), True, line.span(2), told.span(1)))
+        for group, where in lists.items():
+            listed = lambda match: _word(match.group(group), example.prompt, *where)
+            if before and line.group(group) == before.group(group):
+                out.append(Copied(line.span(group), before.span(group), False))
+            elif before:
+                out.append(Copied(line.span(group), listed(line), True, before.span(group), listed(before)))
+            else:
+                out.append(Copied(line.span(group), listed(line)))
+        before = line
     return out
 
 
