@@ -1,16 +1,18 @@
 # The common tasks by name. Everything else is CMake presets: release, asan, tsan, arm64, fuzz (CMakePresets.json).
-.PHONY: help demo test build install clean
+.PHONY: help demo test test-all build install clean
 PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo      install what is missing, build, answer three prompts with the model in this repository'
-	@echo 'make test      the same for the whole test suite (more than an hour on two cores)'
+	@echo 'make test      the same for the tests that every change must pass (about 40 minutes on two cores)'
+	@echo 'make test-all  the whole test suite (two hours on two cores)'
 	@echo 'make build     build the program, the library and the manual, without the tests'
 	@echo 'make install   build and install it below PREFIX ($(PREFIX)); DESTDIR is respected'
 	@echo 'make clean     remove build/'
 
 demo: ; @tools/demo.sh
 test: ; @tools/test.sh
+test-all: ; @tools/test.sh all
 build: ; @tools/build.sh
 install: build ; @cmake --install build/release --prefix '$(PREFIX)'
 clean: ; rm -rf build

@@ -1,6 +1,7 @@
 // fuzz_hexagon_seeds FOLDER: writes FOLDER/*, batches as the host's side builds them for one layer of a small model and
 // a head, each once to be run alone and once to be scribbled over (fuzz_hexagon.cc).
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -144,7 +145,11 @@ class Builder {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::filesystem::path folder = argc > 1 ? argv[1] : "seeds";
+  if (argc != 2 || argv[1][0] == '-') {
+    std::fputs("usage: fuzz_hexagon_seeds FOLDER\n", stderr);
+    return 2;
+  }
+  const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
   const std::pair<const char*, Layer> layers[] = {{"q4", {4, 32, 2, 1, 64, 32, WIRE_TILE_Q4_0, 1, 0, false}},
                                                   {"q8-blocks", {5, 32, 1, 1, 32, 32, WIRE_TILE_Q8_0, 1, 2, false}},

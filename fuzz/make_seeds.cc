@@ -1,5 +1,6 @@
 // fuzz_seeds FOLDER: writes FOLDER/gguf/*, FOLDER/safetensors/*, FOLDER/routing/*, FOLDER/packed/* and
 // FOLDER/program/*, small inputs of every kind, for the fuzzers to start from.
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,7 +13,11 @@ using namespace llada;
 using namespace llada::testing_models;
 
 int main(int argc, char** argv) {
-  const std::string folder = argc > 1 ? argv[1] : "seeds";
+  if (argc != 2 || argv[1][0] == '-') {
+    std::fputs("usage: fuzz_seeds FOLDER\n", stderr);
+    return 2;
+  }
+  const std::string folder = argv[1];
   const auto write = [&](const std::string& name, const std::string& bytes) {
     const std::filesystem::path path = folder + "/" + name;
     std::filesystem::create_directories(path.parent_path());

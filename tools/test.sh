@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Builds and runs every test: release, each instruction set forced, every command under valgrind, programs against the
-# installed library, sanitizers, arm64 under qemu, a fuzzing smoke, and comparisons with public packages: Dream's layers,
-# the cache folder of Hugging Face's hub, and clients of the server. The Python package: its tests (python), and as a user
-# gets it (wheel).
+# Builds and tests. Without a stage's name: what every change must pass, in 45 minutes on two cores without a compiler
+# cache. `all` adds what takes as long again: each instruction set forced, every command under valgrind, threads under
+# tsan, arm64 under qemu, the fuzz targets, and public packages beside ours (Dream's layers, the cache folder of
+# Hugging Face's hub).
 # The stage `hour` pastes every line of README.md and docs/quickstart.md into a terminal, against recorded screens.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # A stage whose tools cannot be had on this machine is reported as SKIPPED and never counted as passed.
-# usage: test.sh [stage...]   stages: release isa hour memcheck install python asan tsan arm64 fuzz upstream clients (all
-# of them by default), and wheel, which is run by name: what builds and checks a package is hundreds of MB to install.
+# usage: test.sh [stage...]   stages: release hour install python clients asan (the default), isa memcheck tsan arm64
+# fuzz upstream (with those: all), and wheel, by name alone: what builds and checks a package is hundreds of MB to
+# install.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 stages=("$@")
-[ $# -gt 0 ] || stages=(release isa hour memcheck install python asan tsan arm64 fuzz upstream clients)
+usual=(release hour install python clients asan)
+[ $# -gt 0 ] || stages=("${usual[@]}")
+[ "${1:-}" != all ] || stages=("${usual[@]}" isa memcheck tsan arm64 fuzz upstream)
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 report=()

@@ -84,14 +84,16 @@ class Service {
   std::atomic<bool> loaded_ = false;
   std::atomic<int64_t> next_ = 0, created_ = 0;
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<Engine> engine_;
   Admission admission_;
   Metrics metrics_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
   std::vector<std::string> keys_;
   std::set<std::shared_ptr<Job>> jobs_;
   bool stopping_ = false;
+  // Their threads tell ended() and the metrics of it, so they end before what those use: a member is destroyed before
+  // those that stand above it.
+  std::unique_ptr<Engine> engine_;
   Workers workers_;
   std::thread ticker_;
 };

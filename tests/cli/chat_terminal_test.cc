@@ -53,6 +53,8 @@ class ChatTerminal : public testing::Test {
   // What a saved conversation holds, after the session has written it.
   nlohmann::json saved(TerminalSession& session, const std::string& name) {
     session.type("/save " + file(name) + "\r");
+    // What is typed before the prompt stands there is echoed above it, like an answer: the file itself is waited for.
+    for (int i = 0; i < 200 && !fs::exists(file(name)); ++i) session.read_for(50);
     EXPECT_TRUE(session.shows("/" + name + "\n> ")) << session.screen().text();
     return nlohmann::json::parse(read(name)).at("messages");
   }

@@ -257,8 +257,9 @@ TEST(Options, TuningAsksWhatTheModelAndTheDeviceCanAnswer) {
     std::set<std::string> found;
     for (const eval::Axis& axis : tune_axes(what)) {
       EXPECT_TRUE(found.insert(axis.name).second) << axis.name << " is there twice";
-      if (axis.name != "tail" && axis.name != "acceptance" && axis.name != "kv")
+      if (axis.name != "tail" && axis.name != "acceptance" && axis.name != "kv") {
         EXPECT_EQ(axis.choices[axis.start], "") << axis.name << " begins with the default";
+      }
     }
     return found;
   };

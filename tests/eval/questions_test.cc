@@ -249,7 +249,7 @@ TEST(Choices, AnInterruptKeepsWhatIsThere) {
   for (int i = 0; i < 20; ++i)
     for (const Question& q : known_questions()) questions.push_back(q);
   const auto report =
-      answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::monte_carlo}, .chat = true},
+      answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::monte_carlo, .draws = 8}, .chat = true},
                      [](int64_t done, const ChoiceReport&) { return done < 5; });
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->interrupted);

@@ -213,14 +213,14 @@ TEST_F(Streams, SaySoWhereTheyAreSilent) {
 TEST_F(Streams, DoNotWaitForSlowReaders) {
   const json body = chat_body(kQuestion, {{"stream", true},
                                           {"diffusing", "frames"},
-                                          {"n", 4},
-                                          {"max_tokens", 192},
+                                          {"n", 3},
+                                          {"max_tokens", 96},
                                           {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}});
-  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "192"}, {"early_stop", "none"}}, "exact");
+  const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "96"}, {"early_stop", "none"}}, "exact");
   Client slow(server->port(), 2048);
   slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
-  ASSERT_TRUE(becomes("llada_answers_total", 4, 120));
-  std::vector<std::vector<json>> chunks(4);
+  ASSERT_TRUE(becomes("llada_answers_total", 3, 300));
+  std::vector<std::vector<json>> chunks(3);
   int64_t frames = 0;
   const auto events = slow.receive().events();
   for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -228,7 +228,7 @@ TEST_F(Streams, DoNotWaitForSlowReaders) {
     frames += chunk.contains("llada") ? 1 : 0;
     chunks[chunk["choices"][0]["index"]].push_back(std::move(chunk));
   }
-  EXPECT_LT(frames, 4 * alone.stats.decode.steps) << "steps were merged";
+  EXPECT_LT(frames, 3 * alone.stats.decode.steps) << "steps were merged";
   const auto begin = std::ssize(chat_prompt(kQuestion));
   for (const auto& choice : chunks) {
     std::string text;
