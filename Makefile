@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 help:
 	@echo 'make demo      install what is missing, build, answer three prompts with the model in this repository'
 	@echo 'make test      the same for the tests that every change must pass (about 40 minutes on two cores)'
-	@echo 'make test-all  the whole test suite (two hours on two cores)'
+	@echo 'make test-all  the whole test suite (more than two hours on two cores)'
 	@echo 'make build     build the program, the library and the manual, without the tests'
 	@echo 'make install   build and install it below PREFIX ($(PREFIX)); DESTDIR is respected'
 	@echo 'make clean     remove build/'
