@@ -26,6 +26,7 @@ struct Request {
   std::string ablation = "paper", sweep, replay, trace, svg;
   std::string line = "somr";  // of --trace and --svg
   std::vector<int32_t> latency;
+  std::optional<int32_t> latency_logits;
   int64_t replay_run = 0;
   std::string replayed;  // what the recording's run was; empty without one
   bool compare = false, json = false;
@@ -243,7 +244,7 @@ Result<int> run(Request r) {
   }
   if (!r.latency.empty()) {
     if (r.compare || !r.sweep.empty()) return invalid("--latency: not with --compare-profiles or --sweep");
-    LLADA_TRY(const auto seconds, simulate_latency(r.simulate, r.latency));
+    LLADA_TRY(const auto seconds, simulate_latency(r.simulate, r.latency, r.latency_logits));
     std::vector<std::string> points;
     Json list = Json::array();
     for (size_t i = 0; i < seconds.size(); ++i) {
@@ -257,6 +258,7 @@ Result<int> run(Request r) {
                                   : fmt::format("{}\n", fmt::join(points, ","))));
     return 0;
   }
+  if (r.latency_logits) return invalid("--latency-logits: needs --latency");
   std::string text;
   Json json = Json::array();
   for (const std::string& profile : profiles) {
@@ -341,6 +343,9 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--latency", r->latency, "milliseconds of a pass of each number of rows, as ROWS:MS,...")
       ->delimiter(',')
       ->type_name("ROWS,...");
+  app.add_option("--latency-logits", r->latency_logits,
+                 "of how many rows of such a pass logits are wanted at most; with --logits wanted (all)")
+      ->type_name("N");
   app.add_flag("--compare-profiles", r->compare, "every built-in profile");
   real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
@@ -356,7 +361,7 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
   app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
-  for (const char* name : {"--sparse-rows", "--replay-run", "--latency", "--map", "--grain", "--head", "--logits"})
+  for (const char* name : {"--sparse-rows", "--replay-run", "--latency", "--latency-logits", "--map", "--grain", "--head", "--logits"})
     app.get_option(name)->group(further("Details"));
   add_moe_options(app, r->moe);
   app.footer(

@@ -212,10 +212,10 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, siz
   return run_line(setup, spec, passes, o.gen);
 }
 
-// One pass in steady state.
-Result<double> step_seconds(const Setup& setup, bool host_only, int32_t rows) {
+// One pass in steady state, `wanted` of its rows with logits.
+Result<double> step_seconds(const Setup& setup, bool host_only, int32_t rows, int32_t wanted) {
   LLADA_TRY(const auto bench, Bench::create(setup, host_only, setup.memory));
-  const SimulatedPass pass{rows, rows, rows};
+  const SimulatedPass pass{rows, wanted, rows};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   const double before = bench->device().emulated().seconds;
   LLADA_TRY_STATUS(bench->pass(pass));
@@ -234,8 +234,8 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     LLADA_TRY(auto line, run_line(setup, o, i));
     out.ladder.push_back(std::move(line));
   }
-  LLADA_TRY(out.step128_cpu_s, step_seconds(setup, true, 128));
-  LLADA_TRY(out.step128_npu_s, step_seconds(setup, false, 128));
+  LLADA_TRY(out.step128_cpu_s, step_seconds(setup, true, 128, 128));
+  LLADA_TRY(out.step128_npu_s, step_seconds(setup, false, 128, 128));
   {
     LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory));
     out.window_bytes = static_cast<double>(bench->device().window().weight_bytes);
@@ -289,13 +289,15 @@ Result<SimulatedLine> simulate_last_line(const SimulateOptions& o) {
   return run_line(setup, o, kLast);
 }
 
-Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows) {
+Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows,
+                                             std::optional<int32_t> most_logits) {
+  if (most_logits && *most_logits < 1) return invalid("latency-logits: found {}, needed 1 or more", *most_logits);
   LLADA_TRY(const Setup setup, set_up(o));
   std::vector<double> seconds;
   for (const int32_t r : rows) {
     constexpr int32_t kMost = 1 << 16;
     if (r < 1 || r > kMost) return invalid("latency: found {} rows, needed 1 to {}", r, kMost);
-    LLADA_TRY(const double s, step_seconds(setup, false, r));
+    LLADA_TRY(const double s, step_seconds(setup, false, r, std::min(r, most_logits.value_or(r))));
     seconds.push_back(s);
   }
   return seconds;

@@ -93,9 +93,10 @@ std::vector<std::string> profile_names();
 // The last line alone.
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& options);
 
-// Seconds of one pass of each number of rows in steady state, logits as in the ladder: what a strategy that
-// fills free rows of a step wants to know.
-Result<std::vector<double>> simulate_latency(const SimulateOptions& options, std::span<const int32_t> rows);
+// Seconds of one pass of each number of rows in steady state, logits as in the ladder, wanted of at most so many rows:
+// what a strategy that fills free rows of a step wants to know.
+Result<std::vector<double>> simulate_latency(const SimulateOptions& options, std::span<const int32_t> rows,
+                                             std::optional<int32_t> most_logits = {});
 
 // One row per window: the last line, and the bytes per pass of every memory policy.
 struct SweepRow {

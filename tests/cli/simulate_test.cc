@@ -88,11 +88,27 @@ TEST(Simulate, LatencyHasSteps) {
   EXPECT_GT(points[2]["ms"].get<double>(), 1.3 * points[1]["ms"].get<double>());
 }
 
+// The phone's head runs on its CPU, where every row with logits costs.
+TEST(Simulate, LatencyFallsWithTheRowsThatHaveLogits) {
+  const auto ms = [](const Words& more) {
+    Words words = {"simulate", "--profile", "sm8750-paper", "--latency", "32,128", "--logits", "wanted", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Json points = Json::parse(run_llada(words).out)["latency"];
+    return std::pair{points[0]["ms"].get<double>(), points[1]["ms"].get<double>()};
+  };
+  const auto all = ms({}), some = ms({"--latency-logits", "32"}), more = ms({"--latency-logits", "999"});
+  EXPECT_EQ(all, more);
+  EXPECT_EQ(all.first, some.first);
+  EXPECT_LT(some.second, 0.7 * all.second);
+}
+
 TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
   const std::pair<Words, std::string> calls[] = {
       {{}, "--profile: needed one of a6000-pcie4"},
       {{"--profile", "v80"}, "profile: found 'v80'"},
       {{"--profile", "v79-8elite", "--gen", "many"}, "--gen"},
+      {{"--profile", "v79-8elite", "--latency", "32", "--latency-logits", "0"}, "latency-logits: found 0"},
+      {{"--profile", "v79-8elite", "--latency-logits", "8"}, "--latency-logits: needs --latency"},
       {{"--profile", "v79-8elite", "--ablation", "mine"}, "--ablation"},
       {{"--profile", "v79-8elite", "--tokens-per-pass", "x"}, "needed a number"},
       {{"--profile", "v79-8elite", "--tokens-per-pass", "99"}, "tokens per pass: found 99"},
