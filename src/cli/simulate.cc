@@ -361,7 +361,8 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
   app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
-  for (const char* name : {"--sparse-rows", "--replay-run", "--latency", "--latency-logits", "--map", "--grain", "--head", "--logits"})
+  for (const char* name :
+       {"--sparse-rows", "--replay-run", "--latency", "--latency-logits", "--map", "--grain", "--head", "--logits"})
     app.get_option(name)->group(further("Details"));
   add_moe_options(app, r->moe);
   app.footer(

@@ -248,9 +248,9 @@ TEST(Choices, AnInterruptKeepsWhatIsThere) {
   std::vector<Question> questions;
   for (int i = 0; i < 20; ++i)
     for (const Question& q : known_questions()) questions.push_back(q);
-  const auto report =
-      answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::monte_carlo, .draws = 8}, .chat = true},
-                     [](int64_t done, const ChoiceReport&) { return done < 5; });
+  const auto report = answer_choices(model, *engine, questions, {},
+                                     {.score = {.method = ScoreMethod::monte_carlo, .draws = 8}, .chat = true},
+                                     [](int64_t done, const ChoiceReport&) { return done < 5; });
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->interrupted);
   EXPECT_EQ(report->answers.size(), 5u);
