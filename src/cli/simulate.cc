@@ -344,7 +344,7 @@ Work setup_simulate(CLI::App& app) {
       ->delimiter(',')
       ->type_name("ROWS,...");
   app.add_option("--latency-logits", r->latency_logits,
-                 "of how many rows of such a pass logits are wanted at most; with --logits wanted (all)")
+                 "with --latency: rows of a pass whose logits are computed, at most (all)")
       ->type_name("N");
   app.add_flag("--compare-profiles", r->compare, "every built-in profile");
   real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");

@@ -93,8 +93,8 @@ std::vector<std::string> profile_names();
 // The last line alone.
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& options);
 
-// Seconds of one pass of each number of rows in steady state, logits as in the ladder, wanted of at most so many rows:
-// what a strategy that fills free rows of a step wants to know.
+// Seconds of one pass of each number of rows in steady state, with logits of all of them or of most_logits: what a
+// strategy that fills free rows of a step wants to know.
 Result<std::vector<double>> simulate_latency(const SimulateOptions& options, std::span<const int32_t> rows,
                                              std::optional<int32_t> most_logits = {});
 

@@ -91,7 +91,7 @@ TEST(Simulate, LatencyHasSteps) {
 // The phone's head runs on its CPU, where every row with logits costs.
 TEST(Simulate, LatencyFallsWithTheRowsThatHaveLogits) {
   const auto ms = [](const Words& more) {
-    Words words = {"simulate", "--profile", "sm8750-paper", "--latency", "32,128", "--logits", "wanted", "--json"};
+    Words words = {"simulate", "--profile", "sm8750-paper", "--latency", "32,128", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const Json points = Json::parse(run_llada(words).out)["latency"];
     return std::pair{points[0]["ms"].get<double>(), points[1]["ms"].get<double>()};
