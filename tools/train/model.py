@@ -55,10 +55,10 @@ class RmsNorm(nn.Module):
         return x.float() * scale * self.weight
 
 
-def rope_tables(length, head_dim, theta, device):
-    """-> cos, sin (T, K): element j and element j + K/2 share the angle position / theta^(2j/K)."""
-    frequency = theta ** -(torch.arange(0, head_dim, 2, device=device).float() / head_dim)
-    angle = torch.outer(torch.arange(length, device=device).float(), frequency)
+def rope_tables(positions, head_dim, theta):
+    """(..., T) -> cos, sin (..., T, K): element j and element j + K/2 share the angle position / theta^(2j/K)."""
+    frequency = theta ** -(torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim)
+    angle = positions.float()[..., None] * frequency
     angle = torch.cat([angle, angle], -1)
     return angle.cos(), angle.sin()
 
@@ -70,13 +70,15 @@ def rotate(x, tables):
     return x * cos + torch.cat([-second, first], -1) * sin
 
 
-def attend(q, k, v):
-    """softmax(q k^T / sqrt(K)) v for (B, H, T, K). PyTorch's fused attention on a CPU takes seven times as long in bf16 as its
+def attend(q, k, v, visible=None):
+    """softmax(q k^T / sqrt(K)) v for (B, H, T, K), over what is visible (B, 1, T, T). PyTorch's fused attention on a CPU takes seven times as long in bf16 as its
     two products (32 canvases of 88 tokens, forward and backward: 75 ms against 10), in f32 three quarters."""
     if v.device.type != "cpu" or v.dtype != torch.bfloat16:
-        return F.scaled_dot_product_attention(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
     with torch.autocast("cpu", enabled=False):
         scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+        if visible is not None:
+            scores = scores.masked_fill(~visible, -math.inf)
         return scores.float().softmax(-1).to(v.dtype) @ v
 
 
@@ -95,17 +97,19 @@ class Attention(nn.Module):
         self.k_norm = RmsNorm(config.head_dim, config.rms_eps) if per_head else nn.Identity()
         self.lookup_loss = None
 
-    def forward(self, x, tables, lookups=None):
-        """(B, T, D) -> (B, T, D). No mask: every position sees every other one. With lookups (N, 3), flat positions at, low
+    def forward(self, x, tables, lookups=None, visible=None):
+        """(B, T, D) -> (B, T, D). Without `visible` (B, 1, T, T) every position sees every other one. With lookups (N, 3), flat positions at, low
         and high, `lookup_loss` then holds the mean of -log(attention of `at` to [low, high)) in the first head."""
         batch, length, width = x.shape
         q, k, v = (f(x).view(batch, length, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
         q, k = rotate(self.q_norm(q), tables), rotate(self.k_norm(k), tables)
-        mixed = attend(q.to(v.dtype), k.to(v.dtype), v)
+        mixed = attend(q.to(v.dtype), k.to(v.dtype), v, visible)
         if lookups is not None:
             at, low, high = lookups.T[:, :, None]
             with torch.autocast(x.device.type, enabled=False):
                 scores = q[:, 0].float() @ k[:, 0].float().mT / math.sqrt(q.shape[-1])
+            if visible is not None:
+                scores = scores.masked_fill(~visible[:, 0], -math.inf)
             row = scores.flatten(0, 1)[at[:, 0]].log_softmax(-1)
             position = at - at % length + torch.arange(length, device=x.device)
             inside = row.masked_fill((position < low) | (position >= high), -math.inf)
@@ -163,8 +167,8 @@ class Block(nn.Module):
         self.attn = Attention(config)
         self.mlp = Mixture(config) if config.experts else SwiGlu(config)
 
-    def forward(self, x, tables, lookups=None):
-        x = x + self.attn(self.attn_norm(x), tables, lookups)
+    def forward(self, x, tables, lookups=None, visible=None):
+        x = x + self.attn(self.attn_norm(x), tables, lookups, visible)
         return x + self.mlp(self.ff_norm(x))
 
 
@@ -188,13 +192,16 @@ class MaskedDiffusionModel(nn.Module):
                     parameter.normal_(0, 0.02 * (shrink if back else 1), generator=generator)
         return self
 
-    def forward(self, ids, rows=None, lookups=None):
+    def forward(self, ids, rows=None, lookups=None, positions=None, visible=None):
         """ids (B, T) -> logits (B, T, V); with rows (N flat positions of the batch), only theirs: (N, V). lookups:
-        {layer: (M, 3)}, what lookup_loss() is to measure."""
+        {layer: (M, 3)}, what lookup_loss() is to measure. positions (B, T) and visible (B, T, T): where they are not those
+        of a plain canvas."""
         x = self.embed(ids)
-        tables = rope_tables(ids.shape[1], self.config.head_dim, self.config.rope_theta, ids.device)
+        places = torch.arange(ids.shape[1], device=ids.device) if positions is None else positions[:, None]
+        tables = rope_tables(places, self.config.head_dim, self.config.rope_theta)
+        visible = None if visible is None else visible[:, None]
         for i, block in enumerate(self.blocks):
-            x = block(x, tables, (lookups or {}).get(i))
+            x = block(x, tables, (lookups or {}).get(i), visible)
         if rows is not None:
             x = x.reshape(-1, x.shape[-1])[rows]
         return self.head(self.norm(x))

@@ -1,0 +1,144 @@
+"""Canvases that hold many cuts of one answer at once, for training on little hardware.
+
+A canvas of long_canvases.py teaches what follows one cut, at the price of a whole prompt and answer. Here the prompt and
+the answer stand once, as they are, and behind them COPIES copies of the answer, masked. A copy is cut into segments of 1
+to 32 positions; a segment keeps the positions (RoPE) of what it stands for and sees what lies before it, and itself.
+The clean answer sees no further than the next cut, so nothing is given away. This is the training of block diffusion
+(Arriola et al. 2025, BD3-LM) with blocks of drawn widths.
+
+What it lacks is what a bidirectional sampler has: earlier tokens that see the masks behind them. So it comes beside the
+canvases of long_canvases.py, not in their place.
+"""
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from long_canvases import DECISIVE, DECISIVE_GAIN, FAR_WEIGHT, PADDING_WEIGHT, Batch, CanvasStore
+
+COPIES, PADDING, ROUND = 2, 16, 24  # of an answer; end-of-text behind it, at most; lengths are multiples
+WIDTHS, SHARES = np.array([1, 2, 4, 8, 16, 32]), np.array([0.4, 0.2, 0.15, 0.1, 0.1, 0.05])
+ALL_MASKED, REACH = 0.5, 12.0  # share of segments; e-fold of a weight behind a segment's first mask, in positions
+
+
+class Canvas(NamedTuple):
+    """T positions: the text, the segments, what fills up."""
+    inputs: np.ndarray  # (T,) tokens
+    positions: np.ndarray  # (T,) in the text
+    sees: np.ndarray  # (T,) how much of the text a position sees
+    segment: np.ndarray  # (T,) its segment, which it sees too; the text has none, -1
+    rows: np.ndarray  # (N,) masked positions
+    targets: np.ndarray  # (N,)
+    weights: np.ndarray  # (N,)
+    decisive: np.ndarray  # (N,)
+    answer: int  # tokens
+    lookups: np.ndarray  # (M, 3), as in Batch
+    hops: np.ndarray  # (K, 3)
+
+
+class PackedStore:
+    """Draws from the examples of a CanvasStore, which goes on growing."""
+
+    def __init__(self, store: CanvasStore, seed=0):
+        self.store, self.rng = store, np.random.default_rng(seed)
+        self.pending = {}  # canvases that wait for a full batch, by length
+
+    def batch(self, tokens, guided=False):
+        while True:
+            for length, waiting in self.pending.items():
+                size = max(1, tokens // length)
+                if len(waiting) >= size:
+                    chosen, self.pending[length] = waiting[:size], waiting[size:]
+                    return self._batch([self._canvas(i, seed, guided, length) for i, seed in chosen], length)
+            for i, seed in zip(self.rng.integers(len(self.store), size=64), self.rng.integers(1 << 40, size=64)):
+                needed = len(self._canvas(i, seed, False).inputs)
+                self.pending.setdefault(-(-needed // ROUND) * ROUND, []).append((i, seed))
+
+    def _batch(self, canvases, length):
+        device = self.store.device
+        flat = lambda name: torch.from_numpy(np.concatenate(
+            [getattr(canvas, name) + (row * length) for row, canvas in enumerate(canvases)]).astype(np.int64)).to(device)
+        joined = lambda name: torch.from_numpy(np.concatenate([getattr(c, name) for c in canvases])).to(device)
+        stacked = lambda name: torch.from_numpy(np.stack([getattr(c, name) for c in canvases])).to(device)
+        answers = sum(canvas.answer for canvas in canvases)
+        sees, segment = stacked("sees"), stacked("segment")
+        column = torch.arange(length, device=device)
+        text = (segment == -1) & (column < sees.amax(1, keepdim=True))
+        visible = text[:, None] & (column < sees[:, :, None])
+        visible |= (segment[:, :, None] == segment[:, None]) & (segment >= 0)[:, None]
+        return Batch(stacked("inputs"), joined("targets"), flat("rows"), joined("weights").float() / (COPIES * answers),
+                     joined("decisive"), answers, None, flat("lookups"), flat("hops"), stacked("positions"), visible)
+
+    def _canvas(self, example, seed, guided, length=None):
+        store, rng = self.store, np.random.default_rng(seed)
+        begin, start, end, _ = store.table[example]
+        stored = store.tokens[begin:begin + end].cpu().numpy().astype(np.int64)
+        text_end = end + rng.integers(PADDING)
+        text = np.full(text_end, store.eos)
+        text[:end] = stored % DECISIVE
+        decisive = np.zeros(text_end, bool)
+        decisive[:end] = stored >= DECISIVE
+        cuts = [self._cuts(rng, start, text_end) for _ in range(COPIES)]
+        every = np.unique(np.concatenate(cuts))
+        place = np.arange(text_end)
+        sees = np.where(place < start, start, every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)])
+        columns = dict(inputs=[text], positions=[place], sees=[sees], segment=[np.full(text_end, -1)])
+        masks, firsts, owners, number, at = [], [], [], 0, text_end
+        for copy in cuts:
+            place = np.arange(start, text_end)
+            own = np.searchsorted(copy, place, "right") - 1
+            low = copy[own]
+            share = np.where(rng.random(len(copy)) < ALL_MASKED, 1.1, rng.uniform(0.2, 1, len(copy)))
+            mask = rng.random(len(place)) < share[own]
+            first = np.full(len(copy), text_end)
+            np.minimum.at(first, own[mask], place[mask])
+            columns["inputs"].append(np.where(mask, store.mask, text[place]))
+            columns["positions"].append(place)
+            columns["sees"].append(low)
+            columns["segment"].append(own + number)
+            masks.append(mask)
+            firsts.append(first[own])
+            number += len(copy)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        mask, first = np.concatenate(masks), np.concatenate(firsts)
+        rows = text_end + np.flatnonzero(mask)
+        place = joined["positions"][rows]
+        weights = np.exp((first[mask] - place) / REACH) + FAR_WEIGHT
+        weights *= np.where(decisive[place], DECISIVE_GAIN, 1) * np.where(place < end + 4, 1, PADDING_WEIGHT)
+        guides = self._guides(store.guides[example], joined, text_end, mask) if guided else [np.empty((0, 3), np.int64)] * 2
+        if length:  # what fills up sees itself alone
+            fill = length - len(joined["inputs"])
+            for name, value in (("inputs", store.eos), ("positions", 0), ("sees", 0)):
+                joined[name] = np.concatenate([joined[name], np.full(fill, value)])
+            joined["segment"] = np.concatenate([joined["segment"], number + np.arange(fill)])
+        return Canvas(**joined, rows=rows, targets=text[place], weights=weights, decisive=decisive[place],
+                      answer=int(end - start), lookups=guides[0], hops=guides[1])
+
+    @staticmethod
+    def _cuts(rng, start, end):
+        """-> where segments begin, `start` first."""
+        widths = rng.choice(WIDTHS, size=end - start, p=SHARES)
+        cuts = start + np.concatenate([[0], widths.cumsum()])
+        return cuts[cuts < end]
+
+    @staticmethod
+    def _guides(guides, columns, text_end, mask):
+        """-> lookups and hops of all masked tokens: each copy of a token asks for itself, its source once."""
+        out = ([], [])
+        for found, kept in zip(guides, out):
+            if not len(found):
+                continue
+            told_by = 3 if found.shape[1] == 4 else 0
+            for row in np.flatnonzero(mask) + text_end:
+                position, low = columns["positions"][row], columns["sees"][row]
+                for guide in found[found[:, told_by] == position]:
+                    at, first, last = guide[:3]
+                    if at == position:  # asked by the masked token
+                        if last <= low:
+                            kept.append((row, first, last))
+                        elif first >= low and row + last - position <= len(columns["segment"]) and \
+                                columns["segment"][row + last - 1 - position] == columns["segment"][row]:
+                            kept.append((row, row + first - position, row + last - position))
+                    elif at < low and last <= columns["sees"][at]:
+                        kept.append((at, first, last))
+        return [np.array(kept, np.int64).reshape(-1, 3) for kept in out]
