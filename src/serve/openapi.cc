@@ -150,7 +150,9 @@ Json body_schema(std::string_view path) {
   return object_schema(Json::object());
 }
 
-bool streams(std::string_view path) { return path.ends_with("completions") || path == "/infill"; }
+bool streams(std::string_view path) {
+  return path.ends_with("completions") || path == "/v1/responses" || path == "/infill";
+}
 
 Json operation_of(const Route& route) {
   const bool post = route.method == "POST";

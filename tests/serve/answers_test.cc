@@ -243,7 +243,22 @@ TEST_F(Answers, SayWhatTheServerIs) {
   EXPECT_TRUE(page.header("Content-Security-Policy").contains("default-src 'none'"));
   const auto again = ask(server->port(), "GET", "/", nullptr, "If-None-Match: " + page.header("ETag") + "\r\n");
   EXPECT_EQ(again.status, 304);
-  EXPECT_TRUE(get("/openapi.json").json()["paths"].contains("/v1/chat/completions"));
+}
+
+// A client that checks types refuses an event stream that the description does not name: so /v1/responses was.
+TEST_F(Answers, AreDescribedAsStreamsWhereOneCanAskForThem) {
+  const json description = get("/openapi.json").json();
+  size_t streams = 0;
+  for (const auto& [path, operations] : description["paths"].items()) {
+    const json operation = operations.value("post", json::object());
+    json schema = operation.value(json::json_pointer("/requestBody/content/application~1json/schema"), json::object());
+    if (schema.contains("$ref")) schema = description[json::json_pointer(schema["$ref"].get<std::string>().substr(1))];
+    const bool asks = schema.value("properties", json::object()).contains("stream");
+    const json types = operation.value(json::json_pointer("/responses/200/content"), json::object());
+    EXPECT_EQ(types.contains("text/event-stream"), asks) << path;
+    streams += asks;
+  }
+  EXPECT_EQ(streams, 5);
 }
 
 TEST_F(Answers, RefuseWithTheNameOfTheField) {
