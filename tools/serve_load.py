@@ -237,8 +237,7 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "models/tiny-llada"))
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5)
-    # How much memory is in use follows how many requests there are at once; its highest values come in the first minutes.
-    parser.add_argument("--warm-up", type=float, default=3, metavar="MINUTES", help="of the same load before")
+    parser.add_argument("--warm-up", type=float, default=1, metavar="MINUTES", help="of the same load before")
     args = parser.parse_args(words[:split])
     args.server_options = words[split + 1:]
     answers = expected(args)

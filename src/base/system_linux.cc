@@ -1,4 +1,5 @@
 // Linux and Android: affinity, /proc, the auxiliary vector.
+#include <malloc.h>
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -58,6 +59,13 @@ int64_t peak_memory_bytes() {
   // Where /proc is not mounted.
   struct rusage usage {};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  ::mallopt(M_ARENA_MAX, 1);
+#endif
 }
 
 }  // namespace llada

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/memory_usage.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -205,6 +206,7 @@ Work setup_serve(CLI::App& app) {
       "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
       "\"Hi\"}]}'");
   return [o]() -> Result<int> {
+    return_freed_memory();
     read_environment(o->model.load);
     return run(*o);
   };
