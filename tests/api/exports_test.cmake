@@ -2,7 +2,7 @@
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^ \n]+\n" shown "${symbols}")
 list(TRANSFORM shown STRIP)
-list(FILTER shown EXCLUDE REGEX "^LLADA_[0-9]+$")  # the versions themselves
+list(FILTER shown EXCLUDE REGEX "^LLADA_[0-9]+(@@LLADA_[0-9]+)?$")  # the versions themselves, as GNU and as LLVM name them
 # The first version's list is closed: what is new stands by name in a node of its own (exports.map).
 set(first ${shown})
 list(FILTER first INCLUDE REGEX "@@LLADA_1$")
