@@ -32,16 +32,18 @@ def harness(model_path, task, out, *arguments, model_args=""):
 
 
 def test_answers_score_as_llada_eval(model, model_path, command, tmp_path):
+    # Of a stated length: eval's is 128 where nobody says anything, a request's follows the answer, and at this threshold
+    # what is written depends on how many masks follow.
     expected = command("eval", "--tasks", str(TASKS.parents[2] / "eval" / "eval_public.jsonl"), "--limit", str(LIMIT),
-                       "--threshold", "0.5")["results"][0]["tasks"]
+                       "--threshold", "0.5", "--gen-length", "128")["results"][0]["tasks"]
     results, samples = harness(model_path, "llada_answers", tmp_path, "--apply_chat_template", "--batch_size", "4",
-                               model_args=",threshold=0.5")
+                               model_args=",threshold=0.5,gen_length=128")
     assert len(samples) == 5 * LIMIT
     for task, numbers in expected.items():
         assert results[f"{task},none"] == pytest.approx(numbers["accuracy"]), task
     assert 0 < sum(numbers["accuracy"] for numbers in expected.values()) < len(expected), "a wrong answer among them"
     for sample in samples:
-        assert sample["resps"][0][0] == model.generate(sample["doc"]["prompt"], threshold=0.5).text
+        assert sample["resps"][0][0] == model.generate(sample["doc"]["prompt"], threshold=0.5, gen_length=128).text
 
 
 def lm(model_path, **arguments):
