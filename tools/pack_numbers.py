@@ -47,7 +47,7 @@ def pss_bytes(pid):
 
 def together(llada, model, cache, count):
     """Sum of the PSS of so many processes in the middle of their first answer."""
-    words = ["run", "-m", model, "--pack-cache", cache, "--threads", "1", "-p", "Why?", "--gen-length", "256", "--quiet"]
+    words = ["run", "-m", model, "--pack-cache", cache, "--threads", "1", "-p", "Why?", "--gen-length", "48", "--quiet"]
     started = [subprocess.Popen([llada, *words], stdout=subprocess.DEVNULL) for _ in range(count)]
     try:
         last, same = -1, 0
@@ -77,6 +77,7 @@ def main():
         begin = time.monotonic()
         run(o.llada, ["pack", o.model, "--pack-cache", folder])
         print(f"llada pack: {time.monotonic() - begin:.1f} s", file=sys.stderr)
+        os.sync()  # 4.3 GB that are still being written disturb what follows
         for root, _, names in os.walk(folder):
             for name in names:
                 with open(os.path.join(root, name), "rb") as file:

@@ -63,7 +63,7 @@ int64_t peak_memory_bytes() {
 
 void return_freed_memory() {
 #ifdef __GLIBC__
-  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   ::mallopt(M_ARENA_MAX, 1);
 #endif
 }
