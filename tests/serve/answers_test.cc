@@ -248,6 +248,7 @@ TEST_F(Answers, SayWhatTheServerIs) {
 // A client that checks types refuses an event stream that the description does not name: so /v1/responses was.
 TEST_F(Answers, AreDescribedAsStreamsWhereOneCanAskForThem) {
   const json description = get("/openapi.json").json();
+  EXPECT_TRUE(description["paths"].contains("/v1/chat/completions"));
   size_t streams = 0;
   for (const auto& [path, operations] : description["paths"].items()) {
     const json operation = operations.value("post", json::object());
