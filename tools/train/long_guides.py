@@ -12,7 +12,7 @@ from tokenizer import token_ends, tokens_in
 _DECISIVE = {
     "story": r"=(\d+)|#### (\d+)|: (\d+)|, (\d+)|\w+ (\d+)[^:]*:", "records": r'": "?(\w+)|\| (\w+)|\}([,\]])',
     "sort-steps": r"Take (\d+)|(?:left|\d\d) (\d+)", "rewrite": r"Now: (.*)$",
-    "form": r": (\w+)$|of (\w+):|^(\w+) of", "count": r"(\d+)$|(\d+)\s"}
+    "form": r"\. (\w+):|[:,] (\w+ \w+)", "count": r"(\d+)"}
 # Each line's end too: whether another one follows is decided there.
 DECISIVE = {task: re.compile(rf"{pattern}|(\n)", re.MULTILINE) for task, pattern in _DECISIVE.items()}
 # Their decisive words do not give each other away when all are hidden; in the others a later line repeats a result.
@@ -108,24 +108,20 @@ def _rewrite(example):
 
 
 def _form(example):
-    """Values by name; which field and which name come next from the lists of the prompt, where the one of the line before
-    stands in front of them. Behind the last field comes the first again."""
-    out, head = [], example.prompt.index(" for ")
-    lists = {1: (0, head), 2: (head, example.prompt.index("\n"))}
-    before = None
-    for line in re.finditer(r"^(\w+) of (\w+): (\w+)$", example.response, re.MULTILINE):
-        _, name, value = line.groups()
-        told = re.search(rf"\b({name}) [^.\n]*\b({value})\b", example.prompt)
-        out.append(Copied(line.span(3), told.span(2), True, line.span(2), told.span(1)))
-        for group, where in lists.items():
-            listed = lambda match: _word(match.group(group), example.prompt, *where)
-            if before and line.group(group) == before.group(group):
-                out.append(Copied(line.span(group), before.span(group), False))
-            elif before:
-                out.append(Copied(line.span(group), listed(line), True, before.span(group), listed(before)))
-            else:
-                out.append(Copied(line.span(group), listed(line)))
-        before = line
+    """Names and values from the line with the letter; which field comes next from the list of the prompt, where the one
+    before stands in front of it."""
+    told, out, head = _lines(example.prompt), [], (0, example.prompt.index("\n"))
+    for letter, line in _lines(example.response).items():
+        theirs = told[letter]
+        copy = lambda span: Copied(span, _word(example.response[slice(*span)], example.prompt, theirs.start(2), theirs.end()),
+                                   True, line.span(1), theirs.span(1))
+        out.append(copy((line.start(2), line.start(2) + line.group(2).index(":"))))
+        before = None
+        for found in re.compile(r"[:,] (\w+) (\w+)").finditer(example.response, line.start(2), line.end()):
+            out.append(copy(found.span(2)))
+            place = _word(found.group(1), example.prompt, *head)
+            out.append(Copied(found.span(1), place, True, *before) if before else Copied(found.span(1), place))
+            before = found.span(1), place
     return out
 
 

@@ -237,29 +237,27 @@ def _sentence(draw):
 
 
 _FIELDS = {
-    "age": (lambda draw: draw.number(18, 70), "{name} is {value} years old."),
-    "city": (lambda draw: draw.choice(CITIES), "{name} lives in {value}."),
-    "job": (lambda draw: draw.choice(JOBS), "{name} works as a {value}."),
-    "pet": (lambda draw: draw.choice(ANIMALS), "{name} has a {value}."),
-    "color": (lambda draw: draw.choice(PLAIN_COLORS), "{name} likes {value}."),
-    "room": (lambda draw: draw.number(100, 399), "{name} sleeps in room {value}."),
-    "item": (lambda draw: draw.choice(ITEMS), "{name} buys the {value}."),
+    "age": (lambda draw: draw.number(18, 70), "is {value} years old"),
+    "city": (lambda draw: draw.choice(CITIES), "lives in {value}"),
+    "job": (lambda draw: draw.choice(JOBS), "is a {value}"),
+    "pet": (lambda draw: draw.choice(ANIMALS), "has a {value}"),
+    "color": (lambda draw: draw.choice(PLAIN_COLORS), "likes {value}"),
+    "room": (lambda draw: draw.number(100, 399), "has room {value}"),
+    "item": (lambda draw: draw.choice(ITEMS), "buys the {value}"),
 }
 
 
 def form(draw):
-    """The story tells facts in any order, some that no field asks for; the form has its own order."""
+    """A line a person. The story tells facts in any order, some that no field asks for; the form has its own order."""
     known = draw.sample(sorted(_FIELDS), draw.number(3, 6))
     fields = draw.sample(known, draw.number(max(3, len(known) - 1), min(5, len(known))))
-    most = {3: 14, 4: 11, 5: 9}[len(fields)]
-    most = min(most, 52 // len(known))
+    most = {3: 18, 4: 14, 5: 12}[len(fields)]
     people = [p.name for p in draw.people(draw.few(1, most) if draw.chance(0.8) else most)]
     values = {name: {field: _FIELDS[field][0](draw) for field in known} for name in people}
-    told = "\n".join(" ".join(_FIELDS[field][1].format(name=name, value=values[name][field])
-                              for field in draw.sample(known, len(known))) for name in people)
-    lines = [f"{field} of {name}: {values[name][field]}" for name in people for field in fields]
-    answer = "\n".join(lines)
-    return Example("form", f"Fill the form with {', '.join(fields)} for {', '.join(people)}.\n{told}", answer, answer)
+    told = _lettered(f"{name} " + ", ".join(_FIELDS[field][1].format(value=values[name][field])
+                                            for field in draw.sample(known, len(known))) + "." for name in people)
+    answer = _lettered(f"{name}: " + ", ".join(f"{field} {values[name][field]}" for field in fields) for name in people)
+    return Example("form", f"Fill the form with {', '.join(fields)} for each person.\n{told}", answer, answer)
 
 
 # ---------------------------------------------------------------- counting until the end is reached
@@ -269,36 +267,40 @@ def count(draw):
     return draw.choice([_count_to, _count_lines, _multiples])(draw)
 
 
+def _left(number, bound):
+    """The number and what is left up to the bound: the count ends where that is less than a step."""
+    return f"{number} left {abs(bound - number)}"
+
+
 def _count_to(draw):
-    """Numbers in a row up to or down to a bound that need not be one of them."""
+    """Numbers up to or down to a bound that need not be one of them."""
     step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(1, 60)
-    length = draw.few(6, 100)
+    length = draw.few(6, 54)
     numbers = list(range(low, low + step * length, step))
     past = draw.number(0, step - 1)
-    if up:
-        order = f"up from {low} to {numbers[-1] + past}"
-    else:
-        order = f"down from {numbers[-1]} to {max(0, low - past)}"
+    first, bound = (low, numbers[-1] + past) if up else (numbers[-1], max(0, low - past))
+    if not up:
         numbers.reverse()
-    answer = " ".join(map(str, numbers))
+    answer = "\n".join(_left(n, bound) for n in numbers)
+    order = f"{'up' if up else 'down'} from {first} to {bound}"
     return Example("count", f"Count {order} in steps of {step}.", answer, answer)
 
 
 def _count_lines(draw):
     """Numbered lines, then how many there are."""
-    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 44)
+    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 40)
     bound = low + step * (length - 1) + draw.number(0, step - 1)
     numbers = range(low, bound + 1, step)
-    lines = "\n".join(f"{i}: {n}" for i, n in enumerate(numbers, 1))
+    lines = "\n".join(f"{i}: {_left(n, bound)}" for i, n in enumerate(numbers, 1))
     answer = f"{lines}\nThere are {len(numbers)} numbers."
     return Example("count", f"How many numbers are there from {low} to {bound} in steps of {step}?", answer, answer)
 
 
 def _multiples(draw):
     """The table of a number up to a bound."""
-    factor, length = draw.number(2, 12), draw.few(5, 42)
+    factor, length = draw.number(2, 9), draw.few(5, 36)
     bound = factor * length + draw.number(0, factor - 1)
-    answer = "\n".join(f"{factor}*{i}={factor * i}" for i in range(1, length + 1))
+    answer = "\n".join(f"{factor}*{i}={_left(factor * i, bound)}" for i in range(1, length + 1))
     return Example("count", f"Write the multiples of {factor} up to {bound}.", answer, answer)
 
 
@@ -369,18 +371,21 @@ def recomputed(example):
             n = int(re.search(r"\d+", line).group())
             total += 0 if " gives " in line else n if re.search("buys|finds|gets", line) else -n
         return str(total)
-    if example.prompt.startswith("How many numbers"):
-        low, bound, step = numbers
-        lines = [f"{i}: {n}\n" for i, n in enumerate(range(low, bound + 1, step), 1)]
-        return f"{''.join(lines)}There are {len(lines)} numbers."
+    if example.task != "count":
+        return None
+    if example.prompt.startswith("Write"):
+        factor, bound = numbers
+        return "\n".join(f"{factor}*{n // factor}={n} left {bound - n}" for n in range(factor, bound + 1, factor))
+    first, bound, step = numbers
+    down = "down" in example.prompt
+    counted = range(first, bound - 1, -step) if down else range(first, bound + 1, step)
+    lines = [f"{n} left {bound - n if n < bound else n - bound}" for n in counted]
     if example.prompt.startswith("Count"):
-        first, bound, step = numbers
-        return " ".join(map(str, range(first, bound + 1, step) if "up" in example.prompt
-                            else range(first, bound - 1, -step)))
-    return None
+        return "\n".join(lines)
+    return "".join(f"{i}: {line}\n" for i, line in enumerate(lines, 1)) + f"There are {len(lines)} numbers."
 
 
-def check(samples=3000):
+def check(samples=10000):
     """-> complaints"""
     tokenizer, complaints, lengths, prompts = Tokenizer(MODEL), [], {}, {}
     for example, _ in zip(data.stream(7, TASKS), range(samples)):
