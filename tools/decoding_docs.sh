@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Measures the strategies of docs/decoding.md and docs/lab/decoding.md, writes their tables and draws them. Most of an
-# hour of two cores, a third of it for the reference. What is measured already is kept: remove OUT to start again.
-# usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default)
-#   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped one as F16 GGUF)
+# Measures the strategies of docs/decoding.md and docs/lab/decoding.md, writes their tables and draws them. Two hours of
+# two cores, half of them for the references. What is measured already is kept: remove OUT to start again.
+# usage: decoding_docs.sh [table...]   tables: ladder presets repair long (all by default)
+#   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped ones as F16 GGUF)
 #   OUT     where reports go (build/decoding)          WRAP   a command in front of every measurement
-#   TASKS   (gsm-mini json sort bool choice)           TIMED  examples of each task whose processor time is measured (10)
+#   TASKS   (those of the table)                       TIMED  examples of each task whose processor time is measured (10)
+#   LIMIT   examples of each task (200; 100 of repair)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llada=${LLADA:-build/release/bin/llada}
@@ -12,8 +13,12 @@ out=${OUT:-build/decoding}
 tables=("$@")
 [ $# -gt 0 ] || tables=(ladder presets repair)
 mkdir -p "$out"
-model=${MODEL:-$out/tiny-llada-f16.gguf}
-[ -n "${MODEL:-}" ] || [ -e "$model" ] || "$llada" convert models/tiny-llada "$model" --type f16
+
+# The shipped model of this name as F16.
+f16() {
+  [ -e "$out/$1-f16.gguf" ] || "$llada" convert "models/$1" "$out/$1-f16.gguf" --type f16 >&2
+  echo "$out/$1-f16.gguf"
+}
 
 # table|name|options. The reference runs in every table and is measured once.
 cat >"$out/strategies.txt" <<'LIST'
@@ -41,12 +46,17 @@ repair|credit .97|--tail 32 --threshold 0.97 --credit
 LIST
 
 for table in "${tables[@]}"; do
-  examples=200 tasks="gsm-mini json sort bool choice"
-  set=eval_public
-  case $table in repair) examples=100 tasks="gsm-mini json sort" set=tuning ;; esac
+  examples=200 tasks="gsm-mini json sort bool choice" set=eval_public name=tiny-llada common="--gen-length 128"
+  case $table in
+    repair) examples=100 tasks="gsm-mini json sort" set=tuning ;;
+    long) tasks="story records sort-steps rewrite form count" set=long_public name=tiny-llada-long
+      common="--gen-length auto:384" ;;
+  esac
+  examples=${LIMIT:-$examples}
+  model=${MODEL:-$(f16 $name)}
   compare=()
-  while IFS='|' read -r of name options; do
-    [ "$of" != "$table" ] || compare+=(--compare "$name: $options")
+  while IFS='|' read -r of strategy options; do
+    [ "$of" != "$table" ] || compare+=(--compare "$strategy: $common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
   for task in ${TASKS:-$tasks}; do
@@ -62,7 +72,7 @@ for table in "${tables[@]}"; do
     report=$out/$table/$task.times.json
     [ ! -s "$report" ] || continue
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit "${TIMED:-10}" --no-reference \
-      --json --compare "reference: --kv none" "${compare[@]}" >"$report.part"
+      --json --compare "reference: $common" "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
 done

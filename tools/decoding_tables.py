@@ -4,8 +4,8 @@
 usage: decoding_tables.py FOLDER DOCUMENT
 
 FOLDER holds TABLE/TASK.json (one report per table and task). In DOCUMENT, whatever stands between "<!-- table NAME -->"
-and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that the shipped model can do, TABLE-tasks by
-each task for itself.
+and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that were learned first, or over the six with
+long answers; TABLE-tasks by each task for itself.
 """
 import json
 import math
@@ -14,6 +14,7 @@ import re
 import sys
 
 SOLVED = ["gsm-mini", "json", "sort"]
+LONG = ["story", "records", "sort-steps", "rewrite", "form", "count"]
 Z = 1.959963984540054
 
 
@@ -58,13 +59,14 @@ def option_cell(options):
 def load(folder):
     """-> ([(name, options)], {task: {name: score}}), the reference first"""
     names, scores = {}, {}
-    for task in SOLVED + ["bool", "choice"]:
+    for task in [*SOLVED, "bool", "choice", *LONG]:
         path = folder / f"{task}.json"
         if not path.exists():
             continue
         report = json.loads(path.read_text())
         for result in [report["reference"], *report["results"]]:
-            names[result["name"]] = "" if result is report["reference"] else result["options"]
+            options = "" if result is report["reference"] else result["options"]
+            names[result["name"]] = re.sub(r"^--gen-length \S+ ?", "", options)  # it is the whole table's
             scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
         times = json.loads((folder / f"{task}.times.json").read_text())
         for result in times["results"]:
@@ -73,7 +75,7 @@ def load(folder):
 
 
 def summary(rows, scores):
-    tasks = [task for task in SOLVED if task in scores]
+    tasks = [task for task in SOLVED + LONG if task in scores]
     base = pooled([scores[task]["reference"] for task in tasks])
     out = "| strategy | options | " + HEAD[0] + "|---|---|" + HEAD[1]
     for name, options in rows:
