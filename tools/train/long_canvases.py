@@ -130,6 +130,7 @@ class CanvasStore:
         self.tokens = torch.empty(0, dtype=torch.int16, device=device)
         self.table, self.words, self.guides = np.empty((0, 4), np.int64), [], []
         self.pending = {}  # canvases that wait for a full batch, by length
+        self.gain = DECISIVE_GAIN
 
     def __len__(self):
         return len(self.table)
@@ -200,7 +201,7 @@ class CanvasStore:
         t = t[torch.randperm(size, device=device, generator=generator)][:, None]
         noise = rand(size, length) < t
         low = start + (cut - start) // BLOCK * BLOCK
-        later, gain = position >= low + BLOCK, torch.where(decisive, DECISIVE_GAIN, 1.0)
+        later, gain = position >= low + BLOCK, torch.where(decisive, self.gain, 1.0)
         mask = torch.where(kind == SUFFIX, position >= cut, (position >= start) & noise)
         mask = torch.where(kind == INNER, (position >= low) & (noise | later), mask)
         mask = torch.where(kind == WORDS, decisive & (rand(size, length) < DECISIVE_SHARE), mask)

@@ -268,39 +268,39 @@ def count(draw):
 
 
 def _left(number, bound):
-    """The number and what is left up to the bound: the count ends where that is less than a step."""
-    return f"{number} left {abs(bound - number)}"
+    """What is left up to the bound: the count ends where that is less than a step."""
+    return f", and {abs(bound - number)} are left."
 
 
 def _count_to(draw):
     """Numbers up to or down to a bound that need not be one of them."""
     step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(1, 60)
-    length = draw.few(6, 54)
+    length = draw.few(6, 26)
     numbers = list(range(low, low + step * length, step))
     past = draw.number(0, step - 1)
     first, bound = (low, numbers[-1] + past) if up else (numbers[-1], max(0, low - past))
     if not up:
         numbers.reverse()
-    answer = "\n".join(_left(n, bound) for n in numbers)
+    answer = "\n".join(f"The number is {n}{_left(n, bound)}" for n in numbers)
     order = f"{'up' if up else 'down'} from {first} to {bound}"
     return Example("count", f"Count {order} in steps of {step}.", answer, answer)
 
 
 def _count_lines(draw):
     """Numbered lines, then how many there are."""
-    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 40)
+    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 23)
     bound = low + step * (length - 1) + draw.number(0, step - 1)
     numbers = range(low, bound + 1, step)
-    lines = "\n".join(f"{i}: {_left(n, bound)}" for i, n in enumerate(numbers, 1))
+    lines = "\n".join(f"{i}. The number is {n}{_left(n, bound)}" for i, n in enumerate(numbers, 1))
     answer = f"{lines}\nThere are {len(numbers)} numbers."
     return Example("count", f"How many numbers are there from {low} to {bound} in steps of {step}?", answer, answer)
 
 
 def _multiples(draw):
     """The table of a number up to a bound."""
-    factor, length = draw.number(2, 9), draw.few(5, 36)
+    factor, length = draw.number(2, 9), draw.few(5, 26)
     bound = factor * length + draw.number(0, factor - 1)
-    answer = "\n".join(f"{factor}*{i}={_left(factor * i, bound)}" for i in range(1, length + 1))
+    answer = "\n".join(f"{factor}*{i}={factor * i}{_left(factor * i, bound)}" for i in range(1, length + 1))
     return Example("count", f"Write the multiples of {factor} up to {bound}.", answer, answer)
 
 
@@ -375,14 +375,14 @@ def recomputed(example):
         return None
     if example.prompt.startswith("Write"):
         factor, bound = numbers
-        return "\n".join(f"{factor}*{n // factor}={n} left {bound - n}" for n in range(factor, bound + 1, factor))
+        return "\n".join(f"{factor}*{n // factor}={n}, and {bound - n} are left." for n in range(factor, bound + 1, factor))
     first, bound, step = numbers
     down = "down" in example.prompt
     counted = range(first, bound - 1, -step) if down else range(first, bound + 1, step)
-    lines = [f"{n} left {bound - n if n < bound else n - bound}" for n in counted]
+    lines = [f"The number is {n}, and {max(bound, n) - min(bound, n)} are left." for n in counted]
     if example.prompt.startswith("Count"):
         return "\n".join(lines)
-    return "".join(f"{i}: {line}\n" for i, line in enumerate(lines, 1)) + f"There are {len(lines)} numbers."
+    return "".join(f"{i}. {line}\n" for i, line in enumerate(lines, 1)) + f"There are {len(lines)} numbers."
 
 
 def check(samples=10000):

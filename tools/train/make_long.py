@@ -29,7 +29,7 @@ import long_tasks
 from batch_sample import score_batch
 from grow import LAYERS, grow
 from hf_folder import config_json, load_model, save_weights
-from long_canvases import CPU_LENGTHS, GPU_LENGTHS, CanvasStore, Kinds, Shards, shard_of
+from long_canvases import CPU_LENGTHS, DECISIVE_GAIN, GPU_LENGTHS, CanvasStore, Kinds, Shards, shard_of
 from long_tasks import EVALUATED, Limits
 from model import HOP_LAYERS, LOOKUP_LAYERS
 from optimizers import Average, make_optimizers
@@ -230,12 +230,19 @@ class LongTrainer:
         self.stopped = True
 
     def _lr_factor(self, progress):
-        return min(1.0, (self.step + 1) / WARMUP_STEPS) * max(0.01, min(1.0, (1 - progress) / DECAY_SHARE))
+        return min(1.0, (self.step + 1) / WARMUP_STEPS) * max(0.01, self._falling(progress))
+
+    @staticmethod
+    def _falling(progress):
+        return min(1.0, (1 - progress) / DECAY_SHARE)
 
     def _train_step(self, progress):
         """On a CPU the batch is cut into parts, which threads take in turn: none waits for another within a layer."""
         parts = 1 if self.on_gpu else self.args.parts
         size, kinds, guided = self.batch_tokens // parts, STAGES[self.stage].kinds, self.args.guides
+        # A weight that depends on the token makes the model too sure of such tokens. Rules that compare confidences need
+        # true ones, so the gain goes with the rate.
+        self.store.gain = 1 + (DECISIVE_GAIN - 1) * self._falling(progress)
         packed = self.store.rng.random(parts) < self.args.packed
         batches = [self.packed.batch(size, guided) if many else self.store.batch(size, kinds, guided) for many in packed]
         weights = sum(batch.answers for batch in batches)

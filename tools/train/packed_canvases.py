@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from long_canvases import DECISIVE, DECISIVE_GAIN, FAR_WEIGHT, PADDING_WEIGHT, Batch, CanvasStore
+from long_canvases import DECISIVE, FAR_WEIGHT, PADDING_WEIGHT, Batch, CanvasStore
 
 COPIES, PADDING, ROUND = 2, 16, 24  # of an answer; end-of-text behind it, at most; lengths are multiples
 WIDTHS, SHARES = np.array([1, 2, 4, 8, 16, 32]), np.array([0.4, 0.2, 0.15, 0.1, 0.1, 0.05])
@@ -104,7 +104,7 @@ class PackedStore:
         rows = text_end + np.flatnonzero(mask)
         place = joined["positions"][rows]
         weights = np.exp((first[mask] - place) / REACH) + FAR_WEIGHT
-        weights *= np.where(decisive[place], DECISIVE_GAIN, 1) * np.where(place < end + 4, 1, PADDING_WEIGHT)
+        weights *= np.where(decisive[place], store.gain, 1) * np.where(place < end + 4, 1, PADDING_WEIGHT)
         guides = self._guides(store.guides[example], joined, text_end, mask) if guided else [np.empty((0, 3), np.int64)] * 2
         if length:  # what fills up sees itself alone
             fill = length - len(joined["inputs"])
