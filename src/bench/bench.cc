@@ -86,6 +86,12 @@ class Bench {
   Status check() {
     if ((o_.experts_on_device > 0) != !o_.profile.empty())
       return invalid("--experts-on-device and --profile: found one, needed both or none");
+    if (!o_.replay.empty()) {
+      if (!o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
+      LLADA_TRY(const Recording recording, read_recording(o_.replay));
+      runs_ = nearest_runs(recording, o_.prompt_tokens, o_.gen_length, o_.replay_runs);
+      if (runs_.empty()) return invalid("--replay: {}: found no run", o_.replay);
+    }
     if (o_.experts_on_device > 0 && !o_.parts.moe) return invalid("--experts-on-device: only with --moe");
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
@@ -207,7 +213,7 @@ class Bench {
     LLADA_TRY_STATUS(load());
     if (o_.parts.forward) LLADA_TRY_STATUS(forward());
     if (o_.parts.attention) LLADA_TRY_STATUS(attention());
-    if (o_.parts.end_to_end) LLADA_TRY_STATUS(end_to_end());
+    if (o_.parts.end_to_end) LLADA_TRY_STATUS(o_.replay.empty() ? end_to_end() : replayed());
     if (o_.parts.shared) LLADA_TRY_STATUS(shared());
     return {};
   }
@@ -266,6 +272,18 @@ class Bench {
     return {};
   }
 
+  Status replayed() {
+    for (const auto& runs : runs_) {
+      LLADA_TRY_STATUS(say(fmt::format("{} runs of {}", runs.size(), runs.front().strategy)));
+      const double begin = now_s();
+      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, o_.stopped));
+      estimate_.measured(estimate_.run_s(), now_s() - begin);
+      report_.replayed.push_back(result);
+      add();
+    }
+    return {};
+  }
+
   Status shared() {
     const SharedWork work{o_.prompt_tokens, o_.gen_length, o_.block_length, o_.tokens_per_step};
     for (const int64_t requests : o_.requests) {
@@ -285,6 +303,7 @@ class Bench {
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
   Geometry geometry_;
+  std::vector<std::vector<RecordedRun>> runs_;  // to be followed, by strategy
   Estimate estimate_;
   std::shared_ptr<const Model> model_;
   BenchReport report_;

@@ -14,6 +14,7 @@
 #include "bench/machine.h"
 #include "bench/moe.h"
 #include "bench/moe_hybrid.h"
+#include "bench/replay.h"
 #include "bench/shared.h"
 
 namespace llada::bench {
@@ -38,6 +39,8 @@ struct BenchOptions {
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   std::vector<int64_t> requests = {1, 2, 4, 8};  // at a time, of the shared forwards
   int64_t attention_rows = 32, attention_keys = 4096;
+  std::string replay;            // a recording: the whole runs follow it in place of a script
+  int64_t replay_runs = 3;       // of each strategy of it, nearest to prompt_tokens and gen_length
   bool one_run = false;          // of the whole runs only the first way
   double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines
   std::string profile;
@@ -77,7 +80,8 @@ struct BenchReport {
   std::vector<MoeResult> moe;  // of one layer
   std::optional<MoeHybridResult> moe_hybrid;
   std::vector<EndToEndResult> end_to_end;
-  std::vector<SharedResult> shared;  // by BenchOptions::requests
+  std::vector<ReplayResult> replayed;  // by strategy of the recording
+  std::vector<SharedResult> shared;    // by BenchOptions::requests
   int repeats = 0;
   int64_t peak_memory_bytes = 0;  // of the process, with the buffers that the measurements need
   bool interrupted = false;       // by `stopped`: what is missing was not measured

@@ -176,6 +176,11 @@ Work setup_bench(CLI::App& app) {
                      "commits of a scripted step in the whole runs (5)");
   add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
   add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "of the whole runs (128)");
+  app.add_option("--replay", b.replay,
+                 "the whole runs follow those that llada eval --record wrote, forward by forward")
+      ->type_name("FILE");
+  add_integer_option(app, "--replay-runs", b.replay_runs, 1, 1 << 20,
+                     "of each strategy, those nearest to --prompt-tokens and --gen-length (3)");
   add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "of the whole runs (32)");
   add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20, "positions that attention reads (4096)");
   add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows that read them (32)");
@@ -210,6 +215,7 @@ Work setup_bench(CLI::App& app) {
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
       "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
+      "  llada bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 32 --experts-on-device 25% --profile rtx4060-pcie4\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");

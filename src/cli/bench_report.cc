@@ -160,6 +160,21 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
           {"phases", phases_json(e.phase_ms)}};
 }
 
+Json replay_json(const bench::ReplayResult& r) {
+  return {{"strategy", r.strategy},
+          {"options", r.options},
+          {"runs", r.runs},
+          {"prompt_tokens", r.prompt_tokens},
+          {"tokens", r.tokens},
+          {"forwards", r.forwards},
+          {"rows", r.rows},
+          {"logit_rows", r.logit_rows},
+          {"seconds", r.seconds},
+          {"seconds_min", r.seconds_min},
+          {"seconds_max", r.seconds_max},
+          {"tokens_per_s", static_cast<double>(r.tokens) / r.seconds}};
+}
+
 Json shared_json(const bench::SharedResult& s, const bench::SharedResult& first) {
   return {{"requests", s.requests},
           {"prompt_tokens", s.work.prompt_tokens},
@@ -318,6 +333,17 @@ std::string end_to_end_text(const bench::EndToEndResult& e) {
       e.left_rows > 0 ? fmt::format(" ({} left behind)", e.left_rows) : "", phases_text(e.phase_ms, kColumns - 2));
 }
 
+std::string replay_text(const bench::ReplayResult& r) {
+  const auto runs = static_cast<double>(r.runs), tokens = static_cast<double>(r.tokens);
+  return fmt::format(
+      "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}\n"
+      "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n",
+      r.strategy, r.runs, tokens / runs, static_cast<double>(r.prompt_tokens) / runs,
+      static_cast<double>(r.forwards) / runs, static_cast<double>(r.rows) / runs,
+      r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens,
+      128 * r.seconds_min / tokens, 128 * r.seconds_max / tokens, tokens / r.seconds);
+}
+
 }  // namespace
 
 // The rows of one list that are new, with a heading before the first. `notes` end the table before it.
@@ -358,6 +384,7 @@ std::string BenchPrinter::update(const BenchReport& r) {
   }
   for (; end_to_end_ < r.end_to_end.size(); ++end_to_end_)
     out += end_table() + end_to_end_text(r.end_to_end[end_to_end_]);
+  for (; replayed_ < r.replayed.size(); ++replayed_) out += end_table() + replay_text(r.replayed[replayed_]);
   for (; shared_ < r.shared.size(); ++shared_) {
     if (shared_ == 0) out += end_table() + shared_head(r.shared.front());
     out += shared_row(r.shared[shared_], r.shared.front());
@@ -422,6 +449,8 @@ Json bench_json(const BenchReport& r) {
   if (r.moe_hybrid) json["moe_hybrid"] = moe_hybrid_json(*r.moe_hybrid);
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
+  json["replayed"] = Json::array();
+  for (const auto& e : r.replayed) json["replayed"].push_back(replay_json(e));
   json["shared"] = Json::array();
   for (const auto& s : r.shared) json["shared"].push_back(shared_json(s, r.shared.front()));
   json["peak_memory_bytes"] = r.peak_memory_bytes;

@@ -49,6 +49,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       kv_(options, canvas.size(), ids.attention_block, ids.mask),
       reviser_(make_reviser(options, ids, canvas)),
       settling_(static_cast<size_t>(canvas.size())) {
+  if (!blocks_.empty()) block_ = blocks_.front();
   if (options.mbsd) speculation_.emplace(options, ids);
   if (options.auto_length && options.tail < 0 && ids.attention_block == 0 && !canvas.infill)
     length_.emplace(options, ids, generated_begin(canvas), canvas.size());
@@ -65,7 +66,7 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
 }
 
 int32_t BlockStrategy::set_keys(const Canvas& canvas, StepPlan& plan) const {
-  const int64_t end = blocks_[current_].end, attention_block = ids_.attention_block;
+  const int64_t end = block_.end, attention_block = ids_.attention_block;
   int64_t keys = options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail);
   if (attention_block > 0)
     keys = std::min(canvas.size(), (end + attention_block - 1) / attention_block * attention_block);
@@ -86,15 +87,15 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   std::vector<int32_t> feed = canvas.tokens;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
-    asked_.look = reviser_->look(canvas, blocks_[current_]);
+    asked_.look = reviser_->look(canvas, block_);
     set_keys(canvas, plan);
     feed.resize(static_cast<size_t>(plan.keys));
     plan.rows = kv_.sweep_rows(feed);
   } else {
     plan_block(canvas, plan, feed);
   }
-  plan.block_begin = blocks_[current_].begin;
-  plan.block_end = blocks_[current_].end;
+  plan.block_begin = block_.begin;
+  plan.block_end = block_.end;
   plan.inputs = fed(plan.rows, feed);
   plan.sparse.inputs = fed(plan.sparse.rows, feed);
   add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials, feed);
@@ -111,7 +112,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
 
 void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed) {
   move_to_open_block(canvas);
-  const Block& block = blocks_[current_];
+  const Block& block = block_;
   asked_.masks = masks_of(canvas, block);
   if (reviser_) asked_.look = reviser_->look(canvas, block);
   if (length_) length_->enter(block);
@@ -155,7 +156,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
 // Masks are left behind where nobody needs them in the later layers: they have K/V there of an earlier forward, or
 // stand behind everything that goes on and is read. Rows that want no logits go on in any case, and count.
 void BlockStrategy::leave_behind(StepPlan& plan) const {
-  const Block& block = blocks_[current_];
+  const Block& block = block_;
   const bool known = kv_.partial() && reached_ >= block.end;
   const bool last_read = ids_.attention_block > 0 && block.end == plan.keys;
   if (options_.evict == 0 || plan.logits.empty() || !(known || last_read)) return;
@@ -246,7 +247,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));
-    length_->answered(blocks_[current_], ends);
+    length_->answered(block_, ends);
   }
   decided_ += std::ssize(edits);
   reached_ = std::max(reached_, asked_.reaches);
@@ -260,7 +261,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
       seen.push_back(at_row(row_of(p)));
       seen.back().position = p;
     }
-    reviser_->merge(canvas, blocks_[current_], seen, edits);
+    reviser_->merge(canvas, block_, seen, edits);
   }
   kv_.drifted(result.drift);
   step_ += !asked_.sweep;
@@ -316,12 +317,19 @@ void BlockStrategy::move_to_open_block(const Canvas& canvas) {
     entered_ = false;
     LLADA_CHECK(current_ < blocks_.size());
   }
-  if (!entered_ && reviser_) reviser_->enter(blocks_[current_]);
+  block_ = blocks_[current_];
+  if (options_.slide) {
+    const auto open = std::find(canvas.states.begin() + block_.begin, canvas.states.end(), TokenState::masked);
+    block_.begin = static_cast<int32_t>(open - canvas.states.begin());
+    block_.end = static_cast<int32_t>(std::min<int64_t>(block_.end, block_.begin + options_.block_length));
+  }
+  if (!entered_ && reviser_) reviser_->enter(block_);
   entered_ = true;
 }
 
 // Where the block of the first open position begins: all before it is finished.
 int64_t BlockStrategy::finished_end(int64_t open) const {
+  if (options_.slide) return open;
   const auto block = std::ranges::find_if(blocks_, [&](const Block& b) { return open < b.end; });
   return block == blocks_.end() ? open : std::min<int64_t>(block->begin, open);
 }

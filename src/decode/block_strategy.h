@@ -1,7 +1,8 @@
 // Semi-autoregressive decoding: blocks are finished left to right. One class composes the parts; each part is
 // a rule of its own and knows nothing of the others:
 //
-//   window      the block with the first mask; looks ahead when the speculation says so
+//   window      the block with the first mask; looks ahead when the speculation says so. With `slide` it begins at
+//               that mask (the paper's window, arXiv 2606.13740, and DCD's, arXiv 2601.02076, which also lets it grow)
 //   acceptance  which predictions of the block's masks are committed
 //   revision    which committed tokens are looked at again, and what becomes of them
 //   K/V policy  which rows the forward computes
@@ -85,6 +86,7 @@ class BlockStrategy final : public Strategy {
   std::vector<Settling> settling_;  // by position
   Asked asked_;
   size_t current_ = 0;    // the block the next plan looks at first
+  Block block_;           // what of it the last plan was for: all, or what a sliding block covers
   bool entered_ = false;  // it has had a step
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far

@@ -202,6 +202,9 @@ std::span<const Field> fields() {
         .also("-n,--n-predict,--max-tokens").often(),
     field<&O::block_length>(length, "block_length", "N", "positions that are decided together, blocks left to right")
         .in(kPositions).tuned("8 16 32 64 128").often(),
+    field<&O::slide>(length, "slide", "",
+        "the block begins at the first mask and moves with it, so that no forward waits for a block's last tokens")
+        .tuned("false true"),
     field<&O::steps>(length, "steps", "N",
         "forwards of the whole run, for the fixed schedule; 0: one token per forward").in(kSteps).often(),
     field<&O::acceptance>(acceptance, "accept", "RULE", "which predictions are kept"),

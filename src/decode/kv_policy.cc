@@ -26,7 +26,8 @@ KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t 
       fed_(static_cast<size_t>(canvas_size), -1),
       mask_(mask),
       frozen_(static_cast<size_t>(canvas_size), false),
-      final_(options.frozen_final) {}
+      final_(options.frozen_final),
+      slide_(options.slide) {}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
@@ -48,7 +49,7 @@ std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block&
   if (choice_ != KvChoice::frozen) return rows;
   for (const int32_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const bool last = row + 1 == block.end || i + 1 == feed.size();
+    const bool last = (row + 1 == block.end && !slide_) || i + 1 == feed.size();
     frozen_[i] = feed[i] != mask_ && (last || feed[i + 1] != mask_);
   }
   return rows;
@@ -64,7 +65,8 @@ std::vector<int32_t> KvPlanner::thawed(int32_t begin, const Block& block) const 
 
 std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const Block& block,
                                             std::span<const int32_t> needed, bool stale_elsewhere) {
-  const bool starts = std::exchange(block_begin_, block.begin) != block.begin;
+  const int64_t before = std::exchange(block_begin_, block.begin);
+  const bool starts = slide_ ? before < 0 : before != block.begin;
   const auto size = static_cast<int64_t>(feed.size());
   last_is_partial_ = false;
   if (attention_block_ > 0) {
@@ -88,7 +90,7 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   }
   last_is_partial_ = true;
   if (choice_ == KvChoice::delayed) return rows;
-  if (choice_ == KvChoice::frozen) return merged(rows, thawed(block.begin, block));
+  if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
   return merged(rows,
                 range(choice_ == KvChoice::suffix ? 0 : block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }

@@ -111,6 +111,7 @@ class KvPlanner {
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   bool last_is_partial_ = false;
   const bool final_;  // frozen stays frozen
+  const bool slide_;  // a block begins in every forward, so the run's start stands for its start
 };
 
 }  // namespace llada::decode

@@ -77,6 +77,7 @@ struct DecodeOptions {
   int64_t gen_length = 128;   // positions to generate, at most where auto_length; not used when infilling
   bool auto_length = false;   // the canvas is as long as the answer needs (length.h)
   int64_t block_length = 32;  // positions per block; the last block may be shorter
+  bool slide = false;         // one block that begins at the first mask, wherever that is, in place of fixed ones
   int64_t steps = 0;          // forwards of the whole run, for the rules with a schedule; 0: one token per step
   Acceptance acceptance = Acceptance::schedule;
   double threshold = 0.9;         // in (0, 1]; with revision dual_path, what makes a token visible

@@ -27,6 +27,7 @@ Status validate_evict(const DecodeOptions& o) {
                    o.evict, name(o.acceptance));
   const std::pair<const char*, bool> others[] = {{"cfg_scale", o.cfg_scale > 0},
                                                  {"mbsd", o.mbsd},
+                                                 {"slide", o.slide},
                                                  {"revision", o.revision != Revision::none},
                                                  {"gen_length auto", o.auto_length},
                                                  {"ahead_steps", o.ahead_steps > 0}};
@@ -120,6 +121,14 @@ Status validate_pairs(const DecodeOptions& o) {
         "entropy, anchored, settled or frechet",
         name(o.acceptance));
   if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
+  if (o.slide && o.steps > 0)
+    return invalid("slide: steps {} are planned for blocks, and a sliding one may hold too few masks; needed steps 0",
+                   o.steps);
+  if (o.slide && (o.revision == Revision::wino || o.revision == Revision::edit || o.revision == Revision::remask))
+    return invalid("slide: revision {} looks at the tokens of one block, which slide leaves behind; needed none or dual-path",
+                   name(o.revision));
+  if (o.slide && (o.acceptance == Acceptance::llada2 || is_dream(o.acceptance)))
+    return invalid("slide: acceptance {} shares its forwards over blocks; needed another acceptance", name(o.acceptance));
   if (o.frozen_final && o.kv != KvChoice::frozen)
     return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;
@@ -171,6 +180,8 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   if (block == 0 && o.frozen_final)
     return invalid("frozen_final: a model with full attention finishes no block before the end; needed false");
   if (block == 0) return {};
+  if (o.slide)
+    return invalid("slide: a block-causal model predicts a block of its own tiling at a time; needed false");
   if (infill)
     return invalid(
         "infill: a block-causal model does not see the text behind a gap's block; needed a model with full attention");

@@ -25,7 +25,9 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
   const int64_t from = ids.attention_block > 0 ? 0 : generated_begin(canvas);
-  std::vector<Block> blocks = tile_blocks(canvas, from, options.block_length);
+  // A sliding block moves over one tile; the schedule is that of the whole run.
+  const int64_t tile = options.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;
+  std::vector<Block> blocks = tile_blocks(canvas, from, tile);
   const int64_t steps = options.steps > 0 ? options.steps : count_masked(canvas);
   if (steps < static_cast<int64_t>(blocks.size())) {
     return invalid("steps: found {}, needed at least one for each of {} blocks with gaps", steps, blocks.size());

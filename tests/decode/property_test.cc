@@ -117,6 +117,7 @@ DecodeOptions random_options(Rng& rng) {
   o.credit = rng() % 6 == 0;
   if (rng() % 6 == 0)
     o.ahead_steps = between(rng, 1, 3), o.ahead_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
+  o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;
   o.mbsd_trigger = between(rng, 1, 40);
   o.mbsd_lookahead = between(rng, 1, 40);
@@ -213,7 +214,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
 TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
   Rng rng(2);
   int ran = 0, refused = 0;
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < 6400; ++round) {
     DecodeOptions options = random_options(rng);
     if (round % 3 == 0) spoil(options, rng);
     const bool infill = rng() % 3 == 0;

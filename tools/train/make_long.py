@@ -252,6 +252,8 @@ class LongTrainer:
             for batch in batches:
                 self._gradients(batch, batch.answers / weights)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+        if self.threads_own:  # of this thread, which has the processor for itself now
+            torch.set_num_threads(self.args.threads)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group.setdefault("full_lr", group["lr"]) * self._lr_factor(progress)

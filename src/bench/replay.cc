@@ -1,0 +1,167 @@
+#include "bench/replay.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "bench/machine.h"
+#include "decode/canvas.h"
+#include "decode/denoiser.h"
+#include "engine/model_runner.h"
+
+namespace llada::bench {
+namespace {
+
+std::vector<int32_t> expanded(const std::vector<PositionRange>& ranges) {
+  std::vector<int32_t> positions;
+  for (const PositionRange& r : ranges)
+    for (int32_t p = r.begin; p < r.end; ++p) positions.push_back(p);
+  return positions;
+}
+
+class Replay final : public decode::Strategy {
+ public:
+  Replay(const RecordedRun& run, int64_t vocab) : run_(run), vocab_(vocab) {}
+
+  decode::StepPlan plan(const decode::Canvas& canvas) override {
+    const RecordedStep& step = run_.steps[at_];
+    decode::StepPlan plan;
+    plan.rows = expanded(step.rows), plan.logits = expanded(step.wanted);
+    plan.keys = step.keys;
+    plan.block_begin = step.block.begin, plan.block_end = step.block.end;
+    plan.inputs = tokens_at(canvas, plan.rows);
+    plan.trials = trials(canvas, step.trials);
+    plan.sparse.rows = expanded(step.sparse_rows);
+    plan.sparse.inputs = tokens_at(canvas, plan.sparse.rows);
+    plan.sparse.trials = trials(canvas, step.sparse_trials);
+    return plan;
+  }
+
+  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult&) override {
+    std::vector<decode::Edit> edits = run_.steps[at_++].edits;
+    for (decode::Edit& edit : edits)
+      edit.token =
+          edit.state == decode::TokenState::masked ? canvas.mask_id : static_cast<int32_t>(edit.token % vocab_);
+    return edits;
+  }
+
+  bool done(const decode::Canvas&) const override { return at_ == run_.steps.size(); }
+  int64_t step_bound() const override { return std::ssize(run_.steps); }
+
+ private:
+  static std::vector<int32_t> tokens_at(const decode::Canvas& canvas, const std::vector<int32_t>& rows) {
+    std::vector<int32_t> tokens;
+    for (const int32_t row : rows) tokens.push_back(canvas.tokens[static_cast<size_t>(row)]);
+    return tokens;
+  }
+
+  // A second row, of models whose rows predict the position behind them, is the one before.
+  static std::vector<decode::Trial> trials(const decode::Canvas& canvas, const std::vector<RecordedTrial>& recorded) {
+    std::vector<decode::Trial> trials;
+    for (const RecordedTrial& r : recorded) {
+      decode::Trial trial = {.rows = {r.position}, .inputs = {canvas.mask_id}, .logits = r.position};
+      if (r.rows == 2) {
+        trial.logits = r.position - 1;
+        trial.rows.insert(trial.rows.begin(), trial.logits);
+        trial.inputs.insert(trial.inputs.begin(), canvas.tokens[static_cast<size_t>(trial.logits)]);
+      }
+      trials.push_back(std::move(trial));
+    }
+    return trials;
+  }
+
+  const RecordedRun& run_;
+  const int64_t vocab_;
+  size_t at_ = 0;
+};
+
+Result<decode::RunStats> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
+  // Ordinary tokens: the special ones come last, and no token of a recording is to end the run early.
+  const int64_t plain = model.config().vocab / 2;
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < run.prompt_tokens; ++i) prompt.push_back(static_cast<int32_t>(i % plain));
+  const decode::SpecialIds& ids = model.special_ids();
+  decode::Canvas canvas = decode::lay_generation(prompt, run.positions - run.prompt_tokens, ids);
+  LLADA_TRY(const auto strategy, replay_strategy(run, plain));
+  LLADA_TRY(auto runner, SingleRunner::create(model, model.device(), canvas.size(), false, decode::head_rule({}, ids),
+                                              nullptr));
+  const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
+  LLADA_TRY(const decode::RunStats stats, decode::denoise(canvas, *strategy, *runner, goes_on));
+  if (stats.cancelled) return failed("bench: stopped");
+  return stats;
+}
+
+}  // namespace
+
+int64_t answer_tokens(const RecordedRun& run) {
+  std::vector<int32_t> tokens(static_cast<size_t>(run.positions), -1);
+  for (const RecordedStep& step : run.steps)
+    for (const decode::Edit& edit : step.edits)
+      tokens[static_cast<size_t>(edit.position)] = edit.state == decode::TokenState::masked ? -1 : edit.token;
+  while (!tokens.empty() && tokens.back() < 0) tokens.pop_back();
+  while (tokens.size() > 1 && tokens.back() == tokens[tokens.size() - 2]) tokens.pop_back();
+  return std::ranges::count_if(tokens, [](int32_t token) { return token >= 0; });
+}
+
+std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, int64_t prompt_tokens, int64_t tokens,
+                                                   int64_t most) {
+  std::vector<std::vector<RecordedRun>> chosen;
+  std::vector<std::string> seen;
+  for (const RecordedRun& first : recording.runs) {
+    if (std::ranges::find(seen, first.strategy) != seen.end()) continue;
+    seen.push_back(first.strategy);
+    std::vector<std::pair<int64_t, size_t>> order;  // distance, index
+    for (size_t i = 0; i < recording.runs.size(); ++i) {
+      const RecordedRun& run = recording.runs[i];
+      if (run.strategy != first.strategy) continue;
+      order.emplace_back(std::abs(run.prompt_tokens - prompt_tokens) + std::abs(answer_tokens(run) - tokens), i);
+    }
+    std::ranges::sort(order);
+    order.resize(std::min(order.size(), static_cast<size_t>(most)));
+    std::ranges::sort(order, {}, &std::pair<int64_t, size_t>::second);
+    chosen.emplace_back();
+    for (const auto& [distance, i] : order) chosen.back().push_back(recording.runs[i]);
+  }
+  return chosen;
+}
+
+Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run, int64_t vocab) {
+  const auto refuse = [&](std::string_view found) {
+    return invalid("--replay: strategy {}, example {}: found {}, which is not followed; needed a recording without it",
+                   run.strategy, run.example, found);
+  };
+  if (run.guided) return refuse("guidance");
+  for (const RecordedStep& step : run.steps) {
+    if (!step.drafts.empty() || step.known) return refuse("drafts of states (--draft)");
+    if (!step.left.empty()) return refuse("rows that were left behind (--evict)");
+    for (const RecordedTrial& trial : step.trials)
+      if (trial.rows > 2 || trial.position < trial.rows - 1) return refuse("a trial of other rows than its own");
+  }
+  if (run.steps.empty()) return refuse("no step");
+  return std::make_unique<Replay>(run, vocab);
+}
+
+Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
+                                    const std::function<bool()>& stopped) {
+  if (model.config().attention_block > 0)
+    return invalid("--replay: recordings are followed with full attention; needed a model that is not block-causal");
+  ReplayResult result;
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) {
+    result = {.strategy = runs.front().strategy, .options = runs.front().options};
+    const double begin = now_s();
+    for (const RecordedRun& run : runs) {
+      LLADA_TRY(const auto stats, follow(model, run, stopped));
+      ++result.runs;
+      result.prompt_tokens += run.prompt_tokens;
+      result.tokens += answer_tokens(run);
+      result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
+    }
+    seconds.push_back(now_s() - begin);
+  }
+  std::ranges::sort(seconds);
+  result.seconds = seconds[seconds.size() / 2];
+  result.seconds_min = seconds.front(), result.seconds_max = seconds.back();
+  return result;
+}
+
+}  // namespace llada::bench

@@ -1,0 +1,41 @@
+// Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
+// did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
+// Deliberately absent: recordings with drafts of states, rows left behind or guidance, and block-causal models.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decode/strategy.h"
+#include "engine/model.h"
+#include "lab/recording.h"
+
+namespace llada::bench {
+
+// Of one strategy of a recording: sums over the runs that were followed.
+struct ReplayResult {
+  std::string strategy, options;
+  int64_t runs = 0, prompt_tokens = 0;
+  int64_t tokens = 0;  // of the answers, without the padding behind their ends
+  int64_t forwards = 0, rows = 0, logit_rows = 0;
+  double seconds = 0;  // median over the repeats of a sum over the runs
+  double seconds_min = 0, seconds_max = 0;
+};
+
+// The decided positions of a run without what repeats its last token, which is padding.
+int64_t answer_tokens(const RecordedRun& run);
+
+// Of each strategy the `most` runs whose prompts and answers are nearest to so many tokens, in the recording's order.
+std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, int64_t prompt_tokens, int64_t tokens,
+                                                   int64_t most);
+
+// An error names the run that cannot be followed, and why. vocab: ids below it may be written.
+Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run, int64_t vocab);
+
+// Follows the runs, all of one strategy. An error where `stopped` says so after a step.
+Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
+                                    const std::function<bool()>& stopped = {});
+
+}  // namespace llada::bench
