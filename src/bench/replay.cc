@@ -98,7 +98,8 @@ int64_t answer_tokens(const RecordedRun& run) {
     for (const decode::Edit& edit : step.edits)
       tokens[static_cast<size_t>(edit.position)] = edit.state == decode::TokenState::masked ? -1 : edit.token;
   while (!tokens.empty() && tokens.back() < 0) tokens.pop_back();
-  while (tokens.size() > 1 && tokens.back() == tokens[tokens.size() - 2]) tokens.pop_back();
+  const int32_t padding = tokens.empty() ? -1 : tokens.back();
+  while (!tokens.empty() && (tokens.back() < 0 || tokens.back() == padding)) tokens.pop_back();
   return std::ranges::count_if(tokens, [](int32_t token) { return token >= 0; });
 }
 

@@ -24,7 +24,7 @@ struct ReplayResult {
   double seconds_min = 0, seconds_max = 0;
 };
 
-// The decided positions of a run without what repeats its last token, which is padding.
+// The decided positions of a run before its last token and all repetitions of that: an end, and padding.
 int64_t answer_tokens(const RecordedRun& run);
 
 // Of each strategy the `most` runs whose prompts and answers are nearest to so many tokens, in the recording's order.

@@ -1,0 +1,146 @@
+// A followed recording makes the plans of the run that was recorded, whatever the model says meanwhile.
+#include "bench/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "decode/canvas.h"
+#include "decode/denoiser.h"
+
+namespace llada::bench::replay {
+namespace {
+
+using decode::StepPlan;
+using testing::HasSubstr;
+
+constexpr int32_t kMaskId = 99, kEnd = 90;
+const decode::SpecialIds kIds = {.mask = kMaskId, .eos = kEnd, .eot = kEnd, .end_ids = {kEnd}};
+
+// Predictions of a seed, by forward and position: a fifth of them sure, no ends before position `end`.
+class Random final : public decode::StepRunner {
+ public:
+  Random(uint64_t seed, int32_t end) : seed_(seed), end_(end) {}
+
+  Result<decode::StepResult> run(const StepPlan& plan, int64_t forward) override {
+    plans.push_back(plan);
+    decode::StepResult out;
+    for (const int32_t p : plan.logits) out.predictions.push_back(predicted(forward, p));
+    for (const decode::Trial& trial : plan.trials) out.trials.push_back(predicted(forward, trial.logits));
+    for (const decode::Trial& trial : plan.sparse.trials) out.sparse.push_back(predicted(forward + 1, trial.logits));
+    return out;
+  }
+  std::vector<StepPlan> plans;
+
+ private:
+  decode::Prediction predicted(int64_t forward, int32_t position) const {
+    const double u = uniform(seed_, static_cast<uint64_t>(forward), static_cast<uint64_t>(position), 0);
+    const auto token = position >= end_ ? kEnd : static_cast<int32_t>(u * 80);
+    return {.position = position, .token = token, .probability = u < 0.2 ? 0.99 : 0.3 + u / 2, .margin = 0.1};
+  }
+  const uint64_t seed_;
+  const int32_t end_;
+};
+
+struct Recorded {
+  RecordedRun run;
+  std::vector<StepPlan> plans;
+};
+
+Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t prompt) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(prompt), 1);
+  decode::Canvas canvas = decode::lay_generation(tokens, options.gen_length, kIds);
+  auto strategy = decode::make_strategy(options, kIds, canvas);
+  EXPECT_TRUE(strategy) << strategy.error().message;
+  Random runner(seed, static_cast<int32_t>(prompt) + 40);
+  RunRecorder recorder("name", "", "task", 0);
+  EXPECT_TRUE(decode::denoise(canvas, **strategy, runner, [&](const decode::StepEvent& event) {
+    recorder.step(event);
+    return true;
+  }));
+  // Through the file's text, as it is in use.
+  const auto parsed = parse_recording(recording_header("m") + recording_lines(recorder.run()), "text");
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  return {parsed->runs.at(0), runner.plans};
+}
+
+std::vector<decode::DecodeOptions> strategies() {
+  decode::DecodeOptions plain = {.gen_length = 96, .acceptance = decode::Acceptance::threshold};
+  std::vector<decode::DecodeOptions> all(6, plain);
+  all[1].kv = decode::KvChoice::dual, all[1].mbsd = true, all[1].mbsd_trigger = 20;
+  all[2].kv = decode::KvChoice::frozen, all[2].slide = true, all[2].tail = 16;
+  all[3].kv = decode::KvChoice::block, all[3].revision = decode::Revision::dual_path;
+  all[3].revise_path = decode::RevisePath::separate, all[3].threshold = 0.7;
+  all[4].revision = decode::Revision::remask, all[4].remask_below = 1, all[4].tail = 8;
+  all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::delayed;
+  return all;
+}
+
+TEST(Replay, MakesThePlansThatWereRecorded) {
+  for (const decode::DecodeOptions& options : strategies()) {
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const Recorded recorded = record(options, seed, static_cast<int64_t>(5 + 7 * seed));
+      decode::Canvas canvas = decode::lay_generation(
+          std::vector<int32_t>(static_cast<size_t>(recorded.run.prompt_tokens), 1),
+          recorded.run.positions - recorded.run.prompt_tokens, kIds);
+      const auto strategy = replay_strategy(recorded.run, kEnd);
+      ASSERT_TRUE(strategy) << strategy.error().message;
+      Random other(seed + 100, INT32_MAX);
+      const auto stats = decode::denoise(canvas, **strategy, other, [](const decode::StepEvent&) { return true; });
+      ASSERT_TRUE(stats) << stats.error().message;
+      ASSERT_EQ(other.plans.size(), recorded.plans.size());
+      for (size_t i = 0; i < other.plans.size(); ++i) {
+        const StepPlan &got = other.plans[i], &was = recorded.plans[i];
+        EXPECT_EQ(got.rows, was.rows);
+        EXPECT_EQ(got.logits, was.logits);
+        EXPECT_EQ(got.keys, was.keys);
+        EXPECT_EQ(got.trials.size(), was.trials.size());
+        EXPECT_EQ(got.sparse.rows, was.sparse.rows);
+        for (size_t r = 0; r < got.rows.size(); ++r)  // ends are written as other tokens
+          EXPECT_EQ(got.inputs[r] == kMaskId, was.inputs[r] == kMaskId) << "row " << got.rows[r];
+      }
+    }
+  }
+}
+
+TEST(Replay, CountsTheAnswerWithoutItsPadding) {
+  // Forty positions of text, then ends, of which some are decided before the answer is.
+  const Recorded recorded = record(strategies()[0], 1, 6);
+  int64_t decided = 0;
+  for (const RecordedStep& step : recorded.run.steps) decided += step.committed;
+  EXPECT_GT(decided, 41);
+  EXPECT_EQ(answer_tokens(recorded.run), 40);
+}
+
+TEST(Replay, TakesTheNearestRunsOfEachStrategy) {
+  Recording recording;
+  for (const int64_t prompt : {5, 60, 80, 200}) {
+    for (const char* name : {"a", "b"}) {
+      RecordedRun run = record(strategies()[0], 3, prompt).run;
+      run.strategy = name;
+      recording.runs.push_back(run);
+    }
+  }
+  recording.runs.push_back(recording.runs[2]);  // one more of "a" behind a prompt of 60
+  const auto chosen = nearest_runs(recording, 70, 41, 2);
+  ASSERT_EQ(chosen.size(), 2u);
+  std::vector<int64_t> prompts;
+  for (const auto& runs : chosen)
+    for (const RecordedRun& run : runs) prompts.push_back(run.prompt_tokens);
+  EXPECT_THAT(prompts, testing::ElementsAre(60, 80, 60, 80));
+}
+
+TEST(Replay, WhatIsNotFollowedIsNamed) {
+  RecordedRun run = record(strategies()[0], 1, 6).run;
+  run.guided = true;
+  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("guidance"));
+  run.guided = false, run.steps[1].left = {{6, 7}};
+  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--evict"));
+  run.steps[1].left = {}, run.steps[1].drafts = {{3, 1}};
+  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--draft"));
+  run.steps.clear();
+  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("no step"));
+}
+
+}  // namespace
+}  // namespace llada::bench::replay
