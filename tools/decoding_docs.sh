@@ -34,6 +34,15 @@ presets|fast|--tail 16 --threshold 0.97 --credit
 presets|tail, threshold 0.96|--tail 16 --threshold 0.96
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
+long|block cache|--kv block
+long|block cache, MBSD|--kv block --mbsd --mbsd-trigger 12
+long|block cache, MBSD, revision|--kv block --mbsd --mbsd-trigger 12 --revise --visible-threshold 0.97 --stable-threshold 0.99
+long|block cache, threshold|--kv block --threshold 0.98
+long|threshold|--threshold 0.98
+long|balanced|--tail 16 --threshold 0.98 --credit
+long|balanced, sliding|--tail 16 --threshold 0.98 --credit --slide
+long|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit
+long|npu, sliding|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --slide
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
@@ -59,11 +68,19 @@ for table in "${tables[@]}"; do
     [ "$of" != "$table" ] || compare+=(--compare "$strategy: $common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
+  # What phones would take for the same forwards is modelled from a recording of them.
+  record=()
+  if [ "$table" = long ]; then
+    for profile in sm8750-paper v79-8elite; do
+      "$llada" simulate --profile $profile --latency 1,32,64,128,256,512,768 --latency-logits 32 --json >"$out/long/$profile.latency"
+    done
+  fi
   for task in ${TASKS:-$tasks}; do
     report=$out/$table/$task.json
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
     [ ! -s "$report" ] || continue
-    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples --reference "$out/$task.reference" \
+    [ "$table" != long ] || record=(--record "$out/long/$task.recording")
+    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${record[@]}" --reference "$out/$task.reference" \
       --json "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
@@ -76,5 +93,5 @@ for table in "${tables[@]}"; do
     mv "$report.part" "$report"
   done
 done
-for page in docs/decoding.md docs/lab/decoding.md; do python3 tools/decoding_tables.py "$out" "$page"; done
+for page in docs/decoding.md docs/lab/decoding.md docs/lab/long-answers.md; do python3 tools/decoding_tables.py "$out" "$page"; done
 tools/decoding_chart.py

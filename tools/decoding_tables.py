@@ -5,13 +5,16 @@ usage: decoding_tables.py FOLDER DOCUMENT
 
 FOLDER holds TABLE/TASK.json (one report per table and task). In DOCUMENT, whatever stands between "<!-- table NAME -->"
 and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that were learned first, or over the six with
-long answers; TABLE-tasks by each task for itself.
+long answers; TABLE-tasks by each task for itself; TABLE-priced by what phones would take for the recorded forwards
+(TABLE/TASK.recording), whose times are in TABLE/PROFILE.latency (`llada simulate --latency ... --json`).
 """
 import json
 import math
 import pathlib
 import re
 import sys
+
+from price_recordings import price
 
 SOLVED = ["gsm-mini", "json", "sort"]
 LONG = ["story", "records", "sort-steps", "rewrite", "form", "count"]
@@ -94,11 +97,39 @@ def by_task(rows, scores):
     return out
 
 
+def priced(folder, base="block cache"):
+    """Forwards and rows per answer of the recorded strategies, and modelled seconds with their ratio to `base`."""
+    profiles, sums = sorted(path.stem for path in folder.glob("*.latency")), {}
+    for profile in profiles:
+        points = json.loads((folder / f"{profile}.latency").read_text())["latency"]
+        times = [(point["rows"], point["ms"]) for point in points]
+        for path in sorted(folder.glob("*.recording")):
+            with path.open() as lines:
+                for name, found in price(lines, times).items():
+                    counts = sums.setdefault(name, {}).setdefault(profile, [0, 0, 0, 0.0])
+                    counts[:] = [a + b for a, b in zip(counts, found)]
+    if not sums:
+        return ""
+    out = "| strategy | forwards | rows | " + " | ".join(f"s, `{p}`" for p in profiles) + " |\n"
+    out += "|---|---|---|" + "---|" * len(profiles) + "\n"
+    for name, by_profile in sums.items():
+        n, forwards, rows, _ = by_profile[profiles[0]]
+        out += f"| {name} | {forwards / n:.1f} | {rows / n:.0f} |"
+        for profile in profiles:
+            seconds, first = (sums[s][profile][3] / sums[s][profile][0] / 1e3 for s in (name, base if base in sums else name))
+            out += f" {seconds:.2f} ({first / seconds:.2f}x) |"
+        out += "\n"
+    return out
+
+
 def main():
     folder, document = map(pathlib.Path, sys.argv[1:])
 
     def fill(match):
         name = match.group(1)
+        if name.endswith("-priced"):
+            table = priced(folder / name.removesuffix("-priced"))
+            return f"<!-- table {name} -->\n{table}<!-- end -->" if table else match.group(0)
         rows, scores = load(folder / name.removesuffix("-tasks"))
         if not scores:  # not measured: what stands there stays
             return match.group(0)

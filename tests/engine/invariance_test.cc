@@ -165,6 +165,27 @@ TEST_F(Invariance, EvictionThatKeepsAllIsNone) {
   EXPECT_GT(a.stats.decode.left_rows, 0);
 }
 
+// Over one block a sliding one is that block; otherwise a refresh in every step is no cache, and threads change nothing.
+TEST_F(Invariance, ASlidingBlockOverAllIsThatBlock) {
+  const auto one = open_session(model_, 1), three = open_session(model_, 3);
+  decode::DecodeOptions options = threshold();
+  options.gen_length = options.block_length = 64;
+  const Generation fixed = run(*one, 0, options);
+  options.slide = true;
+  const Generation slid = run(*one, 0, options);
+  EXPECT_EQ(fixed.stats.canvas_hash, slid.stats.canvas_hash);
+  EXPECT_EQ(fixed.stats.decode, slid.stats.decode);
+  options.block_length = 16;
+  const Generation plain = run(*one, 0, options);
+  EXPECT_NE(plain.stats.decode, slid.stats.decode);
+  for (const decode::KvChoice kv : {decode::KvChoice::dual, decode::KvChoice::frozen}) {
+    options.kv = kv, options.refresh = 1;
+    EXPECT_EQ(run(*three, 0, options).stats.canvas_hash, plain.stats.canvas_hash);
+  }
+  options.refresh = 0;
+  EXPECT_LT(run(*three, 0, options).stats.decode.rows, plain.stats.decode.rows);
+}
+
 // labels: long
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
