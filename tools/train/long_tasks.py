@@ -283,7 +283,7 @@ def _count_to(draw):
         numbers.reverse()
     answer = "\n".join(f"The number is {n}{_left(n, bound)}" for n in numbers)
     order = f"{'up' if up else 'down'} from {first} to {bound}"
-    return Example("count", f"Count {order} in steps of {step}.", answer, answer)
+    return Example("count", f"Count {order} in steps of {step}. That is {abs(bound - first)} away.", answer, answer)
 
 
 def _count_lines(draw):
@@ -293,7 +293,8 @@ def _count_lines(draw):
     numbers = range(low, bound + 1, step)
     lines = "\n".join(f"{i}. The number is {n}{_left(n, bound)}" for i, n in enumerate(numbers, 1))
     answer = f"{lines}\nThere are {len(numbers)} numbers."
-    return Example("count", f"How many numbers are there from {low} to {bound} in steps of {step}?", answer, answer)
+    prompt = f"How many numbers are there from {low} to {bound}, which is {bound - low} away, in steps of {step}?"
+    return Example("count", prompt, answer, answer)
 
 
 def _multiples(draw):
@@ -376,7 +377,7 @@ def recomputed(example):
     if example.prompt.startswith("Write"):
         factor, bound = numbers
         return "\n".join(f"{factor}*{n // factor}={n}, and {bound - n} are left." for n in range(factor, bound + 1, factor))
-    first, bound, step = numbers
+    first, bound, step = numbers[:2] + [int(re.search(r"steps of (\d+)", example.prompt).group(1))]
     down = "down" in example.prompt
     counted = range(first, bound - 1, -step) if down else range(first, bound + 1, step)
     lines = [f"The number is {n}, and {max(bound, n) - min(bound, n)} are left." for n in counted]
