@@ -125,10 +125,12 @@ Status validate_pairs(const DecodeOptions& o) {
     return invalid("slide: steps {} are planned for blocks, and a sliding one may hold too few masks; needed steps 0",
                    o.steps);
   if (o.slide && (o.revision == Revision::wino || o.revision == Revision::edit || o.revision == Revision::remask))
-    return invalid("slide: revision {} looks at the tokens of one block, which slide leaves behind; needed none or dual-path",
-                   name(o.revision));
+    return invalid(
+        "slide: revision {} looks at the tokens of one block, which slide leaves behind; needed none or dual-path",
+        name(o.revision));
   if (o.slide && (o.acceptance == Acceptance::llada2 || is_dream(o.acceptance)))
-    return invalid("slide: acceptance {} shares its forwards over blocks; needed another acceptance", name(o.acceptance));
+    return invalid("slide: acceptance {} shares its forwards over blocks; needed another acceptance",
+                   name(o.acceptance));
   if (o.frozen_final && o.kv != KvChoice::frozen)
     return invalid("frozen_final: found kv {}, which freezes nothing; needed kv frozen", name(o.kv));
   const bool masks_again = o.revision == Revision::wino || o.revision == Revision::remask;

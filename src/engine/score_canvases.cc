@@ -17,7 +17,8 @@ constexpr double kLeastRate = 1e-3;
 // Collects canvases; equal ones are one, whose targets' weights add up.
 class Collection {
  public:
-  Collection(const ScoreRequest& request, const decode::SpecialIds& ids) : request_(request), ids_(ids) {}
+  Collection(const ScoreRequest& request, const decode::SpecialIds& ids)
+      : request_(request), ids_(ids), asked_(request.continuations.size(), 0) {}
 
   // padded: with masks behind the text, up to the end of the block.
   void add(size_t continuation, std::vector<int32_t> masked, std::span<const int32_t> wanted, double weight,
@@ -36,9 +37,6 @@ class Collection {
     const auto [known, added] = index_.try_emplace(std::move(key), canvases_.size());
     if (added) canvases_.push_back({continuation, std::move(masked), end, {}});
     std::vector<ScoreTarget>& targets = canvases_[known->second].targets;
-    if (added)
-      for (const int32_t offset : wanted) targets.push_back({continuation, static_cast<size_t>(offset), weight});
-    if (added) return;
     for (const int32_t offset : wanted) {
       const auto same = [&](const ScoreTarget& t) {
         return t.continuation == continuation && t.offset == static_cast<size_t>(offset);
@@ -46,7 +44,7 @@ class Collection {
       if (const auto found = std::ranges::find_if(targets, same); found != targets.end()) {
         found->weight += weight;
       } else {
-        targets.push_back({continuation, static_cast<size_t>(offset), weight});
+        targets.push_back({continuation, static_cast<size_t>(offset), weight, asked_[continuation]++});
       }
     }
   }
@@ -57,6 +55,7 @@ class Collection {
   static constexpr size_t kCommon = static_cast<size_t>(-1);
   const ScoreRequest& request_;
   const decode::SpecialIds& ids_;
+  std::vector<int64_t> asked_;  // targets of each continuation so far
   std::vector<ScoreCanvas> canvases_;
   std::map<std::pair<size_t, std::vector<int32_t>>, size_t> index_;
 };

@@ -13,6 +13,9 @@ namespace llada {
 struct ScoreTarget {
   size_t continuation = 0, offset = 0;
   double weight = 1;
+  // Ascending in the order in which the continuation, were it alone, would have asked. One canvas serves several
+  // continuations, so its own place among them depends on the company; a sum must not.
+  int64_t order = 0;
 };
 
 // The prompt and a continuation with masks at some of its offsets, cut or filled with masks to `end` positions.

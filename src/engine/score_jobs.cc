@@ -133,16 +133,21 @@ Status CanvasScore::take(const RequestStep& step, decode::StepResult result, dou
 
 ScoreResult CanvasScore::finish() {
   ScoreResult result{empty_scores(request_), static_cast<int64_t>(canvases_.size()), rows_};
-  // In the order of the canvases, whichever came first: sums do not depend on company.
-  for (size_t c = 0; c < canvases_.size(); ++c) {
-    for (size_t t = 0; t < canvases_[c].targets.size(); ++t) {
-      const ScoreTarget& target = canvases_[c].targets[t];
-      ContinuationScore& score = result.continuations[target.continuation];
-      TokenScore& token = score.tokens[target.offset];
-      token.log_probability += target.weight * answers_[c].tokens[t].log_probability;
-      token.top = std::move(answers_[c].tokens[t].top);
-      if (score.greedy && !answers_[c].best[t]) score.greedy = false;
-    }
+  struct Place {
+    int64_t order;
+    size_t canvas, target;
+  };
+  std::vector<Place> places;
+  for (size_t c = 0; c < canvases_.size(); ++c)
+    for (size_t t = 0; t < canvases_[c].targets.size(); ++t) places.push_back({canvases_[c].targets[t].order, c, t});
+  std::ranges::stable_sort(places, {}, &Place::order);
+  for (const auto& [order, c, t] : places) {
+    const ScoreTarget& target = canvases_[c].targets[t];
+    ContinuationScore& score = result.continuations[target.continuation];
+    TokenScore& token = score.tokens[target.offset];
+    token.log_probability += target.weight * answers_[c].tokens[t].log_probability;
+    token.top = std::move(answers_[c].tokens[t].top);
+    if (score.greedy && !answers_[c].best[t]) score.greedy = false;
   }
   for (ContinuationScore& score : result.continuations)
     for (const TokenScore& token : score.tokens) score.log_probability += token.log_probability;

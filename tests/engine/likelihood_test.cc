@@ -150,6 +150,33 @@ TEST(ScoreCanvases, OptionsShareTheirDraws) {
   EXPECT_NE(score_canvases(other, {.mask = kMask})[0].masked, score_canvases(request, {.mask = kMask})[0].masked);
 }
 
+// Terms of a sum in the order that a continuation alone has, though canvases with masks alone are shared.
+TEST(ScoreCanvases, TheOrderOfTermsDoesNotKnowTheCompany) {
+  using Term = std::tuple<int64_t, std::vector<int32_t>, int64_t, size_t, double>;  // order, masked, end, offset, weight
+  const auto terms = [](const ScoreRequest& request, size_t continuation) {
+    std::vector<Term> found;
+    for (const ScoreCanvas& canvas : score_canvases(request, {.mask = 9}))
+      for (const ScoreTarget& t : canvas.targets)
+        if (t.continuation == continuation)
+          found.emplace_back(t.order, canvas.masked, canvas.end, t.offset, t.weight);
+    std::ranges::sort(found);
+    return found;
+  };
+  for (const ScoreMethod method : {ScoreMethod::monte_carlo, ScoreMethod::pseudo, ScoreMethod::chain}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      ScoreRequest together = {.prompt = {1, 2}, .continuations = {{3, 4, 5}, {6, 5, 4}, {1, 2, 3}}};
+      together.options.method = method, together.options.draws = 9, together.options.seed = seed;
+      for (size_t i = 0; i < 3; ++i) {
+        ScoreRequest alone = together;
+        alone.continuations = {together.continuations[i]};
+        const auto own = terms(alone, 0);
+        EXPECT_EQ(terms(together, i), own) << method_name(method) << " seed " << seed << " continuation " << i;
+        EXPECT_FALSE(own.empty());
+      }
+    }
+  }
+}
+
 TEST(ScoreCanvases, ATailThatIsFixedIsNeverMasked) {
   for (const bool rates : {false, true}) {
     const ScoreRequest request = {
