@@ -82,8 +82,8 @@ Result<decode::RunStats> follow(const Model& model, const RecordedRun& run, cons
   const decode::SpecialIds& ids = model.special_ids();
   decode::Canvas canvas = decode::lay_generation(prompt, run.positions - run.prompt_tokens, ids);
   LLADA_TRY(const auto strategy, replay_strategy(run, plain));
-  LLADA_TRY(auto runner, SingleRunner::create(model, model.device(), canvas.size(), false, decode::head_rule({}, ids),
-                                              nullptr));
+  LLADA_TRY(auto runner,
+            SingleRunner::create(model, model.device(), canvas.size(), false, decode::head_rule({}, ids), nullptr));
   const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
   LLADA_TRY(const decode::RunStats stats, decode::denoise(canvas, *strategy, *runner, goes_on));
   if (stats.cancelled) return failed("bench: stopped");

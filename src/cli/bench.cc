@@ -176,8 +176,7 @@ Work setup_bench(CLI::App& app) {
                      "commits of a scripted step in the whole runs (5)");
   add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
   add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "of the whole runs (128)");
-  app.add_option("--replay", b.replay,
-                 "the whole runs follow those that llada eval --record wrote, forward by forward")
+  app.add_option("--replay", b.replay, "the whole runs follow those that llada eval --record wrote, forward by forward")
       ->type_name("FILE");
   add_integer_option(app, "--replay-runs", b.replay_runs, 1, 1 << 20,
                      "of each strategy, those nearest to --prompt-tokens and --gen-length (3)");

@@ -340,8 +340,8 @@ std::string replay_text(const bench::ReplayResult& r) {
       "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n",
       r.strategy, r.runs, tokens / runs, static_cast<double>(r.prompt_tokens) / runs,
       static_cast<double>(r.forwards) / runs, static_cast<double>(r.rows) / runs,
-      r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens,
-      128 * r.seconds_min / tokens, 128 * r.seconds_max / tokens, tokens / r.seconds);
+      r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens, 128 * r.seconds_min / tokens,
+      128 * r.seconds_max / tokens, tokens / r.seconds);
 }
 
 }  // namespace

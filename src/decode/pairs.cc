@@ -182,8 +182,7 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   if (block == 0 && o.frozen_final)
     return invalid("frozen_final: a model with full attention finishes no block before the end; needed false");
   if (block == 0) return {};
-  if (o.slide)
-    return invalid("slide: a block-causal model predicts a block of its own tiling at a time; needed false");
+  if (o.slide) return invalid("slide: a block-causal model predicts a block of its own tiling at a time; needed false");
   if (infill)
     return invalid(
         "infill: a block-causal model does not see the text behind a gap's block; needed a model with full attention");

@@ -80,9 +80,9 @@ TEST(Replay, MakesThePlansThatWereRecorded) {
   for (const decode::DecodeOptions& options : strategies()) {
     for (uint64_t seed = 0; seed < 3; ++seed) {
       const Recorded recorded = record(options, seed, static_cast<int64_t>(5 + 7 * seed));
-      decode::Canvas canvas = decode::lay_generation(
-          std::vector<int32_t>(static_cast<size_t>(recorded.run.prompt_tokens), 1),
-          recorded.run.positions - recorded.run.prompt_tokens, kIds);
+      decode::Canvas canvas =
+          decode::lay_generation(std::vector<int32_t>(static_cast<size_t>(recorded.run.prompt_tokens), 1),
+                                 recorded.run.positions - recorded.run.prompt_tokens, kIds);
       const auto strategy = replay_strategy(recorded.run, kEnd);
       ASSERT_TRUE(strategy) << strategy.error().message;
       Random other(seed + 100, INT32_MAX);

@@ -23,7 +23,8 @@ Trace reference(std::vector<int32_t> canvas, int64_t gen, int64_t length, double
     seen.inputs = canvas;
     std::vector<Prediction> got;
     for (auto at = open; at != canvas.end() && at < open + length; ++at)
-      if (*at == decode::kMask) got.push_back(script(seen, std::ssize(trace), static_cast<int32_t>(at - canvas.begin())));
+      if (*at == decode::kMask)
+        got.push_back(script(seen, std::ssize(trace), static_cast<int32_t>(at - canvas.begin())));
     const auto best = std::ranges::max_element(got, {}, &Prediction::probability);
     Trace::value_type chosen;
     for (const Prediction& p : got)

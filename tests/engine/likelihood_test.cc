@@ -152,13 +152,13 @@ TEST(ScoreCanvases, OptionsShareTheirDraws) {
 
 // Terms of a sum in the order that a continuation alone has, though canvases with masks alone are shared.
 TEST(ScoreCanvases, TheOrderOfTermsDoesNotKnowTheCompany) {
-  using Term = std::tuple<int64_t, std::vector<int32_t>, int64_t, size_t, double>;  // order, masked, end, offset, weight
+  using Term =
+      std::tuple<int64_t, std::vector<int32_t>, int64_t, size_t, double>;  // order, masked, end, offset, weight
   const auto terms = [](const ScoreRequest& request, size_t continuation) {
     std::vector<Term> found;
     for (const ScoreCanvas& canvas : score_canvases(request, {.mask = 9}))
       for (const ScoreTarget& t : canvas.targets)
-        if (t.continuation == continuation)
-          found.emplace_back(t.order, canvas.masked, canvas.end, t.offset, t.weight);
+        if (t.continuation == continuation) found.emplace_back(t.order, canvas.masked, canvas.end, t.offset, t.weight);
     std::ranges::sort(found);
     return found;
   };
@@ -299,7 +299,8 @@ TEST_F(Likelihoods, TheEstimateConvergesToTheMeanOverAllMasks) {
         if ((set >> i & 1) != 0) expected += reference(name, canvas, 6 + i, 0, 0, text[i]) / size / sets;
     }
     for (const bool rates : {false, true}) {
-      const ScoreOptions many = {.method = monte_carlo, .draws = 1 << 16, .batch = 1 << 16, .mask_rates = rates, .seed = 3};
+      const ScoreOptions many = {
+          .method = monte_carlo, .draws = 1 << 16, .batch = 1 << 16, .mask_rates = rates, .seed = 3};
       const ScoreResult result = score(name, {kPrompt, {text}, many});
       EXPECT_NEAR(result.continuations[0].log_probability, expected, rates ? 0.15 : 0.03) << name;
       EXPECT_EQ(result.forwards, 7) << "equal canvases are computed once";

@@ -76,6 +76,10 @@ MASKS = [
 # Lines about what this machine has; whether they are there is seen by the status.
 MACHINE = r"^(hexagon|cuda|sim:[^ ]*): |^cpu: .*instruction sets"
 
+# The small model knows nothing of this, so its answer hangs on the last bits of sums, which processors round in different
+# ways: that there is one is compared.
+UNKNOWN = "Why is the sky blue"
+
 
 def lines_of(document):
     """The lines of the indented blocks, without those that are left out."""
@@ -268,6 +272,8 @@ def run(documents, limit):
                 if status != 0:
                     failures.append(f"{document}: {command}: status {status}")
                 printed = [line for line in unwrapped(shown)[1:] if line and not re.search(MACHINE, line)]
+                if UNKNOWN in command and printed:
+                    printed = ["<an answer>"]
                 record += [f"== {command}", *(masked(line, cpu) for line in printed), f"-- status {status}"]
             terminal.close()
             records[document] = record
