@@ -197,7 +197,8 @@ Work setup_bench(CLI::App& app) {
          "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
       ->type_name("P%");
   app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE");
-  for (const char* name : {"--experts-on-device", "--profile", "--attention-keys", "--attention-rows"})
+  for (const char* name : {"--requests", "--stream-mib", "--replay-runs", "--block-length", "--experts-on-device",
+                           "--profile", "--attention-keys", "--attention-rows"})
     app.get_option(name)->group(further("Details"));
   add_device_options(app, b.load);
   app.add_flag("--quick", o->quick, "about a minute: 8 layers, few repeats and rows");

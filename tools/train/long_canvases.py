@@ -25,6 +25,9 @@ SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 24.0, 3.0, 3
 # Weight of decisive words in other masks (a factor) and in masks of their own; how many the latter hide.
 DECISIVE_GAIN, DECISIVE_WEIGHT, DECISIVE_SHARE = 3.0, 6.0, 0.95
 TAIL, ROOM = (16, 80), 24  # masks kept behind a cut; end-of-text behind a whole answer, at most
+# What a rule leaves masked is what is hard: in this share of the canvases whose noise is partial, a decisive word stays
+# masked with probability t to this power.
+HARD_SHARE, HARD_POWER = 0.5, 0.25
 DECISIVE = 1 << 12  # flag in a stored token
 RANDOM, SUFFIX, INNER, WORDS = range(4)  # kinds of masks
 
@@ -199,7 +202,8 @@ class CanvasStore:
 
         t = (rand(1) + torch.arange(size, device=device) / size) % 1 * (1 - T_MIN) + T_MIN  # covers the whole range
         t = t[torch.randperm(size, device=device, generator=generator)][:, None]
-        noise = rand(size, length) < t
+        hard = (rand(size, 1) < HARD_SHARE) & (kind == INNER) & decisive
+        noise = rand(size, length) < torch.where(hard, t ** HARD_POWER, t)
         low = start + (cut - start) // BLOCK * BLOCK
         later, gain = position >= low + BLOCK, torch.where(decisive, self.gain, 1.0)
         mask = torch.where(kind == SUFFIX, position >= cut, (position >= start) & noise)

@@ -49,7 +49,7 @@ class Stage(NamedTuple):
 # Short examples first: their canvases cost a third, and what they teach holds for long ones.
 STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive=0.3, full=0.05)),
           Stage(0.3, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
-          Stage(1.0, EVALUATED, Kinds(suffix=0.35, block=0.35, decisive=0.1, full=0.2))]
+          Stage(1.0, EVALUATED, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
 WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
 SHARD, PART_BYTES = 500, 15 << 20
 SAVE_SECONDS, LOG_SECONDS = 180, 30

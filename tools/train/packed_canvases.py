@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from long_canvases import DECISIVE, FAR_WEIGHT, PADDING_WEIGHT, Batch, CanvasStore
+from long_canvases import DECISIVE, FAR_WEIGHT, HARD_POWER, HARD_SHARE, PADDING_WEIGHT, Batch, CanvasStore
 
 COPIES, PADDING, ROUND = 2, 16, 24  # of an answer; end-of-text behind it, at most; lengths are multiples
 WIDTHS, SHARES = np.array([1, 2, 4, 8, 16, 32]), np.array([0.4, 0.2, 0.15, 0.1, 0.1, 0.05])
@@ -89,7 +89,8 @@ class PackedStore:
             own = np.searchsorted(copy, place, "right") - 1
             low = copy[own]
             share = np.where(rng.random(len(copy)) < ALL_MASKED, 1.1, rng.uniform(0.2, 1, len(copy)))
-            mask = rng.random(len(place)) < share[own]
+            power = np.where(rng.random(len(copy)) < HARD_SHARE, HARD_POWER, 1)
+            mask = rng.random(len(place)) < np.where(decisive[place], share[own] ** power[own], share[own])
             first = np.full(len(copy), text_end)
             np.minimum.at(first, own[mask], place[mask])
             columns["inputs"].append(np.where(mask, store.mask, text[place]))
