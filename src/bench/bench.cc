@@ -21,6 +21,7 @@ class Bench {
   Result<BenchReport> run() {
     report_.repeats = o_.repeats;
     LLADA_TRY_STATUS(check());
+    LLADA_TRY_STATUS(choose_runs());
     LLADA_TRY(const auto info,
               describe_cpu({.threads = o_.load.threads, .isa = o_.load.isa, .exact_attention = false}));
     LLADA_TRY(table_, kernels::select(o_.load.isa));
@@ -86,12 +87,7 @@ class Bench {
   Status check() {
     if ((o_.experts_on_device > 0) != !o_.profile.empty())
       return invalid("--experts-on-device and --profile: found one, needed both or none");
-    if (!o_.replay.empty()) {
-      if (!o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
-      LLADA_TRY(const Recording recording, read_recording(o_.replay));
-      runs_ = nearest_runs(recording, o_.prompt_tokens, o_.gen_length, o_.replay_runs);
-      if (runs_.empty()) return invalid("--replay: {}: found no run", o_.replay);
-    }
+    if (!o_.replay.empty() && !o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
     if (o_.experts_on_device > 0 && !o_.parts.moe) return invalid("--experts-on-device: only with --moe");
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
@@ -121,6 +117,14 @@ class Bench {
     if ((p.end_to_end || p.shared) && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
       return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
                      o_.block_length, block);
+    return {};
+  }
+
+  Status choose_runs() {
+    if (o_.replay.empty()) return {};
+    LLADA_TRY(const Recording recording, read_recording(o_.replay));
+    runs_ = nearest_runs(recording, o_.prompt_tokens, o_.gen_length, o_.replay_runs);
+    if (runs_.empty()) return invalid("--replay: {}: found no run", o_.replay);
     return {};
   }
 

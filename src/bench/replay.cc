@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "bench/machine.h"
-#include "decode/canvas.h"
-#include "decode/denoiser.h"
-#include "engine/model_runner.h"
+#include "bench/whole_run.h"
 
 namespace llada::bench {
 namespace {
@@ -74,20 +71,13 @@ class Replay final : public decode::Strategy {
   size_t at_ = 0;
 };
 
-Result<decode::RunStats> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
-  // Ordinary tokens: the special ones come last, and no token of a recording is to end the run early.
-  const int64_t plain = model.config().vocab / 2;
+Result<WholeRun> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
+  // No token of a recording is to end the run early.
+  const int64_t plain = ordinary_ids(model);
   std::vector<int32_t> prompt;
   for (int64_t i = 0; i < run.prompt_tokens; ++i) prompt.push_back(static_cast<int32_t>(i % plain));
-  const decode::SpecialIds& ids = model.special_ids();
-  decode::Canvas canvas = decode::lay_generation(prompt, run.positions - run.prompt_tokens, ids);
-  LLADA_TRY(const auto strategy, replay_strategy(run, plain));
-  LLADA_TRY(auto runner,
-            SingleRunner::create(model, model.device(), canvas.size(), false, decode::head_rule({}, ids), nullptr));
-  const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
-  LLADA_TRY(const decode::RunStats stats, decode::denoise(canvas, *strategy, *runner, goes_on));
-  if (stats.cancelled) return failed("bench: stopped");
-  return stats;
+  const auto strategy = [&](const decode::Canvas&) { return replay_strategy(run, plain); };
+  return run_whole(model, prompt, run.positions - run.prompt_tokens, strategy, stopped);
 }
 
 }  // namespace
@@ -149,15 +139,17 @@ Result<ReplayResult> measure_replay(const Model& model, const std::vector<Record
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {
     result = {.strategy = runs.front().strategy, .options = runs.front().options};
-    const double begin = now_s();
+    double sum = 0;
     for (const RecordedRun& run : runs) {
-      LLADA_TRY(const auto stats, follow(model, run, stopped));
+      LLADA_TRY(const auto followed, follow(model, run, stopped));
+      const decode::RunStats& stats = followed.stats;
       ++result.runs;
       result.prompt_tokens += run.prompt_tokens;
       result.tokens += answer_tokens(run);
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
+      sum += followed.seconds;
     }
-    seconds.push_back(now_s() - begin);
+    seconds.push_back(sum);
   }
   std::ranges::sort(seconds);
   result.seconds = seconds[seconds.size() / 2];

@@ -103,18 +103,19 @@ std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double
 
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate) {
   if (taken.empty()) return taken;
-  const size_t best = *std::ranges::max_element(taken, {}, [&](size_t i) { return candidates[i].score; });
   std::vector<size_t> left;
+  size_t best = 0;  // of those that the gate lets through, taken or not; the first is one of them
   double open = 0;
-  for (size_t i = 0, next = 0; i < candidates.size() && next < taken.size(); ++i) {
-    if (taken[next] != i) {
+  for (size_t i = 0, next = 0; i < candidates.size() && open <= gate; ++i) {
+    if (candidates[i].score > candidates[best].score) best = i;
+    if (next < taken.size() && taken[next] == i) {
+      left.push_back(i);
+      ++next;
+    } else {
       open += candidates[i].entropy;
-      continue;
     }
-    if (open <= gate || i == best) left.push_back(i);
-    ++next;
   }
-  return left;
+  return left.empty() ? std::vector{best} : left;
 }
 
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step) {

@@ -53,8 +53,9 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
 std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
-// left of them that were not taken, and of them the one with the highest score. What stands left of a token decides
-// about it most, so it waits while much of that is open.
+// left of them that were not taken; where none is left, the candidate with the highest score that has so little open on
+// its left. What stands left of a token decides about it most, so it waits while much of that is open. (RPD falls back
+// to the best of all, which is where most of our wrong tokens came from: docs/lab/long-answers.md.)
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate);
 
 // How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
