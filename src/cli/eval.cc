@@ -101,10 +101,21 @@ Result<int> run(EvalOptions& o) {
   };
   if (!o.record_path.empty())
     options.record = [&](const RecordedRun& run) { return recording.write(recording_lines(run)); };
+  size_t width = 0;
+  for (const eval::Example& example : examples) width = std::max(width, example.task.size());
+  const eval::TableReport table(width, compared);
+  bool begun = false;
+  if (!o.json)  // hours may pass until the next one is there
+    options.finished = [&](const eval::StrategyResult& result) {
+      progress.reset();
+      const std::string head = begun ? "" : table.head();
+      begun = true;
+      return print(head + table.section(result));
+    };
   LLADA_TRY(const auto evaluation, eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
   LLADA_TRY_STATUS(recording.commit());
-  LLADA_TRY_STATUS(print(o.json ? eval::report_json(*model, evaluation) + "\n" : eval::report_table(evaluation)));
+  if (o.json) LLADA_TRY_STATUS(print(eval::report_json(*model, evaluation) + "\n"));
   return 0;
 }
 

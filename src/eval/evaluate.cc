@@ -266,6 +266,7 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
   const auto reference = options.reference;
   const bool compare = reference.has_value(), recorded = options.record != nullptr;
+  const auto finished = options.finished ? options.finished : [](const StrategyResult&) { return Status(); };
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
     LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
@@ -276,6 +277,7 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
     LLADA_TRY(evaluation.reference, evaluator->reference(evaluator->all()));
     evaluation.reference->wall_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    LLADA_TRY_STATUS(finished(*evaluation.reference));
   }
   for (const StrategyUnderTest& strategy : strategies) {
     // The reference has run already; a recording wants steps, which it has not kept.
@@ -284,10 +286,11 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
       same.strategy = strategy;
       same.measured_as = evaluation.reference->strategy.name;
       evaluation.results.push_back(std::move(same));
-      continue;
+    } else {
+      LLADA_TRY(auto result, evaluator->run(strategy, evaluator->all()));
+      evaluation.results.push_back(std::move(result));
     }
-    LLADA_TRY(auto result, evaluator->run(strategy, evaluator->all()));
-    evaluation.results.push_back(std::move(result));
+    LLADA_TRY_STATUS(finished(evaluation.results.back()));
   }
   return evaluation;
 }

@@ -1,6 +1,7 @@
 // Runs strategies over examples on all cores and reports quality beside cost. Examples are independent: each runs on
 // one thread, or several share forwards that all threads compute. Neither changes a result.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,6 +49,8 @@ struct EvaluateOptions {
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress = {};
   // Gets every run of a strategy in the order of the examples; an error ends the evaluation.
   std::function<Status(const RecordedRun& run)> record = {};
+  // Gets every result as soon as it is there, the reference first; an error ends the evaluation.
+  std::function<Status(const StrategyResult& result)> finished = {};
 };
 
 // Holds the sessions, the reference and what was scored already, so that many strategies can be tried on the
@@ -109,9 +112,21 @@ struct Evaluation {
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options);
 
-// One JSON object {model, results[...]} with the keys of the command line's documentation, and a table for
-// people.
+// One JSON object {model, results[...]} with the keys of the command line's documentation.
 std::string report_json(const Model& model, const Evaluation& evaluation);
-std::string report_table(const Evaluation& evaluation);
+
+// For people: a head, then one strategy after the other, each under its name, so that a row fits a terminal of 80
+// columns. What has no column of its own stands in a sentence below and in the JSON.
+class TableReport {
+ public:
+  // task_width: of the longest task's name. compared: with the reference.
+  TableReport(size_t task_width, bool compared) : width_(std::max<size_t>(task_width, 8)), compared_(compared) {}
+  std::string head() const;
+  std::string section(const StrategyResult& result) const;
+
+ private:
+  const size_t width_;
+  const bool compared_;
+};
 
 }  // namespace llada::eval

@@ -72,44 +72,36 @@ std::string report_json(const Model& model, const Evaluation& evaluation) {
   return report.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-// One strategy after the other, each under its name, so that a row fits a terminal of 80 columns. What has no column of
-// its own stands in a sentence below and in the JSON.
-std::string report_table(const Evaluation& evaluation) {
-  std::vector<const StrategyResult*> results;
-  if (evaluation.reference) results.push_back(&*evaluation.reference);
-  for (const StrategyResult& r : evaluation.results) results.push_back(&r);
-  size_t width = 8;
-  for (const StrategyResult* r : results)
-    for (const auto& [task, score] : r->tasks) width = std::max(width, task.size());
-  const bool compared = evaluation.reference.has_value();
-  std::string out = fmt::format("{:<{}} {:>5} {:>7} {:>12}", "task", width, "n", "right", "95 %");
-  if (compared) out += fmt::format(" {:>6} {:>6}", "diff", "same");
-  out += fmt::format(" {:>6} {:>7} {:>8}\n", "NFE", "rows", "tok/s");
-  for (const StrategyResult* r : results) {
-    const auto line = [&](std::string_view task, const Score& s) {
-      const auto [low, high] = wilson95(s.right, s.n);
-      out += fmt::format("{:<{}} {:>5} {:>6.1f}% {:>12}", task, width, s.n, s.accuracy() * 100,
-                         fmt::format("{:.1f}..{:.1f}", low * 100, high * 100));
-      if (compared)
-        out += fmt::format(" {:>+6.1f} {:>5.1f}%", Score::ratio(s.won - s.lost, s.compared) * 100,
-                           Score::ratio(s.agreed, s.compared) * 100);
-      out += fmt::format(" {:>6.1f} {:>7.0f} {:>8.1f}\n", s.mean(s.nfe), s.mean(s.rows),
-                         s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0);
-    };
-    out += fmt::format(
-        "\n{}{}\n", r->strategy.name,
-        r->measured_as.empty() ? "" : fmt::format(" (the same options as {}, measured once)", r->measured_as));
-    for (const auto& [task, score] : r->tasks) line(task, score);
-    const Score& all = r->total;
-    line("all", all);
-    out += fmt::format("  whole answer right {:.1f}%", Score::ratio(all.whole_right, all.n) * 100);
-    if (compared) out += fmt::format(", {:.2f} edits", Score::ratio(all.edit_distance, all.compared));
-    if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", all.likelihood.per_token());
-    out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
-    if (all.cpu_seconds > 0) out += fmt::format(", CPU {:.1f} ms", all.cpu_seconds / static_cast<double>(all.n) * 1e3);
-    out += '\n';
-  }
-  return out;
+std::string TableReport::head() const {
+  std::string out = fmt::format("{:<{}} {:>5} {:>7} {:>12}", "task", width_, "n", "right", "95 %");
+  if (compared_) out += fmt::format(" {:>6} {:>6}", "diff", "same");
+  return out + fmt::format(" {:>6} {:>7} {:>8}\n", "NFE", "rows", "tok/s");
+}
+
+std::string TableReport::section(const StrategyResult& r) const {
+  std::string out;
+  const auto line = [&](std::string_view task, const Score& s) {
+    const auto [low, high] = wilson95(s.right, s.n);
+    out += fmt::format("{:<{}} {:>5} {:>6.1f}% {:>12}", task, width_, s.n, s.accuracy() * 100,
+                       fmt::format("{:.1f}..{:.1f}", low * 100, high * 100));
+    if (compared_)
+      out += fmt::format(" {:>+6.1f} {:>5.1f}%", Score::ratio(s.won - s.lost, s.compared) * 100,
+                         Score::ratio(s.agreed, s.compared) * 100);
+    out += fmt::format(" {:>6.1f} {:>7.0f} {:>8.1f}\n", s.mean(s.nfe), s.mean(s.rows),
+                       s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0);
+  };
+  out +=
+      fmt::format("\n{}{}\n", r.strategy.name,
+                  r.measured_as.empty() ? "" : fmt::format(" (the same options as {}, measured once)", r.measured_as));
+  for (const auto& [task, score] : r.tasks) line(task, score);
+  const Score& all = r.total;
+  line("all", all);
+  out += fmt::format("  whole answer right {:.1f}%", Score::ratio(all.whole_right, all.n) * 100);
+  if (compared_) out += fmt::format(", {:.2f} edits", Score::ratio(all.edit_distance, all.compared));
+  if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", all.likelihood.per_token());
+  out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
+  if (all.cpu_seconds > 0) out += fmt::format(", CPU {:.1f} ms", all.cpu_seconds / static_cast<double>(all.n) * 1e3);
+  return out + '\n';
 }
 
 }  // namespace llada::eval
