@@ -29,20 +29,23 @@ ladder|block cache, threshold, revision|--kv block --revise
 ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revise
-presets|balanced|--tail 16 --threshold 0.98 --credit
-presets|fast|--tail 16 --threshold 0.97 --credit
-presets|tail, threshold 0.96|--tail 16 --threshold 0.96
+presets|balanced|--tail 16 --threshold 0.98 --credit --entropy-gate 1
+presets|fast|--tail 16 --threshold 0.95 --credit --entropy-gate 1
+presets|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1
+presets|long|--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2
+presets|balanced, no gate|--tail 16 --threshold 0.98 --credit
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
 long|block cache, MBSD|--kv block --mbsd --mbsd-trigger 12
 long|block cache, MBSD, revision|--kv block --mbsd --mbsd-trigger 12 --revise --visible-threshold 0.97 --stable-threshold 0.99
 long|block cache, threshold|--kv block --threshold 0.98
-long|threshold|--threshold 0.98
-long|balanced|--tail 16 --threshold 0.98 --credit
-long|balanced, sliding|--tail 16 --threshold 0.98 --credit --slide
-long|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit
-long|npu, sliding|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --slide
+long|block cache, threshold, gate|--kv block --threshold 0.95 --entropy-gate 0.2
+long|balanced, no gate|--tail 16 --threshold 0.98 --credit
+long|balanced|--tail 16 --threshold 0.98 --credit --entropy-gate 1
+long|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1
+long|long, blocks of 16|--kv frozen --slide --block-length 16 --tail 16 --threshold 0.95 --entropy-gate 0.2
+long|long|--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
@@ -68,8 +71,8 @@ for table in "${tables[@]}"; do
     [ "$of" != "$table" ] || compare+=(--compare "$strategy: $common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
-  # What phones would take for the same forwards is modelled from a recording of them.
-  record=()
+  # What phones would take for the same forwards is modelled from a recording of them. A long answer's likelihood in one
+  # forward per token would take longer than all else.
   if [ "$table" = long ]; then
     for profile in sm8750-paper v79-8elite; do
       "$llada" simulate --profile $profile --latency 1,32,64,128,256,512,768 --latency-logits 32 --json >"$out/long/$profile.latency"
@@ -79,8 +82,9 @@ for table in "${tables[@]}"; do
     report=$out/$table/$task.json
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
     [ ! -s "$report" ] || continue
-    [ "$table" != long ] || record=(--record "$out/long/$task.recording")
-    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${record[@]}" --reference "$out/$task.reference" \
+    extra=()
+    [ "$table" != long ] || extra=(--likelihood-groups 8 --record "$out/long/$task.recording")
+    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${extra[@]}" --reference "$out/$task.reference" \
       --json "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done

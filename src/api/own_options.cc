@@ -112,7 +112,7 @@ constexpr OwnOption kOwn[] = {
      "of method pseudo: forwards that share the tokens; 0: one for each", kScore, set_groups},
     {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
      "of method duel: the order in which decoding would commit", kScore, set_order},
-    {LLADA_FOR_REQUEST, "preset", "NAME", "exact, balanced, fast, npu, llada2, llada2.1, or a file of llada tune", "",
+    {LLADA_FOR_REQUEST, "preset", "NAME", "exact, balanced, fast, long, npu, llada2, llada2.1, or a file of llada tune", "",
      "decoding options under a name; options beside it replace its own", "Presets", set_preset},
     {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",
      "ends the answer before this text; each time that it is set it is one more", "Ending", set_stop},

@@ -18,22 +18,24 @@ struct BuiltIn {
   const char* options;
 };
 
-// Chosen on eval/tuning.jsonl (first 100 each of gsm-mini, json, sort; tiny-llada, F16), measured against one
-// token per forward there: 92.3 % right, 52.9 forwards, 9139 rows. docs/decoding.md has the figures on other
-// examples.
+// Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on
+// eval/long_tuning.jsonl (six tasks, 32 each; tiny-llada-long). docs/decoding.md and docs/lab/long-answers.md have the
+// figures on other examples.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // Chosen on the 600 examples of eval/tuning.jsonl among settings with at most 1/8 of the reference's forwards and
-    // 1/20 of its rows: 93.2 % right, 4.2 forwards, 452 rows. No K/V policy: where prompt rows are not recomputed,
-    // sort loses 20 points (docs/lab/decoding.md); what is left out instead are masks more than half a block away.
-    BuiltIn{"balanced", "--tail 16 --threshold 0.98 --credit"},
-    // At most 1/12 of the forwards: 92.2 % right there, 3.9 forwards, 422 rows.
-    BuiltIn{"fast", "--tail 16 --threshold 0.97 --credit"},
-    // Where a forward of 32 rows takes about as long as one of 1: the least time, modelled for sm8750-paper, of what
-    // answers no worse there than one token per forward (first 40 examples of each task): 96.7 % right (it: 95.8), 3.1
-    // forwards, 256 rows. Every second forward computes 32 rows, the others everything (docs/decoding.md).
-    BuiltIn{"npu", "--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit"},
+    // 96.0 % right, 3.5 forwards, 376 rows (without the gate 94.5, 3.3, 357, and 12 points less on long answers). No K/V
+    // policy: where prompt rows are not recomputed, sort loses 4 points; what is left out instead are masks more than
+    // half a block away.
+    BuiltIn{"balanced", "--tail 16 --threshold 0.98 --credit --entropy-gate 1"},
+    // 94.7 % right, 3.1 forwards, 337 rows.
+    BuiltIn{"fast", "--tail 16 --threshold 0.95 --credit --entropy-gate 1"},
+    // Long answers on devices where rows are dear: 84.4 % right there with 28 forwards and 732 rows (`balanced` over
+    // --kv frozen: 70.8, 22, 2015). On short ones sort loses 7 points by the cache.
+    BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
+    // Where a forward of 32 rows takes about as long as one of 1: every second forward computes 32 rows, the others
+    // everything (docs/decoding.md). 94.5 % right, 3.3 forwards, 273 rows.
+    BuiltIn{"npu", "--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1"},
     // The published samplers of LLaDA2.0 (arXiv 2512.15745) and, with token editing, LLaDA2.1, over exact block K/V;
     // not chosen here, and no checkpoint of them was at hand.
     BuiltIn{"llada2", "--accept llada2 --threshold 0.95 --kv block --early-stop block"},

@@ -8,7 +8,7 @@ namespace llada::cli {
 namespace {
 
 TEST(DecodePreset, BuiltInOptionsAreValid) {
-  for (const char* name : {"exact", "balanced", "fast", "npu", "llada2", "llada2.1"}) {
+  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
     const auto preset = find_decode_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
@@ -23,7 +23,7 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
-            "found 'brisk', needed one of exact, balanced, fast, npu, llada2, llada2.1, or a preset file");
+            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
 }
 
