@@ -13,7 +13,7 @@ using decode::Field;
 using decode::Setting;
 
 constexpr const char* kPresetHelp =
-    "exact, balanced, fast, long, npu, llada2, llada2.1, or a llada tune file; options beside it replace its own";
+    "exact, balanced, fast, long, npu, llada2, llada2.1, or a llada tune file; options replace its own";
 
 // The headings of the short help, which shows a few options of each.
 std::string short_title(decode::FieldGroup group) {

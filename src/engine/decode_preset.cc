@@ -19,14 +19,14 @@ struct BuiltIn {
 };
 
 // Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on
-// eval/long_tuning.jsonl (six tasks, 32 each; tiny-llada-long). docs/decoding.md and docs/lab/long-answers.md have the
-// figures on other examples.
+// eval/long_tuning.jsonl (six tasks, 32 each; tiny-llada-long). More is in docs/decoding.md and in
+// docs/lab/long-answers.md.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // 96.0 % right, 3.5 forwards, 376 rows (without the gate 94.5, 3.3, 357, and 12 points less on long answers). No K/V
-    // policy: where prompt rows are not recomputed, sort loses 4 points; what is left out instead are masks more than
-    // half a block away.
+    // 96.0 % right, 3.5 forwards, 376 rows; without the gate 94.5, 3.3 and 357, and on long answers 12 points less. No
+    // K/V policy, which costs sort points (docs/lab/decoding.md); what is left out instead are masks more than half a
+    // block away.
     BuiltIn{"balanced", "--tail 16 --threshold 0.98 --credit --entropy-gate 1"},
     // 94.7 % right, 3.1 forwards, 337 rows.
     BuiltIn{"fast", "--tail 16 --threshold 0.95 --credit --entropy-gate 1"},

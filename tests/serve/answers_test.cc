@@ -106,13 +106,13 @@ TEST_F(Answers, DoNotDependOnLoad) {
 }
 
 TEST_F(Answers, OfSeveralChoicesHaveSeedsOfTheirOwn) {
-  const auto reply = post("/v1/chat/completions", chat_body(kSum, {{"n", 3}, {"temperature", 1.2}, {"seed", 5}}));
+  const auto reply = post("/v1/chat/completions", chat_body(kSum, {{"n", 3}, {"temperature", 3}, {"seed", 5}}));
   ASSERT_EQ(reply.status, 200) << reply.body;
   const json answer = reply.json();
   ASSERT_EQ(answer["choices"].size(), 3u);
   std::set<std::string> texts;
   for (int i = 0; i < 3; ++i) {
-    const Generation alone = run_alone(chat_prompt(kSum), {{"temperature", "1.2"}, {"seed", std::to_string(5 + i)}});
+    const Generation alone = run_alone(chat_prompt(kSum), {{"temperature", "3"}, {"seed", std::to_string(5 + i)}});
     EXPECT_EQ(answer["choices"][static_cast<size_t>(i)]["index"], i);
     EXPECT_EQ(answer["choices"][static_cast<size_t>(i)]["message"]["content"], to_valid_utf8(alone.text));
     texts.insert(alone.text);
