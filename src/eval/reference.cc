@@ -47,7 +47,8 @@ Result<uint64_t> read_hash(JsonFields& fields, const char* name) {
 
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like) {
   decode::DecodeOptions options;
-  options.gen_length = like.auto_length ? decode::DecodeOptions().gen_length : like.gen_length;
+  // A fixed canvas would cut what the strategies may write.
+  options.gen_length = like.gen_length, options.auto_length = like.auto_length;
   options.block_length = like.block_length;
   options.cfg_scale = like.cfg_scale;
   options.logits_eos_inf = like.logits_eos_inf;
@@ -56,7 +57,8 @@ decode::DecodeOptions reference_options(const decode::DecodeOptions& like) {
 }
 
 std::string reference_text(const decode::DecodeOptions& o) {
-  std::string text = fmt::format("--gen-length {} --block-length {}", o.gen_length, o.block_length);
+  std::string text =
+      fmt::format("--gen-length {}{} --block-length {}", o.auto_length ? "auto:" : "", o.gen_length, o.block_length);
   if (o.cfg_scale > 0) text += fmt::format(" --cfg-scale {}", o.cfg_scale);
   if (o.logits_eos_inf) text += " --logits-eos-inf";
   if (o.confidence_eos_eot_inf) text += " --confidence-eos-eot-inf";

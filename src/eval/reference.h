@@ -18,7 +18,7 @@ struct Answer {
                                      // counted elsewhere
 };
 
-// One token per forward, every position recomputed, greedy; `like` gives gen_length, block_length, guidance
+// One token per forward, every position recomputed, greedy; `like` gives the length, block_length, guidance
 // and the options on end tokens.
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like);
 

@@ -78,6 +78,19 @@ class TemporaryFile {
   std::string path_;
 };
 
+// With a canvas of 128 it would cut what strategies of an open length answer in full.
+TEST(Evaluate, TheReferenceIsAsLongAsTheStrategies) {
+  decode::DecodeOptions open = short_options();
+  open.auto_length = true, open.gen_length = 384, open.tail = 16, open.acceptance = decode::Acceptance::threshold;
+  const decode::DecodeOptions reference = reference_options(open);
+  EXPECT_TRUE(reference.auto_length);
+  EXPECT_EQ(reference.gen_length, 384);
+  EXPECT_EQ(reference.tail, decode::DecodeOptions().tail);
+  EXPECT_EQ(reference.acceptance, decode::Acceptance::schedule);
+  EXPECT_EQ(reference_text(reference), fmt::format("--gen-length auto:384 --block-length {}", open.block_length));
+  EXPECT_NE(reference_text(reference), reference_text(reference_options(short_options()))) << "kept in one file";
+}
+
 TEST(Evaluate, WorkersChangeNothing) {
   std::vector<std::string> recorded[2];
   std::vector<Evaluation> runs;
