@@ -76,7 +76,9 @@ struct ScheduleStep {
 };
 
 // Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
-// Dream's rules, `at.step` is a step that reveals something (dream_step).
-std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at);
+// Dream's rules, `at.step` is a step that reveals something (dream_step). `confirmed` (ascending) are taken beside what
+// the rule takes, if the gate lets them through.
+std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at,
+                           std::span<const size_t> confirmed = {});
 
 }  // namespace llada::decode

@@ -202,16 +202,16 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   if (candidates.empty()) return {};
   if (is_dream(options_.acceptance))
     step_ = dream_step(static_cast<int64_t>(candidates.size()), block_steps_[current_], step_);
-  auto taken = choose(options_, candidates,
-                      {.masks = blocks_[current_].masks,
-                       .length = options_.block_length,
-                       .steps = block_steps_[current_],
-                       .step = step_});
-  if (speculation_) {
-    std::vector<size_t> both;
-    std::ranges::set_union(taken, speculation_->confirm(candidates), std::back_inserter(both));
-    taken = std::move(both);
-  }
+  const auto confirmed = speculation_ ? speculation_->confirm(candidates) : std::vector<size_t>();
+  const auto taken = choose(options_, candidates,
+                            {.masks = blocks_[current_].masks,
+                             .length = options_.block_length,
+                             .steps = block_steps_[current_],
+                             .step = step_},
+                            confirmed);
+  if (speculation_)
+    speculation_->accept(
+        std::ranges::count_if(confirmed, [&](size_t i) { return std::ranges::binary_search(taken, i); }));
   std::vector<Edit> edits;
   for (const size_t i : taken) {
     const Candidate& c = candidates[i];

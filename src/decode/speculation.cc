@@ -65,7 +65,6 @@ std::vector<size_t> Speculation::confirm(std::span<const Candidate> candidates) 
     if (draft->second == candidates[i].token && candidates[i].score > options_.mbsd_threshold) confirmed.push_back(i);
     drafts_.erase(draft);
   }
-  accepted_ += static_cast<int64_t>(confirmed.size());
   return confirmed;
 }
 

@@ -3,7 +3,8 @@
 // never enter the canvas. When their block becomes current, its first forward predicts the positions afresh
 // from masks, and a draft that comes out as the same token with enough confidence is committed, beside what
 // the acceptance rule takes by itself. So two forwards have agreed on it, from different surroundings, which
-// is why less confidence suffices than for a token that is new. All other drafts are dropped then; blocks
+// is why less confidence suffices than for a token that is new. The entropy gate holds for it as for any other:
+// both forwards may be sure of a token one place too far to the right. All other drafts are dropped then; blocks
 // still complete left to right.
 //
 // A draft is kept when its confidence is strictly above mbsd_threshold. Hidden drafts (the paper's
@@ -47,6 +48,9 @@ class Speculation {
 
   // Candidates of the current block whose draft is confirmed, ascending; every candidate's draft is used up.
   std::vector<size_t> confirm(std::span<const Candidate> candidates);
+
+  // So many of the confirmed were committed: the entropy gate may hold others back.
+  void accept(int64_t drafts) { accepted_ += drafts; }
 
   int64_t proposed() const { return proposed_; }
   int64_t accepted() const { return accepted_; }

@@ -105,6 +105,11 @@ TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
   EXPECT_THAT(choose(options, c, {}), ElementsAre(1, 3, 4));
   options.entropy_gate = 2;
   EXPECT_THAT(choose(options, c, {}), ElementsAre(1));
+  // What was confirmed elsewhere passes the same gate, and is not open for others.
+  const std::vector<size_t> confirmed = {0};
+  EXPECT_THAT(choose(options, c, {}, confirmed), ElementsAre(0, 1));
+  options.entropy_gate = 0;
+  EXPECT_THAT(choose(options, c, {}, confirmed), ElementsAre(0, 1, 3, 4));
 }
 
 TEST(Acceptance, NothingOfNothing) {

@@ -64,6 +64,23 @@ TEST(Speculation, AnotherTokenIsNoConfirmation) {
   EXPECT_THAT(o.trace.at(2), ElementsAre(Pair(7, 4))) << "the best one, by the rule";
 }
 
+TEST(Speculation, TheGateHoldsForConfirmedDraftsToo) {
+  DecodeOptions options = speculate();
+  const Script with_entropy = [](const StepPlan& plan, int64_t forward, int32_t p) {
+    Prediction prediction = scenario()(plan, forward, p);
+    prediction.entropy = p == 6 ? 0.5 : 0.01;
+    return prediction;
+  };
+  options.entropy_gate = 0.4;
+  const Outcome held = run_script(options, kPrompt, with_entropy);
+  EXPECT_EQ(held.stats.counters.drafts_accepted, 0) << "6 has 0.5 nats and is open when 7 is confirmed";
+  EXPECT_THAT(held.trace.at(2), ElementsAre(Pair(6, 2))) << "the best with so little open before it: 0.55 against 0.7";
+  options.entropy_gate = 0.5;
+  const Outcome open = run_script(options, kPrompt, with_entropy);
+  EXPECT_EQ(open.stats.counters.drafts_accepted, 1);
+  EXPECT_THAT(open.trace.at(2), ElementsAre(Pair(7, 4)));
+}
+
 TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
   DecodeOptions options = speculate();
   options.mbsd_drafts = DraftInput::visible;
