@@ -37,11 +37,12 @@ presets|balanced, no gate|--tail 16 --threshold 0.98 --credit
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
-long|block cache, MBSD|--kv block --mbsd --mbsd-trigger 12
-long|block cache, MBSD, revision|--kv block --mbsd --mbsd-trigger 12 --revise --visible-threshold 0.97 --stable-threshold 0.99
+long|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
+long|block cache, MBSD, no gate|--kv block --mbsd --mbsd-trigger 12
+long|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
+long|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold|--kv block --threshold 0.98
 long|block cache, threshold, gate|--kv block --threshold 0.95 --entropy-gate 0.2
-long|balanced, no gate|--tail 16 --threshold 0.98 --credit
 long|balanced|--tail 16 --threshold 0.98 --credit --entropy-gate 1
 long|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1
 long|long, blocks of 16|--kv frozen --slide --block-length 16 --tail 16 --threshold 0.95 --entropy-gate 0.2
@@ -83,7 +84,7 @@ for table in "${tables[@]}"; do
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
     [ ! -s "$report" ] || continue
     extra=()
-    [ "$table" != long ] || extra=(--likelihood-groups 8 --record "$out/long/$task.recording")
+    [ "$table" != long ] || extra=(--likelihood-groups 4 --record "$out/long/$task.recording")
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${extra[@]}" --reference "$out/$task.reference" \
       --json "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
