@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws accuracy against forwards and against rows per example, both on logarithmic axes, with 95 % intervals.
 
-    tools/decoding_chart.py                                   # docs/img/decoding.svg, from the tables of the documents
+    tools/decoding_chart.py                                   # those of docs/img, from the tables of the documents
     tools/decoding_chart.py -o FILE.svg SOURCE...             # a source is DOCUMENT.md:TABLE, a table that
                                                               # tools/decoding_tables.py wrote, or a report of
                                                               # `llada eval --json` (all its tasks together)
@@ -21,7 +21,13 @@ import tempfile
 from decoding_tables import wilson
 from readme_svg import IMAGES, ROOT, svg
 
-SOURCES = ["docs/decoding.md:presets", "docs/lab/decoding.md:ladder"]
+# Those of docs/img: title and sources.
+PICTURES = {
+    "decoding.svg": ("Accuracy and cost of decoding (tiny-llada, 600 examples, 95 % intervals)",
+                     ["docs/decoding.md:presets", "docs/lab/decoding.md:ladder"]),
+    "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 72 examples, 95 % intervals)",
+                 ["docs/lab/long-answers.md:long-ladder"]),
+}
 WIDTH, LEFT, RIGHT, TOP, HEIGHT, GAP, LINE = 760, 56, 24, 44, 230, 66, 19
 STYLE = (".axis { stroke: var(--edge); } .ci { stroke: var(--soft); stroke-width: 1.2; } .dot { fill: var(--soft); }\n"
          ".best { fill: var(--new); } .front { stroke: var(--new); stroke-width: 1.5; fill: none; opacity: 0.6; }\n")
@@ -131,9 +137,6 @@ def picture(strategies, title):
     return svg(WIDTH, y0 + len(strategies) * LINE - 8, STYLE, body)
 
 
-TITLE = "Accuracy and cost of decoding (tiny-llada, 600 examples, 95 % intervals)"
-
-
 def self_test():
     assert ticks(2, 60) == [2, 5, 10, 20, 50], ticks(2, 60)
     made = [{"name": n, "right": r, "low": r - 5, "high": r + 4, "forwards": f, "rows": f * 100}
@@ -147,22 +150,30 @@ def self_test():
         report.write_text(json.dumps({"results": [{"name": "x", "tasks": {"t": task, "u": {**task, "n": 30, "nfe_mean": 7.0}}}]}))
         (one,) = strategies_of([str(report), str(report)])
         assert (one["right"], one["forwards"], one["rows"]) == (90, 6, 300) and one["low"] < 90 < one["high"], one
-    tables = strategies_of(SOURCES)
-    assert len(tables) > 8 and tables[0]["name"] == "reference" and all(t["low"] <= t["right"] <= t["high"] for t in tables)
-    assert (IMAGES / "decoding.svg").read_text() == picture(tables, TITLE), "docs/img/decoding.svg is not of the present tables"
+    for name, (title, sources) in PICTURES.items():
+        tables = strategies_of(sources)
+        assert len(tables) > 8 and tables[0]["name"] == "reference", name
+        assert all(t["low"] <= t["right"] <= t["high"] for t in tables), name
+        assert (IMAGES / name).read_text() == picture(tables, title), f"docs/img/{name} is not of the present tables"
     print("self-test passed")
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("-o", default=str(IMAGES / "decoding.svg"))
-    parser.add_argument("--title", default=TITLE)
+    parser.add_argument("-o", help="where the picture of the sources goes")
+    parser.add_argument("--title", default="Accuracy and cost of decoding")
     parser.add_argument("--self-test", action="store_true")
-    parser.add_argument("sources", nargs="*", default=SOURCES)
+    parser.add_argument("sources", nargs="*")
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()
-    pathlib.Path(arguments.o).write_text(picture(strategies_of(arguments.sources), arguments.title))
+    if bool(arguments.sources) != bool(arguments.o):
+        parser.error("needed both -o FILE and sources, or neither")
+    if arguments.o:
+        pathlib.Path(arguments.o).write_text(picture(strategies_of(arguments.sources), arguments.title))
+        return
+    for name, (title, sources) in PICTURES.items():
+        (IMAGES / name).write_text(picture(strategies_of(sources), title))
 
 
 if __name__ == "__main__":
