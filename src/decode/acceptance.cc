@@ -1,11 +1,11 @@
 #include "decode/acceptance.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 
 #include "base/check.h"
 #include "decode/blocks.h"
+#include "decode/row_sets.h"
 
 namespace llada::decode {
 namespace {
@@ -177,9 +177,7 @@ std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const
 
 std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at,
                            std::span<const size_t> confirmed) {
-  const auto by_rule = choose_by_rule(options, candidates, at);
-  std::vector<size_t> taken;
-  std::ranges::set_union(by_rule, confirmed, std::back_inserter(taken));
+  auto taken = merged(choose_by_rule(options, candidates, at), confirmed);
   return options.entropy_gate > 0 ? gate_entropy(candidates, std::move(taken), options.entropy_gate) : taken;
 }
 

@@ -1,15 +1,15 @@
-// Rows of a plan as sets: ascending positions, each once.
+// Sets as ascending vectors, each value once: rows of a plan, indices of candidates.
 #pragma once
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
-#include <span>
+#include <ranges>
 #include <vector>
 
 namespace llada::decode {
 
-inline std::vector<int32_t> merged(std::span<const int32_t> a, std::span<const int32_t> b) {
-  std::vector<int32_t> out;
+template <std::ranges::input_range A, std::ranges::input_range B>
+std::vector<std::ranges::range_value_t<A>> merged(const A& a, const B& b) {
+  std::vector<std::ranges::range_value_t<A>> out;
   std::ranges::set_union(a, b, std::back_inserter(out));
   return out;
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "decode/answer.h"
+#include "decode/pairs.h"
 #include "decode/script.h"
 
 namespace llada::decode {
@@ -143,6 +144,7 @@ DecodeOptions random_options(Rng& rng) {
   o.remask_share = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_limit = between(rng, 1, 3);
+  if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;
   return o;
 }
 
@@ -214,7 +216,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
 TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
   Rng rng(2);
   int ran = 0, refused = 0;
-  for (int round = 0; round < 6400; ++round) {
+  for (int round = 0; round < 6800; ++round) {
     DecodeOptions options = random_options(rng);
     if (round % 3 == 0) spoil(options, rng);
     const bool infill = rng() % 3 == 0;
