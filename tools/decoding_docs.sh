@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measures the strategies of docs/decoding.md and docs/lab/decoding.md, writes their tables and draws them. Two hours of
-# two cores, half of them for the references. What is measured already is kept: remove OUT to start again.
-# usage: decoding_docs.sh [table...]   tables: ladder presets repair long (all by default)
+# Measures the strategies of docs/decoding.md and docs/lab/*.md, writes their tables and draws them. What is measured
+# already is kept: remove OUT to start again.
+# usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default, two hours of two cores, half of
+#                                      them for the references), long (as much again) and long-reference (half an hour)
 #   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped ones as F16 GGUF)
 #   OUT     where reports go (build/decoding)          WRAP   a command in front of every measurement
 #   TASKS   (those of the table)                       TIMED  examples of each task whose processor time is measured (10)
-#   LIMIT   examples of each task (200; 100 of repair)
+#   LIMIT   examples of each task (200; 100 of repair; 25 of long-reference)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llada=${LLADA:-build/release/bin/llada}
@@ -29,10 +30,10 @@ ladder|block cache, threshold, revision|--kv block --revise
 ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revise
-presets|balanced|--tail 16 --threshold 0.98 --credit --entropy-gate 1
-presets|fast|--tail 16 --threshold 0.95 --credit --entropy-gate 1
-presets|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1
-presets|long|--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2
+presets|balanced|--preset-decode balanced
+presets|fast|--preset-decode fast
+presets|npu|--preset-decode npu
+presets|long|--preset-decode long
 presets|balanced, no gate|--tail 16 --threshold 0.98 --credit
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
@@ -41,12 +42,22 @@ long|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
 long|block cache, MBSD, no gate|--kv block --mbsd --mbsd-trigger 12
 long|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
 long|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
 long|block cache, threshold|--kv block --threshold 0.98
-long|block cache, threshold, gate|--kv block --threshold 0.95 --entropy-gate 0.2
-long|balanced|--tail 16 --threshold 0.98 --credit --entropy-gate 1
-long|npu|--kv dual --refresh 2 --tail 16 --threshold 0.97 --credit --entropy-gate 1
-long|long, blocks of 16|--kv frozen --slide --block-length 16 --tail 16 --threshold 0.95 --entropy-gate 0.2
-long|long|--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2
+long|balanced|--preset-decode balanced
+long|npu|--preset-decode npu
+long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
+long|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|long, blocks of 16|--preset-decode long --block-length 16
+long|long|--preset-decode long
+long-reference|block cache|--kv block
+long-reference|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
+long-reference|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
+long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long-reference|balanced|--preset-decode balanced
+long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
@@ -62,8 +73,9 @@ for table in "${tables[@]}"; do
   examples=200 tasks="gsm-mini json sort bool choice" set=eval_public name=tiny-llada common="--gen-length 128"
   case $table in
     repair) examples=100 tasks="gsm-mini json sort" set=tuning ;;
-    long) tasks="story records sort-steps rewrite form count" set=long_public name=tiny-llada-long
-      common="--gen-length auto:384" ;;
+    long*) tasks="story records sort-steps rewrite form count" set=long_public name=tiny-llada-long
+      common="--gen-length auto:384" ;;&
+    long-reference) examples=25 ;;
   esac
   examples=${LIMIT:-$examples}
   model=${MODEL:-$(f16 $name)}
@@ -72,8 +84,9 @@ for table in "${tables[@]}"; do
     [ "$of" != "$table" ] || compare+=(--compare "$strategy: $common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
-  # What phones would take for the same forwards is modelled from a recording of them. A long answer's likelihood in one
-  # forward per token would take longer than all else.
+  # What phones would take for the same forwards is modelled from a recording of them. With everything recomputed for every
+  # token a long answer takes ten times as long as in all other ways together, so the reference has a table of its own, of
+  # fewer examples; a likelihood in one forward per token would take longer still.
   if [ "$table" = long ]; then
     for profile in sm8750-paper v79-8elite; do
       "$llada" simulate --profile $profile --latency 1,32,64,128,256,512,768 --latency-logits 32 --json >"$out/long/$profile.latency"
@@ -83,13 +96,18 @@ for table in "${tables[@]}"; do
     report=$out/$table/$task.json
     grep "\"task\": \"$task\"" eval/$set.jsonl >"$out/$task.$set.jsonl"
     [ ! -s "$report" ] || continue
-    extra=()
-    [ "$table" != long ] || extra=(--likelihood-groups 4 --record "$out/long/$task.recording")
-    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${extra[@]}" --reference "$out/$task.reference" \
-      --json "${compare[@]}" >"$report.part"
+    case $table in
+      long) extra=(--no-reference --record "$out/long/$task.recording") ;;
+      long-reference) extra=(--reference "$out/$task.reference" --likelihood-groups 4) ;;
+      *) extra=(--reference "$out/$task.reference") ;;
+    esac
+    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${extra[@]}" --json \
+      "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
-  # Processor time is measured by itself, on few examples, so that it can be done when nothing else runs.
+  # Processor time is measured by itself, on few examples, so that it can be done when nothing else runs. Long answers
+  # take long enough to be timed as they are.
+  [[ $table != long* ]] || continue
   for task in ${TASKS:-$tasks}; do
     report=$out/$table/$task.times.json
     [ ! -s "$report" ] || continue

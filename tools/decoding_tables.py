@@ -2,19 +2,23 @@
 """Writes the tables of docs/decoding.md and docs/lab/decoding.md from the reports of `llada eval --json`; tools/decoding_docs.sh calls it.
 
 usage: decoding_tables.py FOLDER DOCUMENT
+       decoding_tables.py --self-test
 
 FOLDER holds TABLE/TASK.json (one report per table and task). In DOCUMENT, whatever stands between "<!-- table NAME -->"
 and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that were learned first, or over the six with
-long answers; TABLE-tasks by each task for itself; TABLE-priced by what phones would take for the recorded forwards
-(TABLE/TASK.recording), whose times are in TABLE/PROFILE.latency (`llada simulate --latency ... --json`).
+long answers; TABLE-tasks by each task for itself. Where the reports of a table have no reference, its one is that of the
+reports in TABLE-reference, of fewer examples, and the table has modelled seconds in place of what compares answers: what
+phones would take for the recorded forwards (TABLE/TASK.recording), by the times in TABLE/PROFILE.latency (`llada simulate
+--latency ... --json`).
 """
 import json
 import math
 import pathlib
 import re
 import sys
+import tempfile
 
-from price_recordings import price
+from price_recordings import milliseconds, price
 
 SOLVED = ["gsm-mini", "json", "sort"]
 LONG = ["story", "records", "sort-steps", "rewrite", "form", "count"]
@@ -34,18 +38,25 @@ def pooled(scores):
     def mean(key):
         return sum(s[key] * s["n"] for s in scores) / n
 
-    right, same = round(mean("accuracy") * n), round(mean("agreement") * n)
-    tokens = sum(s.get("scored_tokens", 0) for s in scores)
-    return {
-        "n": n, "accuracy": right / n, "ci": wilson(right, n), "agreement": same / n, "agreement_ci": wilson(same, n),
-        "edits": mean("edit_distance_mean"), "nfe": mean("nfe_mean"), "rows": mean("rows_mean"),
-        "seconds": mean("cpu_seconds_mean"), "difference": mean("accuracy_difference"),
+    right = round(mean("accuracy") * n)
+    out = {"n": n, "accuracy": right / n, "ci": wilson(right, n), "nfe": mean("nfe_mean"), "rows": mean("rows_mean"),
+           "seconds": mean("cpu_seconds_mean")}
+    if "agreement" not in scores[0]:  # measured without a reference
+        return out
+    same, tokens = round(mean("agreement") * n), sum(s.get("scored_tokens", 0) for s in scores)
+    return out | {
+        "agreement": same / n, "agreement_ci": wilson(same, n),
+        "edits": mean("edit_distance_mean"), "difference": mean("accuracy_difference"),
         "log_p": sum(s["log_probability_per_token"] * s["scored_tokens"] for s in scores if s.get("scored_tokens")) / tokens,
     }
 
 
+def share(s):
+    return f"{100 * s['accuracy']:.1f} ({100 * s['ci'][0]:.1f} to {100 * s['ci'][1]:.1f})"
+
+
 def cells(s, base):
-    return (f"{100 * s['accuracy']:.1f} ({100 * s['ci'][0]:.1f} to {100 * s['ci'][1]:.1f}) | {100 * s['difference']:+.1f} | "
+    return (f"{share(s)} | {100 * s['difference']:+.1f} | "
             f"{100 * s['agreement']:.1f} ({100 * s['agreement_ci'][0]:.1f} to {100 * s['agreement_ci'][1]:.1f}) | "
             f"{s['edits']:.2f} | {s['log_p']:.4f} | {s['nfe']:.2f} (1/{base['nfe'] / s['nfe']:.1f}) | "
             f"{s['rows']:.0f} (1/{base['rows'] / s['rows']:.1f}) | {1000 * s['seconds']:.1f}")
@@ -67,12 +78,13 @@ def load(folder):
         if not path.exists():
             continue
         report = json.loads(path.read_text())
-        for result in [report["reference"], *report["results"]]:
-            options = "" if result is report["reference"] else result["options"]
+        reference = report.get("reference")
+        for result in [*([reference] if reference else []), *report["results"]]:
+            options = "" if result is reference else result["options"]
             names[result["name"]] = re.sub(r"^--gen-length \S+ ?", "", options)  # it is the whole table's
             scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
-        times = json.loads((folder / f"{task}.times.json").read_text())
-        for result in times["results"]:
+        times = folder / f"{task}.times.json"
+        for result in json.loads(times.read_text())["results"] if times.exists() else []:
             scores[task][result["name"]]["cpu_seconds_mean"] = result["tasks"][task]["cpu_seconds_mean"]
     return list(names.items()), scores
 
@@ -97,47 +109,98 @@ def by_task(rows, scores):
     return out
 
 
-def priced(folder, base="block cache"):
-    """Forwards and rows per answer of the recorded strategies, and modelled seconds with their ratio to `base`."""
-    profiles, sums = sorted(path.stem for path in folder.glob("*.latency")), {}
-    for profile in profiles:
-        points = json.loads((folder / f"{profile}.latency").read_text())["latency"]
-        times = [(point["rows"], point["ms"]) for point in points]
+def ladder(folder, base="block cache"):
+    """Accuracy, forwards, rows and modelled seconds with their ratio to `base`, the reference of fewer examples first."""
+    rows, scores = load(folder)
+    totals = {name: pooled([task[name] for task in scores.values() if name in task]) for name, _ in rows}
+    profiles = {path.stem: [(p["rows"], p["ms"]) for p in json.loads(path.read_text())["latency"]]
+                for path in sorted(folder.glob("*.latency"))}
+    seconds = {name: {profile: [0, 0.0] for profile in profiles} for name in totals}  # answers, ms
+    for profile, times in profiles.items():
         for path in sorted(folder.glob("*.recording")):
             with path.open() as lines:
-                for name, found in price(lines, times).items():
-                    counts = sums.setdefault(name, {}).setdefault(profile, [0, 0, 0, 0.0])
-                    counts[:] = [a + b for a, b in zip(counts, found)]
-    if not sums:
-        return ""
-    out = "| strategy | forwards | rows | " + " | ".join(f"s, `{p}`" for p in profiles) + " |\n"
-    out += "|---|---|---|" + "---|" * len(profiles) + "\n"
-    for name, by_profile in sums.items():
-        n, forwards, rows, _ = by_profile[profiles[0]]
-        out += f"| {name} | {forwards / n:.1f} | {rows / n:.0f} |"
+                for name, (answers, _, _, ms) in price(lines, times).items():
+                    seconds[name][profile] = [a + b for a, b in zip(seconds[name][profile], (answers, ms))]
+    of_reference = load(folder.with_name(f"{folder.name}-reference"))[1]
+    if of_reference:  # not recorded: its forwards have about the same rows each
+        total = pooled([task["reference"] for task in of_reference.values()])
+        rows, totals = [("reference", ""), *rows], {"reference": total} | totals
+        seconds["reference"] = {profile: [1, total["nfe"] * milliseconds(times, total["rows"] / total["nfe"])]
+                                for profile, times in profiles.items()}
+    out = ("| strategy | options | answers | answer, % (95 %) | forwards | rows | CPU ms |"
+           + "".join(f" s, `{profile}` |" for profile in profiles) + "\n|---|---|---|---|---|---|---|" + "---|" * len(profiles) + "\n")
+    for name, options in rows:
+        s = totals[name]
+        out += (f"| {name} | {option_cell(options)} | {s['n']} | {share(s)} | {s['nfe']:.1f} | {s['rows']:.0f} | "
+                f"{1000 * s['seconds']:.0f} |")
         for profile in profiles:
-            seconds, first = (sums[s][profile][3] / sums[s][profile][0] / 1e3 for s in (name, base if base in sums else name))
-            out += f" {seconds:.2f} ({first / seconds:.2f}x) |"
+            mine, first = (seconds[k][profile][1] / max(seconds[k][profile][0], 1) for k in (name, base if base in seconds else name))
+            out += f" {mine / 1e3:.1f} ({first / mine:.1f}x) |" if mine else " |"
         out += "\n"
     return out
 
 
-def main():
-    folder, document = map(pathlib.Path, sys.argv[1:])
+def ladder_tasks(folder):
+    """Right answers in per cent, a column a task."""
+    rows, scores = load(folder)
+    out = "| strategy | " + " | ".join(f"{task} ({next(iter(scores[task].values()))['n']})" for task in scores) + " |\n|---|"
+    out += "---|" * len(scores) + "\n"
+    for name, _ in rows:
+        out += f"| {name} | " + " | ".join(f"{100 * scores[task][name]['accuracy']:.1f}" for task in scores) + " |\n"
+    return out
 
+
+def filled(folder, text):
+    """The document's text with every table that was measured."""
     def fill(match):
         name = match.group(1)
-        if name.endswith("-priced"):
-            table = priced(folder / name.removesuffix("-priced"))
-            return f"<!-- table {name} -->\n{table}<!-- end -->" if table else match.group(0)
-        rows, scores = load(folder / name.removesuffix("-tasks"))
+        of, each = folder / name.removesuffix("-tasks"), name.endswith("-tasks")
+        rows, scores = load(of)
         if not scores:  # not measured: what stands there stays
             return match.group(0)
-        table = by_task(rows, scores) if name.endswith("-tasks") else summary(rows, scores)
+        if all("reference" not in found for found in scores.values()):
+            table = ladder_tasks(of) if each else ladder(of)
+        else:
+            table = by_task(rows, scores) if each else summary(rows, scores)
         return f"<!-- table {name} -->\n{table}<!-- end -->"
 
-    text = document.read_text()
-    document.write_text(re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL))
+    return re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def self_test():
+    task = {"n": 10, "accuracy": 0.5, "nfe_mean": 20.0, "rows_mean": 640.0, "cpu_seconds_mean": 0.5}
+    other = {**task, "n": 30, "accuracy": 0.9, "nfe_mean": 40.0, "rows_mean": 2560.0}
+    compared = {**task, "agreement": 1.0, "edit_distance_mean": 0, "accuracy_difference": 0, "scored_tokens": 7,
+                "log_probability_per_token": -0.25}
+    result = lambda name, task_name, scores: {"name": name, "options": f"--gen-length auto:384 --{name[0]}", "tasks": {task_name: scores}}
+    recorded = [{"run": {"strategy": "block cache"}}, *[{"step": {"rows": [[0, 48]]}}] * 20,
+                {"run": {"strategy": "b"}}, *[{"step": {"rows": [[0, 32]]}}] * 14]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for table in ("long", "long-reference"):
+            (folder / table).mkdir()
+        (folder / "long/p.latency").write_text(json.dumps({"latency": [{"rows": 32, "ms": 50}, {"rows": 64, "ms": 90}]}))
+        for of, scores in (("story", task), ("count", other)):
+            (folder / f"long/{of}.json").write_text(json.dumps({"results": [result("block cache", of, scores), result("b", of, scores)]}))
+            (folder / f"long/{of}.recording").write_text("".join(json.dumps(line) + "\n" for line in recorded))
+            report = {"reference": {"name": "reference", "tasks": {of: compared}}, "results": [result("b", of, compared)]}
+            (folder / f"long-reference/{of}.json").write_text(json.dumps(report))
+        text = filled(folder, "".join(f"<!-- table {t} -->\nold\n<!-- end -->\n" for t in ("long", "long-tasks", "long-reference", "none")))
+    assert "| reference |  | 20 | 50.0 (29.9 to 70.1) | 20.0 | 640 | 500 | 1.0 (1.4x) |" in text, text
+    assert "| b | `--b` | 40 | 80.0 (65.2 to 89.5) | 35.0 | 2080 | 500 | 0.7 (2.0x) |" in text, text
+    assert "| strategy | story (10) | count (30) |\n|---|---|---|\n| block cache | 50.0 | 90.0 |" in text, text
+    assert "| b | `--b` | 50.0 (29.9 to 70.1) | +0.0 | 100.0 (83.9 to 100.0) | 0.00 | -0.2500 |" in text, text
+    assert text.endswith("<!-- table none -->\nold\n<!-- end -->\n"), text
+    print("self-test passed")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    folder, document = map(pathlib.Path, sys.argv[1:])
+    document.write_text(filled(folder, document.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""Counts what revision's checks did, from a recording of `llada eval --record` that holds a strategy named 'exact' (the
-reference) beside others: for each task and strategy, checks that confirm or contradict a token, by whether the token is
-the reference run's at that position.
+"""Counts what revision's checks did, from a recording of `llada eval --record`: for each task and strategy, checks that
+confirm or contradict a token, by whether the token is the right one at that position. Right is what a strategy named
+'exact' (the reference) wrote there, or with --right the response of the task file, in the tokens of a model's folder.
 
 usage: revision_checks.py RECORDING...
+       revision_checks.py --right TASKS.jsonl MODEL RECORDING...
+       revision_checks.py --self-test
 """
 import collections
 import json
+import pathlib
 import sys
+import tempfile
+
+sys.path.append(str(pathlib.Path(__file__).parent / "train"))
+from tokenizer import Tokenizer
 
 
 def read(paths):
@@ -51,12 +58,62 @@ def count(steps, truth, counts):
             tokens[position] = token
 
 
-def main():
+def right_tokens(tasks, model, recordings):
+    """-> {(task, example): {position: token}}. Examples of a recording are those of the file in its order, by task."""
+    tokenizer, responses, begins = Tokenizer(pathlib.Path(model)), collections.defaultdict(list), {}
+    for line in open(tasks):
+        example = json.loads(line)
+        responses[example["task"]].append(example["response"])
+    for path in recordings:
+        for line in open(path):
+            run = json.loads(line).get("run")
+            if run:
+                begins[run["task"], run["example"]] = run["prompt_tokens"]
+    found, seen = {}, collections.Counter()
+    for (task, example), begin in sorted(begins.items()):
+        tokens = [*tokenizer.encode(responses[task][seen[task]]), tokenizer.eot]
+        seen[task] += 1
+        found[task, example] = {begin + i: token for i, token in enumerate(tokens)}
+    return found
+
+
+def counted(recordings, right=None):
+    """-> {(task, strategy): Counter}"""
     counts = collections.defaultdict(collections.Counter)
-    for (task, _), strategies in read(sys.argv[1:]).items():
-        truth = final_tokens(strategies.pop("exact"))
+    for run, strategies in read(recordings).items():
+        truth = right[run] if right else final_tokens(strategies.pop("exact"))
         for name, steps in strategies.items():
-            count(steps, truth, counts[task, name])
+            count(steps, truth, counts[run[0], name])
+    return counts
+
+
+def self_test():
+    model = pathlib.Path(__file__).parents[1] / "models/tiny-llada"
+    a, b, eot = *Tokenizer(model).encode("78"), Tokenizer(model).eot
+    step = lambda edits, trials=(): {"step": {"edits": edits, "trials": trials, "sparse_trials": []}}
+    lines = [{"run": {"strategy": "s", "task": "t", "example": 4, "prompt_tokens": 10}}, step([[10, b, "visible", 1], [11, b, "stable", 1]]),
+             step([[10, a, "stable", 1]], [[10, 1, a, 0.9], [11, 1, b, 0.9]]), step([[12, b, "visible", 1]]), step([[12, eot, "stable", 1]]),
+             step([[11, a, "stable", 1]]), {"end": {}}]
+    with tempfile.TemporaryDirectory() as folder:
+        recording, tasks = pathlib.Path(folder, "r"), pathlib.Path(folder, "t")
+        recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        tasks.write_text(json.dumps({"task": "t", "response": "78"}) + "\n")
+        counts = counted([recording], right_tokens(tasks, model, [recording]))
+    assert counts["t", "s"] == {"checks": 2, "wrong, known better": 1, "right, confirmed": 1, "written: wrong to right": 2,
+                                "written: right to wrong": 1}, counts
+    print("self-test passed")
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments == ["--self-test"]:
+        return self_test()
+    if not arguments or arguments[0] == "--right" and len(arguments) < 4:
+        raise SystemExit(__doc__)
+    if arguments[0] == "--right":
+        counts = counted(arguments[3:], right_tokens(arguments[1], arguments[2], arguments[3:]))
+    else:
+        counts = counted(arguments)
     for (task, name), counter in sorted(counts.items()):
         print(f"{task} / {name}: " + "; ".join(f"{key} {value}" for key, value in sorted(counter.items())))
 
