@@ -241,9 +241,16 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     if (!left_behind) candidates.push_back(candidate(*found, p));
   }
   std::vector<Edit> edits = decide(candidates);
-  for (const int32_t p : asked_.ahead)
-    if (const Candidate c = candidate(at_row(row_of(p)), p); is_early(c))
+  double open = 0;  // entropy of the masks that stay, from the left: the gate holds for early tokens too
+  for (const Candidate& c : candidates)
+    if (!std::ranges::binary_search(edits, c.position, {}, &Edit::position)) open += c.entropy;
+  for (const int32_t p : asked_.ahead) {
+    const Candidate c = candidate(at_row(row_of(p)), p);
+    if (is_early(c) && (options_.entropy_gate == 0 || open <= options_.entropy_gate))
       edits.push_back({c.position, c.token, TokenState::stable, c.probability});
+    else
+      open += c.entropy;
+  }
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));

@@ -18,6 +18,16 @@ constexpr double kBelief = 4;
 
 bool is_plain(const StepPlan& plan) { return plan.trials.empty() && plan.sparse.empty() && plan.probes.empty(); }
 
+// Whether all that the state reads is there once the base's own rows are stored: what reaches further (a canvas that
+// grows, a block that slides) has to be among the state's own rows.
+bool reads_what_is_there(const StepPlan& state, const StepPlan& base) {
+  const auto has_row = [&](int32_t p) { return std::ranges::binary_search(state.rows, p); };
+  const auto own_keys = [](const StepPlan& plan) { return plan.keys - (plan.last >= 0 ? 1 : 0); };
+  for (int32_t p = own_keys(base); p < own_keys(state); ++p)
+    if (p != base.last && !has_row(p)) return false;
+  return state.last < 0 || state.last == base.last || state.last < own_keys(base) || has_row(state.last);
+}
+
 // Where it has no row of a prediction, the least certain one of a token that means nothing.
 Prediction unknown(int32_t row, int32_t mask) {
   return {.position = row, .token = mask == 0 ? 1 : 0, .probability = 0};
@@ -73,12 +83,13 @@ void ExactDrafts::lay_chain(const StepPlan& plan, const Strategy& planned, const
       for (const int32_t row : state.plan.logits) result->predictions.push_back(unknown(row, canvas.mask_id));
     }
     ahead = with_edits(ahead, strategy->accept(ahead, *result));
+    const bool readable = reads_what_is_there(state.plan, plan);
     if (strategy->done(ahead)) {
-      state.usable = true;
+      state.usable = readable;
       return;
     }
     StepPlan next = strategy->plan(ahead);
-    state.usable = next.sparse.empty() && std::ranges::includes(next.rows, state.plan.rows);
+    state.usable = readable && next.sparse.empty() && std::ranges::includes(next.rows, state.plan.rows);
     if (!known) return;
     const bool completes = next.block_begin != plan.block_begin;
     chain_.push_back({.plan = std::move(next), .completes = completes});

@@ -45,6 +45,24 @@ TEST(AheadOfTheBlock, KeepsWhatAgreesOverTime) {
   EXPECT_EQ(run_two_blocks(2, ends).size(), 4u);
 }
 
+// The block's second mask stays open with 0.3 nats, a doubtful token behind it with 0.3 more.
+TEST(AheadOfTheBlock, WaitsBehindTheEntropyGate) {
+  const auto first_step = [](double gate) {
+    DecodeOptions o = {
+        .gen_length = 6, .block_length = 2, .acceptance = Acceptance::threshold, .early_stop = EarlyStop::none};
+    o.ahead_steps = 1, o.ahead_threshold = 0.8, o.entropy_gate = gate;
+    const auto script = [](const StepPlan& plan, int64_t, int32_t p) {
+      const bool doubtful = p < plan.block_end ? p % 2 == 1 : p == 5;
+      return Prediction{.position = p, .token = 3, .probability = doubtful ? 0.5 : 0.95, .entropy = doubtful ? 0.3 : 0};
+    };
+    return run_script(o, kPrompt, script).trace[0];
+  };
+  EXPECT_EQ(first_step(0), (Trace::value_type{{2, 3}, {4, 3}, {6, 3}, {7, 3}})) << "no gate";
+  EXPECT_EQ(first_step(0.7), first_step(0));
+  EXPECT_EQ(first_step(0.5), (Trace::value_type{{2, 3}, {4, 3}}));
+  EXPECT_EQ(first_step(0.1), (Trace::value_type{{2, 3}}));
+}
+
 TEST(AheadOfTheBlock, ComputesNoRowMore) {
   for (const KvChoice kv : all_values<KvChoice>()) {
     for (uint64_t seed = 0; seed < 8; ++seed) {

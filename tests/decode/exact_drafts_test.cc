@@ -86,10 +86,11 @@ std::vector<DecodeOptions> choices(int64_t attention_block) {
 }
 
 TEST(ExactDrafts, ChangeNoTokenNoConfidenceAndNoOrder) {
-  int64_t saved = 0, runs = 0;
+  int64_t saved = 0, runs = 0, slid = 0;
   for (const int64_t block : {int64_t{0}, int64_t{8}}) {
-    for (DecodeOptions o : choices(block)) {
+    for (const DecodeOptions& chosen : choices(block)) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
+        DecodeOptions o = chosen;
         o.early_stop = seed % 2 == 0 ? EarlyStop::none : EarlyStop::answer;
         if (block == 0 && o.kv != KvChoice::none)
           o.warmup = 1 + static_cast<int64_t>(seed / 2), o.refresh = seed == 3 ? 3 : 0;
@@ -101,6 +102,12 @@ TEST(ExactDrafts, ChangeNoTokenNoConfidenceAndNoOrder) {
         if (block == 0 && o.revision == Revision::none && !o.mbsd && !has_schedule(o.acceptance))
           o.ahead_steps = seed == 2 ? 2 : 0;
         o.credit = seed == 3 && (o.acceptance == Acceptance::threshold || o.acceptance == Acceptance::schedule);
+        if (block == 0 && (seed == 0 || seed == 3)) {
+          DecodeOptions moved = o;
+          moved.slide = true;
+          moved.entropy_gate = !has_schedule(o.acceptance) ? 0.5 : 0;
+          if (validate(moved)) o = moved, ++slid;
+        }
         DecodeOptions off = o;
         off.draft = 0;
         const Ran with = run(o, block, seed), without = run(off, block, seed);
@@ -113,6 +120,7 @@ TEST(ExactDrafts, ChangeNoTokenNoConfidenceAndNoOrder) {
     }
   }
   EXPECT_GT(runs, 700);
+  EXPECT_GT(slid, 100);
   EXPECT_GT(saved, runs) << "the test looks at drafts that are used";
 }
 
