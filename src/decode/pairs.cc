@@ -29,7 +29,6 @@ Status validate_evict(const DecodeOptions& o) {
                                                  {"mbsd", o.mbsd},
                                                  {"slide", o.slide},
                                                  {"revision", o.revision != Revision::none},
-                                                 {"gen_length auto", o.auto_length},
                                                  {"ahead_steps", o.ahead_steps > 0}};
   for (const auto& [what, given] : others)
     if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
@@ -179,6 +178,10 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   const int64_t block = ids.attention_block;
   if (o.evict > 0 && ids.shift_logits)
     return invalid("evict: found {} with a model whose rows predict the position behind them; needed 0", o.evict);
+  if (block == 0 && o.evict > 0 && o.auto_length && o.tail < 0)
+    return invalid(
+        "evict: leaves predictions out by which gen_length auto finds the end where no tail cuts the canvas; needed a "
+        "tail, a number for gen_length, or evict 0");
   if (block == 0 && o.frozen_final)
     return invalid("frozen_final: a model with full attention finishes no block before the end; needed false");
   if (block == 0) return {};

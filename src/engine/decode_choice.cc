@@ -52,7 +52,7 @@ Status DecodeChoice::resolve(int64_t attention_block) {
   note_.clear();
   LLADA_TRY(options, decode::decode_options(given_, preset_settings_, infill_, &note_));
   if (preset_.empty()) note_.clear();  // nobody asked for what is left out
-  choose_length();
+  choose_length(attention_block);
   return {};
 }
 
@@ -61,12 +61,13 @@ bool DecodeChoice::names(std::string_view key) const {
   return std::ranges::any_of(given_, is_it) || std::ranges::any_of(preset_settings_, is_it);
 }
 
-void DecodeChoice::choose_length() {
+void DecodeChoice::choose_length(int64_t attention_block) {
   length_by_default_ = false;
   if (!by_default_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open.auto_length = true, open.gen_length = decode::kAutoLength;
   if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
+  if (open.evict > 0 && open.tail < 0 && attention_block == 0) return;  // as validate_for() has it
   options = open;
   length_by_default_ = true;
 }

@@ -58,7 +58,7 @@ class DecodeChoice {
   std::string chosen_preset(int64_t attention_block) const;
   Status read_preset();
   bool names(std::string_view key) const;  // an option, or the preset
-  void choose_length();
+  void choose_length(int64_t attention_block);
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;

@@ -42,10 +42,25 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
     EXPECT_EQ(choice.options.gen_length, c.length) << c.what;
     EXPECT_EQ(choice.options.auto_length, c.open) << c.what;
     EXPECT_EQ(choice.length_by_default(), c.by_default) << c.what;
+    if (choice.options.evict > 0) continue;     // its own test
     EXPECT_TRUE(choice.resolve(32)) << c.what;  // again, once the model is known
     EXPECT_EQ(choice.options.auto_length, c.open) << c.what << ", block-causal";
     EXPECT_EQ(choice.length_by_default(), c.by_default) << c.what << ", block-causal";
   }
+}
+
+// Where the end is found without predictions behind the block, leaving rows behind does not need to know the length.
+TEST(DecodeChoice, RowsLeftBehindKeepTheLengthOpenWhereNothingIsMissing) {
+  const auto resolved = [](decltype(Case::given) given, int64_t attention_block) {
+    DecodeChoice choice;
+    choice.use_defaults();
+    return chosen({"rows left behind", std::move(given), "", 0, false, false}, choice, attention_block);
+  };
+  decltype(Case::given) given = {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}};
+  EXPECT_TRUE(resolved(given, 32).length_by_default());
+  EXPECT_FALSE(resolved(given, 0).length_by_default());
+  given.push_back({"tail", "16"});
+  EXPECT_TRUE(resolved(given, 0).length_by_default());
 }
 
 TEST(DecodeChoice, WithoutDefaultsAndForGapsTheLengthIsFixed) {
