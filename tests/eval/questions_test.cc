@@ -141,6 +141,21 @@ TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
             "f:1: field 'answer' has no '####'");
 }
 
+// Without a number to compare with, every reply that has none would be right.
+TEST(Gsm8k, ARightAnswerHasANumber) {
+  const std::string good = R"({"question":"q","answer":"#### 4"})";
+  for (const char* answer : {"#### none", "#### ", "4 apples\\n####"}) {
+    const auto examples =
+        parse_examples(good + fmt::format("\n{{\"question\":\"q\",\"answer\":\"{}\"}}", answer), "f", 0);
+    ASSERT_FALSE(examples) << answer;
+    EXPECT_EQ(examples.error().message, "f:2: field 'answer': found no number behind '####', needed one");
+    EXPECT_EQ(exit_status(examples.error()), 2);
+  }
+  const auto named = parse_examples(R"({"task":"gsm8k","prompt":"q","response":"#### 4","answer":"four"})", "f", 0);
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().message, "f:1: field 'answer': found 'four', needed a number");
+}
+
 // ---- The shipped model is asked
 
 TEST(Choices, TextsAreCutAsTheHarnessCutsThem) {
