@@ -272,6 +272,27 @@ TEST(Choices, AnInterruptKeepsWhatIsThere) {
   EXPECT_EQ(report->total().questions, 5);
 }
 
+// Its score would be 0 and win.
+TEST(Choices, AnOptionWithoutTokensIsRefused) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  const auto message = [&](const std::string& prompt, const std::vector<std::string>& choices, bool chat) {
+    const std::vector<Question> questions = {
+        known_questions()[0],
+        {.task = "choice", .context = prompt, .options = choices, .lengths = {1, 1}, .answer = 1}};
+    const auto report =
+        answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::chain}, .chat = chat},
+                       [](int64_t, const ChoiceReport&) { return true; });
+    return report ? "accepted" : report.error().message;
+  };
+  EXPECT_EQ(encode_pair(*model, "The co", "lor")->continuation.size(), 0u) << "else this tests nothing";
+  EXPECT_EQ(message("The co", {" 12", "lor"}, false),
+            "question 2: option 'lor': found 0 tokens behind the prompt's, since the tokenizer joins it with them; "
+            "needed 1 or more, as a text that begins with a blank has");
+  EXPECT_EQ(message("The co", {" lor", " w"}, false), "accepted");
+  EXPECT_EQ(message("Which?", {" a", ""}, true), "question 2: option '': found 0 tokens, needed 1 or more");
+}
+
 TEST(Choices, AQuestionThatIsTooLongIsNamedFirst) {
   const auto model = shipped_model();
   const auto engine = *Engine::create(model, {.row_budget = 64});
