@@ -241,8 +241,10 @@ Work setup_score(CLI::App& app) {
   add_method_options(app, *o);
   app.add_option("--examples", o->examples, "answered questions for --shots, such as the development split")
       ->type_name("FILE");
-  add_integer_option(app, "--shots", o->choice.shots, 1, 1000, "put the first N examples (of the subject) before each");
-  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N questions (of each subject)");
+  add_integer_option(app, "--shots", o->choice.shots, 1, 1000,
+                     "put the first N examples of the same kind and subject before each");
+  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40,
+                     "use the first N questions of each kind and subject");
   app.add_flag("--chat", o->choice.chat, "put the context into the model's chat template");
   add_integer_option(app, "--top", o->top, 1, 1000, "with --json: the N best tokens of each position");
   app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question")->type_name("FILE");
