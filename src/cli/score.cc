@@ -46,8 +46,8 @@ Status check_given(const ScoreCommand& o) {
   return {};
 }
 
-// The text that is scored has its length and its end. What a preset says of them is not looked at, as is usual where a
-// preset is meant for many things; what stands there by itself is refused.
+// The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
+// is not looked at; what was typed is refused.
 Result<decode::DecodeOptions> read_order(const std::string& text) {
   LLADA_TRY(const DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
