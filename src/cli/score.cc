@@ -40,17 +40,32 @@ Status check_given(const ScoreCommand& o) {
   if (!o.tasks.empty() && !o.prompt.empty()) return invalid("--prompt: needed without --tasks");
   if (o.tasks.empty() && (!o.out.empty() || o.limit > 0 || o.choice.shots > 0 || !o.examples.empty()))
     return invalid("--out, --limit, --shots and --examples: needed with --tasks");
+  if (o.cfg > 0 && o.choice.score.method == ScoreMethod::duel)
+    return invalid("--cfg: found {}, needed none with --method duel, whose guidance stands in --order", o.cfg);
   if ((o.choice.shots > 0) != !o.examples.empty()) return invalid("--shots N: needed together with --examples FILE");
   return {};
 }
 
+// The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
+// is not looked at; what was typed is refused.
+Result<decode::DecodeOptions> read_order(const std::string& text) {
+  LLADA_TRY(const DecodeWords words, read_words(text));
+  for (const decode::Setting& s : words.settings)
+    if (s.field->key == "gen_length" || s.field->key == "early_stop")
+      return invalid("{}: found {}, needed none: the continuation's tokens are the answer, to the last one", s.typed,
+                     s.text);
+  return parse_decode_options(text);
+}
+
 Status resolve(ScoreCommand& o) {
   ScoreOptions& score = o.choice.score;
-  LLADA_TRY(score.method, parse_method(o.method.empty() ? (o.tasks.empty() ? "chain" : "mc") : o.method));
+  const auto method = parse_method(o.method.empty() ? (o.tasks.empty() ? "chain" : "mc") : o.method);
+  if (!method) return invalid("--{}", method.error().message);
+  score.method = *method;
   score.draws = o.draws, score.seed = static_cast<uint64_t>(o.seed), score.groups = o.groups, score.top = o.top;
   score.cfg_scale = o.cfg;
   LLADA_TRY_STATUS(check_given(o));
-  auto order = parse_decode_options(o.order);
+  auto order = read_order(o.order);
   if (!order) return invalid("--order: {}", order.error().message);
   score.order = *order;
   return {};
@@ -176,9 +191,18 @@ Result<int> score_tasks(const ScoreCommand& o, const std::shared_ptr<const Model
   return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
 }
 
+// What is an option of a question is a text of --continuation here.
+Error as_given(Error error) {
+  constexpr std::string_view kOption = "option '";
+  if (error.message.starts_with(kOption)) error.message.replace(0, kOption.size(), "--continuation '");
+  return error;
+}
+
 Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model>& model, Engine& engine) {
   eval::Question question{.task = "text", .context = o.prompt, .options = o.continuations};
-  LLADA_TRY(auto request, eval::score_request(*model, question, {}, o.choice));
+  auto asked = eval::score_request(*model, question, {}, o.choice);
+  if (!asked) return std::unexpected(as_given(asked.error()));
+  auto request = std::move(*asked);
   const auto handle = engine.submit_score(std::move(request));
   while (!handle->wait_for(std::chrono::milliseconds(100)))
     if (InterruptGuard::signal_number() != 0) handle->cancel();
@@ -223,7 +247,14 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
   only(add_integer_option(app, "--groups", o.groups, 1, int64_t{1} << 40,
                           "pseudo: forwards per option, not one a token"),
        ScoreMethod::pseudo);
-  app.add_option("--cfg", o.cfg, "classifier-free guidance with this scale; twice the rows")->type_name("X");
+  const auto set_cfg = [&o](const std::string& text) {
+    decode::DecodeOptions scratch;
+    if (const Status status = set_field(scratch, "cfg_scale", text); !status)
+      throw CLI::ValidationError("--cfg", status.error().message.substr(std::string_view("cfg_scale: ").size()));
+    o.cfg = scratch.cfg_scale;
+  };
+  app.add_option_function<std::string>("--cfg", set_cfg, "classifier-free guidance with this scale; twice the rows")
+      ->type_name("X");
 }
 
 }  // namespace
@@ -241,8 +272,10 @@ Work setup_score(CLI::App& app) {
   add_method_options(app, *o);
   app.add_option("--examples", o->examples, "answered questions for --shots, such as the development split")
       ->type_name("FILE");
-  add_integer_option(app, "--shots", o->choice.shots, 1, 1000, "put the first N examples (of the subject) before each");
-  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N questions (of each subject)");
+  add_integer_option(app, "--shots", o->choice.shots, 1, 1000,
+                     "put the first N examples of the same kind and subject before each");
+  add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40,
+                     "use the first N questions of each kind and subject");
   app.add_flag("--chat", o->choice.chat, "put the context into the model's chat template");
   add_integer_option(app, "--top", o->top, 1, 1000, "with --json: the N best tokens of each position");
   app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question")->type_name("FILE");

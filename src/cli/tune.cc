@@ -97,6 +97,13 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
+  const auto axes = tune_axes({.block_causal = model->special_ids().attention_block > 0,
+                               .chooses_rows = model->device().capabilities().chooses_rows});
+  const auto accepts = [&](const std::string& text) {
+    const auto parsed = parse_decode_options(joined(o.common, text));
+    return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
+  };
+  LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
 
   eval::EvaluateOptions options;
   options.workers = o.model.load.threads;
@@ -125,9 +132,12 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY_STATUS(evaluator->check_fits(*common));
   LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
   progress.reset();
-  note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows\n",
-                   100 * reference.total.accuracy(), reference.total.mean(reference.total.nfe),
-                   reference.total.mean(reference.total.rows)));
+  const eval::Score& total = reference.total;
+  LLADA_TRY_STATUS(eval::check_reference(total, reference.strategy.options));
+  note(fmt::format(
+      "reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows{}\n", 100 * total.accuracy(),
+      total.mean(total.nfe), total.mean(total.rows),
+      total.cut > 0 ? fmt::format("; {} of {} answers were cut by its --gen-length", total.cut, total.n) : ""));
 
   eval::TuneRequest request;
   request.max_loss = o.max_loss;
@@ -143,10 +153,6 @@ Result<int> run(const TuneOptions& o) {
                      fmt::format("{}; {}; best {}", time_left(begin, p.done - known, p.expected - known), p.stage,
                                  p.best.empty() ? "not known yet" : p.best));
   };
-  const auto accepts = [&](const std::string& text) {
-    const auto parsed = parse_decode_options(joined(o.common, text));
-    return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
-  };
   const auto measure = [&](const std::string& text, const std::vector<size_t>& which) -> Result<eval::Score> {
     if (const eval::Score* score = measurements.find(text, which)) {
       known += static_cast<int64_t>(which.size());
@@ -158,8 +164,6 @@ Result<int> run(const TuneOptions& o) {
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
   };
-  const auto axes = tune_axes({.block_causal = model->special_ids().attention_block > 0,
-                               .chooses_rows = model->device().capabilities().chooses_rows});
   LLADA_TRY(const auto result, eval::tune(examples, axes, accepts, measure, request));
   progress.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -50,7 +50,7 @@ struct ScoreOptions {
   double cfg_scale = 0;              // > 0: classifier-free guidance, as in decode::StepPlan; duel has it in `order`
   int64_t groups = 0;                // pseudo; 0: every token alone
   int64_t top = 0;                   // chain, exact, duel: so many best tokens of each position
-  decode::DecodeOptions order = {};  // duel; early_stop and gen_length are not looked at
+  decode::DecodeOptions order = {};  // duel; early_stop, gen_length and auto_length are not looked at
 };
 inline constexpr int64_t kMostDraws = int64_t{1} << 16;
 inline constexpr int64_t kMostDrawnTokens = int64_t{1} << 24;  // draws x tokens of all continuations, for memory

@@ -181,7 +181,7 @@ Status DuelScore::begin() {
   canvas_.tokens.insert(canvas_.tokens.end(), length, ids.mask);
   canvas_.states.insert(canvas_.states.end(), length, TokenState::masked);
   decode::DecodeOptions order = request_.options.order;
-  order.gen_length = static_cast<int64_t>(length);
+  order.gen_length = static_cast<int64_t>(length), order.auto_length = false;
   order.early_stop = decode::EarlyStop::none;
   LLADA_TRY(strategy_, decode::make_strategy(order, ids, canvas_));
   plan_.reset();

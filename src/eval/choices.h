@@ -47,7 +47,7 @@ struct ChoiceReport {
 };
 
 // What is scored of a question: its context with the examples and its options as tokens. Invalid: it is too long for
-// the model, or has too few examples.
+// the model, has too few examples, or an option without tokens of its own.
 Result<ScoreRequest> score_request(const Model& model, const Question& question, std::span<const Question> examples,
                                    const ChoiceOptions& options);
 

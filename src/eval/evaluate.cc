@@ -153,11 +153,13 @@ Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answe
   return {};
 }
 
+bool Evaluator::ended(const Answer& answer) const {
+  return !answer.tokens.empty() && std::ranges::count(model_->special_ids().end_ids, answer.tokens.back()) > 0;
+}
+
 // The answer without its end token.
 std::string Evaluator::text(const Answer& answer) const {
-  const auto& ends = model_->special_ids().end_ids;
-  const bool ended = !answer.tokens.empty() && std::ranges::count(ends, answer.tokens.back()) > 0;
-  return model_->tokenizer().decode(std::span(answer.tokens).first(answer.tokens.size() - ended));
+  return model_->tokenizer().decode(std::span(answer.tokens).first(answer.tokens.size() - ended(answer)));
 }
 
 // What depends on the example's right answer and on the reference.
@@ -166,6 +168,7 @@ void Evaluator::judge(size_t example, Answer& answer) const {
   const std::string found = text(answer);
   score.right = answer_is_right(examples_[example], found);
   score.whole_right = response_is_right(examples_[example], found);
+  score.cut = !ended(answer);
   if (!options_.reference) return;
   const Answer* reference = store_.find(prompt_hash(prompts_[example]));
   LLADA_CHECK(reference != nullptr);

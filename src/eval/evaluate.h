@@ -91,6 +91,7 @@ class Evaluator {
   Status add_likelihood(Session& session, size_t example, Answer& answer);
   Status ensure_reference(const std::vector<size_t>& which);
   void judge(size_t example, Answer& answer) const;
+  bool ended(const Answer& answer) const;
   std::string text(const Answer& answer) const;
 
   const std::shared_ptr<const Model> model_;

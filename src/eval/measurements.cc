@@ -19,6 +19,7 @@ struct Count {
   const char* name;
   int64_t Score::*field;
 };
+// What a search asks for; Score::cut is not among it.
 constexpr Count kCounts[] = {{"n", &Score::n},
                              {"right", &Score::right},
                              {"whole_right", &Score::whole_right},

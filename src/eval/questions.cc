@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/file.h"
 #include "eval/json_rows.h"
@@ -25,6 +26,7 @@ class Row {
   explicit Row(const Json& json) : json_(json) {}
 
   bool has(const char* field) const { return json_.contains(field); }
+  bool has_list(const char* field) const { return has(field) && json_[field].is_array(); }
   std::string text(const char* field) { return text(json_, field); }
   std::vector<std::string> texts(const char* field) { return texts(json_, field); }
   // ARC's choices are an object of two lists.
@@ -135,13 +137,20 @@ Question hellaswag(Row& row) {
   return q;
 }
 
+constexpr size_t kLetters = 26;
+
 Question mmlu(Row& row) {
+  if (!row.has("subject")) row.refuse("subject", "a text, beside MMLU's question, choices and answer");
   Question q{
       .task = "mmlu", .subject = row.text("subject"), .context = fmt::format("{}\n", trimmed(row.text("question")))};
-  const std::vector<std::string> choices = row.texts("choices");
+  std::vector<std::string> choices = row.texts("choices");
+  if (choices.size() > kLetters) {
+    row.refuse("choices", fmt::format("{} texts at most, one for each letter", kLetters));
+    choices.resize(kLetters);
+  }
   std::vector<std::string> letters;
   for (size_t i = 0; i < choices.size(); ++i) {
-    letters.push_back(std::string(1, static_cast<char>('A' + i % 26)));
+    letters.push_back(std::string(1, static_cast<char>('A' + i)));
     q.context += fmt::format("{}. {}\n", letters.back(), choices[i]);
   }
   q.context += "Answer:";
@@ -169,9 +178,14 @@ Question question_of(Row& row) {
   if (row.has("answerKey")) return arc(row);
   if (row.has("endings")) return hellaswag(row);
   if (row.has("goal")) return piqa(row);
-  if (row.has("subject")) return mmlu(row);
+  if (row.has("subject") || (row.has("question") && row.has_list("choices") && !row.has("prompt"))) return mmlu(row);
   return plain(row);
 }
+
+// Questions that may stand before each other as examples, and of which a limit keeps the first.
+std::tuple<const std::string&, const std::string&> kind(const Question& q) { return {q.task, q.subject}; }
+
+bool same_question(const Question& a, const Question& b) { return a.context == b.context && a.options == b.options; }
 
 // What stands before the examples.
 std::string introduction(const Question& q) {
@@ -185,12 +199,12 @@ std::string introduction(const Question& q) {
 
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<Question> questions;
-  std::map<std::string, int64_t> taken;
+  std::map<std::tuple<std::string, std::string>, int64_t> taken;  // by kind
   LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
     Row row(json);
     Question question = question_of(row);
     if (!row.error().empty()) return invalid("{}: {}", where, row.error());
-    if (limit == 0 || ++taken[question.subject] <= limit) questions.push_back(std::move(question));
+    if (limit == 0 || ++taken[kind(question)] <= limit) questions.push_back(std::move(question));
     return {};
   }));
   if (questions.empty()) return invalid("{}: no questions", source);
@@ -204,16 +218,21 @@ Result<std::vector<Question>> load_questions(const std::string& path, int64_t li
 
 Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots) {
   std::string text = introduction(question);
-  int64_t given = 0;
+  int64_t given = 0, itself = 0;
   for (const Question& example : from) {
     if (given == shots) break;
-    if (example.subject != question.subject) continue;
+    if (kind(example) != kind(question)) continue;
+    if (same_question(example, question)) {  // its answer would be told
+      ++itself;
+      continue;
+    }
     text += fmt::format("{}{}\n\n", example.context, example.options[example.answer]);
     ++given;
   }
   if (given < shots)
-    return invalid("examples: found {}{}{}, needed {}", given, question.subject.empty() ? "" : " of the subject ",
-                   question.subject, shots);
+    return invalid("examples: found {} of {}{}{}{}, needed {}", given, question.task,
+                   question.subject.empty() ? "" : " of the subject ", question.subject,
+                   itself > 0 ? " beside the question itself" : "", shots);
   return text + question.context;
 }
 

@@ -28,12 +28,13 @@ struct Question {
   size_t answer = 0;
 };
 
-// Errors name the file, the line and the field. limit > 0 keeps the first `limit` questions of each subject.
+// Errors name the file, the line and the field. limit > 0 keeps the first `limit` questions of each kind of row and,
+// within MMLU, of each subject.
 Result<std::vector<Question>> load_questions(const std::string& path, int64_t limit);
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit);
 
-// The context behind `shots` answered examples: the first of `from` with the question's subject. Invalid: there are
-// fewer.
+// The context behind `shots` answered examples: the first of `from` that are rows of the question's kind and subject,
+// without the question itself. Invalid: there are fewer.
 Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots);
 
 }  // namespace llada::eval

@@ -17,6 +17,7 @@ Json score_json(const Score& s) {
                {"ci95", {low, high}},
                {"whole_accuracy", Score::ratio(s.whole_right, s.n)},
                {"whole_ci95", {whole_low, whole_high}},
+               {"cut", s.cut},
                {"nfe_mean", s.mean(s.nfe)},
                {"rows_mean", s.mean(s.rows)},
                {"tokens_per_forward", Score::ratio(s.committed, s.nfe)},
@@ -49,8 +50,8 @@ Json result_json(const StrategyResult& r) {
                 {"accuracy_mean", r.accuracy_mean}};
   const Json total = score_json(r.total);
   for (const char* key :
-       {"n", "whole_accuracy", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s", "seconds_mean",
-        "cpu_seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
+       {"n", "whole_accuracy", "cut", "nfe_mean", "rows_mean", "tokens_per_forward", "content_tokens_per_s",
+        "seconds_mean", "cpu_seconds_mean", "agreement", "agreement_ci95", "edit_distance_mean", "accuracy_difference",
         "accuracy_difference_ci95", "log_probability_per_token", "scored_tokens"})
     if (total.contains(key)) entry[key] = total[key];
   entry["wall_seconds"] = r.wall_seconds;
@@ -99,6 +100,9 @@ std::string TableReport::section(const StrategyResult& r) const {
   out += fmt::format("  whole answer right {:.1f}%", Score::ratio(all.whole_right, all.n) * 100);
   if (compared_) out += fmt::format(", {:.2f} edits", Score::ratio(all.edit_distance, all.compared));
   if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", all.likelihood.per_token());
+  if (all.cut > 0)
+    out += fmt::format("\n  {} of {} answers were cut: no end token within --gen-length {}", all.cut, all.n,
+                       decode::get_field(r.strategy.options, "gen_length").value_or(""));
   out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
   if (all.cpu_seconds > 0) out += fmt::format(", CPU {:.1f} ms", all.cpu_seconds / static_cast<double>(all.n) * 1e3);
   return out + '\n';

@@ -16,6 +16,7 @@ void Score::operator+=(const Score& other) {
   n += other.n;
   right += other.right;
   whole_right += other.whole_right;
+  cut += other.cut;
   nfe += other.nfe;
   rows += other.rows;
   committed += other.committed;

@@ -11,6 +11,7 @@ namespace llada::eval {
 
 struct Score {
   int64_t n = 0, right = 0, whole_right = 0;
+  int64_t cut = 0;  // answers without an end token: the canvas ended first
   int64_t nfe = 0, rows = 0, committed = 0, content_tokens = 0;
   double seconds = 0;        // wall clock summed over examples; measured
   double cpu_seconds = 0;    // processor time of an example's thread: other programs on the machine hardly change it; 0

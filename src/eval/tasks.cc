@@ -58,6 +58,7 @@ Result<Example> gsm8k(const Json& json, const std::string& where) {
   LLADA_TRY(example.response, text_field(json, "answer", where));
   if (!example.response.contains("####")) return invalid("{}: field 'answer' has no '####'", where);
   example.answer = gsm8k_answer(example.response);
+  if (example.answer.empty()) return invalid("{}: field 'answer': found no number behind '####', needed one", where);
   return example;
 }
 
@@ -77,6 +78,9 @@ Result<std::vector<Example>> parse_examples(std::string_view text, const std::st
                                           {"answer", &example.answer}}) {
         LLADA_TRY(*target, text_field(json, field, where));
       }
+      // Every reply without a number would be right.
+      if (example.task == "gsm8k" && gsm8k_answer(example.answer).empty())
+        return invalid("{}: field 'answer': found '{}', needed a number", where, example.answer);
     }
     if (limit == 0 || ++taken[example.task] <= limit) examples.push_back(std::move(example));
     return {};

@@ -23,10 +23,25 @@ constexpr size_t kLeastKept = 4;
 constexpr size_t kSecondChances = 12;
 constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
 
+Genes start_of(const std::vector<Axis>& axes) {
+  Genes start;
+  for (const Axis& axis : axes) start.push_back(axis.start);
+  return start;
+}
+
+std::string text_of(const std::vector<Axis>& axes, const Genes& genes) {
+  std::string out;
+  for (size_t a = 0; a < axes.size(); ++a) {
+    const std::string& piece = axes[a].choices[genes[a]];
+    if (!piece.empty()) out += (out.empty() ? "" : " ") + piece;
+  }
+  return out;
+}
+
 class Search {
  public:
-  Search(const std::vector<Axis>& axes, const std::function<bool(const std::string&)>& accepts, const Measure& measure,
-         const TuneRequest& request, Halves halves)
+  Search(const std::vector<Axis>& axes, const Accepts& accepts, const Measure& measure, const TuneRequest& request,
+         Halves halves)
       : axes_(axes), accepts_(accepts), measure_(measure), request_(request), halves_(std::move(halves)) {}
 
   Result<TuneResult> run() {
@@ -52,14 +67,7 @@ class Search {
     int64_t examples = 0;  // of the search half, from its begin
   };
 
-  std::string text(const Genes& genes) const {
-    std::string out;
-    for (size_t a = 0; a < axes_.size(); ++a) {
-      const std::string& piece = axes_[a].choices[genes[a]];
-      if (!piece.empty()) out += (out.empty() ? "" : " ") + piece;
-    }
-    return out;
-  }
+  std::string text(const Genes& genes) const { return text_of(axes_, genes); }
 
   bool makes_sense(const Genes& genes) {
     const auto [entry, fresh] = sense_.try_emplace(genes, false);
@@ -139,9 +147,7 @@ class Search {
   }
 
   Status explore(int64_t examples) {
-    Genes start;
-    for (const Axis& axis : axes_) start.push_back(axis.start);
-    if (!makes_sense(start)) return invalid("tune: the search cannot start from '{}'", text(start));
+    const Genes start = start_of(axes_);
     // Once around the start, whatever the distance; after that one choice at a time.
     std::vector<Genes> around = {start};
     for (size_t a = 0; a < axes_.size(); ++a)
@@ -271,7 +277,7 @@ class Search {
   }
 
   const std::vector<Axis>& axes_;
-  const std::function<bool(const std::string&)>& accepts_;
+  const Accepts& accepts_;
   const Measure& measure_;
   const TuneRequest& request_;
   const Halves halves_;
@@ -307,9 +313,7 @@ Halves split(const std::vector<Example>& examples) {
   return halves;
 }
 
-Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes,
-                        const std::function<bool(const std::string& options)>& accepts, const Measure& measure,
-                        const TuneRequest& request) {
+Status check_tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts) {
   std::map<std::string, int64_t> counts;
   for (const Example& example : examples) ++counts[example.task];
   for (const auto& [task, count] : counts)
@@ -318,6 +322,29 @@ Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<
   for (const Axis& axis : axes)
     if (axis.start >= axis.choices.size())
       return invalid("tune: axis '{}' starts at choice {} of {}", axis.name, axis.start, axis.choices.size());
+  const std::string start = text_of(axes, start_of(axes));
+  return accepts(start) ? Status() : invalid("tune: the search cannot start from '{}'", start);
+}
+
+Status check_reference(const Score& total, const decode::DecodeOptions& options) {
+  if (total.right > 0) return {};
+  const std::string length = decode::get_field(options, "gen_length").value_or("");
+  const std::string why =
+      total.cut > 0
+          ? fmt::format(
+                "{} of {} were cut at --gen-length {}, where a longer one may help (--options '--gen-length "
+                "auto:{}')",
+                total.cut, total.n, length, 3 * options.gen_length)
+          : fmt::format("none was cut at --gen-length {}, so the tasks may be none that the model has learned", length);
+  return invalid(
+      "reference, one token per forward: found 0 of {} answers right, needed 1 or more, or no candidate could lose "
+      "any; {}",
+      total.n, why);
+}
+
+Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts,
+                        const Measure& measure, const TuneRequest& request) {
+  LLADA_TRY_STATUS(check_tune(examples, axes, accepts));
   return Search(axes, accepts, measure, request, split(examples)).run();
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/options.h"
 #include "eval/score.h"
 #include "eval/tasks.h"
 
@@ -64,11 +65,17 @@ struct TuneResult {
 // Sum of the scores of these examples under options that `accepts` took.
 using Measure = std::function<Result<Score>(const std::string& options, const std::vector<size_t>& which)>;
 
-// `accepts` says whether a combination of choices makes sense at all. Invalid: fewer than two examples of
-// some task, an axis without choices, a start that is refused.
-Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes,
-                        const std::function<bool(const std::string& options)>& accepts, const Measure& measure,
-                        const TuneRequest& request);
+// Whether a combination of choices makes sense at all.
+using Accepts = std::function<bool(const std::string& options)>;
+
+// Refuses what tune() would, so that nobody waits for a reference first: fewer than two examples of some task, an axis
+// without choices, a start that is refused.
+Status check_tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts);
+// Refuses a reference without a right answer: every candidate would be as good. options: the reference's.
+Status check_reference(const Score& total, const decode::DecodeOptions& options);
+
+Result<TuneResult> tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts,
+                        const Measure& measure, const TuneRequest& request);
 
 // The halves: every second example of each task, in an order that takes the tasks in turn, so that any prefix
 // is balanced.

@@ -608,6 +608,32 @@ TEST(Tune, WritesAPresetThatRunTakes) {
   EXPECT_EQ(run["tokens"].size(), 16u);
 }
 
+TEST(Tune, RefusesWhatItCouldNotTell) {
+  const TemporaryFolder folder;
+  const Words words = {"tune",
+                       "-m",
+                       tiny_model(),
+                       "--tasks",
+                       folder.file("tasks.jsonl"),
+                       "-o",
+                       folder.file("preset.json"),
+                       "--reference",
+                       folder.file("reference.jsonl"),
+                       "--options",
+                       "--gen-length 4 --block-length 4"};
+  // Before the reference, which may take hours.
+  write_file(folder.file("tasks.jsonl"), kHardTask);
+  expect_refused({words, "found 1 example of task 'gsm-mini', needed at least 2"}, 2);
+  EXPECT_FALSE(fs::exists(folder.file("reference.jsonl")));
+  // Answers that do not fit the canvas are all wrong, by any candidate.
+  write_file(folder.file("tasks.jsonl"), kSortTasks);
+  expect_refused({words,
+                  "found 0 of 2 answers right, needed 1 or more, or no candidate could lose any; 2 of 2 were cut "
+                  "at --gen-length 4"},
+                 2);
+  EXPECT_FALSE(fs::exists(folder.file("preset.json")));
+}
+
 TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
   const Json fast = run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode", "fast", "--json"});
   EXPECT_EQ(fast["text"], "3 6 38 41 51");

@@ -129,7 +129,7 @@ TEST_F(LongWork, APresetOfBenchNeedsItsType) {
 }
 
 const char* const kTasks =
-    R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"8 9","answer":"8 9"})"
+    R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
     "\n";
 
 TEST_F(LongWork, EvalMeasuresTheReferenceOnce) {
@@ -160,8 +160,8 @@ TEST_F(LongWork, EvalMeasuresTheReferenceOnce) {
 TEST_F(LongWork, TuneHasJsonAndItsPresetKnowsItsModel) {
   write("tasks", std::string(kTasks) + kTasks);
   const auto tuned = run_llada({"tune", "-m", tiny_model(), "--tasks", file("tasks"), "--options",
-                                "--gen-length 8 --block-length 8", "--generations", "1", "--breadth", "1", "--max-loss",
-                                "100", "--minimize", "forwards", "-o", file("mine.json"), "--json"});
+                                "--gen-length 16 --block-length 8", "--generations", "1", "--breadth", "1",
+                                "--max-loss", "100", "--minimize", "forwards", "-o", file("mine.json"), "--json"});
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   const Json report = Json::parse(tuned.out);
   const int64_t chosen = report["chosen"];

@@ -346,6 +346,11 @@ TEST_F(Likelihoods, ADecodingOrderIsFollowed) {
   const ScoreResult result = score("full", {kPrompt, {text}, {.method = duel}});
   EXPECT_NEAR(result.continuations[0].log_probability, expected, 5e-5);
   EXPECT_EQ(result.forwards, 4);
+  // The text says how long it is, whatever length the options have.
+  ScoreOptions open_length = {.method = duel};
+  open_length.order.auto_length = true, open_length.order.gen_length = decode::kAutoLength;
+  EXPECT_EQ(score("full", {kPrompt, {text}, open_length}).continuations[0].log_probability,
+            result.continuations[0].log_probability);
 }
 
 // What decoding writes is greedy in its own order, and a text with another token is not.

@@ -91,6 +91,28 @@ TEST(Evaluate, TheReferenceIsAsLongAsTheStrategies) {
   EXPECT_NE(reference_text(reference), reference_text(reference_options(short_options()))) << "kept in one file";
 }
 
+// A canvas of 4 has no room for these answers and an end token, one of 16 has.
+TEST(Evaluate, AnswersThatWereCutAreCounted) {
+  EvaluateOptions options;
+  options.workers = 1;
+  options.reference = reference_options(short_options());
+  StrategyUnderTest cut = threshold(0.9);
+  cut.options.gen_length = cut.options.block_length = 4;
+  const Evaluation evaluation = run({threshold(0.9), cut}, std::move(options));
+  EXPECT_EQ(evaluation.reference->total.cut, 0);
+  EXPECT_EQ(evaluation.results[0].total.cut, 0);
+  EXPECT_EQ(evaluation.results[1].total.cut, 3);
+  EXPECT_EQ(evaluation.results[1].tasks.at("sort").cut, 2);
+  const TableReport table(8, true);
+  EXPECT_EQ(table.section(evaluation.results[0]).find("cut"), std::string::npos);
+  const std::string section = table.section(evaluation.results[1]);
+  EXPECT_NE(section.find("\n  3 of 3 answers were cut: no end token within --gen-length 4\n"), std::string::npos)
+      << section;
+  const std::string json = report_json(*shipped_model(), evaluation);
+  EXPECT_NE(json.find("\"cut\": 3,"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"cut\": 2,"), std::string::npos) << json;
+}
+
 TEST(Evaluate, WorkersChangeNothing) {
   std::vector<std::string> recorded[2];
   std::vector<Evaluation> runs;

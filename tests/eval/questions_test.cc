@@ -85,28 +85,76 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
   EXPECT_FALSE(parse_questions("\n", "empty", 0));
 }
 
+TEST(Questions, AnMmluRowSaysWhatItNeeds) {
+  const auto message = [](std::string_view row) {
+    const auto result = parse_questions(row, "f", 0);
+    return result ? "accepted" : result.error().message;
+  };
+  EXPECT_EQ(message(R"({"question":"q","choices":["a","b"],"answer":0})"),
+            "f:1: field 'subject': needed a text, beside MMLU's question, choices and answer");
+  EXPECT_EQ(message(R"({"question":"q","subject":3,"choices":["a","b"],"answer":0})"),
+            "f:1: field 'subject': needed a text");
+  EXPECT_EQ(message(R"({"question":"q","prompt":"p","choices":["a","b"],"answer":0})"), "accepted");
+  // Two options with one letter could not be told apart.
+  std::string choices = "\"1\"";
+  for (int i = 2; i <= 26; ++i) choices += fmt::format(",\"{}\"", i);
+  const auto row = [](const std::string& list) {
+    return fmt::format(R"({{"question":"q","subject":"s","choices":[{}],"answer":25}})", list);
+  };
+  EXPECT_EQ(one(row(choices)).options.back(), " Z");
+  EXPECT_EQ(message(row(choices + ",\"27\"")), "f:1: field 'choices': needed 26 texts at most, one for each letter");
+}
+
+constexpr const char* kOtherMmlu =
+    R"({"question":"What is 1 + 1?","subject":"small_sums","choices":["1","2"],"answer":1})";
+constexpr const char* kOtherPiqa = R"({"goal":"To cool tea,","sol1":"wait","sol2":"boil it","label":0})";
+
 TEST(Questions, ExamplesComeFromTheSubject) {
-  const std::vector<Question> from = {one(kPiqa), one(kMmlu), one(kMmlu)};
+  const std::vector<Question> from = {one(kOtherPiqa), one(kOtherMmlu), one(kOtherMmlu)};
   Question other = one(kMmlu);
   other.subject = "large_sums";
   EXPECT_EQ(*with_examples(one(kMmlu), from, 1),
             "The following are multiple choice questions (with answers) about small sums.\n\n"
-            "What is 2 + 2?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: D\n\n"
+            "What is 1 + 1?\nA. 1\nB. 2\nAnswer: B\n\n"
             "What is 2 + 2?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
   EXPECT_EQ(*with_examples(one(kPiqa), from, 1),
-            "Question: To dry a cup,\nAnswer: use a towel\n\nQuestion: To dry a cup,\nAnswer:");
+            "Question: To cool tea,\nAnswer: wait\n\nQuestion: To dry a cup,\nAnswer:");
   EXPECT_EQ(with_examples(one(kMmlu), from, 3).error().message,
-            "examples: found 2 of the subject small_sums, needed 3");
-  EXPECT_EQ(with_examples(other, from, 1).error().message, "examples: found 0 of the subject large_sums, needed 1");
+            "examples: found 2 of mmlu of the subject small_sums, needed 3");
+  EXPECT_EQ(with_examples(other, from, 1).error().message,
+            "examples: found 0 of mmlu of the subject large_sums, needed 1");
 }
 
-TEST(Questions, LimitCountsPerSubject) {
+// Rows without a subject are not all of one kind.
+TEST(Questions, ExamplesAreRowsOfTheSameKind) {
+  const std::vector<Question> from = {one(kBoolq), one(kOtherPiqa)};
+  EXPECT_EQ(*with_examples(one(kPiqa), from, 1),
+            "Question: To cool tea,\nAnswer: wait\n\nQuestion: To dry a cup,\nAnswer:");
+  EXPECT_EQ(with_examples(one(kArc), from, 1).error().message, "examples: found 0 of arc, needed 1");
+}
+
+TEST(Questions, AQuestionIsNotItsOwnExample) {
+  const std::vector<Question> all = {one(kPiqa), one(kOtherPiqa)};
+  EXPECT_EQ(*with_examples(all[0], all, 1), "Question: To cool tea,\nAnswer: wait\n\nQuestion: To dry a cup,\nAnswer:");
+  EXPECT_EQ(*with_examples(all[1], all, 1),
+            "Question: To dry a cup,\nAnswer: use a towel\n\nQuestion: To cool tea,\nAnswer:");
+  EXPECT_EQ(with_examples(all[0], all, 2).error().message,
+            "examples: found 1 of piqa beside the question itself, needed 2");
+}
+
+TEST(Questions, LimitCountsPerKindAndSubject) {
   std::string text;
   for (const char* subject : {"a", "b"})
     for (int i = 0; i < 3; ++i)
       text += fmt::format(R"({{"question":"{}","subject":"{}","choices":["x","y"],"answer":0}})", i, subject) + "\n";
   EXPECT_EQ(parse_questions(text, "f", 2)->size(), 4u);
   EXPECT_EQ(parse_questions(text, "f", 0)->size(), 6u);
+  text.clear();
+  for (const char* row : {kBoolq, kBoolq, kArc, kHellaswag, kPiqa, kPlain, kArc}) text += std::string(row) + "\n";
+  std::vector<std::string> kinds;
+  const auto first_ones = parse_questions(text, "f", 1);
+  for (const Question& q : *first_ones) kinds.push_back(q.task);
+  EXPECT_EQ(kinds, (std::vector<std::string>{"boolq", "arc", "hellaswag", "piqa", "choice"}));
 }
 
 // ---- GSM8K by its own rule
@@ -139,6 +187,21 @@ TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
   EXPECT_EQ(examples->at(0).answer, "4");
   EXPECT_EQ(parse_examples(R"({"question":"q","answer":"4"})", "f", 0).error().message,
             "f:1: field 'answer' has no '####'");
+}
+
+// Without a number to compare with, every reply that has none would be right.
+TEST(Gsm8k, ARightAnswerHasANumber) {
+  const std::string good = R"({"question":"q","answer":"#### 4"})";
+  for (const char* answer : {"#### none", "#### ", "4 apples\\n####"}) {
+    const auto examples =
+        parse_examples(good + fmt::format("\n{{\"question\":\"q\",\"answer\":\"{}\"}}", answer), "f", 0);
+    ASSERT_FALSE(examples) << answer;
+    EXPECT_EQ(examples.error().message, "f:2: field 'answer': found no number behind '####', needed one");
+    EXPECT_EQ(exit_status(examples.error()), 2);
+  }
+  const auto named = parse_examples(R"({"task":"gsm8k","prompt":"q","response":"#### 4","answer":"four"})", "f", 0);
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().message, "f:1: field 'answer': found 'four', needed a number");
 }
 
 // ---- The shipped model is asked
@@ -255,6 +318,27 @@ TEST(Choices, AnInterruptKeepsWhatIsThere) {
   EXPECT_TRUE(report->interrupted);
   EXPECT_EQ(report->answers.size(), 5u);
   EXPECT_EQ(report->total().questions, 5);
+}
+
+// Its score would be 0 and win.
+TEST(Choices, AnOptionWithoutTokensIsRefused) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  const auto message = [&](const std::string& prompt, const std::vector<std::string>& choices, bool chat) {
+    const std::vector<Question> questions = {
+        known_questions()[0],
+        {.task = "choice", .context = prompt, .options = choices, .lengths = {1, 1}, .answer = 1}};
+    const auto report =
+        answer_choices(model, *engine, questions, {}, {.score = {.method = ScoreMethod::chain}, .chat = chat},
+                       [](int64_t, const ChoiceReport&) { return true; });
+    return report ? "accepted" : report.error().message;
+  };
+  EXPECT_EQ(encode_pair(*model, "The co", "lor")->continuation.size(), 0u) << "else this tests nothing";
+  EXPECT_EQ(message("The co", {" 12", "lor"}, false),
+            "question 2: option 'lor': found 0 tokens behind the prompt's, since the tokenizer joins it with them; "
+            "needed 1 or more, as a text that begins with a blank has");
+  EXPECT_EQ(message("The co", {" lor", " w"}, false), "accepted");
+  EXPECT_EQ(message("Which?", {" a", ""}, true), "question 2: option '': found 0 tokens, needed 1 or more");
 }
 
 TEST(Choices, AQuestionThatIsTooLongIsNamedFirst) {

@@ -227,5 +227,36 @@ TEST(Tune, RefusesWhatItCannotSplit) {
   EXPECT_NE(none.error().message.find("cannot start from 't=9'"), std::string::npos);
 }
 
+// Before the reference is computed.
+TEST(Tune, TheSameIsRefusedBeforehand) {
+  const auto all = [](const std::string&) { return true; };
+  EXPECT_TRUE(check_tune(examples_of({{"a", 2}, {"b", 3}}), kAxes, all));
+  EXPECT_EQ(check_tune(examples_of({{"a", 2}, {"b", 1}}), kAxes, all).error().message,
+            "tune: found 1 example of task 'b', needed at least 2 (half of them validate)");
+  EXPECT_EQ(
+      check_tune(examples_of({{"a", 2}}), kAxes, [](const std::string& text) { return text != "t=9"; }).error().message,
+      "tune: the search cannot start from 't=9'");
+  EXPECT_FALSE(check_tune(examples_of({{"a", 2}}), {{"t", {"x"}, 1}}, all));
+}
+
+// Nothing could be lost to it, so the cheapest nonsense would be chosen with a loss of 0.
+TEST(Tune, AReferenceWithoutARightAnswerIsRefused) {
+  decode::DecodeOptions options;
+  EXPECT_TRUE(check_reference({.n = 12, .right = 1, .cut = 11}, options));
+  const auto cut = check_reference({.n = 12, .cut = 9}, options);
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().message,
+            "reference, one token per forward: found 0 of 12 answers right, needed 1 or more, or no candidate could "
+            "lose any; 9 of 12 were cut at --gen-length 128, where a longer one may help (--options '--gen-length "
+            "auto:384')");
+  EXPECT_EQ(exit_status(cut.error()), 2);
+  options.auto_length = true, options.gen_length = 384;
+  const auto whole = check_reference({.n = 12}, options);
+  ASSERT_FALSE(whole);
+  EXPECT_TRUE(whole.error().message.ends_with(
+      "none was cut at --gen-length auto:384, so the tasks may be none that the model has learned"))
+      << whole.error().message;
+}
+
 }  // namespace
 }  // namespace llada::eval
