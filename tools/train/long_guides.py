@@ -136,14 +136,7 @@ def _sort_steps(example):
     return out
 
 
-def _count(example):
-    """The step, by which every number and the end of every line are decided. What stands above, heads find by its distance."""
-    step = re.search(r"(?:steps|multiples) of (\d)", example.prompt).span(1)
-    return [Copied(found.span(), step) for found in re.finditer(r"\d+|\n|There", example.response)]
-
-
-_COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps,
-           "count": _count}
+_COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps}
 
 
 def guides(tokenizer, example, prompt, response):

@@ -199,14 +199,14 @@ def sort_steps(draw):
 # ---------------------------------------------------------------- rewriting a text by rules
 
 
-def rewrite(draw, most=14, growing=0.4):
+def rewrite(draw):
     """Each line is written as it is and as the rules make it."""
-    lines = [_sentence(draw) for _ in range(draw.few(1, most))]
+    lines = [_sentence(draw) for _ in range(draw.few(1, 14))]
     words = sorted({word for line in lines for word in line if word in _KIND})
     rules = {}
     for word in draw.sample(words, min(len(words), draw.number(1, 4))):
         rules[word] = draw.choice([other for other in _MEMBERS[_KIND[word]] if other != word])
-    grows = draw.number(1, 9) if draw.chance(growing) else 0
+    grows = draw.number(1, 9) if draw.chance(0.4) else 0
     told = [f"{word} becomes {other}" for word, other in rules.items()]
     told += [f"each number grows by {grows}"] if grows else []
     text = lambda words: " ".join(map(str, words)).replace(" .", ".")
@@ -272,10 +272,10 @@ def _left(number, bound):
     return f", and {abs(bound - number)} are left."
 
 
-def _count_to(draw, lows=(1, 60), lengths=(6, 26)):
+def _count_to(draw):
     """Numbers up to or down to a bound that need not be one of them."""
-    step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(*lows)
-    length = draw.few(*lengths)
+    step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(1, 60)
+    length = draw.few(6, 26)
     numbers = list(range(low, low + step * length, step))
     past = draw.number(0, step - 1)
     first, bound = (low, numbers[-1] + past) if up else (numbers[-1], max(0, low - past))
@@ -286,9 +286,9 @@ def _count_to(draw, lows=(1, 60), lengths=(6, 26)):
     return Example("count", f"Count {order} in steps of {step}. That is {abs(bound - first)} away.", answer, answer)
 
 
-def _count_lines(draw, lows=(1, 60), lengths=(4, 23)):
+def _count_lines(draw):
     """Numbered lines, then how many there are."""
-    step, low, length = draw.number(2, 9), draw.number(*lows), draw.few(*lengths)
+    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 23)
     bound = low + step * (length - 1) + draw.number(0, step - 1)
     numbers = range(low, bound + 1, step)
     lines = "\n".join(f"{i}. The number is {n}{_left(n, bound)}" for i, n in enumerate(numbers, 1))
@@ -305,21 +305,9 @@ def _multiples(draw):
     return Example("count", f"Write the multiples of {factor} up to {bound}.", answer, answer)
 
 
-def count_drill(draw):
-    """A short count, which only trains: nearly each line is the first or the last one, and hundreds are passed often."""
-    low = draw.choice([(1, 60), (60, 110), (110, 240)])
-    return draw.choice([_count_to, _count_lines])(draw, low, (1, 9))
-
-
-def growth_drill(draw):
-    """A short rewrite, which only trains, in which numbers grow."""
-    return rewrite(draw, most=6, growing=1)
-
-
 SHARES = {story: 0.22, records: 0.17, sort_steps: 0.16, rewrite: 0.16, form: 0.14, count: 0.15}
 SHORT = {data.gsm_mini: 0.4, data.boolean: 0.25, data.choice: 0.1, data.sort: 0.12, data.json_record: 0.13}
 SHORT_SHARE = 0.15  # of the examples
-DRILLS = {count_drill: 0.1, growth_drill: 0.05}  # beside them, of any length
 TASKS = {fitting(task, EVALUATED): share for task, share in SHARES.items()}
 NAMES = ("story", "records", "sort-steps", "rewrite", "form", "count")
 
@@ -353,7 +341,6 @@ def training_stream(seed, limits=EVALUATED, shares=None):
     factor = lambda task: (shares or {}).get(task.__name__.replace("_", "-"), 1)
     mix = {fitting(task, limits): (1 - SHORT_SHARE) * share * factor(task) for task, share in SHARES.items()}
     mix |= {task: SHORT_SHARE * share for task, share in SHORT.items()}
-    mix |= {fitting(task, limits._replace(low=0)): share * factor(task) for task, share in DRILLS.items()}
     return (example for example in data.stream(seed, mix) if not data.is_held_out(example.prompt))
 
 
