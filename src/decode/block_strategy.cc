@@ -51,7 +51,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       settling_(static_cast<size_t>(canvas.size())) {
   if (!blocks_.empty()) block_ = blocks_.front();
   if (options.mbsd) speculation_.emplace(options, ids);
-  if (options.auto_length && options.tail < 0 && ids.attention_block == 0 && !canvas.infill)
+  if (predicts_length(options, ids.attention_block) && !canvas.infill)
     length_.emplace(options, ids, generated_begin(canvas), canvas.size());
   if (options.credit) credit_.emplace(canvas.mask_id);
 }
@@ -229,6 +229,20 @@ bool BlockStrategy::is_early(const Candidate& c) const {
          std::ranges::find(ids_.end_ids, c.token) == ids_.end_ids.end();
 }
 
+// The gate is asked of the block and what lies behind it together; of the block it has let through what is in `edits`.
+void BlockStrategy::add_early(std::span<const Candidate> candidates, std::vector<Edit>& edits) const {
+  std::vector<size_t> taken;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    const bool own = c.position < block_.end;
+    if (own ? std::ranges::binary_search(edits, c.position, {}, &Edit::position) : is_early(c)) taken.push_back(i);
+  }
+  if (options_.entropy_gate > 0) taken = gate_entropy(candidates, std::move(taken), options_.entropy_gate);
+  for (const size_t i : taken)
+    if (const Candidate& c = candidates[i]; c.position >= block_.end)
+      edits.push_back({c.position, c.token, TokenState::stable, c.probability});
+}
+
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
   const auto find_row = [&](int32_t row) {
     return std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
@@ -241,15 +255,9 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     if (!left_behind) candidates.push_back(candidate(*found, p));
   }
   std::vector<Edit> edits = decide(candidates);
-  double open = 0;  // entropy of the masks that stay, from the left: the gate holds for early tokens too
-  for (const Candidate& c : candidates)
-    if (!std::ranges::binary_search(edits, c.position, {}, &Edit::position)) open += c.entropy;
-  for (const int32_t p : asked_.ahead) {
-    const Candidate c = candidate(at_row(row_of(p)), p);
-    if (is_early(c) && (options_.entropy_gate == 0 || open <= options_.entropy_gate))
-      edits.push_back({c.position, c.token, TokenState::stable, c.probability});
-    else
-      open += c.entropy;
+  if (!asked_.ahead.empty()) {
+    for (const int32_t p : asked_.ahead) candidates.push_back(candidate(at_row(row_of(p)), p));
+    add_early(candidates, edits);
   }
   if (length_) {
     std::vector<Prediction> ends;

@@ -73,6 +73,8 @@ class BlockStrategy final : public Strategy {
   Candidate candidate(const Prediction& prediction, int32_t position);
   std::vector<Edit> decide(std::span<const Candidate> candidates);
   bool is_early(const Candidate& candidate) const;
+  // candidates: the block's, whose decisions `edits` has, then those ahead of it. Adds the early ones.
+  void add_early(std::span<const Candidate> candidates, std::vector<Edit>& edits) const;
 
   const DecodeOptions options_;
   const SpecialIds ids_;

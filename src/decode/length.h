@@ -23,6 +23,12 @@
 
 namespace llada::decode {
 
+// Whether auto_length needs a Length: a tail, or a block-causal model, bounds what is seen without one, and there the
+// length is only a cap. Never when infilling.
+inline bool predicts_length(const DecodeOptions& options, int64_t attention_block) {
+  return options.auto_length && options.tail < 0 && attention_block == 0;
+}
+
 class Length {
  public:
   static constexpr double kGrow = 0.5, kShrink = 0.9;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "decode/fields.h"
+#include "decode/length.h"
 #include "decode/sampling.h"
 
 namespace llada::decode {
@@ -178,7 +179,7 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   const int64_t block = ids.attention_block;
   if (o.evict > 0 && ids.shift_logits)
     return invalid("evict: found {} with a model whose rows predict the position behind them; needed 0", o.evict);
-  if (block == 0 && o.evict > 0 && o.auto_length && o.tail < 0)
+  if (o.evict > 0 && predicts_length(o, block))
     return invalid(
         "evict: leaves predictions out by which gen_length auto finds the end where no tail cuts the canvas; needed a "
         "tail, a number for gen_length, or evict 0");

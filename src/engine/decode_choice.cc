@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "decode/length.h"
 #include "engine/decode_preset.h"
 
 namespace llada {
@@ -67,7 +68,7 @@ void DecodeChoice::choose_length(int64_t attention_block) {
   decode::DecodeOptions open = options;
   open.auto_length = true, open.gen_length = decode::kAutoLength;
   if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
-  if (open.evict > 0 && open.tail < 0 && attention_block == 0) return;  // as validate_for() has it
+  if (open.evict > 0 && decode::predicts_length(open, attention_block)) return;
   options = open;
   length_by_default_ = true;
 }

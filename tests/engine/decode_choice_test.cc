@@ -12,6 +12,7 @@ struct Case {
   std::string preset;
   int64_t length;
   bool open, by_default;
+  bool causal_too = false;  // with a block-causal model the length is open, and by default
 };
 
 DecodeChoice chosen(const Case& c, DecodeChoice choice, int64_t attention_block = 0) {
@@ -33,7 +34,13 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
       {"a preset with a length", {}, "exact", 128, false, false},
       {"a schedule over a known length", {{"steps", "32"}}, "", 128, false, false},
       {"the canvas to its end", {{"early_stop", "none"}}, "", 128, false, false},
-      {"rows left behind", {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}}, "", 128, false, false},
+      {"rows left behind", {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}}, "", 128, false, false, true},
+      {"rows left behind, and a tail",
+       {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}, {"tail", "16"}},
+       "",
+       1024,
+       true,
+       true},
   };
   for (const Case& c : cases) {
     DecodeChoice choice;
@@ -42,25 +49,10 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
     EXPECT_EQ(choice.options.gen_length, c.length) << c.what;
     EXPECT_EQ(choice.options.auto_length, c.open) << c.what;
     EXPECT_EQ(choice.length_by_default(), c.by_default) << c.what;
-    if (choice.options.evict > 0) continue;     // its own test
     EXPECT_TRUE(choice.resolve(32)) << c.what;  // again, once the model is known
-    EXPECT_EQ(choice.options.auto_length, c.open) << c.what << ", block-causal";
-    EXPECT_EQ(choice.length_by_default(), c.by_default) << c.what << ", block-causal";
+    EXPECT_EQ(choice.options.auto_length, c.open || c.causal_too) << c.what << ", block-causal";
+    EXPECT_EQ(choice.length_by_default(), c.by_default || c.causal_too) << c.what << ", block-causal";
   }
-}
-
-// Where the end is found without predictions behind the block, leaving rows behind does not need to know the length.
-TEST(DecodeChoice, RowsLeftBehindKeepTheLengthOpenWhereNothingIsMissing) {
-  const auto resolved = [](decltype(Case::given) given, int64_t attention_block) {
-    DecodeChoice choice;
-    choice.use_defaults();
-    return chosen({"rows left behind", std::move(given), "", 0, false, false}, choice, attention_block);
-  };
-  decltype(Case::given) given = {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}};
-  EXPECT_TRUE(resolved(given, 32).length_by_default());
-  EXPECT_FALSE(resolved(given, 0).length_by_default());
-  given.push_back({"tail", "16"});
-  EXPECT_TRUE(resolved(given, 0).length_by_default());
 }
 
 TEST(DecodeChoice, WithoutDefaultsAndForGapsTheLengthIsFixed) {
