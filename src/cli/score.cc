@@ -191,18 +191,11 @@ Result<int> score_tasks(const ScoreCommand& o, const std::shared_ptr<const Model
   return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
 }
 
-// What is an option of a question is a text of --continuation here.
-Error as_given(Error error) {
-  constexpr std::string_view kOption = "option '";
-  if (error.message.starts_with(kOption)) error.message.replace(0, kOption.size(), "--continuation '");
-  return error;
-}
-
 Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model>& model, Engine& engine) {
   eval::Question question{.task = "text", .context = o.prompt, .options = o.continuations};
-  auto asked = eval::score_request(*model, question, {}, o.choice);
-  if (!asked) return std::unexpected(as_given(asked.error()));
-  auto request = std::move(*asked);
+  eval::ChoiceOptions choice = o.choice;
+  choice.option_name = "--continuation";
+  LLADA_TRY(auto request, eval::score_request(*model, question, {}, choice));
   const auto handle = engine.submit_score(std::move(request));
   while (!handle->wait_for(std::chrono::milliseconds(100)))
     if (InterruptGuard::signal_number() != 0) handle->cancel();

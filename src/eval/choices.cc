@@ -56,16 +56,15 @@ void follow_dream(const Model& model, ScoreRequest& request) {
 }
 
 // The score of no tokens is 0, which beats every other.
-Status check_lengths(const Question& question, const ScoreRequest& request) {
+Status check_lengths(const Question& question, const ScoreRequest& request, std::string_view name) {
   for (size_t i = 0; i < question.options.size(); ++i) {
     const std::string& option = question.options[i];
     if (!request.continuations[i].empty()) continue;
-    if (option.empty()) return invalid("option '': found 0 tokens, needed 1 or more");
+    if (option.empty()) return invalid("{} '': found 0 tokens, needed 1 or more", name);
     return invalid(
-        "option '{}': found 0 tokens behind the prompt's, since the tokenizer joins it with them; needed 1 or more, as "
-        "a "
+        "{} '{}': found 0 tokens behind the prompt's, since the tokenizer joins it with them; needed 1 or more, as a "
         "text that begins with a blank has",
-        option);
+        name, option);
   }
   return {};
 }
@@ -113,7 +112,7 @@ Result<ScoreRequest> score_request(const Model& model, const Question& question,
     request.prompt = std::move(pair.context);
     request.continuations.push_back(std::move(pair.continuation));
   }
-  LLADA_TRY_STATUS(check_lengths(question, request));
+  LLADA_TRY_STATUS(check_lengths(question, request, options.option_name));
   if (options.published && model.special_ids().shift_logits) follow_dream(model, request);
   LLADA_TRY_STATUS(check_score(model, request));
   return request;

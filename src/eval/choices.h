@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -19,9 +20,10 @@ struct ChoiceOptions {
   // As the published evaluation of the model's family has it: for Dream a beginning token, an end token behind every
   // option, and rates in the place of counts. LLaDA's is what the scores do anyway.
   bool published = true;
-  bool chat = false;      // the context is a user's message in the model's template
-  int64_t shots = 0;      // answered examples before each context
-  int64_t in_flight = 8;  // questions under way at a time
+  bool chat = false;                        // the context is a user's message in the model's template
+  int64_t shots = 0;                        // answered examples before each context
+  int64_t in_flight = 8;                    // questions under way at a time
+  std::string_view option_name = "option";  // as errors name one
 };
 
 struct ChoiceAnswer {
