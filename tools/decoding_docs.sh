@@ -21,7 +21,7 @@ f16() {
   echo "$out/$1-f16.gguf"
 }
 
-# table|name|options. The reference runs in every table and is measured once.
+# tables|name|options. The reference runs in every table but long, and is measured once.
 cat >"$out/strategies.txt" <<'LIST'
 ladder|block cache|--kv block
 ladder|block cache, threshold|--kv block --threshold 0.9
@@ -37,27 +37,20 @@ presets|long|--preset-decode long
 presets|balanced, no gate|--tail 16 --threshold 0.98 --credit
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
-long|block cache|--kv block
-long|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
+long long-reference|block cache|--kv block
+long long-reference|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
 long|block cache, MBSD, no gate|--kv block --mbsd --mbsd-trigger 12
-long|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
-long|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
+long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
 long|block cache, threshold|--kv block --threshold 0.98
-long|balanced|--preset-decode balanced
+long long-reference|balanced|--preset-decode balanced
 long|npu|--preset-decode npu
 long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
-long|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|long, blocks of 16|--preset-decode long --block-length 16
-long|long|--preset-decode long
-long-reference|block cache|--kv block
-long-reference|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
-long-reference|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
-long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long-reference|balanced|--preset-decode balanced
-long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long-reference|long|--preset-decode long
+long long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
@@ -81,7 +74,7 @@ for table in "${tables[@]}"; do
   model=${MODEL:-$(f16 $name)}
   compare=()
   while IFS='|' read -r of strategy options; do
-    [ "$of" != "$table" ] || compare+=(--compare "$strategy: $common $options")
+    [[ " $of " != *" $table "* ]] || compare+=(--compare "$strategy: $common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
   # What phones would take for the same forwards is modelled from a recording of them. With everything recomputed for every

@@ -109,40 +109,44 @@ def by_task(rows, scores):
     return out
 
 
-def ladder(folder, base="block cache"):
+def seconds_of(folder, profiles, total):
+    """-> {strategy: modelled seconds of an answer by each profile}. total: the reference's scores. It is not recorded: its
+    forwards have about the same rows each."""
+    sums = {}
+    for path in sorted(folder.glob("*.recording")):
+        with path.open() as lines:
+            for name, counts in price(lines, *profiles.values()).items():
+                sums[name] = [a + b for a, b in zip(sums.get(name, [0] * len(counts)), counts)]
+    out = {name: [ms / answers / 1e3 for ms in each] for name, (answers, _, _, *each) in sums.items()}
+    if total:
+        out["reference"] = [total["nfe"] * milliseconds(times, total["rows"] / total["nfe"]) / 1e3 for times in profiles.values()]
+    return out
+
+
+def ladder(folder, rows, scores, base="block cache"):
     """Accuracy, forwards, rows and modelled seconds with their ratio to `base`, the reference of fewer examples first."""
-    rows, scores = load(folder)
     totals = {name: pooled([task[name] for task in scores.values() if name in task]) for name, _ in rows}
     profiles = {path.stem: [(p["rows"], p["ms"]) for p in json.loads(path.read_text())["latency"]]
                 for path in sorted(folder.glob("*.latency"))}
-    seconds = {name: {profile: [0, 0.0] for profile in profiles} for name in totals}  # answers, ms
-    for profile, times in profiles.items():
-        for path in sorted(folder.glob("*.recording")):
-            with path.open() as lines:
-                for name, (answers, _, _, ms) in price(lines, times).items():
-                    seconds[name][profile] = [a + b for a, b in zip(seconds[name][profile], (answers, ms))]
     of_reference = load(folder.with_name(f"{folder.name}-reference"))[1]
-    if of_reference:  # not recorded: its forwards have about the same rows each
-        total = pooled([task["reference"] for task in of_reference.values()])
-        rows, totals = [("reference", ""), *rows], {"reference": total} | totals
-        seconds["reference"] = {profile: [1, total["nfe"] * milliseconds(times, total["rows"] / total["nfe"])]
-                                for profile, times in profiles.items()}
-    out = ("| strategy | options | answers | answer, % (95 %) | forwards | rows | CPU ms |"
-           + "".join(f" s, `{profile}` |" for profile in profiles) + "\n|---|---|---|---|---|---|---|" + "---|" * len(profiles) + "\n")
+    if of_reference:
+        totals["reference"] = pooled([task["reference"] for task in of_reference.values()])
+        rows = [("reference", ""), *rows]
+    seconds = seconds_of(folder, profiles, totals.get("reference"))
+    head = ["strategy", "options", "answers", "answer, % (95 %)", "forwards", "rows", "CPU ms", *(f"s, `{p}`" for p in profiles)]
+    out = f"| {' | '.join(head)} |\n" + "|---" * len(head) + "|\n"
     for name, options in rows:
-        s = totals[name]
+        s, mine = totals[name], seconds.get(name)
         out += (f"| {name} | {option_cell(options)} | {s['n']} | {share(s)} | {s['nfe']:.1f} | {s['rows']:.0f} | "
                 f"{1000 * s['seconds']:.0f} |")
-        for profile in profiles:
-            mine, first = (seconds[k][profile][1] / max(seconds[k][profile][0], 1) for k in (name, base if base in seconds else name))
-            out += f" {mine / 1e3:.1f} ({first / mine:.1f}x) |" if mine else " |"
+        for i in range(len(profiles)):  # not recorded: an empty cell
+            out += f" {mine[i]:.1f} ({seconds.get(base, mine)[i] / mine[i]:.1f}x) |" if mine else " |"
         out += "\n"
     return out
 
 
-def ladder_tasks(folder):
+def ladder_tasks(rows, scores):
     """Right answers in per cent, a column a task."""
-    rows, scores = load(folder)
     out = "| strategy | " + " | ".join(f"{task} ({next(iter(scores[task].values()))['n']})" for task in scores) + " |\n|---|"
     out += "---|" * len(scores) + "\n"
     for name, _ in rows:
@@ -159,7 +163,7 @@ def filled(folder, text):
         if not scores:  # not measured: what stands there stays
             return match.group(0)
         if all("reference" not in found for found in scores.values()):
-            table = ladder_tasks(of) if each else ladder(of)
+            table = ladder_tasks(rows, scores) if each else ladder(of, rows, scores)
         else:
             table = by_task(rows, scores) if each else summary(rows, scores)
         return f"<!-- table {name} -->\n{table}<!-- end -->"

@@ -42,19 +42,20 @@ def forwards_of(step, streams):
     return [streams * rows for rows in (dense, sparse) if rows > 0]
 
 
-def price(lines, times):
-    """-> {strategy: [answers, forwards, rows, ms]}, in the order of the recording"""
+def price(lines, *tables):
+    """-> {strategy: [answers, forwards, rows, ms by each table]}, in the order of the recording"""
     sums, current, streams = {}, None, 1
     for line in lines:
         entry = json.loads(line)
         if "run" in entry:
-            current, streams = sums.setdefault(entry["run"]["strategy"], [0, 0, 0, 0.0]), entry["run"].get("streams", 1)
+            current, streams = sums.setdefault(entry["run"]["strategy"], [0, 0, 0] + [0.0] * len(tables)), entry["run"].get("streams", 1)
             current[0] += 1
         elif "step" in entry:
             for rows in forwards_of(entry["step"], streams):
                 current[1] += 1
                 current[2] += rows
-                current[3] += milliseconds(times, rows)
+                for i, times in enumerate(tables):
+                    current[3 + i] += milliseconds(times, rows)
     return sums
 
 
@@ -66,6 +67,7 @@ def self_test():
         {"step": {"rows": [[0, 4], [8, 10]], "trials": [[3, 1, 0, 0.5]], "drafts": [[9, 2]], "sparse_rows": [[5, 6]]}},
         {"step": {"rows": [[0, 4]], "known": 1}}, {"end": {}})]
     assert price(lines, times) == {"s": [1, 2, 34, 10 + 10]}, price(lines, times)
+    assert price(lines, times, [(1, 3.0)]) == {"s": [1, 2, 34, 20, 6]}
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.write("\n".join(lines))
         file.flush()
