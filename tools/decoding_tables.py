@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 from price_recordings import milliseconds, price
+from recordings import entries
 
 SOLVED = ["gsm-mini", "json", "sort"]
 LONG = ["story", "records", "sort-steps", "rewrite", "form", "count"]
@@ -114,9 +115,8 @@ def seconds_of(folder, profiles, total):
     forwards have about the same rows each."""
     sums = {}
     for path in sorted(folder.glob("*.recording")):
-        with path.open() as lines:
-            for name, counts in price(lines, *profiles.values()).items():
-                sums[name] = [a + b for a, b in zip(sums.get(name, [0] * len(counts)), counts)]
+        for name, counts in price(entries(path), *profiles.values()).items():
+            sums[name] = [a + b for a, b in zip(sums.get(name, [0] * len(counts)), counts)]
     out = {name: [ms / answers / 1e3 for ms in each] for name, (answers, _, _, *each) in sums.items()}
     if total:
         out["reference"] = [total["nfe"] * milliseconds(times, total["rows"] / total["nfe"]) / 1e3 for times in profiles.values()]
@@ -177,8 +177,9 @@ def self_test():
     compared = {**task, "agreement": 1.0, "edit_distance_mean": 0, "accuracy_difference": 0, "scored_tokens": 7,
                 "log_probability_per_token": -0.25}
     result = lambda name, task_name, scores: {"name": name, "options": f"--gen-length auto:384 --{name[0]}", "tasks": {task_name: scores}}
-    recorded = [{"run": {"strategy": "block cache"}}, *[{"step": {"rows": [[0, 48]]}}] * 20,
-                {"run": {"strategy": "b"}}, *[{"step": {"rows": [[0, 32]]}}] * 14]
+    recorded = [{"format": "llada-recording"},
+                {"run": {"strategy": "block cache"}}, *[{"step": {"rows": [[0, 48]]}}] * 20, {"end": {}},
+                {"run": {"strategy": "b"}}, *[{"step": {"rows": [[0, 32]]}}] * 14, {"end": {}}]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for table in ("long", "long-reference"):

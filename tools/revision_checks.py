@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 sys.path.append(str(pathlib.Path(__file__).parent / "train"))
+from recordings import entries, examples, refusal, refuse
 from tokenizer import Tokenizer
 
 
@@ -21,8 +22,7 @@ def read(paths):
     """-> {(task, example): {strategy: [steps]}}"""
     runs = collections.defaultdict(dict)
     for path in paths:
-        for line in open(path):
-            record = json.loads(line)
+        for record in entries(path):
             if "run" in record:
                 run, steps = record["run"], []
             elif "step" in record:
@@ -60,18 +60,20 @@ def count(steps, truth, counts):
 
 def right_tokens(tasks, model, recordings):
     """-> {(task, example): {position: token}}. Examples of a recording are those of the file in its order, by task."""
-    tokenizer, responses, begins = Tokenizer(pathlib.Path(model)), collections.defaultdict(list), {}
-    for line in open(tasks):
-        example = json.loads(line)
-        responses[example["task"]].append(example["response"])
+    try:
+        tokenizer = Tokenizer(pathlib.Path(model))
+    except OSError as error:
+        refuse(f"{error.filename}: {error.strerror}")
+    responses, begins = examples(tasks, "response"), {}
     for path in recordings:
-        for line in open(path):
-            run = json.loads(line).get("run")
-            if run:
+        for record in entries(path):
+            if run := record.get("run"):
                 begins[run["task"], run["example"]] = run["prompt_tokens"]
     found, seen = {}, collections.Counter()
     for (task, example), begin in sorted(begins.items()):
-        tokens = [*tokenizer.encode(responses[task][seen[task]]), tokenizer.eot]
+        if seen[task] >= len(responses.get(task, ())):
+            refuse(f"{tasks}: found {seen[task]} examples of task {task}, needed those of the recording")
+        tokens = [*tokenizer.encode(*responses[task][seen[task]]), tokenizer.eot]
         seen[task] += 1
         found[task, example] = {begin + i: token for i, token in enumerate(tokens)}
     return found
@@ -81,6 +83,9 @@ def counted(recordings, right=None):
     """-> {(task, strategy): Counter}"""
     counts = collections.defaultdict(collections.Counter)
     for run, strategies in read(recordings).items():
+        if not right and "exact" not in strategies:
+            refuse(f"example {run[1]} of task {run[0]}: found {', '.join(strategies)}, needed a strategy named exact "
+                   "beside it, or --right")
         truth = right[run] if right else final_tokens(strategies.pop("exact"))
         for name, steps in strategies.items():
             count(steps, truth, counts[run[0], name])
@@ -91,7 +96,8 @@ def self_test():
     model = pathlib.Path(__file__).parents[1] / "models/tiny-llada"
     a, b, eot = *Tokenizer(model).encode("78"), Tokenizer(model).eot
     step = lambda edits, trials=(): {"step": {"edits": edits, "trials": trials, "sparse_trials": []}}
-    lines = [{"run": {"strategy": "s", "task": "t", "example": 4, "prompt_tokens": 10}}, step([[10, b, "visible", 1], [11, b, "stable", 1]]),
+    lines = [{"format": "llada-recording"},
+             {"run": {"strategy": "s", "task": "t", "example": 4, "prompt_tokens": 10}}, step([[10, b, "visible", 1], [11, b, "stable", 1]]),
              step([[10, a, "stable", 1]], [[10, 1, a, 0.9], [11, 1, b, 0.9]]), step([[12, b, "visible", 1]]), step([[12, eot, "stable", 1]]),
              step([[11, a, "stable", 1]]), {"end": {}}]
     with tempfile.TemporaryDirectory() as folder:
@@ -99,6 +105,15 @@ def self_test():
         recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
         tasks.write_text(json.dumps({"task": "t", "response": "78"}) + "\n")
         counts = counted([recording], right_tokens(tasks, model, [recording]))
+        assert refusal(lambda: counted([recording])) == (
+            "example 4 of task t: found s, needed a strategy named exact beside it, or --right")
+        tasks.write_text("")
+        assert refusal(lambda: right_tokens(tasks, model, [recording])) == (
+            f"{tasks}: found 0 examples of task t, needed those of the recording")
+        tasks.write_text(json.dumps({"task": "t"}))
+        assert refusal(lambda: right_tokens(tasks, model, [recording])) == (
+            f"{tasks}:1: field 'response' is missing or no text")
+        assert refusal(lambda: counted([recording.with_name("none")])).endswith("none: No such file or directory")
     assert counts["t", "s"] == {"checks": 2, "wrong, known better": 1, "right, confirmed": 1, "written: wrong to right": 2,
                                 "written: right to wrong": 1}, counts
     print("self-test passed")
@@ -108,6 +123,8 @@ def main():
     arguments = sys.argv[1:]
     if arguments == ["--self-test"]:
         return self_test()
+    if set(arguments) & {"-h", "--help"}:
+        return print(__doc__.strip())
     if not arguments or arguments[0] == "--right" and len(arguments) < 4:
         raise SystemExit(__doc__)
     if arguments[0] == "--right":

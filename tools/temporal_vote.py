@@ -8,16 +8,20 @@ prediction.
 
 A forward votes for the answer that the text would hold if all that it predicted were kept; where the answer is not
 predicted to its end, it does not vote. The later of two answers with as many votes wins. Prints for each strategy and
-task: answers, those right as decided and by vote, votes, and what the vote changed. LAST bounds the vote to so many last
-forwards (default: all). MODEL names a model folder for its tokenizer.
+task: answers, those right as decided and by vote, votes, and what the vote changed. Tasks: gsm-mini, json and sort;
+it does not read the others' answers. LAST bounds the vote to so many last forwards (default: all). MODEL names a model
+folder for its tokenizer.
 """
 import collections
 import json
 import os
+import pathlib
 import re
 import sys
+import tempfile
 
 from readme_svg import MODEL, token_texts
+from recordings import examples, refusal, refuse
 from revision_checks import read
 
 # What the scorer reads as the answer, up to the text or token behind it.
@@ -72,6 +76,26 @@ def judge(task, steps, texts, right, last):
             "mended": winner == right != decided, "spoilt": decided == right != winner}
 
 
+def counted(tasks, recordings):
+    """-> {(strategy, task): Counter}"""
+    runs, right = read(recordings), examples(tasks, "answer")
+    first = {}  # the examples of a task in the recordings, in the order of the file
+    for task, index in sorted(runs, key=lambda key: key[1]):
+        first.setdefault(task, []).append(index)
+    for task, indices in first.items():
+        if task not in SPANS:
+            refuse(f"found task {task} in the recordings, needed one of {', '.join(SPANS)}")
+        if len(indices) > len(right.get(task, ())):
+            refuse(f"{tasks}: found {len(right.get(task, ()))} examples of task {task}, needed the {len(indices)} "
+                   "recorded ones")
+    texts, counts = token_texts(MODEL), collections.defaultdict(collections.Counter)
+    for (task, index), strategies in runs.items():
+        for name, steps in strategies.items():
+            answer, = right[task][first[task].index(index)]
+            counts[name, task].update(judge(task, steps, texts, answer, int(os.environ.get("LAST", 1 << 30))))
+    return counts
+
+
 def self_test():
     texts = {1: "#", 2: "### ", 3: "7", 4: "8", 9: ""}
     steps = [{"wanted": [[5, 9]], "predicted": [1, 2, 3, 9], "edits": [[5, 1, "stable", 1]]},
@@ -84,6 +108,18 @@ def self_test():
         "answers": 1, "right": False, "right by vote": True, "votes": 3, "changed": True, "mended": True, "spoilt": False}
     assert judge("gsm-mini", steps, texts, "7", 1)["right by vote"] is False, "the last forward alone"
     assert vote(["a", "b", None]) == ("b", 2) and vote([None]) == (None, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        tasks, recording = pathlib.Path(folder, "t"), pathlib.Path(folder, "r")
+
+        def refused(task, content):
+            tasks.write_text(content)
+            lines = [{"format": "llada-recording"}, {"run": {"strategy": "s", "task": task, "example": 0}},
+                     *({"step": step} for step in steps), {"end": {}}]
+            recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return refusal(lambda: counted(tasks, [recording]))
+        assert refused("story", "") == "found task story in the recordings, needed one of gsm-mini, json, sort"
+        assert refused("sort", "") == f"{tasks}: found 0 examples of task sort, needed the 1 recorded ones"
+        assert refused("sort", '{"task": "sort"}') == f"{tasks}:1: field 'answer' is missing or no text"
     print("self-test passed")
 
 
@@ -91,20 +127,11 @@ def main():
     arguments = sys.argv[1:]
     if arguments == ["--self-test"]:
         return self_test()
+    if set(arguments) & {"-h", "--help"}:
+        return print(__doc__.strip())
     if len(arguments) < 2:
         raise SystemExit(__doc__)
-    texts, examples, counts = token_texts(MODEL), collections.defaultdict(list), collections.defaultdict(collections.Counter)
-    with open(arguments[0]) as lines:
-        for example in map(json.loads, lines):
-            examples[example["task"]].append(example["answer"])
-    first = {}  # index of a task's first example in the file that was evaluated
-    runs = read(arguments[1:])
-    for task, index in sorted(runs, key=lambda key: key[1]):
-        first.setdefault(task, []).append(index)
-    for (task, index), strategies in runs.items():
-        for name, steps in strategies.items():
-            right = examples[task][first[task].index(index)]
-            counts[name, task].update(judge(task, steps, texts, right, int(os.environ.get("LAST", 1 << 30))))
+    counts = counted(arguments[0], arguments[1:])
     for (name, task), counter in counts.items():
         print(f"{name} / {task}: " + "; ".join(f"{key} {value}" for key, value in counter.items()))
 
