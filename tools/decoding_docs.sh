@@ -34,7 +34,7 @@ presets|balanced|--preset-decode balanced
 presets|fast|--preset-decode fast
 presets|npu|--preset-decode npu
 presets|long|--preset-decode long
-presets|balanced, no gate|--tail 16 --threshold 0.98 --credit
+presets|nothing cached|--tail 16 --threshold 0.98 --credit --entropy-gate 1
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long long-reference|block cache|--kv block

@@ -34,6 +34,7 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
         "--factor 0.25",
         "--factor 0.5",
         "--factor 1",
+        "--threshold 1",
         "--threshold 0.995 --anchor-threshold 0.95",
         "--threshold 0.99 --anchor-threshold 0.95",
         "--threshold 0.99 --anchor-threshold 0.9",
@@ -56,12 +57,16 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
         "--entropy-bound 0.1",
         "--entropy-bound 0.05",
         "--entropy-bound 0.02"},
-       10},
+       11},
       {"way of revising",
        {"", "--revise --stable-threshold 0.8", "--revise --stable-threshold 0.9", "--revise --stable-threshold 0.95",
-        "--revise --stable-threshold 0.99", "--wino", "--edit-threshold 0.9", "--edit-threshold 0.9 --edit-mask"},
+        "--revise --stable-threshold 0.99", "--revise --visible-threshold 0.9 --stable-threshold 0.99", "--wino",
+        "--edit-threshold 0.9", "--edit-threshold 0.9 --edit-mask"},
        0},
-      {"speculation", {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 33"}, 0},
+      {"speculation",
+       {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9",
+        "--mbsd --mbsd-trigger 33"},
+       0},
   };
   for (const decode::Field& field : decode::fields()) {
     if (field.tune.empty()) continue;

@@ -185,8 +185,8 @@ void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials,
 
 // ---- Accept
 
-Candidate BlockStrategy::candidate(const Prediction& given, int32_t position) {
-  const Prediction p = credit_ ? credit_->fuse(position, given) : given;
+Candidate BlockStrategy::candidate(const Prediction& given, int32_t position, bool may_have_credit) {
+  const Prediction p = credit_ && may_have_credit ? credit_->fuse(position, given) : given;
   Settling& settling = settling_[static_cast<size_t>(position)];
   settling.sure = p.probability > options_.ahead_threshold ? (settling.token == p.token ? settling.sure : 0) + 1 : 0;
   settling.repeats = settling.token == p.token ? settling.repeats + 1 : 1;
@@ -249,14 +249,19 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   };
   const auto at_row = [&](int32_t row) { return *find_row(row); };
   std::vector<Candidate> candidates;
+  double open = 0;  // nats, in masks on the left that will probably stay open
+  const auto add_candidate = [&](const Prediction& given, int32_t position) {
+    candidates.push_back(candidate(given, position, options_.entropy_gate == 0 || open <= kCreditOpen));
+    if (candidates.back().probability <= options_.threshold) open += given.entropy;
+  };
   for (const int32_t p : asked_.masks) {
     const auto found = find_row(row_of(p));
     const bool left_behind = found == result.predictions.end() || found->position != row_of(p);
-    if (!left_behind) candidates.push_back(candidate(*found, p));
+    if (!left_behind) add_candidate(*found, p);
   }
   std::vector<Edit> edits = decide(candidates);
   if (!asked_.ahead.empty()) {
-    for (const int32_t p : asked_.ahead) candidates.push_back(candidate(at_row(row_of(p)), p));
+    for (const int32_t p : asked_.ahead) add_candidate(at_row(row_of(p)), p);
     add_early(candidates, edits);
   }
   if (length_) {

@@ -70,7 +70,7 @@ class BlockStrategy final : public Strategy {
   void plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed);
   void leave_behind(StepPlan& plan) const;
   void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
-  Candidate candidate(const Prediction& prediction, int32_t position);
+  Candidate candidate(const Prediction& prediction, int32_t position, bool may_have_credit);
   std::vector<Edit> decide(std::span<const Candidate> candidates);
   bool is_early(const Candidate& candidate) const;
   // candidates: the block's, whose decisions `edits` has, then those ahead of it. Adds the early ones.

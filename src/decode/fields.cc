@@ -229,7 +229,7 @@ std::span<const Field> fields() {
         .in(kShare).for_rule(Acceptance::frechet),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
         "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
-        .tuned("0 4 1 0.1"),
+        .tuned("0 4 1 0.5 0.2"),
     field<&O::ahead_steps>(acceptance, "ahead_steps", "N",
         "keep tokens behind the block that N forwards in a row predicted alike, if computed anyway; 0: none")
         .in(kSteps).tuned("0 2 3 4"),

@@ -1,14 +1,13 @@
-// Credit by hand: one forward, a second that agrees, and a runner-up that had been predicted before.
+// Credit by hand: one forward, a second that agrees, a runner-up that had been predicted before, and who gets none
+// behind an entropy gate.
 #include "decode/credit.h"
-
-#include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace llada::decode {
-namespace {
+#include "decode/script.h"
 
-constexpr int32_t kMask = 9;
+namespace llada::decode::credits {
+namespace {
 
 Prediction predict(int32_t token, double probability, int32_t second, double second_probability) {
   return {.position = 0,
@@ -48,5 +47,33 @@ TEST(Credit, NeverTurnsIntoTheMask) {
   EXPECT_EQ(credit.fuse(0, p).token, 1);
 }
 
+// Four masks: the first stays doubtful with `open` nats, the second is sure at once, the last two are at 0.7 in every
+// forward, which credit lifts over the threshold in the second one (0.82), if they had it in the first (0.79), too.
+// Returned are the positions that each forward decides.
+using Trace = std::vector<std::vector<int32_t>>;
+Trace decided(double gate, double open, double sure_entropy) {
+  DecodeOptions o = {
+      .gen_length = 4, .block_length = 4, .acceptance = Acceptance::threshold, .early_stop = EarlyStop::none};
+  o.threshold = 0.8, o.credit = true, o.entropy_gate = gate;
+  const auto script = [&](const StepPlan&, int64_t forward, int32_t p) -> Prediction {
+    if (p == 2) return {.position = p, .token = static_cast<int32_t>(forward), .probability = 0.3, .entropy = open};
+    return {.position = p, .token = p, .probability = p == 3 ? 0.95 : 0.7, .entropy = p == 3 ? sure_entropy : 0};
+  };
+  Trace trace;
+  for (const auto& step : run_script(o, kPrompt, script).trace) {
+    trace.emplace_back();
+    for (const auto& [position, token] : step) trace.back().push_back(position);
+  }
+  return trace;
+}
+
+TEST(Credit, IsNotGivenBehindOpenMasksWhereThereIsAGate) {
+  const Trace with = {{3}, {4, 5}, {2}}, without = {{3}, {4}, {5}, {2}};
+  EXPECT_EQ(decided(1, 0.1, 0), with);
+  EXPECT_EQ(decided(1, 0.5, 0), without);
+  EXPECT_EQ(decided(1, 0.1, 0.5), with) << "what is above the threshold is not open";
+  EXPECT_EQ(decided(0, 0.5, 0), with) << "no gate: as published";
+}
+
 }  // namespace
-}  // namespace llada::decode
+}  // namespace llada::decode::credits

@@ -145,6 +145,13 @@ DecodeOptions random_options(Rng& rng) {
   o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_limit = between(rng, 1, 3);
   if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;
+  if (rng() % 8 == 0) {  // rare by chance alone, as much refuses it
+    o.kv = rng() % 2 ? KvChoice::frozen : KvChoice::delayed;
+    o.evict = static_cast<double>(between(rng, 1, 60)) / 20, o.evict_rows = between(rng, 1, 20);
+    o.cfg_scale = o.temperature = 0, o.revision = Revision::none, o.mbsd = false;
+  }
+  o.auto_length = rng() % 5 == 0 && (o.evict == 0 || o.tail >= 0);
+  if (rng() % 12 == 0) o.draft = between(rng, 1, 4);
   return o;
 }
 
@@ -215,11 +222,20 @@ void spoil(DecodeOptions& o, Rng& rng) {
 
 TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
   Rng rng(2);
-  int ran = 0, refused = 0;
-  for (int round = 0; round < 6800; ++round) {
+  int ran = 0, refused = 0, causal = 0, evicting = 0;
+  for (int round = 0; round < 9000; ++round) {
     DecodeOptions options = random_options(rng);
     if (round % 3 == 0) spoil(options, rng);
-    const bool infill = rng() % 3 == 0;
+    const bool infill = rng() % 3 == 0, block_causal = rng() % 5 == 0;
+    SpecialIds ids = test_ids();
+    if (block_causal) {  // whose blocks are the strategy's
+      constexpr KvChoice kPolicies[] = {KvChoice::none, KvChoice::block, KvChoice::frozen};
+      options.kv = kPolicies[rng() % 3], options.frozen_final = options.kv == KvChoice::frozen && rng() % 2;
+      if (options.kv != KvChoice::frozen) options.evict = 0;
+      options.tail = -1, options.tail_last = options.slide = options.mbsd = false;
+      options.refresh = options.ahead_steps = 0, options.refresh_drift = 0;
+      ids.attention_block = std::clamp<int64_t>(options.block_length, 1, 1 << 20);
+    }
     if (const Status status = validate(options, infill); !status) {
       ASSERT_EQ(status.error().kind, ErrorKind::invalid_input);
       ++refused;
@@ -229,13 +245,15 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
         infill ? random_infill(rng) : lay_generation(random_prompt(rng, 12), options.gen_length, test_ids());
     const Canvas before = canvas;
     const int64_t masks = count_masked(canvas);
-    auto strategy = make_strategy(options, test_ids(), canvas);
+    auto strategy = make_strategy(options, ids, canvas);
     if (!strategy) {
-      ASSERT_TRUE(infill) << "validate() let it through: " << strategy.error().message;
+      ASSERT_TRUE(infill || block_causal) << "validate() let it through: " << strategy.error().message;
       ++refused;
       continue;
     }
     ++ran;
+    causal += block_causal;
+    evicting += options.evict > 0;
     const bool revises = options.revision != Revision::none;
     if (!revises) {
       ASSERT_LE((*strategy)->step_bound(), options.steps > 0 ? options.steps : masks);
@@ -298,6 +316,8 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
   }
   EXPECT_GT(ran, 1900);
   EXPECT_GT(refused, 500);
+  EXPECT_GT(causal, 100);
+  EXPECT_GT(evicting, 100);
 }
 
 TEST(Property, EarlyStopNeverChangesTheAnswer) {
@@ -305,7 +325,7 @@ TEST(Property, EarlyStopNeverChangesTheAnswer) {
   int64_t saved_by_answer = 0, saved_by_block = 0;
   for (int round = 0; round < 1000; ++round) {
     DecodeOptions options = random_options(rng);
-    options.confidence_eos_eot_inf = false;
+    options.confidence_eos_eot_inf = options.auto_length = false;  // whose length needs early_stop
     if (!validate(options)) continue;
     const auto prompt = random_prompt(rng, 8);
     const auto begin = static_cast<int64_t>(prompt.size());

@@ -36,14 +36,14 @@ class ScriptRunner : public StepRunner {
     if (!plan.sparse.empty() && std::ranges::count(stored_, false) > 0)
       return failed("a sparse plan reads positions that were never computed");
     for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
-    if (plan.keep < 0)
-      for (const int32_t row : plan.rows) deep_[row] = true;
+    const std::vector<int32_t> logits = going_on(plan, forward_number);
+    for (const int32_t row : plan.rows)
+      if (!std::ranges::binary_search(plan.logits, row) || std::ranges::binary_search(logits, row)) deep_[row] = true;
     for (int32_t key = 0; key < plan.keys; ++key) {
       if (!stored_[static_cast<size_t>(key)]) return failed("position {} is read but was never computed", key);
     }
     StepResult result;
-    for (const int32_t position : going_on(plan, forward_number))
-      result.predictions.push_back(script_(plan, forward_number, position));
+    for (const int32_t position : logits) result.predictions.push_back(script_(plan, forward_number, position));
     for (const Trial& trial : plan.trials)
       result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
     for (const Trial& trial : plan.sparse.trials)
@@ -64,15 +64,24 @@ class ScriptRunner : public StepRunner {
  private:
   std::map<int32_t, bool> deep_;  // by row: all layers have computed it
 
-  // As many of the rows as the plan keeps, whichever.
+  // As many of the rows as the plan keeps, whichever; of those from the frontier on, which have no keys in the later
+  // layers yet, the first.
   std::vector<int32_t> going_on(const StepPlan& plan, int64_t forward) {
     std::vector<int32_t> rows = plan.logits;
     if (plan.keep < 0) return rows;
     for (const int32_t row : rows)
-      if (!deep_[row]) ADD_FAILURE() << "row " << row << " may be left behind and was never computed";
-    std::ranges::sort(rows, {}, [&](int32_t row) {
+      if (row < plan.frontier && !deep_[row])
+        ADD_FAILURE() << "row " << row << " was never computed and may stay behind";
+    const auto draw = [&](int32_t row) {
       return mix64(static_cast<uint64_t>(forward) << 32 | static_cast<uint32_t>(row));
-    });
+    };
+    std::ranges::sort(rows, {}, draw);
+    std::vector<int32_t> beyond;
+    for (const int32_t row : plan.logits)
+      if (row >= plan.frontier) beyond.push_back(row);
+    auto next = beyond.begin();
+    for (int32_t& row : rows)
+      if (row >= plan.frontier) row = *next++;
     rows.resize(static_cast<size_t>(plan.keep));
     std::ranges::sort(rows);
     return rows;

@@ -116,6 +116,23 @@ TEST(ExactDraftsRun, ChangeNothingOfTinyLlada) {
   EXPECT_GT(compare(model, requests(prompt, std::span(list).first(3)), std::array<int64_t, 1>{-1}), 5);
 }
 
+// A block that slides over a cache leaves rows behind that no forward of this place has computed, and a canvas that
+// grows adds some: no state may be drafted that reads them. (It once was: the run ended with an error.)
+// labels: long
+TEST(ExactDraftsRun, ChangeNothingWhereABlockSlidesOverACacheAndTheLengthFollows) {
+  const std::string folder = LLADA_SOURCE_DIR "/models/tiny-llada-long";
+  const auto model = load_model(folder);
+  const auto items = load_golden(folder + "/golden.json");
+  std::vector<DecodeOptions> list;
+  for (const KvChoice kv : {KvChoice::dual, KvChoice::suffix, KvChoice::block}) {
+    list.push_back({.gen_length = 160, .acceptance = Acceptance::threshold, .threshold = 0.95, .kv = kv});
+    list.back().auto_length = list.back().slide = true;
+    if (quick()) break;
+  }
+  const auto prompt = std::span(items[0].canvas).first(static_cast<size_t>(items[0].prompt_tokens));
+  compare(model, requests(prompt, list), std::array<int64_t, 2>{1, 2});
+}
+
 TEST(ExactDraftsRun, ChangeNothingOfAMixture) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe");
   const auto items = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada-moe/golden.json");
