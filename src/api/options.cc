@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/decode_choice.h"
+
 namespace llada::api {
 namespace {
 
@@ -55,7 +57,9 @@ struct Described {
 const std::vector<Described>& described() {
   static const auto* const all = [] {
     auto* list = new std::vector<Described>;
-    const decode::DecodeOptions initial;
+    DecodeChoice choice;
+    choice.use_defaults();
+    const decode::DecodeOptions initial = choice.defaults();
     for (const decode::Field& f : decode::fields())
       list->push_back({std::string(f.key), std::string(f.unit), f.is_switch() ? "true or false" : decode::needed(f),
                        decode::get_field(initial, f.key).value_or(""), std::string(f.help),

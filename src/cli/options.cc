@@ -86,6 +86,7 @@ Error DecodeFlags::named(Error error) const { return with_flag(as_typed(std::mov
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   flags.infill_ = infill;
   app.add_option(std::string(kPresetFlag), flags.preset_, kPresetHelp)->type_name("NAME|FILE")->group("Speed");
+  const decode::DecodeOptions defaults = flags.defaults();
   for (const Field& field : decode::fields()) {
     const std::string name = decode::flag(field);
     if (infill && field.key == "gen_length") {
@@ -101,7 +102,7 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
         throw CLI::ValidationError(name, with_flag(status.error()).message.substr(name.size() + 2));
       flags.given_.push_back({&field, text, name});
     };
-    const std::string help = decode::help_of(field);
+    const std::string help = decode::help_of(field, defaults);
     CLI::Option* option =
         field.is_switch()
             ? app.add_flag_function(

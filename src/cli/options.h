@@ -45,7 +45,7 @@ class DecodeFlags : public DecodeChoice {
 };
 
 // --preset-decode and a flag for every field. A wrong value ends the parse with CLI::ValidationError. For infilling
-// --gen-length is refused: the gaps say it.
+// --gen-length is refused: the gaps say it. Help names the defaults that `flags` have by now.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
 // The same options from one string: words separated by white space, "--name value" or "--name=value". Validated.

@@ -199,7 +199,8 @@ Work setup_tune(CLI::App& app) {
   add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");
   add_integer_option(app, "--generations", o->generations, 0, 1000, "rounds of the search (4)");
   add_integer_option(app, "--breadth", o->breadth, 1, 1000, "candidates per round whose neighbours are tried (3)");
-  app.add_option("--options", o->common, "decoding options that every candidate has, e.g. '--gen-length 256'")
+  app.add_option("--options", o->common,
+                 "decoding options that every candidate has, such as '--gen-length auto:384' (128)")
       ->type_name("OPTIONS");
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");
   app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE")

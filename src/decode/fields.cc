@@ -378,10 +378,10 @@ std::string needed(const Field& f) {
   return f.word.empty() ? text : fmt::format("{}, or {}", text, f.word);
 }
 
-std::string help_of(const Field& f) {
+std::string help_of(const Field& f, const DecodeOptions& defaults) {
   std::string text(f.help);
   if (!f.words.empty()) text += fmt::format(": {}", fmt::join(f.words, ", "));
-  return f.show == nullptr || f.is_switch() ? text : fmt::format("{} ({})", text, f.show(f, {}));
+  return f.show == nullptr || f.is_switch() ? text : fmt::format("{} ({})", text, f.show(f, defaults));
 }
 
 Status set_field(DecodeOptions& options, std::string_view key, std::string_view text) {

@@ -47,9 +47,9 @@ struct Field {
 std::span<const Field> fields();
 const Field* find_field(std::string_view key);
 
-std::string flag(const Field& field);     // "--gen-length"
-std::string needed(const Field& field);   // "a whole number from 1 to 1048576"
-std::string help_of(const Field& field);  // with its choices and its default
+std::string flag(const Field& field);                                         // "--gen-length"
+std::string needed(const Field& field);                                       // "a whole number from 1 to 1048576"
+std::string help_of(const Field& field, const DecodeOptions& defaults = {});  // with its choices and its default
 
 // One option by key and text, and back; the text of a value reads back as that value. Invalid, with `options`
 // unchanged: "KEY: found 'x', needed ...". Combinations are not looked at (validate()), and nothing else is chosen by

@@ -10,6 +10,14 @@ namespace llada {
 
 using decode::Setting;
 
+namespace {
+
+void open_length(decode::DecodeOptions& options) {
+  options.auto_length = true, options.gen_length = decode::kAutoLength;
+}
+
+}  // namespace
+
 bool DecodeChoice::decides(const Setting& setting) {
   using enum decode::FieldGroup;
   const decode::FieldGroup group = setting.field->group;
@@ -62,11 +70,17 @@ bool DecodeChoice::names(std::string_view key) const {
   return std::ranges::any_of(given_, is_it) || std::ranges::any_of(preset_settings_, is_it);
 }
 
+decode::DecodeOptions DecodeChoice::defaults() const {
+  decode::DecodeOptions own;
+  if (by_default_ && !infill_) open_length(own);
+  return own;
+}
+
 void DecodeChoice::choose_length(int64_t attention_block) {
   length_by_default_ = false;
   if (!by_default_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
-  open.auto_length = true, open.gen_length = decode::kAutoLength;
+  open_length(open);
   if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
   if (open.evict > 0 && decode::predicts_length(open, attention_block)) return;
   options = open;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/decode_choice.h"
 #include "engine/decode_preset.h"
 #include "engine/options.h"
 #include "serve/page.h"
@@ -69,6 +70,9 @@ void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
 }
 
 Json options_json() {
+  DecodeChoice choice;
+  choice.use_defaults();
+  const decode::DecodeOptions defaults = choice.defaults();
   Json list = Json::array();
   for (const decode::Field& field : decode::fields()) {
     const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
@@ -81,7 +85,7 @@ Json options_json() {
                   {"default", nullptr},
                   {"choices", field.words},
                   {"needed", decode::needed(field)}};
-    if (field.show != nullptr) entry["default"] = field.show(field, {});
+    if (field.show != nullptr) entry["default"] = field.show(field, defaults);
     if (!field.target.empty()) entry["sets"] = field.target;
     if (!field.is_switch() && field.words.empty() && field.key != "latency_table")
       entry["range"] = {{"least", bound(field.range.least)},

@@ -177,6 +177,9 @@ TEST(CApiMisuse, OptionsAreDescribed) {
     if (*info.initial != '\0') {
       EXPECT_EQ(llada_options_set(options, info.key, info.initial), LLADA_OK) << info.key;
     }
+    if (std::string_view(info.key) == "gen_length") {
+      EXPECT_STREQ(info.initial, "auto") << "as a request without a length has it";
+    }
     EXPECT_EQ(info.is_switch != 0, *info.unit == '\0') << info.key;
     ++count;
   }

@@ -283,6 +283,13 @@ TEST(Help, TheShortOneShowsTwentyOptionsAndTheWholeOneAll) {
     EXPECT_NE(brief.find(word), std::string::npos) << word;
 }
 
+TEST(Help, NamesTheCommandsOwnLength) {
+  for (const auto& [command, length] : {std::pair{"run", "auto"}, {"chat", "auto"}, {"eval", "128"}})
+    for (const char* help : {"--help", "--help-all"})
+      EXPECT_NE(run_llada({command, help}).out.find(fmt::format(" as needed ({})", length)), std::string::npos)
+          << command << ' ' << help;
+}
+
 TEST(Help, OptionsAreListedAsTextAndAsTheDocumentedTable) {
   EXPECT_NE(run_llada({"help", "options"}).out.find("--mbsd-trigger"), std::string::npos);
   const auto table = run_llada({"help", "options", "--markdown"}).out;

@@ -55,6 +55,20 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
   }
 }
 
+// What help says is what a request without options gets.
+TEST(DecodeChoice, DefaultsAreThoseOfNothingGiven) {
+  for (const bool infill : {false, true})
+    for (const bool by_default : {false, true}) {
+      DecodeChoice choice(infill);
+      if (by_default) choice.use_defaults();
+      const decode::DecodeOptions defaults = choice.defaults();
+      ASSERT_TRUE(choice.resolve());
+      EXPECT_EQ(defaults.auto_length, by_default && !infill);
+      EXPECT_EQ(defaults.auto_length, choice.options.auto_length);
+      EXPECT_EQ(defaults.gen_length, choice.options.gen_length);
+    }
+}
+
 TEST(DecodeChoice, WithoutDefaultsAndForGapsTheLengthIsFixed) {
   const DecodeChoice plain = chosen({"plain", {}, "balanced", 128, false, false}, DecodeChoice());
   EXPECT_EQ(plain.options.gen_length, 128);

@@ -236,6 +236,8 @@ TEST_F(Answers, SayWhatTheServerIs) {
   EXPECT_EQ(get("/props").json()["total_slots"], 8);
   const json list = get("/v1/llada/options").json();
   EXPECT_EQ(list["options"].size(), decode::fields().size());
+  EXPECT_EQ(list["options"][0]["key"], "gen_length");
+  EXPECT_EQ(list["options"][0]["default"], "auto") << "as requests without a length have it";
   EXPECT_EQ(list["presets"][1]["name"], "balanced");
   const auto page = get("/");
   EXPECT_EQ(page.status, 200);
