@@ -97,7 +97,7 @@ TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
        "--block-length: found 64, needed 32"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"},
-       "--tail (of preset fast): nothing that"},
+       "--slide (of preset fast): a block-causal model predicts"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);
