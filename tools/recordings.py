@@ -1,5 +1,5 @@
-"""Reads what the tools count in: recordings of `llada eval --record` (docs/lab/recording.md) and files of tasks. What
-is none ends the program with one line that names the file and the line."""
+"""Reads what the tools count in: recordings of `llada eval --record` (docs/lab/recording.md) and files of tasks. A file
+that is neither ends the program with one line that names the file and the line."""
 import json
 import pathlib
 import sys
@@ -30,6 +30,8 @@ def entries(path):
     number, begun, runs = 0, 0, 0  # begun: the line of the run that has not ended
     for number, row in rows(path):
         kind = next((kind for kind in ("format", "run", "step", "end") if kind in row), None)
+        if begun and kind in ("format", "run"):
+            refuse(f"{path}:{begun}: found a run without an end, needed a whole recording; the file may be cut off")
         headed = number > 1 or row.get("format") == "llada-recording"
         if not headed or kind is None or (kind in ("format", "run")) == bool(begun):
             refuse(f"{path}:{number}: found {', '.join(row) or 'nothing'}, needed a recording of llada eval --record")

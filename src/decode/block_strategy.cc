@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -249,15 +250,19 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   };
   const auto at_row = [&](int32_t row) { return *find_row(row); };
   std::vector<Candidate> candidates;
-  double open = 0;  // nats, in masks on the left that will probably stay open
+  double open_nats = 0;  // in masks on the left that will probably stay open
   const auto add_candidate = [&](const Prediction& given, int32_t position) {
-    candidates.push_back(candidate(given, position, options_.entropy_gate == 0 || open <= kCreditOpen));
-    if (candidates.back().probability <= options_.threshold) open += given.entropy;
+    const bool may_have_credit = options_.entropy_gate == 0 || open_nats <= kCreditOpen;
+    candidates.push_back(candidate(given, position, may_have_credit));
+    if (candidates.back().probability <= options_.threshold) open_nats += given.entropy;
   };
   for (const int32_t p : asked_.masks) {
     const auto found = find_row(row_of(p));
     const bool left_behind = found == result.predictions.end() || found->position != row_of(p);
-    if (!left_behind) add_candidate(*found, p);
+    if (left_behind)
+      open_nats = std::numeric_limits<double>::infinity();  // nobody knows how open it is
+    else
+      add_candidate(*found, p);
   }
   std::vector<Edit> edits = decide(candidates);
   if (!asked_.ahead.empty()) {

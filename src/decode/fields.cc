@@ -237,7 +237,8 @@ std::span<const Field> fields() {
         "with --ahead-steps: each time with a probability above T").in(kShare).with("ahead_steps")
         .tuned("0.9 0.98 0.7"),
     field<&O::credit>(acceptance, "credit", "",
-        "raise the probability of tokens that were predicted before (CreditDecoding)").tuned("false true"),
+        "raise the probability of tokens that were predicted before (CreditDecoding); with --entropy-gate only where "
+        "little is open on their left").tuned("false true"),
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .also("--temp").often(),

@@ -19,7 +19,7 @@ class DecodeChoice {
   // block-causal model its published sampler; without it, one token per forward. And the length where nobody says it:
   // as long as the answer needs (auto), unless an option needs a fixed one; without it, DecodeOptions' own.
   void use_defaults() { by_default_ = true; }
-  // Each option where nobody gives it, a preset's own aside. What help says.
+  // What an option is where neither the request nor a preset says it; help shows these.
   decode::DecodeOptions defaults() const;
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it

@@ -48,8 +48,8 @@ TEST(Credit, NeverTurnsIntoTheMask) {
 }
 
 // Four masks: the first stays doubtful with `open` nats, the second is sure at once, the last two are at 0.7 in every
-// forward, which credit lifts over the threshold in the second one (0.82), if they had it in the first (0.79), too.
-// Returned are the positions that each forward decides.
+// forward. Credit lifts 0.7 to 0.79 in the first forward and to 0.82, over the threshold, in the second; without credit
+// in the first it stays below. Returned are the positions that each forward decides.
 using Trace = std::vector<std::vector<int32_t>>;
 Trace decided(double gate, double open, double sure_entropy) {
   DecodeOptions o = {
