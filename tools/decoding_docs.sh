@@ -45,7 +45,7 @@ long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --
 long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
 long|block cache, threshold|--kv block --threshold 0.98
-long long-reference|balanced|--preset-decode balanced
+long-reference|balanced|--preset-decode balanced
 long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|long, blocks of 16|--preset-decode long --block-length 16
