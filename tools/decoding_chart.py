@@ -25,8 +25,8 @@ from readme_svg import IMAGES, ROOT, svg
 PICTURES = {
     "decoding.svg": ("Accuracy and cost of decoding (tiny-llada, 600 examples, 95 % intervals)",
                      ["docs/decoding.md:presets", "docs/lab/decoding.md:ladder"]),
-    "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 72 examples, 95 % intervals)",
-                 ["docs/lab/long-answers.md:long-ladder"]),
+    "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 200 examples a task, 95 % intervals)",
+                 ["docs/lab/long-answers.md:long"]),
 }
 WIDTH, LEFT, RIGHT, TOP, HEIGHT, GAP, LINE = 760, 56, 24, 44, 230, 66, 19
 STYLE = (".axis { stroke: var(--edge); } .ci { stroke: var(--soft); stroke-width: 1.2; } .dot { fill: var(--soft); }\n"

@@ -118,6 +118,7 @@ TEST(ExactDraftsRun, ChangeNothingOfTinyLlada) {
 
 // A block that slides over a cache leaves rows behind that no forward of this place has computed, and a canvas that
 // grows adds some: no state may be drafted that reads them. (It once was, and this run ended with an error.)
+// labels: native
 TEST(ExactDraftsRun, ChangeNothingWhereABlockSlidesOverACacheAndTheLengthFollows) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada-long");
   const ChatMessage story{"user",

@@ -14,7 +14,7 @@ class Golden : public testing::TestWithParam<const char*> {
     items_ = load_golden(folder + "/golden.json");
     if (quick()) items_.erase(items_.begin(), items_.begin() + 3);
     if (GetParam() == std::string_view("tiny-llada-long"))
-      most_steps_ = std::min<size_t>(most_steps_, 40);  // of 384, each of 480 rows
+      most_steps_ = std::min<size_t>(most_steps_, 12);  // of 384, each of 480 rows
   }
 
   std::shared_ptr<const Model> model_;
