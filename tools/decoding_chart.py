@@ -25,7 +25,7 @@ from readme_svg import IMAGES, ROOT, svg
 PICTURES = {
     "decoding.svg": ("Accuracy and cost of decoding (tiny-llada, 600 examples, 95 % intervals)",
                      ["docs/decoding.md:presets", "docs/lab/decoding.md:ladder"]),
-    "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 200 examples a task, 95 % intervals)",
+    "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 95 % intervals)",
                  ["docs/lab/long-answers.md:long"]),
 }
 WIDTH, LEFT, RIGHT, TOP, HEIGHT, GAP, LINE = 760, 56, 24, 44, 230, 66, 19
@@ -42,10 +42,10 @@ def from_table(source):
         raise SystemExit(f"decoding_chart.py: {path}: found no table {name}")
     lines = [[c.strip() for c in l.strip("| ").split("|")] for l in match.group(1).splitlines()]
     head, rows = lines[0], lines[2:]
-    at = {key: next(i for i, cell in enumerate(head) if cell.startswith(key)) for key in ("strategy", "answer", "forwards", "rows")}
+    at = {key: next(i for i, cell in enumerate(head) if cell.startswith(key)) for key in ("strategy", "answer,", "forwards", "rows")}
     out = []
     for row in rows:
-        right, low, high = (float(n) for n in NUMBER.findall(row[at["answer"]])[:3])
+        right, low, high = (float(n) for n in NUMBER.findall(row[at["answer,"]])[:3])
         out.append({"name": row[at["strategy"]], "right": right, "low": low, "high": high,
                     "forwards": float(NUMBER.match(row[at["forwards"]])[0]), "rows": float(NUMBER.match(row[at["rows"]])[0])})
     return out
