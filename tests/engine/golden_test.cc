@@ -6,6 +6,9 @@
 namespace llada {
 namespace {
 
+// Steps of a run that are compared.
+size_t most_steps() { return quick() ? 6 : SIZE_MAX; }
+
 class Golden : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -19,7 +22,7 @@ class Golden : public testing::TestWithParam<const char*> {
 
   std::shared_ptr<const Model> model_;
   std::vector<GoldenItem> items_;
-  size_t most_steps_ = quick() ? 6 : SIZE_MAX;
+  size_t most_steps_ = most_steps();
 };
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("tiny-llada", "tiny-llada-moe", "tiny-llada-long"),
                          [](const auto& model) {
@@ -114,9 +117,8 @@ TEST(GoldenPeer, FileInAnotherDialectGivesTheSameIds) {
   if (quick()) items.erase(items.begin(), items.begin() + 3);
   EXPECT_EQ(peer->config().rope_pairing, RopePairing::adjacent);  // rows of q and k come permuted
   const auto session = open_session(peer);
-  const size_t steps = quick() ? 6 : SIZE_MAX;
-  for (const GoldenItem& item : items) expect_same_run(*session, item, item.threshold, steps);
-  expect_same_run(*session, items[0], items[0].one_per_step, steps);
+  for (const GoldenItem& item : items) expect_same_run(*session, item, item.threshold, most_steps());
+  expect_same_run(*session, items[0], items[0].one_per_step, most_steps());
 }
 
 }  // namespace
