@@ -57,9 +57,7 @@ struct Described {
 const std::vector<Described>& described() {
   static const auto* const all = [] {
     auto* list = new std::vector<Described>;
-    DecodeChoice choice;
-    choice.use_defaults();
-    const decode::DecodeOptions initial = choice.defaults();
+    const decode::DecodeOptions initial = DecodeChoice::request_defaults();
     for (const decode::Field& f : decode::fields())
       list->push_back({std::string(f.key), std::string(f.unit), f.is_switch() ? "true or false" : decode::needed(f),
                        decode::get_field(initial, f.key).value_or(""), std::string(f.help),

@@ -115,6 +115,10 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
 
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
   LLADA_TRY(DecodeWords words, read_words(text));
+  return parse_decode_options(std::move(words));
+}
+
+Result<decode::DecodeOptions> parse_decode_options(DecodeWords words) {
   DecodeFlags flags;
   flags.give_preset(std::move(words.preset));
   for (decode::Setting& s : words.settings) flags.give(std::move(s));

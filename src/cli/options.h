@@ -50,6 +50,7 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
 // The same options from one string: words separated by white space, "--name value" or "--name=value". Validated.
 Result<decode::DecodeOptions> parse_decode_options(std::string_view text);
+Result<decode::DecodeOptions> parse_decode_options(DecodeWords words);
 
 // Whole-string numbers; nothing where text is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);

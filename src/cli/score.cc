@@ -49,12 +49,12 @@ Status check_given(const ScoreCommand& o) {
 // The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
 // is not looked at; what was typed is refused.
 Result<decode::DecodeOptions> read_order(const std::string& text) {
-  LLADA_TRY(const DecodeWords words, read_words(text));
+  LLADA_TRY(DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
     if (s.field->key == "gen_length" || s.field->key == "early_stop")
       return invalid("{}: found {}, needed none: the continuation's tokens are the answer, to the last one", s.typed,
                      s.text);
-  return parse_decode_options(text);
+  return parse_decode_options(std::move(words));
 }
 
 Status resolve(ScoreCommand& o) {

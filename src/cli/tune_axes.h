@@ -65,7 +65,7 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
        0},
       {"speculation",
        {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9",
-        "--mbsd --mbsd-trigger 33"},
+        "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32", "--mbsd --mbsd-trigger 33"},
        0},
   };
   for (const decode::Field& field : decode::fields()) {

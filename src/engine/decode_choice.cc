@@ -76,6 +76,12 @@ decode::DecodeOptions DecodeChoice::defaults() const {
   return own;
 }
 
+decode::DecodeOptions DecodeChoice::request_defaults() {
+  DecodeChoice choice;
+  choice.use_defaults();
+  return choice.defaults();
+}
+
 void DecodeChoice::choose_length(int64_t attention_block) {
   length_by_default_ = false;
   if (!by_default_ || infill_ || names("gen_length")) return;

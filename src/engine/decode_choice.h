@@ -21,6 +21,8 @@ class DecodeChoice {
   void use_defaults() { by_default_ = true; }
   // What an option is where neither the request nor a preset says it; help shows these.
   decode::DecodeOptions defaults() const;
+  // The same of a request of the server or of the library, which are answered with use_defaults().
+  static decode::DecodeOptions request_defaults();
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it
   // `typed`.

@@ -70,9 +70,7 @@ void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
 }
 
 Json options_json() {
-  DecodeChoice choice;
-  choice.use_defaults();
-  const decode::DecodeOptions defaults = choice.defaults();
+  const decode::DecodeOptions defaults = DecodeChoice::request_defaults();
   Json list = Json::array();
   for (const decode::Field& field : decode::fields()) {
     const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
