@@ -45,7 +45,10 @@ long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --
 long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
 long|block cache, threshold|--kv block --threshold 0.98
-long-reference|balanced|--preset-decode balanced
+long|frozen, gate|--kv frozen --threshold 1 --entropy-gate 0.2
+long|frozen, MBSD|--kv frozen --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32
+long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|balanced|--preset-decode balanced
 long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|long, blocks of 16|--preset-decode long --block-length 16

@@ -12,6 +12,7 @@ namespace llada::decode {
 namespace {
 
 constexpr size_t kMostStates = 64;     // of a chain
+constexpr size_t kMostBranches = 4;    // of a chain: deeper ones come true too seldom
 constexpr double kLeastChance = 0.05;  // below it a state is not worth its energy
 // What is believed of a run before it has shown anything, and how many observations that is worth.
 constexpr double kBelief = 4;
@@ -26,6 +27,11 @@ bool reads_what_is_there(const StepPlan& state, const StepPlan& base) {
   for (int32_t p = own_keys(base); p < own_keys(state); ++p)
     if (p != base.last && !has_row(p)) return false;
   return state.last < 0 || state.last == base.last || state.last < own_keys(base) || has_row(state.last);
+}
+
+// Whether the plan behind a state computes again what a step of its own would have stored.
+bool stores_again(const StepPlan& next, const StepPlan& state) {
+  return next.sparse.empty() && std::ranges::includes(next.rows, state.rows);
 }
 
 // Where it has no row of a prediction, the least certain one of a token that means nothing.
@@ -72,41 +78,76 @@ void ExactDrafts::lay_chain(const StepPlan& plan, const Strategy& planned, const
   const auto strategy = planned.clone();
   if (strategy == nullptr || !is_plain(plan)) return;
   Canvas ahead = canvas;
-  while (chain_.size() <= kMostStates) {
-    State& state = chain_.back();
-    if (chain_.size() > 1 && !is_plain(state.plan)) break;
+  for (size_t here = 0; chain_.size() <= kMostStates;) {
+    State& state = chain_[here];
+    if (here > 0 && !is_plain(state.plan)) break;
     auto result = guess(state.plan);
     const bool known = result.has_value();
-    if (!known && chain_.size() == 1) return;
+    if (!known && here == 0) return;
     if (!known) {
       result.emplace();
       for (const int32_t row : state.plan.logits) result->predictions.push_back(unknown(row, canvas.mask_id));
     }
-    ahead = with_edits(ahead, strategy->accept(ahead, *result));
+    const size_t depth = state.depth + 1;
+    const auto other = depth <= kMostBranches ? strategy->clone() : nullptr;
+    const auto edits = strategy->accept(ahead, *result);
+    const Canvas before = std::exchange(ahead, with_edits(ahead, edits));
     const bool readable = reads_what_is_there(state.plan, plan);
     if (strategy->done(ahead)) {
       state.usable = readable;
       return;
     }
     StepPlan next = strategy->plan(ahead);
-    state.usable = readable && next.sparse.empty() && std::ranges::includes(next.rows, state.plan.rows);
+    state.usable = readable && stores_again(next, state.plan);
     if (!known) return;
     const bool completes = next.block_begin != plan.block_begin;
-    chain_.push_back({.plan = std::move(next), .completes = completes});
+    std::optional<StepPlan> branch;
+    if (other != nullptr && edits.size() == 1 && !completes)
+      branch = branch_off(*other, before, std::move(*result), edits[0].position);
+    if (branch && *branch == next) branch.reset();
+    here = chain_.size();
+    chain_.push_back({.plan = std::move(next), .depth = depth, .completes = completes});
+    if (branch) chain_.push_back({.plan = std::move(*branch), .depth = depth, .branch = true, .usable = true});
   }
 }
 
-// The chance that the run goes from one state of the chain straight to another.
+// Where the rule decided one token: the state that it comes to if this token is not so sure as the last forward
+// thought. None where it could not be used.
+std::optional<StepPlan> ExactDrafts::branch_off(Strategy& strategy, const Canvas& canvas, StepResult guessed,
+                                                int32_t surest) const {
+  const auto doubted = std::ranges::find(guessed.predictions, surest, &Prediction::position);
+  if (doubted == guessed.predictions.end()) return {};
+  doubted->probability = 0;
+  const Canvas second = with_edits(canvas, strategy.accept(canvas, guessed));
+  if (strategy.done(second)) return {};
+  StepPlan branch = strategy.plan(second);
+  const StepPlan& base = chain_.front().plan;
+  if (!is_plain(branch) || branch.block_begin != base.block_begin || !reads_what_is_there(branch, base)) return {};
+  const auto result = guess(branch);
+  if (!result) return {};
+  const Canvas third = with_edits(second, strategy.accept(second, *result));
+  if (!strategy.done(third) && !stores_again(strategy.plan(third), branch)) return {};
+  return branch;
+}
+
+// The chance that the run goes from one state straight to another, a later one.
 double ExactDrafts::chance(size_t from, size_t to) const {
+  const size_t depth = chain_[from].depth;
+  const auto known = moves_.find(depth);
+  static const Moves kNone;
+  const Moves& moves = known == moves_.end() ? kNone : known->second;
   const auto share = [&](int64_t seen, double belief) {
-    return (static_cast<double>(seen) + kBelief * belief) / (static_cast<double>(went_) + kBelief);
+    return (static_cast<double>(seen) + kBelief * belief) / (static_cast<double>(moves.all) + kBelief);
   };
-  const size_t step = to - from;
-  const auto seen = skipped_.find(step);
-  const double believed = limits_.scheduled ? (step == 1 ? 0.8 : 0) : 0.2 / static_cast<double>(step * step);
-  const double by_step = share(seen == skipped_.end() ? 0 : seen->second, believed);
+  const size_t step = chain_[to].depth - depth;
+  if (step == 0 || (chain_[to].branch && (step > 1 || chain_[from].branch))) return 0;
+  if (chain_[to].branch) return share(moves.branched, limits_.scheduled ? 0.1 : 0);
+  const auto seen = moves.steps.find(step);
+  const double next = depth == 0 ? 0.8 : 0.5;
+  const double believed = limits_.scheduled ? (step == 1 ? next : 0) : 0.2 / static_cast<double>(step * step);
+  const double by_step = share(seen == moves.steps.end() ? 0 : seen->second, believed);
   const bool first_complete = chain_[to].completes && !chain_[to - 1].completes;
-  return std::min(1.0, by_step + (first_complete ? share(completed_, limits_.scheduled ? 0 : 0.3) : 0));
+  return std::min(1.0, by_step + (first_complete ? share(moves.completed, limits_.scheduled ? 0 : 0.3) : 0));
 }
 
 // Of the states that are not computed, the one that the run comes to most probably by computed ones alone.
@@ -165,17 +206,21 @@ void ExactDrafts::ran(const StepPlan& plan, StepResult& result) {
 // Where the run has gone from its last state.
 void ExactDrafts::come_to(const StepPlan& plan) {
   if (!at_) return;
-  ++went_;
+  const State& from = chain_[*at_];
+  Moves& moves = moves_[from.depth];
+  ++moves.all;
   size_t to = *at_ + 1;
   while (to < chain_.size() && chain_[to].plan != plan) ++to;
   if (to >= chain_.size()) {
     at_.reset();
     return;
   }
-  if (const size_t step = to - *at_; step > 1 && chain_[to].completes)
-    ++completed_;
+  if (const size_t step = chain_[to].depth - from.depth; chain_[to].branch)
+    ++moves.branched;
+  else if (step > 1 && chain_[to].completes)
+    ++moves.completed;
   else
-    ++skipped_[step];
+    ++moves.steps[step];
   at_ = to;
 }
 

@@ -10,6 +10,12 @@
 // confidences, so they skip along the chain, often to the state in which the block is complete; how far they go is
 // counted in the run, and the likeliest states are computed.
 //
+// Where the rule decides one token at a time, each of the first states of the chain has a branch beside it: the state
+// in which the second most certain token was decided in place of the first. What leaves the chain goes there most often,
+// and comes back with its next step, when the first token is decided after all. These are the trees of Spiffy (arXiv
+// 2509.18085) as far as recordings ask for them: of all sets of up to eight tokens, those that would have spared most
+// forwards are the chain's and these branches in turns (tools/tree_drafts.py).
+//
 // Exactness needs that a step of its own would have read what the draft read. A draft reads what is stored once the
 // step's own rows are, and it stores nothing. So its predictions are used only where the plan that follows computes
 // again every row that a step of its own would have stored (ask() looks that plan up before it hands anything out).
@@ -63,14 +69,25 @@ class ExactDrafts {
  private:
   struct State {
     StepPlan plan;
+    size_t depth = 0;        // steps from the forward's own plan if the rule takes them one after another
     bool completes = false;  // the block of the forward that the chain starts from
+    bool branch = false;     // of the chain's state before, whose depth it has; nothing is laid behind it
     bool usable = false;
     std::vector<Prediction> predictions = {};  // empty: not computed
+  };
+
+  // Where the run went from states of one depth. By depth, as what a state is guessed from is older the deeper it is:
+  // the second of two steps comes as guessed half as often as the first.
+  struct Moves {
+    std::map<size_t, int64_t> steps = {};          // how often so many states along the chain
+    int64_t completed = 0, branched = 0, all = 0;  // to the state that completes the block; to the branch; anywhere
   };
 
   void remember(const std::vector<Prediction>& predictions);
   std::optional<StepResult> guess(const StepPlan& plan) const;
   void lay_chain(const StepPlan& plan, const Strategy& planned, const Canvas& canvas);
+  std::optional<StepPlan> branch_off(Strategy& strategy, const Canvas& canvas, StepResult guessed,
+                                     int32_t surest) const;
   void come_to(const StepPlan& plan);
   double chance(size_t from, size_t to) const;
   std::optional<size_t> likeliest(double& chance_of_it) const;
@@ -78,11 +95,10 @@ class ExactDrafts {
 
   const DraftLimits limits_;
   std::map<int32_t, Prediction> last_;  // of every row, the last prediction
-  std::vector<State> chain_;            // [0] is the forward's own plan
+  std::vector<State> chain_;            // [0] is the forward's own plan; ascending in depth
   std::optional<size_t> at_;            // where on the chain the run is
   std::vector<int32_t> unstored_;       // rows of used states that a step of its own would have stored
-  std::map<size_t, int64_t> skipped_;   // how often the run went so many states along the chain
-  int64_t completed_ = 0, went_ = 0;    // how often to the state that completes the block; how often at all
+  std::map<size_t, Moves> moves_;       // by the depth of the state that the run went on from
   double spent_ms_ = 0, saved_ms_ = 0, plain_ms_ = 0;
 };
 
