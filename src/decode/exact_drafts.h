@@ -11,10 +11,10 @@
 // counted in the run, and the likeliest states are computed.
 //
 // Where the rule decides one token at a time, each of the first states of the chain has a branch beside it: the state
-// in which the second most certain token was decided in place of the first. What leaves the chain goes there most often,
-// and comes back with its next step, when the first token is decided after all. These are the trees of Spiffy (arXiv
-// 2509.18085) as far as recordings ask for them: of all sets of up to eight tokens, those that would have spared most
-// forwards are the chain's and these branches in turns (tools/tree_drafts.py).
+// in which the second most certain token was decided in place of the first. What leaves the chain goes there most
+// often, and comes back with its next step, when the first token is decided after all. These are the trees of Spiffy
+// (arXiv 2509.18085) as far as recordings ask for them: of all sets of up to eight tokens, those that would have
+// spared most forwards are the chain's and these branches in turns (tools/tree_drafts.py).
 //
 // Exactness needs that a step of its own would have read what the draft read. A draft reads what is stored once the
 // step's own rows are, and it stores nothing. So its predictions are used only where the plan that follows computes
