@@ -12,7 +12,7 @@ namespace llada::decode {
 namespace {
 
 constexpr size_t kMostStates = 64;     // of a chain
-constexpr size_t kMostBranches = 4;    // of a chain: deeper ones come true too seldom
+constexpr size_t kMostBranches = 4;    // of a chain; the ten states that would spare most have three
 constexpr double kLeastChance = 0.05;  // below it a state is not worth its energy
 // What is believed of a run before it has shown anything, and how many observations that is worth.
 constexpr double kBelief = 4;

@@ -71,7 +71,7 @@ class ExactDrafts {
     StepPlan plan;
     size_t depth = 0;        // steps from the forward's own plan if the rule takes them one after another
     bool completes = false;  // the block of the forward that the chain starts from
-    bool branch = false;     // of the chain's state before, whose depth it has; nothing is laid behind it
+    bool branch = false;     // it stands behind the chain's state of its depth; nothing is laid on from it
     bool usable = false;
     std::vector<Prediction> predictions = {};  // empty: not computed
   };
