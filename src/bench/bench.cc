@@ -111,6 +111,8 @@ class Bench {
     LLADA_TRY(geometry_, geometry());
     const ModelConfig& config = geometry_.config;
     const Parts& p = o_.parts;
+    if (o_.router_bias > 0 && (o_.preset.empty() || !config.sigmoid_router))
+      return invalid("--router-bias: needed a preset whose routers have selection biases (llada2-mini)");
     if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
       return invalid("moe: found a dense model, needed a mixture of experts");
     const int64_t block = config.attention_block;
@@ -189,7 +191,9 @@ class Bench {
       const auto made = [this](double, std::string_view what) {
         if (!say(fmt::format("making {}", what)) && o_.unheeded) o_.unheeded();
       };
-      LLADA_TRY(model_, synthesize_model({preset_->preset, preset_->type}, {.progress = made}, o_.load));
+      SynthRequest request = {.preset = preset_->preset, .type = preset_->type};
+      if (o_.router_bias > 0) request.router_bias = o_.router_bias;
+      LLADA_TRY(model_, synthesize_model(request, {.progress = made}, o_.load));
     } else {
       LLADA_TRY_STATUS(say("loading"));
       LoadOptions options = o_.load;
@@ -215,6 +219,9 @@ class Bench {
 
   Status model() {
     LLADA_TRY_STATUS(load());
+    if (o_.parts.end_to_end) {
+      LLADA_TRY(reading_, ReadTest::create(pool_, o_.stream_bytes));
+    }
     if (o_.parts.forward) LLADA_TRY_STATUS(forward());
     if (o_.parts.attention) LLADA_TRY_STATUS(attention());
     if (o_.parts.end_to_end) LLADA_TRY_STATUS(o_.replay.empty() ? end_to_end() : replayed());
@@ -250,6 +257,12 @@ class Bench {
     return {};
   }
 
+  Beside beside() {
+    return {.bytes_per_token = work_of(*model_, table_->isa).bytes_read(1),
+            .read_gb_per_s = [this] { return reading_->gb_per_s(pool_, 1); },
+            .stopped = o_.stopped};
+  }
+
   Status end_to_end() {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
     script.attention_block = model_->config().attention_block;
@@ -268,7 +281,7 @@ class Bench {
       LLADA_TRY_STATUS(say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows))));
       const double begin = now_s();
       LLADA_TRY(const auto result,
-                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, o_.stopped));
+                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, beside()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.end_to_end.push_back(result);
       add();
@@ -280,7 +293,7 @@ class Bench {
     for (const auto& runs : runs_) {
       LLADA_TRY_STATUS(say(fmt::format("{} runs of {}", runs.size(), runs.front().strategy)));
       const double begin = now_s();
-      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, o_.stopped));
+      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, beside()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.replayed.push_back(result);
       add();
@@ -310,6 +323,7 @@ class Bench {
   std::vector<std::vector<RecordedRun>> runs_;  // to be followed, by strategy
   Estimate estimate_;
   std::shared_ptr<const Model> model_;
+  std::optional<ReadTest> reading_;  // beside the whole runs
   BenchReport report_;
 };
 

@@ -31,6 +31,7 @@ struct BenchOptions {
   std::string preset;       // "llada-8b:q4_0", made in memory
   int64_t layers = 0;       // of a preset; 0: as published
   int64_t most_layers = 0;  // of a preset whose `layers` is 0: no more than these; 0: any number
+  double router_bias = 0;   // of a preset whose routers have selection biases: their spread (SynthRequest); 0: as there
   LoadOptions load;
   std::vector<int64_t> rows = {1, 8, 16, 32, 64, 128};
   std::vector<DType> types;  // of the matrix products

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "bench/whole_run.h"
+#include "bench/machine.h"
 
 namespace llada::bench {
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats, const std::function<bool()>& stopped) {
+                                          int64_t gen_tokens, int repeats, const Beside& beside) {
   if (script.tokens_per_step < 1 || script.block_length < 1 || gen_tokens < 1 || prompt_tokens < 1)
     return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
                    prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
@@ -18,8 +18,10 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
 
   const auto paced = [&](const decode::Canvas& canvas) { return paced_strategy(script, canvas, model.special_ids()); };
   std::vector<WholeRun> runs;
+  std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
-    LLADA_TRY(auto run, run_whole(model, prompt, gen_tokens, paced, stopped));
+    if (beside.read_gb_per_s) readings.push_back(beside.read_gb_per_s());
+    LLADA_TRY(auto run, run_whole(model, prompt, gen_tokens, paced, beside.stopped));
     runs.push_back(std::move(run));
   }
   std::ranges::sort(runs, {}, &WholeRun::seconds);
@@ -36,7 +38,8 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
                         .logit_rows = middle.stats.logit_rows,
                         .left_rows = middle.stats.left_rows,
                         .phase_ms = middle.phases,
-                        .kv_bytes = middle.kv_bytes};
+                        .kv_bytes = middle.kv_bytes,
+                        .bound = {beside.bytes_per_token, median(readings), middle.first_seconds, middle.first_tokens}};
 }
 
 }  // namespace llada::bench

@@ -2,9 +2,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
 
 #include "bench/scripted_strategy.h"
+#include "bench/whole_run.h"
 #include "engine/model.h"
 
 namespace llada::bench {
@@ -18,10 +18,11 @@ struct EndToEndResult {
   int64_t left_rows = 0;                        // of the rows, those that went no further than the second layer
   std::array<double, kOpKindCount> phase_ms{};  // of the median run
   int64_t kv_bytes = 0;
+  AutoregressionBound bound;
 };
 
-// prompt_tokens random tokens, then gen_tokens masks. An error where `stopped` says so after a step.
+// prompt_tokens random tokens, then gen_tokens masks.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats, const std::function<bool()>& stopped = {});
+                                          int64_t gen_tokens, int repeats, const Beside& beside = {});
 
 }  // namespace llada::bench

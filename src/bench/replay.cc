@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "bench/whole_run.h"
+#include "bench/machine.h"
 
 namespace llada::bench {
 namespace {
@@ -132,29 +132,33 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
 }
 
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const std::function<bool()>& stopped) {
+                                    const Beside& beside) {
   if (model.config().attention_block > 0)
     return invalid("--replay: recordings are followed with full attention; needed a model that is not block-causal");
-  ReplayResult result;
-  std::vector<double> seconds;
+  std::vector<ReplayResult> repeated;
+  std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
-    result = {.strategy = runs.front().strategy, .options = runs.front().options};
-    double sum = 0;
+    ReplayResult result = {.strategy = runs.front().strategy, .options = runs.front().options};
+    result.bound.bytes_per_token = beside.bytes_per_token;
+    if (beside.read_gb_per_s) readings.push_back(beside.read_gb_per_s());
     for (const RecordedRun& run : runs) {
-      LLADA_TRY(const auto followed, follow(model, run, stopped));
+      LLADA_TRY(const auto followed, follow(model, run, beside.stopped));
       const decode::RunStats& stats = followed.stats;
       ++result.runs;
       result.prompt_tokens += run.prompt_tokens;
       result.tokens += answer_tokens(run);
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
-      sum += followed.seconds;
+      result.seconds += followed.seconds;
+      result.bound.first_seconds += followed.first_seconds;
+      result.bound.first_tokens += followed.first_tokens;
     }
-    seconds.push_back(sum);
+    repeated.push_back(std::move(result));
   }
-  std::ranges::sort(seconds);
-  result.seconds = seconds[seconds.size() / 2];
-  result.seconds_min = seconds.front(), result.seconds_max = seconds.back();
-  return result;
+  std::ranges::sort(repeated, {}, &ReplayResult::seconds);
+  ReplayResult middle = repeated[repeated.size() / 2];
+  middle.seconds_min = repeated.front().seconds, middle.seconds_max = repeated.back().seconds;
+  middle.bound.read_gb_per_s = median(readings);
+  return middle;
 }
 
 }  // namespace llada::bench

@@ -3,11 +3,11 @@
 // Deliberately absent: recordings with drafts of states, rows left behind or guidance, and block-causal models.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/whole_run.h"
 #include "decode/strategy.h"
 #include "engine/model.h"
 #include "lab/recording.h"
@@ -22,6 +22,7 @@ struct ReplayResult {
   int64_t forwards = 0, rows = 0, logit_rows = 0;
   double seconds = 0;  // median over the repeats of a sum over the runs
   double seconds_min = 0, seconds_max = 0;
+  AutoregressionBound bound;
 };
 
 // The decided positions of a run before its last token and all repetitions of that: an end, and padding.
@@ -34,8 +35,8 @@ std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, i
 // An error names the run that cannot be followed, and why. vocab: ids below it may be written.
 Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run, int64_t vocab);
 
-// Follows the runs, all of one strategy. An error where `stopped` says so after a step.
+// Follows the runs, all of one strategy.
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const std::function<bool()>& stopped = {});
+                                    const Beside& beside = {});
 
 }  // namespace llada::bench

@@ -19,7 +19,10 @@ Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, 
   LLADA_TRY(const auto strategy, make_strategy(canvas));
   LLADA_TRY(auto runner,
             SingleRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
-  const auto goes_on = [&](const decode::StepEvent&) { return !stopped || !stopped(); };
+  const auto goes_on = [&](const decode::StepEvent& event) {
+    if (event.step == 0) run.first_seconds = now_s() - begin, run.first_tokens = std::ssize(event.edits);
+    return !stopped || !stopped();
+  };
   LLADA_TRY(run.stats, decode::denoise(canvas, *strategy, *runner, goes_on));
   if (run.stats.cancelled) return failed("bench: stopped");
   run.seconds = now_s() - begin;

@@ -10,8 +10,36 @@
 
 namespace llada::bench {
 
+// The bound of autoregression with the same weights: each of its tokens reads what one row passes. Runs that decide
+// several tokens per forward are held against it, as they are and without their first forward, which computes the
+// prompt: the bound counts no prompt.
+struct AutoregressionBound {
+  double bytes_per_token = 0;  // in the kernels' layout (ForwardWork::bytes_read(1))
+  double read_gb_per_s = 0;    // median of the machine's readings just before the runs
+  double first_seconds = 0;    // of the runs that were measured, their first forwards
+  int64_t first_tokens = 0;    // decided in these
+
+  double tokens_per_s() const { return bytes_per_token > 0 ? read_gb_per_s * 1e9 / bytes_per_token : 0; }
+  double ratio(double tokens, double seconds) const { return over(tokens / seconds); }
+  double ratio_without_first(double tokens, double seconds) const {
+    return over((tokens - static_cast<double>(first_tokens)) / (seconds - first_seconds));
+  }
+
+ private:
+  double over(double rate) const { return tokens_per_s() > 0 ? rate / tokens_per_s() : 0; }
+};
+
+// What a measurement of whole runs asks beside the runs; each may be left out.
+struct Beside {
+  double bytes_per_token = 0;             // of the bound
+  std::function<double()> read_gb_per_s;  // just before each run
+  std::function<bool()> stopped;          // after every step; true is an error
+};
+
 struct WholeRun {
-  double seconds = 0;  // wall clock of the denoising loop, K/V memory and the strategy's creation included
+  double seconds = 0;        // wall clock of the denoising loop, K/V memory and the strategy's creation included
+  double first_seconds = 0;  // of them, until the first forward's tokens were there
+  int64_t first_tokens = 0;  // positions that it decided
   decode::RunStats stats;
   PhaseTimes phases{};
   int64_t kv_bytes = 0;

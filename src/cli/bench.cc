@@ -157,6 +157,12 @@ Work setup_bench(CLI::App& app) {
   app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
   add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
+  app.add_option("--router-bias", b.router_bias,
+                 "of a preset with selection biases (llada2-mini): their spread; a larger one sends a block's rows to "
+                 "fewer experts (0.05)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 100.0))
+      ->group(further("Details"));
   add_list_option(app, "--only", "PARTS",
                   "some of machine,gemm,forward,attention,moe,e2e,shared (all but shared; moe: of a mixture)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });

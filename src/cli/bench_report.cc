@@ -140,6 +140,14 @@ Json moe_hybrid_json(const bench::MoeHybridResult& r) {
   return json;
 }
 
+Json bound_json(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
+  const auto count = static_cast<double>(tokens);
+  return {
+      {"bytes_per_token", bound.bytes_per_token}, {"read_gb_per_s", bound.read_gb_per_s},
+      {"tokens_per_s", bound.tokens_per_s()},     {"ratio", bound.ratio(count, seconds)},
+      {"first_seconds", bound.first_seconds},     {"ratio_without_first", bound.ratio_without_first(count, seconds)}};
+}
+
 Json end_to_end_json(const bench::EndToEndResult& e) {
   return {{"prompt_tokens", e.prompt_tokens},
           {"gen_tokens", e.gen_tokens},
@@ -157,6 +165,7 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
           {"logit_rows", e.logit_rows},
           {"left_rows", e.left_rows},
           {"kv_bytes", e.kv_bytes},
+          {"autoregression_bound", bound_json(e.bound, e.gen_tokens, e.seconds)},
           {"phases", phases_json(e.phase_ms)}};
 }
 
@@ -172,7 +181,8 @@ Json replay_json(const bench::ReplayResult& r) {
           {"seconds", r.seconds},
           {"seconds_min", r.seconds_min},
           {"seconds_max", r.seconds_max},
-          {"tokens_per_s", static_cast<double>(r.tokens) / r.seconds}};
+          {"tokens_per_s", static_cast<double>(r.tokens) / r.seconds},
+          {"autoregression_bound", bound_json(r.bound, r.tokens, r.seconds)}};
 }
 
 Json shared_json(const bench::SharedResult& s, const bench::SharedResult& first) {
@@ -323,25 +333,37 @@ std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
          "the same weights, routing is synthetic\n";
 }
 
+// A token per forward reads the weights that one row passes.
+std::string bound_text(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
+  const auto count = static_cast<double>(tokens);
+  if (bound.tokens_per_s() <= 0) return "";
+  return fmt::format(
+      "  {:.2f} times the bound of autoregression ({:.2f} GB a token at {:.1f} GB/s);\n"
+      "  {:.2f} times without the forward that computes the prompt\n",
+      bound.ratio(count, seconds), bound.bytes_per_token / 1e9, bound.read_gb_per_s,
+      bound.ratio_without_first(count, seconds));
+}
+
 std::string end_to_end_text(const bench::EndToEndResult& e) {
   return fmt::format(
       "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {},\nrows: {}\n"
-      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows{}\n  {}\n",
+      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows{}\n  {}\n{}",
       e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
       e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds, e.seconds_min,
       e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards, e.rows,
-      e.left_rows > 0 ? fmt::format(" ({} left behind)", e.left_rows) : "", phases_text(e.phase_ms, kColumns - 2));
+      e.left_rows > 0 ? fmt::format(" ({} left behind)", e.left_rows) : "", phases_text(e.phase_ms, kColumns - 2),
+      bound_text(e.bound, e.gen_tokens, e.seconds));
 }
 
 std::string replay_text(const bench::ReplayResult& r) {
   const auto runs = static_cast<double>(r.runs), tokens = static_cast<double>(r.tokens);
   return fmt::format(
       "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}\n"
-      "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n",
+      "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n{}",
       r.strategy, r.runs, tokens / runs, static_cast<double>(r.prompt_tokens) / runs,
       static_cast<double>(r.forwards) / runs, static_cast<double>(r.rows) / runs,
       r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens, 128 * r.seconds_min / tokens,
-      128 * r.seconds_max / tokens, tokens / r.seconds);
+      128 * r.seconds_max / tokens, tokens / r.seconds, bound_text(r.bound, r.tokens, r.seconds));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ constexpr int64_t kTaskBytes = int64_t{1} << 20;    // one thread's share at a t
 // The contents of a preset's tensors. A tensor's bytes depend on seed, name, type and shape only.
 class WeightMaker {
  public:
-  WeightMaker(uint64_t seed, int threads) : seed_(seed), pool_(threads) {}
+  WeightMaker(uint64_t seed, double router_bias, int threads)
+      : seed_(seed), router_bias_(router_bias), pool_(threads) {}
 
   static int64_t groups(const PresetTensor& t, DType type) { return t.shape.elements() / traits(type).elements; }
 
@@ -50,11 +51,13 @@ class WeightMaker {
 
   // Matrices keep the size of what they multiply; the residual stream then grows like the square root of the
   // depth, as in a trained model.
-  static double spread(const PresetTensor& t) {
+  double spread(const PresetTensor& t) const {
+    if (t.name.ends_with("exp_probs_b.bias")) return router_bias_;
     return t.shape.rank == 1 ? 0.05 : 1 / std::sqrt(static_cast<double>(t.shape.columns()));
   }
 
   uint64_t seed_;
+  double router_bias_;
   ThreadPool pool_;
 };
 
@@ -71,7 +74,7 @@ Result<SynthRequest> synth_request(std::string_view preset, std::string_view typ
   }
   const auto dtype = dtype_from_name(type);
   if (!dtype) return invalid("type: found '{}', needed one such as q4_0, q8_0, q4_k or f16", type);
-  return SynthRequest{std::move(found), *dtype};
+  return SynthRequest{.preset = std::move(found), .type = *dtype};
 }
 
 Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequest& request,
@@ -85,7 +88,7 @@ Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequ
   const uint64_t bytes = writer.header().size() + writer.data_bytes();
   LLADA_TRY_STATUS(check_free_space(out_path, bytes));
 
-  WeightMaker maker(options.seed, options.threads);
+  WeightMaker maker(options.seed, request.router_bias, options.threads);
   const AlignedBytes piece = allocate_aligned(kPieceBytes);
   if (piece == nullptr) return failed("{}: {} bytes of memory could not be allocated", out_path, kPieceBytes);
   LLADA_TRY_STATUS(writer.write(out_path, [&](size_t index, AtomicFile& out) -> Status {
@@ -134,7 +137,7 @@ Result<std::shared_ptr<const Model>> synthesize_model(const SynthRequest& reques
   }
   LLADA_TRY_STATUS(index_tensors(record, name));
 
-  WeightMaker maker(options.seed, load.threads);
+  WeightMaker maker(options.seed, request.router_bias, load.threads);
   int64_t made = 0;
   const auto make = [&](std::string_view tensor, const TensorView& view) {
     report(options, static_cast<double>(made) / static_cast<double>(bytes), tensor);

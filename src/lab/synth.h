@@ -24,6 +24,9 @@ struct SynthOptions {
 struct SynthRequest {
   Preset preset;
   DType type;  // of every matrix; vectors and routers are F32
+  // Standard deviation of the routers' selection biases, of a model with such (LLaDA2). Small ones leave the choice to
+  // the random scores, which share rows out among all experts; a trained model has favourites.
+  double router_bias = 0.05;
 };
 Result<SynthRequest> synth_request(std::string_view preset, std::string_view type, int64_t layers);
 

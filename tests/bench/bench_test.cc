@@ -175,6 +175,29 @@ TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   EXPECT_EQ(evicted.full_forwards, 1);
   EXPECT_EQ(evicted.rows, 18 + (2 + 2) + (4 + 2) + (2 + 2) + (4 + 2) + (2 + 2)) << "two tokens in every step";
   EXPECT_EQ(evicted.left_rows, 0) << "blocks of four: at least eight rows go on";
+  for (const EndToEndResult& e : report.end_to_end) {
+    EXPECT_EQ(e.bound.bytes_per_token, static_cast<double>(report.model.forward_bytes)) << "a dense model";
+    EXPECT_GT(e.bound.read_gb_per_s, 0);
+    EXPECT_EQ(e.bound.first_tokens, &e == &evicted ? 2 : 3);
+    EXPECT_GT(e.bound.first_seconds, 0);
+    EXPECT_LT(e.bound.first_seconds, e.seconds);
+    EXPECT_DOUBLE_EQ(e.bound.tokens_per_s() * e.bound.bytes_per_token, e.bound.read_gb_per_s * 1e9);
+  }
+}
+
+// One row passes experts_used of each layer's experts, and nothing else of them is read.
+TEST(WholeRuns, AreHeldAgainstWhatOneRowOfAMixtureReads) {
+  BenchOptions options = small();
+  options.preset.clear();
+  options.model = LLADA_SOURCE_DIR "/models/tiny-llada-moe";
+  options.rows = {1};
+  options.one_run = true;
+  const auto report = run(options, [](Parts& parts) { parts.forward = parts.end_to_end = true; });
+  ASSERT_EQ(report.end_to_end.size(), 1u);
+  ASSERT_EQ(report.forward.size(), 1u);
+  EXPECT_EQ(report.forward[0].experts_touched, 4);
+  EXPECT_EQ(report.end_to_end[0].bound.bytes_per_token, report.forward[0].read_bytes);
+  EXPECT_LT(report.forward[0].read_bytes, static_cast<double>(report.model.forward_bytes));
 }
 
 // Alone a request takes the forwards of the script's pace. In company everybody's rows are computed as they are alone,

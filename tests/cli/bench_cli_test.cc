@@ -72,6 +72,8 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
         e, {"prompt_tokens", "gen_tokens", "block_length", "tokens_per_step", "refresh", "rows_policy", "seconds"});
     EXPECT_EQ(e["prompt_tokens"], 5);
     EXPECT_EQ(e["forwards"], 6);
+    expect_keys(e["autoregression_bound"], {"bytes_per_token", "read_gb_per_s", "tokens_per_s", "ratio", "ratio_without_first"});
+    EXPECT_GT(e["autoregression_bound"]["ratio"], 0);
   }
   EXPECT_EQ(report["end_to_end"][0]["refresh"], "block");
   EXPECT_EQ(report["end_to_end"][1]["rows_policy"], "masked or just committed");
@@ -136,6 +138,7 @@ TEST_F(BenchCli, WrongRequestsAreOneLineAndStatusTwo) {
   const std::vector<Wrong> calls = {
       {{"bench"}, "needed one"},
       {{"bench", "--preset", "tiny", "-m", "x"}, "needed one"},
+      {{"bench", "--preset", "llada-8b:q4_0", "--only", "e2e", "--router-bias", "1"}, "selection biases"},
       {{"bench", "--preset", "huge:q4_0"}, "found 'huge'"},
       {{"bench", "--preset", "tiny:q3"}, "'q3'"},
       {{"bench", "--preset", "tiny", "--only", "kernels"}, "--only: found 'kernels'"},

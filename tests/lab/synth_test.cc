@@ -153,6 +153,33 @@ TEST_F(Synth, EveryArchitectureOpens) {
   }
 }
 
+// The routers' biases have the spread that was asked for; nothing else changes. 8 experts in each of two layers, of which
+// the first is dense: few values, so their own deviation is compared.
+TEST_F(Synth, RouterBiasesHaveTheSpreadAskedFor) {
+  SynthRequest r = shrunken("llada2-mini", DType::Q8_0);
+  const auto biases = [&](const std::string& name) {
+    EXPECT_TRUE(synthesize_file(path(name), r, {}));
+    const auto file = ModelFile::open(path(name));
+    EXPECT_TRUE(file);
+    const TensorView* view = file->find("blk.1.exp_probs_b.bias");
+    EXPECT_NE(view, nullptr);
+    const auto* values = reinterpret_cast<const float*>(view->data);
+    return std::vector<float>(values, values + view->shape.elements());
+  };
+  const std::vector<float> usual = biases("usual");
+  ASSERT_EQ(usual.size(), 8u);
+  r.router_bias = 0.5;
+  const std::vector<float> wide = biases("wide");
+  for (size_t i = 0; i < usual.size(); ++i) EXPECT_NEAR(wide[i], 10 * usual[i], 1e-4) << i;
+  EXPECT_GT(std::ranges::max(usual), 0.01f);
+  const auto files = std::array{*read_file(path("usual")), *read_file(path("wide"))};
+  ASSERT_EQ(files[0].size(), files[1].size());
+  size_t different = 0;
+  for (size_t i = 0; i < files[0].size(); ++i) different += files[0][i] != files[1][i];
+  EXPECT_GT(different, 0u);
+  EXPECT_LE(different, 8 * sizeof(float));
+}
+
 // A limit on file sizes stands for a disk that fills up in the middle.
 TEST_F(Synth, AFailedWriteLeavesNothing) {
   rlimit before{};
