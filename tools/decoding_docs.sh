@@ -51,6 +51,8 @@ long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger
 long long-reference|balanced|--preset-decode balanced
 long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|sliding by 48, revision|--kv dual --slide --block-length 48 --tail 16 --entropy-gate 0.5 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|npu|--preset-decode npu
 long|long, blocks of 16|--preset-decode long --block-length 16
 long long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99

@@ -136,7 +136,22 @@ def _sort_steps(example):
     return out
 
 
-_COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps}
+def _count(example):
+    """The number and what is left from the line before, the step from the prompt (which also is the factor of a table)."""
+    out, before = [], None
+    step = re.search(r"steps of (\d+)|multiples of (\d+)", example.prompt)
+    step = step.span(step.lastindex)
+    for line in re.finditer(r"(?:(\d+)[+-](\d+)=)?(\d+), and (?:(\d+)-(\d+)=)?(\d+) are left", example.response):
+        if line.group(1):
+            out += [Copied(line.span(2), step), Copied(line.span(5), step)]
+            if before:
+                out += [Copied(line.span(1), before.span(3), False), Copied(line.span(4), before.span(6), False)]
+        before = line
+    return out
+
+
+_COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps,
+           "count": _count}
 
 
 def guides(tokenizer, example, prompt, response):

@@ -264,34 +264,44 @@ def form(draw):
 
 
 def count(draw):
-    return draw.choice([_count_to, _count_lines, _multiples])(draw)
+    return draw.choice([_count_to, _count_numbered, _multiples])(draw)
 
 
-def _left(number, bound):
-    """What is left up to the bound: the count ends where that is less than a step."""
-    return f", and {abs(bound - number)} are left."
+def _count_lines(numbers, bound, starts):
+    """A sentence per number: how it follows from the one before, and what is left up to the bound. The count ends where
+    that is less than a step. starts: what stands before the first number, or one text for each."""
+    lines, last = [], None
+    for start, n in zip(starts, numbers):
+        left = abs(bound - n)
+        if last is None:
+            lines.append(f"{start}{n}, and {left} are left.")
+        else:
+            step = abs(n - last)
+            lines.append(f"{start}{last}{'+' if n > last else '-'}{step}={n}, and {left + step}-{step}={left} are left.")
+        last = n
+    return "\n".join(lines)
 
 
 def _count_to(draw):
     """Numbers up to or down to a bound that need not be one of them."""
     step, up, low = draw.number(2, 9), draw.chance(0.6), draw.number(1, 60)
-    length = draw.few(6, 26)
+    length = draw.few(4, 15)
     numbers = list(range(low, low + step * length, step))
     past = draw.number(0, step - 1)
     first, bound = (low, numbers[-1] + past) if up else (numbers[-1], max(0, low - past))
     if not up:
         numbers.reverse()
-    answer = "\n".join(f"The number is {n}{_left(n, bound)}" for n in numbers)
+    answer = _count_lines(numbers, bound, ["The number is "] * length)
     order = f"{'up' if up else 'down'} from {first} to {bound}"
     return Example("count", f"Count {order} in steps of {step}. That is {abs(bound - first)} away.", answer, answer)
 
 
-def _count_lines(draw):
+def _count_numbered(draw):
     """Numbered lines, then how many there are."""
-    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(4, 23)
+    step, low, length = draw.number(2, 9), draw.number(1, 60), draw.few(3, 14)
     bound = low + step * (length - 1) + draw.number(0, step - 1)
     numbers = range(low, bound + 1, step)
-    lines = "\n".join(f"{i}. The number is {n}{_left(n, bound)}" for i, n in enumerate(numbers, 1))
+    lines = _count_lines(numbers, bound, [f"{i}. The number is " for i in range(1, len(numbers) + 1)])
     answer = f"{lines}\nThere are {len(numbers)} numbers."
     prompt = f"How many numbers are there from {low} to {bound}, which is {bound - low} away, in steps of {step}?"
     return Example("count", prompt, answer, answer)
@@ -299,9 +309,11 @@ def _count_lines(draw):
 
 def _multiples(draw):
     """The table of a number up to a bound."""
-    factor, length = draw.number(2, 9), draw.few(5, 26)
+    factor, length = draw.number(2, 9), draw.few(4, 15)
     bound = factor * length + draw.number(0, factor - 1)
-    answer = "\n".join(f"{factor}*{i}={factor * i}{_left(factor * i, bound)}" for i in range(1, length + 1))
+    numbers = range(0, factor * length + 1, factor)
+    lines = _count_lines(numbers, bound, [""] + [f"{factor}*{i}=" for i in range(1, length + 1)])
+    answer = lines.partition("\n")[2]  # no line says 0
     return Example("count", f"Write the multiples of {factor} up to {bound}.", answer, answer)
 
 
@@ -375,15 +387,22 @@ def recomputed(example):
     if example.task != "count":
         return None
     if example.prompt.startswith("Write"):
-        factor, bound = numbers
-        return "\n".join(f"{factor}*{n // factor}={n}, and {bound - n} are left." for n in range(factor, bound + 1, factor))
-    first, bound, step = numbers[:2] + [int(re.search(r"steps of (\d+)", example.prompt).group(1))]
-    down = "down" in example.prompt
-    counted = range(first, bound - 1, -step) if down else range(first, bound + 1, step)
-    lines = [f"The number is {n}, and {max(bound, n) - min(bound, n)} are left." for n in counted]
+        step, bound = numbers
+        counted, start = list(range(0, bound + 1, step)), lambda i: f"{step}*{i}="
+    else:
+        first, bound, step = numbers[:2] + [int(re.search(r"steps of (\d+)", example.prompt).group(1))]
+        down = "down" in example.prompt
+        counted = list(range(first, bound - 1, -step) if down else range(first, bound + 1, step))
+        start = lambda i: ("" if example.prompt.startswith("Count") else f"{i + 1}. ") + "The number is "
+    left = [max(bound, n) - min(bound, n) for n in counted]
+    sign = "-" if "down" in example.prompt else "+"
+    lines = [f"{start(i)}{counted[i - 1]}{sign}{step}={n}, and {left[i - 1]}-{step}={left[i]} are left." if i else
+             f"{start(i)}{n}, and {left[i]} are left." for i, n in enumerate(counted)]
+    if example.prompt.startswith("Write"):
+        return "\n".join(lines[1:])
     if example.prompt.startswith("Count"):
         return "\n".join(lines)
-    return "".join(f"{i}. {line}\n" for i, line in enumerate(lines, 1)) + f"There are {len(lines)} numbers."
+    return "".join(f"{line}\n" for line in lines) + f"There are {len(lines)} numbers."
 
 
 def check(samples=10000):
