@@ -259,7 +259,7 @@ class Bench {
 
   Beside beside() {
     return {.bytes_per_token = work_of(*model_, table_->isa).bytes_read(1),
-            .read_gb_per_s = [this] { return reading_->gb_per_s(pool_, 1); },
+            .read_gb_per_s = [this] { return reading_->gb_per_s(pool_, 5); },
             .stopped = o_.stopped};
   }
 

@@ -19,17 +19,17 @@ struct BuiltIn {
 };
 
 // Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on
-// eval/long_tuning.jsonl (six tasks, 32 each; tiny-llada-long). More is in docs/decoding.md and in
-// docs/lab/long-answers.md.
+// eval/long_tuning.jsonl (six tasks, 32 each; earlier weights of tiny-llada-long; figures of 24 each and the present
+// ones). More is in docs/decoding.md and in docs/lab/long-answers.md.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // 95.5 % right, 3.0 forwards, 266 rows; on 144 long answers 75.7 %, 18.3 and 3322. Every second forward computes
+    // 95.5 % right, 3.0 forwards, 266 rows; on 144 long answers 87.5 %, 13.8 and 2542. Every second forward computes
     // the block alone, and masks more than half a block behind it are not read. What else was tried: docs/decoding.md.
     BuiltIn{"balanced", "--kv dual --refresh 2 --slide --tail 16 --threshold 0.97 --credit --entropy-gate 1"},
     // 95.2 % right, 2.8 forwards, 249 rows.
     BuiltIn{"fast", "--kv dual --refresh 2 --slide --tail 16 --threshold 0.95 --credit --entropy-gate 1"},
-    // Long answers on devices where rows are dear: 84.4 % right there with 28 forwards and 732 rows. On short ones sort
+    // Long answers on devices where rows are dear: 92.4 % right there with 26 forwards and 738 rows. On short ones sort
     // loses 7 points by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
     // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows, the others
