@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{32} << 20;  // made in parallel, then written in one go
 constexpr int64_t kTaskBytes = int64_t{1} << 20;    // one thread's share at a time
 
-// The contents of a preset's tensors. A tensor's bytes depend on seed, name, type and shape only.
+// The contents of a preset's tensors. A tensor's bytes depend on seed, name, type, shape and, where it is a router's
+// bias, on the spread asked for only.
 class WeightMaker {
  public:
   WeightMaker(uint64_t seed, double router_bias, int threads)

@@ -185,6 +185,15 @@ TEST(WholeRuns, TakeTheForwardsOfTheScript) {
   }
 }
 
+TEST(WholeRuns, TheBoundCountsNoPrompt) {
+  AutoregressionBound bound{.bytes_per_token = 1e9, .read_gb_per_s = 50, .first_seconds = 0.5, .first_tokens = 15};
+  EXPECT_DOUBLE_EQ(bound.tokens_per_s(), 50);
+  EXPECT_DOUBLE_EQ(bound.ratio(120, 2), 1.2);
+  EXPECT_DOUBLE_EQ(bound.ratio_without_first(120, 2), 1.4) << "105 tokens in 1.5 s";
+  bound.bytes_per_token = 0;
+  EXPECT_EQ(bound.ratio(120, 2), 0) << "nothing to hold it against";
+}
+
 // One row passes experts_used of each layer's experts, and nothing else of them is read.
 TEST(WholeRuns, AreHeldAgainstWhatOneRowOfAMixtureReads) {
   BenchOptions options = small();
