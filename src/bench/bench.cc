@@ -111,7 +111,7 @@ class Bench {
     LLADA_TRY(geometry_, geometry());
     const ModelConfig& config = geometry_.config;
     const Parts& p = o_.parts;
-    if (o_.router_bias > 0 && (o_.preset.empty() || !config.sigmoid_router))
+    if (o_.router_bias && (o_.preset.empty() || !config.sigmoid_router))
       return invalid("--router-bias: needed a preset whose routers have selection biases (llada2-mini)");
     if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
       return invalid("moe: found a dense model, needed a mixture of experts");
@@ -192,7 +192,7 @@ class Bench {
         if (!say(fmt::format("making {}", what)) && o_.unheeded) o_.unheeded();
       };
       SynthRequest request = {.preset = preset_->preset, .type = preset_->type};
-      if (o_.router_bias > 0) request.router_bias = o_.router_bias;
+      request.router_bias = o_.router_bias.value_or(request.router_bias);
       LLADA_TRY(model_, synthesize_model(request, {.progress = made}, o_.load));
     } else {
       LLADA_TRY_STATUS(say("loading"));

@@ -27,11 +27,11 @@ struct Parts {
 };
 
 struct BenchOptions {
-  std::string model;        // a model file or folder; or
-  std::string preset;       // "llada-8b:q4_0", made in memory
-  int64_t layers = 0;       // of a preset; 0: as published
-  int64_t most_layers = 0;  // of a preset whose `layers` is 0: no more than these; 0: any number
-  double router_bias = 0;   // of a preset whose routers have selection biases: their spread (SynthRequest); 0: as there
+  std::string model;                       // a model file or folder; or
+  std::string preset;                      // "llada-8b:q4_0", made in memory
+  int64_t layers = 0;                      // of a preset; 0: as published
+  int64_t most_layers = 0;                 // of a preset whose `layers` is 0: no more than these; 0: any number
+  std::optional<double> router_bias = {};  // of a preset whose routers have selection biases (SynthRequest)
   LoadOptions load;
   std::vector<int64_t> rows = {1, 8, 16, 32, 64, 128};
   std::vector<DType> types;  // of the matrix products

@@ -153,8 +153,8 @@ TEST_F(Synth, EveryArchitectureOpens) {
   }
 }
 
-// The routers' biases have the spread that was asked for; nothing else changes. 8 experts in each of two layers, of which
-// the first is dense: few values, so their own deviation is compared.
+// The routers' biases have the spread that was asked for; nothing else changes. Two layers, the first of them dense, so
+// there are eight values: too few to measure a deviation, so that ten times the spread is compared value by value.
 TEST_F(Synth, RouterBiasesHaveTheSpreadAskedFor) {
   SynthRequest r = shrunken("llada2-mini", DType::Q8_0);
   const auto biases = [&](const std::string& name) {

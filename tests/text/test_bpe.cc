@@ -60,8 +60,8 @@ TEST(Bpe, EqualsSlowMergingOnRandomRules) {
   }
 }
 
-// Processor time against that of an eighth of the text, the least of three: this asks how the work grows, on any machine
-// and under any sanitizer. A quadratic merge would take 64 times as long; linear with a heap takes 8 to 10.
+// Processor time against that of an eighth of the text, the least of three: this asks how the work grows, on any
+// machine and under any sanitizer. A quadratic merge would take 64 times as long; linear with a heap takes 8 to 10.
 // labels: native
 TEST(Bpe, AMegabyteInOneWordIsNotQuadratic) {
   std::vector<std::string> doubling;

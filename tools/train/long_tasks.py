@@ -269,7 +269,7 @@ def count(draw):
 
 def _count_lines(numbers, bound, starts):
     """A sentence per number: how it follows from the one before, and what is left up to the bound. The count ends where
-    that is less than a step. starts: what stands before the first number, or one text for each."""
+    that is less than a step. starts: what stands before each number."""
     lines, last = [], None
     for start, n in zip(starts, numbers):
         left = abs(bound - n)
