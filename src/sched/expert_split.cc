@@ -73,12 +73,12 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   if (options_.guess && runtime_->wants_guesses()) {
     ahead = options_.guess(layer, kAheadLayers, host->peek(program, op.in[0]), rows);
   }
+  const double guessed = seconds();
   LayerRouting routing = summed(gates, op.experts);
   if (const int32_t slices = options_.costs->slices; slices > 1) {
     routing = sliced(routing, slices);
     for (LayerRouting& guess : ahead) guess = sliced(guess, slices);
   }
-  const double guessed = seconds();
   plan_ = runtime_->layer(layer, routing, ahead, {.link = host->expert_link()});
   runtime_->add_seconds(guessed - begin, seconds() - guessed);
   return &plan_;

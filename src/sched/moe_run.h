@@ -72,7 +72,8 @@ class MoeRuntime {
   // A step begins; `block`: the first of a block.
   void begin_step(bool block);
 
-  // Whether guesses are worth their time: not where few of the last came true, but then they are tried now and again.
+  // Whether guesses are worth their time: not where few of the last came true, or those that did saved less than
+  // add_seconds() says, but then they are tried now and again.
   bool wants_guesses() const;
 
   // A layer whose routing has become known. `ahead`: guesses for the layers after it, nearest first; may be
@@ -82,7 +83,11 @@ class MoeRuntime {
                     const LayerClock& clock);
 
   const MoeStats& stats() const { return stats_; }
-  void add_seconds(double guessing, double planning) { stats_.guess_s += guessing, stats_.plan_s += planning; }
+  // Of the last layer, asked for guesses or not.
+  void add_seconds(double guessing, double planning) {
+    stats_.guess_s += guessing, stats_.plan_s += planning;
+    asking_s_ += guessing;
+  }
   // What the last layer was planned from.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
   const PlanStart& start() const { return start_; }
@@ -115,6 +120,7 @@ class MoeRuntime {
   size_t queued_ = 0;            // background moves that have not begun
   int64_t step_ = -1;
   int64_t asked_ = 0, guessed_ = 0, right_ = 0;  // lately: layers with guesses, moves on a guess, those that came true
+  double asking_s_ = 0;                          // lately: wall clock of asking
   std::vector<ExpertLoad> loads_;
   PlanStart start_;
   MoeStats stats_;

@@ -194,9 +194,15 @@ TEST(MoeRuntime, GuessesOfScoresAreTheLastStepsExperts) {
   EXPECT_TRUE(plan.moves[0].background);
 }
 
-// Asking the next layers' routers takes time: where what they say is wrong it is left alone, but not for good.
-TEST(MoeRuntime, GuessesThatDoNotComeTrueAreLeftAlone) {
-  for (const bool right : {true, false}) {
+// Asking the next layers' routers takes time: where what they say is wrong, or right and not worth that time, it is left
+// alone, but not for good.
+TEST(MoeRuntime, GuessesThatDoNotPayAreLeftAlone) {
+  const struct {
+    bool right;
+    double asking_s;  // a move takes 6
+    int judged;       // steps that ask before it is left alone; 0: it is not
+  } cases[] = {{true, 0, 0}, {true, 5.5, 0}, {true, 6.5, 64}, {false, 0, 32}};
+  for (const auto& [right, asking_s, judged] : cases) {
     MoeOptions o;
     o.cached = false;
     o.cache.slots = 1;
@@ -216,11 +222,13 @@ TEST(MoeRuntime, GuessesThatDoNotComeTrueAreLeftAlone) {
                         {.link = {}, .device_busy_s = 0, .between_s = 1000});
       EXPECT_EQ(plan.moves.size(), asks ? 1u : 0u) << step;
       runtime.layer(1, right ? loads({0, 0, 9, 0}) : loads({0, 0, 0, 9}), {}, {});
+      if (asks) runtime.add_seconds(asking_s, 0);
     }
-    EXPECT_EQ(asked == kSteps, right);
-    if (!right) {
-      EXPECT_GT(asked, 32 + kSteps / 20);
-      EXPECT_LT(asked, 32 + kSteps / 10);
+    if (judged == 0) {
+      EXPECT_EQ(asked, kSteps);
+    } else {
+      EXPECT_GT(asked, judged + (kSteps - judged) / 20);
+      EXPECT_LT(asked, judged + (kSteps - judged) / 10);
     }
   }
 }

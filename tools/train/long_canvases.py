@@ -19,7 +19,7 @@ import long_guides
 import long_tasks
 from tokenizer import Tokenizer, tokens_in
 
-GPU_LENGTHS, CPU_LENGTHS = tuple(range(128, 769, 128)), tuple(range(48, 769, 24))  # of a canvas
+GPU_LENGTHS, CPU_LENGTHS = (192, 320, 448, 768), tuple(range(48, 769, 24))  # of a canvas
 BLOCK, T_MIN, DECISIVE_CUT_SHARE = 32, 0.05, 0.6
 SUFFIX_REACH, SUFFIX_GAIN, BLOCK_GAIN, FAR_WEIGHT, PADDING_WEIGHT = 24.0, 3.0, 3.0, 0.1, 0.1
 # Weight of decisive words in other masks (a factor) and in masks of their own; how many the latter hide.
@@ -127,8 +127,10 @@ class Shards:
 class CanvasStore:
     """Grows by add(); batch(tokens, kinds) draws from what is there."""
 
-    def __init__(self, tokenizer, device, lengths, longest_answer, seed=0):
+    def __init__(self, tokenizer, device, lengths, longest_answer, seed=0, guided=None):
+        """guided: so many canvases of a batch get guides, all where it is None."""
         self.eos, self.mask, self.device, self.longest_answer = tokenizer.eos, tokenizer.mask, device, longest_answer
+        self.guided = guided
         self.lengths, self.rng = np.array(lengths), np.random.default_rng(seed)
         self.tokens = torch.empty(0, dtype=torch.int16, device=device)
         self.table, self.words, self.guides = np.empty((0, 4), np.int64), [], []
@@ -224,10 +226,12 @@ class CanvasStore:
 
     def _guides(self, drawn, mask, length):
         """-> lookups and hops of the masked tokens, the first once each."""
-        mask, out = mask.cpu().numpy(), ([], [])
-        for row, i in enumerate(drawn):
-            for found, kept in zip(self.guides[i], out):
-                told_by = 3 if found.shape[1] == 4 else 0  # the column of the token that has to be masked
-                inside = found[(found[:, [0, told_by]] < length).all(1) & (found[:, 1:3] <= length).all(1)]
-                kept.append(inside[mask[row, inside[:, told_by]]][:, :3] + row * length)
-        return [torch.from_numpy(np.concatenate(kept).astype(np.int64)).to(self.device) for kept in out]
+        mask, out = mask[:self.guided].cpu().numpy(), []
+        for parts in zip(*(self.guides[i] for i in drawn[:self.guided])):
+            row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+            found = np.concatenate(parts).astype(np.int64)
+            told_by = found[:, 3 if found.shape[1] == 4 else 0]  # the token that has to be masked
+            inside = (np.maximum(found[:, 0], told_by) < length) & (found[:, 1:3] <= length).all(1)
+            inside[inside] = mask[row[inside], told_by[inside]]
+            out.append(torch.from_numpy(found[inside, :3] + row[inside, None] * length).to(self.device))
+        return out

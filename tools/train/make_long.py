@@ -52,6 +52,9 @@ STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive
           Stage(1.0, EVALUATED, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
 WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
 SHARD, PART_BYTES = 500, 15 << 20
+# On a GPU so many places of guided attention are drawn for a step, out of so many canvases: a compiled block sees one
+# shape, and the processor that looks for them keeps up.
+GUIDES, GUIDED_CANVASES = 4096, 128
 SAVE_SECONDS, LOG_SECONDS = 180, 30
 
 
@@ -138,7 +141,7 @@ class LongTrainer:
         jobs = [(seed + i, size, args.start, limits, shares) for i in range(-(-args.examples // size))]
         self.shards = Shards(jobs, args.workers)
         self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
-                                 args.seed + self.step)
+                                 args.seed + self.step, GUIDED_CANVASES if self.on_gpu else None)
         self.packed = PackedStore(self.store, args.seed + self.step)
         self.words = None  # the batches of _score_words()
 
@@ -272,7 +275,8 @@ class LongTrainer:
             self.local.model = copy.deepcopy(self.model, shared)
         model = self.local.model if self.threads_own else self.model
         guided = self.args.guides and len(batch.lookups) > 0 and len(batch.hops) > 0
-        guide = {i: getattr(batch, kind) for kind, layers in self.guided.items() for i in layers} if guided else {}
+        drawn = {kind: self._drawn(getattr(batch, kind)) for kind in self.guided} if guided else {}
+        guide = {i: drawn[kind] for kind, layers in self.guided.items() for i in layers} if guided else {}
         with self._autocast():
             logits = model(batch.inputs, batch.rows, guide, batch.positions, batch.visible)
         losses = F.cross_entropy(logits.float(), batch.targets, reduction="none") * batch.weights
@@ -283,6 +287,9 @@ class LongTrainer:
             self.recent_guides.append(found.detach())
         (share * total).backward()
         self.recent.append((loss.detach(), (losses.detach() * batch.decisive).sum() / loss.detach()))
+
+    def _drawn(self, guides):
+        return guides[torch.randint(len(guides), (GUIDES,), device=guides.device)] if self.on_gpu else guides
 
     @torch.no_grad()
     def _score_words(self, count=40):
