@@ -37,10 +37,9 @@ presets|long|--preset-decode long
 presets|nothing cached|--tail 16 --threshold 0.98 --credit --entropy-gate 1
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
-long long-reference|block cache|--kv block
+long|block cache|--kv block
 long long-reference|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
-long-reference|block cache, MBSD, no gate|--kv block --mbsd --mbsd-trigger 12
-long long-reference|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
+long|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
 long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
@@ -52,6 +51,8 @@ long long-reference|balanced|--preset-decode balanced
 long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|sliding by 48, revision|--kv dual --slide --block-length 48 --tail 16 --entropy-gate 0.5 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|sliding by 64, threshold|--kv dual --slide --block-length 64 --tail 16 --threshold 0.9 --entropy-gate 0.2
+long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|npu|--preset-decode npu
 long|long, blocks of 16|--preset-decode long --block-length 16
 long long-reference|long|--preset-decode long
