@@ -53,6 +53,7 @@ long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail
 long|sliding by 48, revision|--kv dual --slide --block-length 48 --tail 16 --entropy-gate 0.5 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|sliding by 64, threshold|--kv dual --slide --block-length 64 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh 3 --slide --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|npu|--preset-decode npu
 long|long, blocks of 16|--preset-decode long --block-length 16
 long long-reference|long|--preset-decode long
