@@ -19,8 +19,9 @@ struct BuiltIn {
 };
 
 // Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on
-// eval/long_tuning.jsonl (six tasks, 32 each; earlier weights of tiny-llada-long; figures of 24 each and the present
-// ones). More is in docs/decoding.md and in docs/lab/long-answers.md.
+// eval/long_tuning.jsonl (six tasks, 32 each; earlier weights of tiny-llada-long; figures of 24 each and those of
+// commit 2796c61, which are less sure than the present ones). More is in docs/decoding.md and
+// docs/lab/long-answers.md.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
