@@ -19,7 +19,8 @@ ended=0
 
 build_it() {
   local arch=${ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)}
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLADA_CUDA=ON -DLLADA_TESTS=ON "-DLLADA_CUDA_ARCHITECTURES=$arch"
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLADA_CUDA=ON -DLLADA_TESTS=ON \
+    "-DLLADA_CUDA_ARCHITECTURES=$arch"
   cmake --build "$build" --target llada test_cuda_gpu test_cuda_kernels_gpu test_engine
   "$build/bin/llada" devices
 }

@@ -127,10 +127,10 @@ class Shards:
 class CanvasStore:
     """Grows by add(); batch(tokens, kinds) draws from what is there."""
 
-    def __init__(self, tokenizer, device, lengths, longest_answer, seed=0, guided=None):
-        """guided: so many canvases of a batch get guides, all where it is None."""
+    def __init__(self, tokenizer, device, lengths, longest_answer, seed=0, guided_canvases=None):
+        """guided_canvases: so many of a batch get guides, all where it is None."""
         self.eos, self.mask, self.device, self.longest_answer = tokenizer.eos, tokenizer.mask, device, longest_answer
-        self.guided = guided
+        self.guided_canvases = guided_canvases
         self.lengths, self.rng = np.array(lengths), np.random.default_rng(seed)
         self.tokens = torch.empty(0, dtype=torch.int16, device=device)
         self.table, self.words, self.guides = np.empty((0, 4), np.int64), [], []
@@ -226,8 +226,8 @@ class CanvasStore:
 
     def _guides(self, drawn, mask, length):
         """-> lookups and hops of the masked tokens, the first once each."""
-        mask, out = mask[:self.guided].cpu().numpy(), []
-        for parts in zip(*(self.guides[i] for i in drawn[:self.guided])):
+        mask, out = mask[:self.guided_canvases].cpu().numpy(), []
+        for parts in zip(*(self.guides[i] for i in drawn[:self.guided_canvases])):
             row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
             found = np.concatenate(parts).astype(np.int64)
             told_by = found[:, 3 if found.shape[1] == 4 else 0]  # the token that has to be masked
