@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/fnv.h"
+#include "decode/sampling.h"
 
 namespace llada::decode {
 namespace {
@@ -59,6 +60,7 @@ HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool inf
   HeadRule rule;
   rule.temperature = options.temperature;
   rule.seed = options.seed;
+  rule.one_draw = draws_once(options);
   add(rule.never_sampled, ids.mask);
   if (options.logits_eos_inf) {
     add(rule.never_sampled, ids.eos);

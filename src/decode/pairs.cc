@@ -83,13 +83,13 @@ Status validate_pairs(const DecodeOptions& o) {
   if (takes_other_tokens(o) && compares_best_tokens(o)) {
     return invalid("{}: compares best tokens, which {} {} does not take; needed {} or {}",
                    o.credit                       ? "credit"
-                   : o.revision != Revision::none ? "revision"
+                   : o.revision == Revision::wino ? "revision"
                                                   : "draft",
                    o.temperature > 0 ? "temperature" : "repeat_penalty",
                    o.temperature > 0 ? o.temperature : o.repeat_penalty,
                    o.temperature > 0 ? "temperature 0" : "repeat_penalty 1",
                    o.credit                       ? "credit=false"
-                   : o.revision != Revision::none ? "revision=none"
+                   : o.revision == Revision::wino ? "revision=none"
                                                   : "draft 0");
   }
   if (o.draft != 0 && (o.kv == KvChoice::delayed || o.kv == KvChoice::frozen))

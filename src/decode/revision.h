@@ -1,5 +1,6 @@
 // Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
-// the answers into edits. It is asked only in runs that neither sample nor penalise, so a prediction is the best token.
+// the answers into edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
+// that a prediction differs from the one before only where the model's logits do. WINO is asked for best tokens only.
 //
 // Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
 // the answer is what the others say of it; a peek reads the prediction of the token's own row with the token

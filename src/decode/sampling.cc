@@ -120,8 +120,8 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
   allowed.keep_best(options.top_k);
   allowed.keep_share(options.top_p);
   allowed.keep_from(options.min_p);
-  out.token = allowed.take(options.temperature, random_key(options.seed, static_cast<uint64_t>(draw.forward),
-                                                           static_cast<uint64_t>(draw.row)));
+  const auto forward = static_cast<uint64_t>(rule.one_draw ? 0 : draw.forward);
+  out.token = allowed.take(options.temperature, random_key(options.seed, forward, static_cast<uint64_t>(draw.row)));
   if (out.token >= 0) describe(logits, rule, out);
   return out;
 }
@@ -141,20 +141,28 @@ std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64
   return found;
 }
 
-Status predict_all(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
-                   const SpecialIds& ids, const Canvas& canvas, int64_t forward, StepResult& result) {
-  if (result.predictions.empty()) return {};
-  const size_t vocabulary = logits.size() / result.predictions.size();
-  for (size_t i = 0; i < result.predictions.size(); ++i) {
-    Prediction& p = result.predictions[i];
-    const int64_t position = int64_t{p.position} + (ids.shift_logits ? 1 : 0);
-    std::vector<int32_t> repeated;
-    if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
-    p = predict(logits.subspan(i * vocabulary, vocabulary), options, rule, repeated, {forward, p.position});
-    if (p.token < 0 || !std::isfinite(p.probability))
-      return failed("the logits of position {} are not finite; the weights or the activations are damaged", p.position);
-  }
-  return {};
+Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
+                   const HeadRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
+                   StepResult& result) {
+  const auto again = [&](std::span<Prediction> predictions, std::span<const float> rows, int64_t number) -> Status {
+    for (size_t i = 0; i < predictions.size(); ++i) {
+      Prediction& p = predictions[i];
+      const size_t vocabulary = rows.size() / predictions.size();
+      const int64_t position = int64_t{p.position} + (ids.shift_logits ? 1 : 0);
+      std::vector<int32_t> repeated;
+      if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
+      p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
+      if (p.token < 0 || !std::isfinite(p.probability))
+        return failed("the logits of position {} are not finite; the weights or the activations are damaged",
+                      p.position);
+    }
+    return {};
+  };
+  const size_t all = result.predictions.size() + result.trials.size();
+  const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
+  LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));
+  LLADA_TRY_STATUS(again(result.trials, logits.subspan(own), forward));
+  return again(result.sparse, sparse_logits, forward + 1);
 }
 
 }  // namespace llada::decode

@@ -27,9 +27,17 @@ constexpr bool needs_logits(const DecodeOptions& o) {
 // A prediction need not be the best token.
 constexpr bool takes_other_tokens(const DecodeOptions& o) { return samples(o) || o.repeat_penalty != 1; }
 
-// Rules that are defined for best tokens only.
+// Rules that are defined for best tokens only: they read what the second best token has.
 constexpr bool compares_best_tokens(const DecodeOptions& o) {
-  return o.credit || o.revision != Revision::none || o.draft != 0;
+  return o.credit || o.revision == Revision::wino || o.draft != 0;
+}
+
+// Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
+// token would differ from the one before although the model says the same; so in such runs the noise of a position is
+// drawn once, and a prediction changes with the model's logits only.
+constexpr bool draws_once(const DecodeOptions& o) {
+  return samples(o) && (o.revision == Revision::dual_path || o.revision == Revision::edit || o.mbsd ||
+                        o.ahead_steps > 0 || o.acceptance == Acceptance::settled);
 }
 
 // Where random numbers of a row come from (base/random.h).
@@ -47,9 +55,10 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
 // Tokens that end an answer are left out, since an answer's tail is full of them.
 std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids);
 
-// Puts predictions made here in the place of the device's. logits: result.predictions x vocabulary. Failed: logits that
-// are not finite.
-Status predict_all(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
-                   const SpecialIds& ids, const Canvas& canvas, int64_t forward, StepResult& result);
+// Puts predictions made here in the place of the device's. logits: those of result.predictions, then of result.trials;
+// sparse_logits: of result.sparse, which is a forward of its own; all x vocabulary. Failed: logits that are not finite.
+Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
+                   const HeadRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
+                   StepResult& result);
 
 }  // namespace llada::decode

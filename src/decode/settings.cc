@@ -16,7 +16,7 @@ std::string_view target_of(const Field& field) { return field.target.empty() ? f
 bool needs_best_tokens(const Setting& s) {
   DecodeOptions options;
   if (s.text == "false" || !set_field(options, s.field->key, s.text)) return false;
-  return compares_best_tokens(options) || s.field->revision != Revision::none;
+  return compares_best_tokens(options) || s.field->revision == Revision::wino;
 }
 
 // "wino=false" asks for nothing.

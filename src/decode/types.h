@@ -120,6 +120,7 @@ struct StepResult {
 struct HeadRule {
   double temperature = 0;               // Gumbel-max at > 0: argmax(logit - T*ln(-ln U))
   uint64_t seed = 0;                    // U depends on (seed, forward number, position, token) only
+  bool one_draw = false;                // U does not depend on the forward number (draws_once() in sampling.h)
   std::vector<int32_t> never_sampled;   // mask id always; the end token with logits_eos_inf
   std::vector<int32_t> out_of_softmax;  // logit -inf before the softmax: confidence becomes 0 when chosen
 };

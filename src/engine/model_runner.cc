@@ -80,6 +80,7 @@ Result<RequestState> RequestState::create(const Model& model, Device& device, in
                       .sampling = {.temperature = rule.temperature,
                                    .seed = rule.seed,
                                    .forward_number = 0,
+                                   .one_draw = rule.one_draw,
                                    .never_sampled = std::move(rule.never_sampled),
                                    .out_of_softmax = std::move(rule.out_of_softmax)}};
 }
@@ -270,7 +271,10 @@ Status ModelRunner::run_sparse(std::span<Active* const> steps) {
     KvStore& kv = a.step.state->kv;
     if (status) a.refreshed = kv.save(a.step.plan->sparse.rows);
     kv.put_back(before[i]);
-    if (status) a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
+    if (status) {
+      a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
+      a.step.state->sparse_logits = std::move(outputs_.logits[i]);
+    }
     a.sparse_done = status.has_value();
   }
   return status;
@@ -291,7 +295,7 @@ Status ModelRunner::run_together(std::span<Active* const> steps) {
     const Stopwatch watch(device_seconds_);
     LLADA_TRY_STATUS(executor_.run(inputs_, outputs_));
   }
-  size_t next = 0, next_beside = 0;
+  size_t next = 0, next_beside = 0, stream_beside = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     Active& a = *steps[i];
     const decode::StepPlan& plan = *a.step.plan;
@@ -304,6 +308,7 @@ Status ModelRunner::run_together(std::span<Active* const> steps) {
     if (!plan.probes.empty()) a.result.drift = drift(state.kv.shape(), before[i], probe_values(state.kv, plan.probes));
     if (a.sparse() && !a.sparse_done) {
       a.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
+      state.sparse_logits = std::move(beside_outputs_.logits[stream_beside++]);
       a.refreshed = state.beside_kv->save(plan.sparse.rows);
     }
     if (state.beside_kv) state.beside_kv->put_back(state.kv.save(plan.rows));

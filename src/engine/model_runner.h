@@ -42,7 +42,8 @@ struct RequestState {
   KvStore kv;
   SamplingRule sampling = {};
   bool keep_logits = false;
-  std::vector<float> logits = {};         // of the last forward, where they are kept: predictions x vocabulary
+  // Of the last forward, where they are kept, x vocabulary: predictions, then trials and drafts; sparse trials.
+  std::vector<float> logits = {}, sparse_logits = {};
   std::optional<KvStore> beside_kv = {};  // equal to kv before every step; of a device that runs sparse plans beside
 };
 

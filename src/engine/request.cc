@@ -238,8 +238,8 @@ Status RunningRequest::take(decode::StepResult result, double device_seconds, Pr
                             const StepCallback& on_step) {
   stats_.device_seconds += device_seconds;
   if (decode::needs_logits(options_))
-    LLADA_TRY_STATUS(decode::predict_all(state_->logits, options_, rule_, model_->special_ids(), denoiser_.canvas(),
-                                         denoiser_.forward_number(), result));
+    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
+                                         denoiser_.canvas(), denoiser_.forward_number(), result));
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);

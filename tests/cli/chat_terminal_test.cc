@@ -150,7 +150,7 @@ TEST_F(ChatTerminal, CtrlCStopsTheAnswerAndNotTheChat) {
   ASSERT_TRUE(session->shows("ask again)\n> ")) << session->screen().text();
   EXPECT_THAT(session->screen().text(), HasSubstr("\ninterrupted"));
   session->type("/set preset-decode balanced\r");
-  EXPECT_TRUE(session->shows("--refresh=2\n> ")) << session->screen().text();
+  EXPECT_TRUE(session->shows("--final-sweep=0\n> ")) << session->screen().text();
   session->type(kSort + "\r");
   EXPECT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
   EXPECT_TRUE(session->shows("preset balanced\n> "));

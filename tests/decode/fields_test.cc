@@ -202,6 +202,33 @@ TEST(Settings, APresetGivesWay) {
   EXPECT_FALSE(resolve({}, {{"factor", "2"}, {"threshold", "0.9"}})) << "a preset that contradicts itself";
 }
 
+TEST(Settings, WhatComparesBestTokensIsLeftOutOfAPresetThatSamples) {
+  const auto settings = [](std::vector<std::pair<const char*, const char*>> from) {
+    std::vector<Setting> out;
+    for (const auto& [key, text] : from) out.push_back(*setting(key, text));
+    return out;
+  };
+  std::string note;
+  const auto left = [&](std::vector<std::pair<const char*, const char*>> given,
+                        std::vector<std::pair<const char*, const char*>> preset) {
+    note.clear();
+    const auto options = decode_options(settings(given), settings(preset), false, &note);
+    EXPECT_TRUE(options) << options.error().message;
+    return *options;
+  };
+  const DecodeOptions credit = left({{"temperature", "0.5"}}, {{"threshold", "0.9"}, {"credit", "true"}});
+  EXPECT_FALSE(credit.credit);
+  EXPECT_EQ(credit.threshold, 0.9);
+  EXPECT_EQ(note, "credit left out: best tokens are compared, and temperature 0.5 samples others");
+  left({{"repeat_penalty", "1.5"}}, {{"wino", "true"}, {"threshold", "0.9"}});
+  EXPECT_EQ(note, "wino left out: best tokens are compared, and repeat_penalty 1.5 takes others");
+  for (const char* way : {"dual-path", "edit", "remask"}) {
+    const DecodeOptions revised = left({{"temperature", "0.5"}}, {{"revision", way}, {"threshold", "0.9"}});
+    EXPECT_EQ(name(revised.revision), way);
+    EXPECT_EQ(note, "");
+  }
+}
+
 TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
   const auto plain = resolve({{"wino", "false"}, {"revise", "false"}});
   ASSERT_TRUE(plain);

@@ -84,7 +84,8 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
          o.latency_table = {{8, 1}, {16, 0.5}};
        }},
       {"latency_slack", [](auto& o) { o.latency_slack = -1; }},
-      {"revision: compares best tokens", [](auto& o) { o.revision = Revision::edit, o.temperature = 0.5; }},
+      {"revision: compares best tokens",
+       [](auto& o) { o.revision = Revision::wino, o.acceptance = Acceptance::threshold, o.temperature = 0.5; }},
       {"revision: wino and remask", [](auto& o) { o.revision = Revision::wino; }},
       {"stable_threshold", [](auto& o) { o.stable_threshold = kNan; }},
       {"stable_repeats", [](auto& o) { o.stable_repeats = 1; }},

@@ -8,7 +8,9 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <set>
 
 #include "base/random.h"
 #include "decode/canvas.h"
@@ -171,6 +173,106 @@ TEST(Sampling, FrequenciesAreThoseOfTheRenormalisedSoftmax) {
   EXPECT_EQ(count[0] + count[4], 0);
 }
 
+// Over seeds, one draw for all forwards has the same distribution; over forwards it is one token.
+TEST(Sampling, OneDrawIsATokenOfTheSameDistribution) {
+  const std::vector<float> logits = {0, 1, 2, 3};
+  HeadRule once;
+  once.one_draw = true;
+  DecodeOptions o;
+  o.temperature = 2;
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x / 2);
+  constexpr uint64_t kDraws = 20000;
+  for (const int32_t position : {0, 7}) {
+    std::vector<double> count(4);
+    for (o.seed = 0; o.seed < kDraws; ++o.seed)
+      ++count[static_cast<size_t>(predict(logits, o, once, {}, {static_cast<int64_t>(o.seed % 3), position}).token)];
+    for (size_t id = 0; id < 4; ++id) {
+      const double p = std::exp(logits[id] / 2) / sum;
+      EXPECT_NEAR(count[id] / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws)) << id;
+    }
+  }
+  std::set<int32_t> with_one, with_many, of_positions;
+  o.seed = 3;
+  for (int32_t i = 0; i < 50; ++i) {
+    with_one.insert(predict(logits, o, once, {}, {i, 7}).token);
+    with_many.insert(predict(logits, o, {}, {}, {i, 7}).token);
+    of_positions.insert(predict(logits, o, once, {}, {0, i}).token);
+  }
+  EXPECT_EQ(with_one.size(), 1u);
+  EXPECT_EQ(with_many.size(), 4u);
+  EXPECT_EQ(of_positions.size(), 4u) << "positions have draws of their own";
+}
+
+// Predictions, trials and the sparse path's trials have the rows of logits that are theirs, and the sparse path the
+// number of its own forward.
+TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
+  const SpecialIds ids = test_ids();
+  const Canvas canvas = lay_generation(kPrompt, 8, ids);
+  std::vector<float> logits, sparse;
+  for (uint64_t i = 0; i < 30; ++i) logits.push_back(static_cast<float>(draw(1, i)));
+  for (uint64_t i = 0; i < 20; ++i) sparse.push_back(static_cast<float>(draw(2, i)));
+  const auto row = [](const std::vector<float>& all, size_t i) { return std::span(all).subspan(10 * i, 10); };
+  DecodeOptions o;
+  o.temperature = 1, o.top_k = 6;
+  for (const bool once : {false, true}) {
+    HeadRule rule;
+    rule.one_draw = once;
+    StepResult result = {.predictions = {{.position = 4}},
+                         .trials = {{.position = 2}, {.position = 3}},
+                         .sparse = {{.position = 5}, {.position = 2}}};
+    ASSERT_TRUE(predict_all(logits, sparse, o, rule, ids, canvas, 11, result));
+    const auto expect = [&](const Prediction& got, std::span<const float> of, int64_t forward, int32_t position) {
+      const Prediction wanted = predict(of, o, rule, {}, {forward, position});
+      EXPECT_EQ(got.position, position);
+      EXPECT_EQ(got.token, wanted.token) << position;
+      EXPECT_EQ(got.probability, wanted.probability) << position;
+    };
+    expect(result.predictions[0], row(logits, 0), 11, 4);
+    expect(result.trials[0], row(logits, 1), 11, 2);
+    expect(result.trials[1], row(logits, 2), 11, 3);
+    expect(result.sparse[0], row(sparse, 0), 12, 5);
+    expect(result.sparse[1], row(sparse, 1), 12, 2);
+  }
+}
+
+// A model that says the same of a position in every forward gives revision nothing to change, whatever is sampled.
+// With noise of each forward's own it would change tokens all the time.
+TEST(Sampling, RevisionOfSampledTokensChangesNothingThatTheModelDoesNot) {
+  const SpecialIds ids = test_ids();
+  DecodeOptions o;
+  o.gen_length = 24, o.block_length = 8;
+  o.temperature = 1;
+  o.acceptance = Acceptance::threshold, o.threshold = 0.1;
+  o.stable_threshold = 0.99, o.stable_repeats = 5, o.edit_threshold = 0.05;
+  const auto run = [&](std::optional<bool> once) {
+    HeadRule rule = head_rule(o, ids);
+    if (once) rule.one_draw = *once;
+    ScriptRunner runner([&](const StepPlan&, int64_t forward, int32_t position) {
+      std::vector<float> logits;
+      for (uint64_t id = 0; id < 7; ++id)
+        logits.push_back(static_cast<float>(2 * draw(static_cast<uint64_t>(position), id)));
+      return predict(logits, o, rule, {}, {forward, position});
+    });
+    Canvas canvas = lay_generation(kPrompt, o.gen_length, ids);
+    auto strategy = make_strategy(o, ids, canvas);
+    EXPECT_TRUE(strategy);
+    const auto stats = denoise(canvas, **strategy, runner, {});
+    EXPECT_TRUE(stats);
+    return std::pair(canvas.tokens, stats->counters.revisions_changed);
+  };
+  for (o.seed = 1; o.seed < 6; ++o.seed) {
+    for (const Revision way : {Revision::dual_path, Revision::edit}) {
+      o.revision = way;
+      const auto [tokens, changed] = run({});
+      EXPECT_EQ(changed, 0) << o.seed << " " << name(way);
+      EXPECT_GT(run(false).second, 0) << "the script would show a change";
+      o.revision = Revision::none;
+      EXPECT_EQ(run(true).first, tokens) << "and so the tokens are those without revision";
+    }
+  }
+}
+
 TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
   const SpecialIds ids = test_ids();
   const Canvas canvas = lay_generation(kPrompt, 4, ids);
@@ -182,7 +284,7 @@ TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
     logits[15] = bad;  // of the second row, far from what top-k keeps
     StepResult result;
     result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
-    const Status status = predict_all(logits, o, {}, ids, canvas, 0, result);
+    const Status status = predict_all(logits, {}, o, {}, ids, canvas, 0, result);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().kind, ErrorKind::failed);
     EXPECT_EQ(status.error().message.find("the logits of position 3 are not finite"), 0u) << status.error().message;
@@ -215,7 +317,7 @@ TEST(Sampling, ThePenaltyLooksAroundThePredictedPosition) {
   const auto token = [&](bool shifted) {
     ids.shift_logits = shifted;
     result.predictions = {{.position = 2}};
-    EXPECT_TRUE(predict_all(logits, o, {}, ids, canvas, 0, result));
+    EXPECT_TRUE(predict_all(logits, {}, o, {}, ids, canvas, 0, result));
     return result.predictions[0].token;
   };
   EXPECT_EQ(token(true), 2) << "position 3 has 3 before it";

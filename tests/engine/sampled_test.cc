@@ -52,6 +52,34 @@ TEST(Sampled, CutsThatKeepEverythingGiveTheTokensOfTheHead) {
   EXPECT_FALSE(plain->stats.seed);
 }
 
+// Where tokens are looked at again, rows that are asked beside the step and in a forward of their own are sampled too.
+TEST(Sampled, RevisionSamplesAlikeOnTheHostAndInTheHead) {
+  const auto model = load_model(kShipped);
+  const auto session = open_session(model, 1);  // what is asked is nothing that it knows: it is unsure
+  int64_t looked = 0, changed = 0;
+  for (const auto way : {decode::Revision::dual_path, decode::Revision::edit}) {
+    for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+      if (way == decode::Revision::edit && path == decode::RevisePath::separate) continue;
+      for (const uint64_t seed : {1, 2, 3}) {
+        decode::DecodeOptions o = sampled(seed);
+        o.revision = way, o.revise_path = path, o.threshold = 0.1, o.edit_threshold = 0.1, o.temperature = 1;
+        o.kv = decode::KvChoice::dual, o.block_length = 16, o.stable_repeats = 4;
+        const auto head = session->generate(ids_of(*model, "Once upon a time"), o, {});
+        o.top_k = model->config().vocab;
+        const auto host = session->generate(ids_of(*model, "Once upon a time"), o, {});
+        ASSERT_TRUE(head && host);
+        EXPECT_EQ(head->tokens, host->tokens) << seed;
+        EXPECT_EQ(head->stats.decode.nfe, host->stats.decode.nfe);
+        EXPECT_EQ(head->stats.decode.edits, host->stats.decode.edits);
+        looked += head->stats.decode.counters.revisions_made;
+        changed += head->stats.decode.counters.revisions_changed;
+      }
+    }
+  }
+  EXPECT_GT(looked, 20);
+  EXPECT_GT(changed, 0) << "the comparison saw a change";
+}
+
 TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
   const auto model = load_model(kShipped);
   std::vector<Wanted> wanted;
@@ -60,6 +88,7 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
     if (seed == 1) o.top_k = 5;
     if (seed == 2) o.top_p = 0.8, o.min_p = 0.05;
     if (seed == 3) o.repeat_penalty = 1.5, o.cfg_scale = 0.5;
+    if (seed % 2 == 0) o.revision = decode::Revision::dual_path, o.threshold = 0.5;
     wanted.push_back({.name = std::to_string(seed),
                       .request = {.tokens = ids_of(*model, seed % 2 != 0 ? kJsonPrompt : kSortPrompt), .options = o},
                       .joins = static_cast<int64_t>(seed)});

@@ -53,8 +53,7 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
   if (rule.temperature > 0) {
     p.sampled = -1;
     p.score = -std::numeric_limits<double>::infinity();
-    const uint64_t key = random_key(rule.seed, static_cast<uint64_t>(rule.forward_number),
-                                    static_cast<uint64_t>(job.sets->positions[2][static_cast<size_t>(row)]));
+    const uint64_t key = rule.key(job.sets->positions[2][static_cast<size_t>(row)]);
     for (int64_t i = 0; i < n; ++i) {
       if (logits[i] == kExcluded) continue;
       const double u = draw(key, static_cast<uint64_t>(begin + i));

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/random.h"
-
 namespace llada::cuda {
 
 template <class T>
@@ -90,8 +88,7 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const Program& progr
     const auto stream_index = static_cast<size_t>(sets.streams[p]);
     const SamplingRule& sampling = in.streams[stream_index].sampling;
     heads.push_back(rules[stream_index]);
-    heads.back().key = random_key(sampling.seed, static_cast<uint64_t>(sampling.forward_number),
-                                  static_cast<uint64_t>(sets.positions[2][p]));
+    heads.back().key = sampling.key(sets.positions[2][p]);
   }
   head_rows = put(heads);
   head_tokens = put(lists);

@@ -368,8 +368,7 @@ namespace {
 
 // Gumbel-max over the row, as every device does it: ties and order cannot matter, each token has its own noise.
 void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t position, Prediction& out) {
-  const uint64_t key =
-      random_key(rule.seed, static_cast<uint64_t>(rule.forward_number), static_cast<uint64_t>(position));
+  const uint64_t key = rule.key(position);
   std::vector<bool> excluded(static_cast<size_t>(n), false);
   for (const int32_t token : rule.never_sampled)
     if (token >= 0 && token < n) excluded[static_cast<size_t>(token)] = true;
