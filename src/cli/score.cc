@@ -118,6 +118,7 @@ Json total_json(const eval::ChoiceTotal& t) {
           {"acc_ci95", {low, high}},
           {"acc_norm", eval::Score::ratio(t.right_normalised, t.questions)},
           {"acc_norm_ci95", {low_n, high_n}},
+          {"share", t.share / static_cast<double>(std::max<int64_t>(t.questions, 1))},
           {"scored_tokens", t.tokens},
           {"forwards", t.forwards},
           {"rows", t.rows}};
@@ -135,14 +136,15 @@ std::string choices_report(const ScoreCommand& o, const Model& model, const eval
                       {"seconds", report.seconds},
                       {"interrupted", report.interrupted}});
   }
-  std::string out = fmt::format("{:<10} {:>6} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9}\n", "task", "n", "acc", "95 %",
-                                "acc_norm", "tokens", "forwards", "rows");
+  std::string out = fmt::format("{:<10} {:>6} {:>7} {:>12} {:>9} {:>7} {:>9} {:>9} {:>9}\n", "task", "n", "acc", "95 %",
+                                "acc_norm", "share", "tokens", "forwards", "rows");
   for (const auto& [task, t] : report.tasks) {
     const auto [low, high] = eval::wilson95(t.right, t.questions);
-    out += fmt::format("{:<10} {:>6} {:>6.1f}% {:>12} {:>8.1f}% {:>9} {:>9} {:>9}\n", task, t.questions,
+    out += fmt::format("{:<10} {:>6} {:>6.1f}% {:>12} {:>8.1f}% {:>6.1f}% {:>9} {:>9} {:>9}\n", task, t.questions,
                        100 * eval::Score::ratio(t.right, t.questions),
                        fmt::format("{:.1f}..{:.1f}", 100 * low, 100 * high),
-                       100 * eval::Score::ratio(t.right_normalised, t.questions), t.tokens, t.forwards, t.rows);
+                       100 * eval::Score::ratio(t.right_normalised, t.questions),
+                       100 * t.share / static_cast<double>(t.questions), t.tokens, t.forwards, t.rows);
   }
   if (report.interrupted) out += fmt::format("interrupted after {} questions\n", report.answers.size());
   return out;
@@ -153,12 +155,11 @@ std::string answers_text(const eval::ChoiceReport& report, const std::vector<eva
   std::string text;
   for (size_t i = 0; i < report.answers.size(); ++i) {
     const eval::ChoiceAnswer& a = report.answers[i];
-    text += json_line({{"question", i + 1},
-                       {"task", questions[i].task},
-                       {"answer", questions[i].answer},
-                       {"best", a.best},
-                       {"best_normalised", a.best_normalised},
-                       {"log_probability", a.log_probability}});
+    Json line = {{"question", i + 1}, {"task", questions[i].task}, {"answer", questions[i].answer}};
+    if (!questions[i].also_right.empty()) line["also_right"] = questions[i].also_right;
+    line["best"] = a.best, line["best_normalised"] = a.best_normalised;
+    line["share"] = a.share, line["log_probability"] = a.log_probability;
+    text += json_line(line);
   }
   return text;
 }
@@ -195,8 +196,8 @@ Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model
   eval::Question question{.task = "text", .context = o.prompt, .options = o.continuations};
   eval::ChoiceOptions choice = o.choice;
   choice.option_name = "--continuation";
-  LLADA_TRY(auto request, eval::score_request(*model, question, {}, choice));
-  const auto handle = engine.submit_score(std::move(request));
+  LLADA_TRY(auto requests, eval::score_requests(*model, question, {}, choice));
+  const auto handle = engine.submit_score(std::move(requests.front()));
   while (!handle->wait_for(std::chrono::milliseconds(100)))
     if (InterruptGuard::signal_number() != 0) handle->cancel();
   if (InterruptGuard::signal_number() != 0) return 128 + InterruptGuard::signal_number();
@@ -257,8 +258,8 @@ Work setup_score(CLI::App& app) {
   add_model_options(app, o->model);
   app.add_option(
          "--tasks", o->tasks,
-         "multiple-choice questions, one JSON object per line, with the fields of BoolQ, ARC, HellaSwag, MMLU or "
-         "PIQA, or prompt, choices, answer")
+         "multiple-choice questions, one JSON object per line, with the fields of BoolQ, ARC, HellaSwag, MMLU, PIQA, "
+         "WinoGrande or TruthfulQA, or prompt, choices, answer")
       ->type_name("FILE");
   app.add_option("-p,--prompt", o->prompt, "the text before the continuations")->type_name("TEXT");
   app.add_option("--continuation", o->continuations, "a text to score; repeat it for several")->type_name("TEXT");

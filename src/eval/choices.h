@@ -29,10 +29,12 @@ struct ChoiceOptions {
 struct ChoiceAnswer {
   size_t best = 0, best_normalised = 0;  // the option of the highest score; of the highest score per code point
   std::vector<double> log_probability;   // of the options
+  double share = 0;                      // of all options' probability, what the right ones have
 };
 
 struct ChoiceTotal {
   int64_t questions = 0, right = 0, right_normalised = 0;
+  double share = 0;    // summed over the questions; their mean is TruthfulQA's MC2
   int64_t tokens = 0;  // of all options
   int64_t forwards = 0, rows = 0;
 
@@ -48,10 +50,11 @@ struct ChoiceReport {
   ChoiceTotal total() const;
 };
 
-// What is scored of a question: its context with the examples and its options as tokens. Invalid: it is too long for
-// the model, has too few examples, or an option without tokens of its own.
-Result<ScoreRequest> score_request(const Model& model, const Question& question, std::span<const Question> examples,
-                                   const ChoiceOptions& options);
+// What is scored of a question: its context with the examples and its options as tokens; where every option has its own
+// context, one request for each of them. Invalid: it is too long for the model, has too few examples, or an option
+// without tokens of its own.
+Result<std::vector<ScoreRequest>> score_requests(const Model& model, const Question& question,
+                                                 std::span<const Question> examples, const ChoiceOptions& options);
 
 // Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
 // continuation, and what both have as one text less what the context has alone is the continuation.

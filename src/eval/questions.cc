@@ -46,6 +46,20 @@ class Row {
     refuse(field, fmt::format("a number from 0 to {}", count - 1));
     return 0;
   }
+  // TruthfulQA's labels: 1 for what is right, of which there is something.
+  std::vector<size_t> marked(const char* object, const char* field, size_t count) {
+    std::vector<size_t> right;
+    const auto found = json_.find(object);
+    const Json labels = found != json_.end() && found->is_object() ? found->value(field, Json()) : Json();
+    bool sound = labels.is_array() && labels.size() == count;
+    for (size_t i = 0; sound && i < count; ++i) {
+      if (labels[i] == Json(1)) right.push_back(i);
+      sound = labels[i] == Json(0) || labels[i] == Json(1);
+    }
+    if (sound && !right.empty()) return right;
+    refuse(field, fmt::format("{} numbers 0 or 1, one for each of choices, and a 1 among them", count));
+    return {0};
+  }
   void refuse(std::string_view field, std::string_view needed) {
     if (error_.empty()) error_ = fmt::format("field '{}': needed {}", field, needed);
   }
@@ -166,6 +180,31 @@ Question piqa(Row& row) {
   return q;
 }
 
+// Partial evaluation: the options are put into the sentence, and what is scored is the rest of it, the same behind both.
+Question winogrande(Row& row) {
+  const std::string sentence = row.text("sentence"), answer = row.text("answer");
+  const size_t blank = sentence.find('_');
+  const std::string rest(blank == std::string::npos ? "" : trimmed(sentence.substr(blank + 1)));
+  if (rest.empty() || rest.find('_') != std::string::npos)
+    row.refuse("sentence", "a text with one blank '_' and something behind it");
+  Question q{.task = "winogrande"};
+  for (const char* option : {"option1", "option2"})
+    q.contexts.push_back(sentence.substr(0, std::min(blank, sentence.size())) + row.text(option));
+  set_options(q, {rest, rest}, " ");
+  if (answer != "1" && answer != "2") row.refuse("answer", "'1' or '2'");
+  q.answer = answer == "2" ? 1 : 0;
+  return q;
+}
+
+Question truthfulqa(Row& row) {
+  Question q{.task = "truthfulqa", .context = fmt::format("Q: {}\nA:", row.text("question"))};
+  set_options(q, row.texts("mc2_targets", "choices"), " ");
+  q.also_right = row.marked("mc2_targets", "labels", q.options.size());
+  q.answer = q.also_right.front();
+  q.also_right.erase(q.also_right.begin());
+  return q;
+}
+
 Question plain(Row& row) {
   Question q{.task = "choice", .context = row.text("prompt")};
   set_options(q, row.texts("choices"), "");
@@ -178,6 +217,8 @@ Question question_of(Row& row) {
   if (row.has("answerKey")) return arc(row);
   if (row.has("endings")) return hellaswag(row);
   if (row.has("goal")) return piqa(row);
+  if (row.has("sentence") && row.has("option1")) return winogrande(row);
+  if (row.has("mc2_targets")) return truthfulqa(row);
   if (row.has("subject") || (row.has("question") && row.has_list("choices") && !row.has("prompt"))) return mmlu(row);
   return plain(row);
 }
@@ -185,7 +226,9 @@ Question question_of(Row& row) {
 // Questions that may stand before each other as examples, and of which a limit keeps the first.
 std::tuple<const std::string&, const std::string&> kind(const Question& q) { return {q.task, q.subject}; }
 
-bool same_question(const Question& a, const Question& b) { return a.context == b.context && a.options == b.options; }
+bool same_question(const Question& a, const Question& b) {
+  return a.context == b.context && a.contexts == b.contexts && a.options == b.options;
+}
 
 // What stands before the examples.
 std::string introduction(const Question& q) {
@@ -196,6 +239,10 @@ std::string introduction(const Question& q) {
 }
 
 }  // namespace
+
+bool Question::is_right(size_t option) const {
+  return option == answer || std::ranges::find(also_right, option) != also_right.end();
+}
 
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<Question> questions;
@@ -216,7 +263,8 @@ Result<std::vector<Question>> load_questions(const std::string& path, int64_t li
   return parse_questions(text, path, limit);
 }
 
-Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots) {
+Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots,
+                                  size_t option) {
   std::string text = introduction(question);
   int64_t given = 0, itself = 0;
   for (const Question& example : from) {
@@ -226,14 +274,14 @@ Result<std::string> with_examples(const Question& question, std::span<const Ques
       ++itself;
       continue;
     }
-    text += fmt::format("{}{}\n\n", example.context, example.options[example.answer]);
+    text += fmt::format("{}{}\n\n", example.context_of(example.answer), example.options[example.answer]);
     ++given;
   }
   if (given < shots)
     return invalid("examples: found {} of {}{}{}{}, needed {}", given, question.task,
                    question.subject.empty() ? "" : " of the subject ", question.subject,
                    itself > 0 ? " beside the question itself" : "", shots);
-  return text + question.context;
+  return text + question.context_of(option);
 }
 
 }  // namespace llada::eval

@@ -7,6 +7,9 @@
 //   HellaSwag  activity_label, ctx_a, ctx_b, endings, label       the endings, without [marks] and double blanks
 //   MMLU       question, subject, choices, answer                 " A" to " D", behind the list of choices
 //   PIQA       goal, sol1, sol2, label                            the two solutions
+//   WinoGrande sentence, option1, option2, answer ("1" or "2")    what follows the blank "_", behind the text before it
+//                                                                 with either option in the blank's place
+//   TruthfulQA question, mc2_targets {choices, labels}            the choices, of which any number may be right
 //   any other  prompt, choices, answer (from 0)                   the texts as they are
 #pragma once
 #include <cstdint>
@@ -20,12 +23,18 @@
 namespace llada::eval {
 
 struct Question {
-  std::string task;                       // "boolq", "arc", "hellaswag", "mmlu", "piqa", "choice"
+  // "boolq", "arc", "hellaswag", "mmlu", "piqa", "winogrande", "truthfulqa", "choice"
+  std::string task;
   std::string subject = {};               // of MMLU
   std::string context = {};               // what is asked, few-shot examples aside
   std::vector<std::string> options = {};  // what may follow, the blank before it included
   std::vector<int64_t> lengths = {};      // of each option in code points without that blank: what acc_norm divides by
   size_t answer = 0;
+  std::vector<size_t> also_right = {};     // of TruthfulQA: other options that are right
+  std::vector<std::string> contexts = {};  // of WinoGrande: of each option its own, in place of `context`
+
+  const std::string& context_of(size_t option) const { return contexts.empty() ? context : contexts[option]; }
+  bool is_right(size_t option) const;
 };
 
 // Errors name the file, the line and the field. limit > 0 keeps the first `limit` questions of each kind of row and,
@@ -33,8 +42,9 @@ struct Question {
 Result<std::vector<Question>> load_questions(const std::string& path, int64_t limit);
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit);
 
-// The context behind `shots` answered examples: the first of `from` that are rows of the question's kind and subject,
-// without the question itself. Invalid: there are fewer.
-Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots);
+// The option's context behind `shots` answered examples: the first of `from` that are rows of the question's kind and
+// subject, without the question itself. Invalid: there are fewer.
+Result<std::string> with_examples(const Question& question, std::span<const Question> from, int64_t shots,
+                                  size_t option = 0);
 
 }  // namespace llada::eval

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "devices/small_model.h"
@@ -27,6 +28,11 @@ constexpr const char* kMmlu =
     R"({"question":" What is 2 + 2? ","subject":"small_sums","choices":["1","2","3","4"],"answer":3})";
 constexpr const char* kPiqa = R"({"goal":"To dry a cup,","sol1":"use a towel","sol2":"use soup","label":0})";
 constexpr const char* kPlain = R"({"prompt":"äöü: ","choices":["é","ee"],"answer":1})";
+
+constexpr const char* kWinogrande =
+    R"({"sentence":"The pot fits the lid since the _ is round. ","option1":"pot","option2":"lid","answer":"2"})";
+constexpr const char* kTruthful =
+    R"({"question":"What are rocks?","mc1_targets":{"choices":["Stones","Pets"],"labels":[1,0]},"mc2_targets":{"choices":["Bread","Stones","Pets","Minerals"],"labels":[0,1,0,1]}})";
 
 Question one(std::string_view row) {
   const auto questions = parse_questions(row, "f", 0);
@@ -58,6 +64,20 @@ TEST(Questions, RowsBecomeContextsAndOptions) {
   EXPECT_EQ(q.context, "Question: To dry a cup,\nAnswer:");
   EXPECT_EQ(q.options, (std::vector<std::string>{" use a towel", " use soup"}));
   EXPECT_EQ(q.answer, 0u);
+  q = one(kWinogrande);
+  EXPECT_EQ(q.task, "winogrande");
+  EXPECT_EQ(q.contexts,
+            (std::vector<std::string>{"The pot fits the lid since the pot", "The pot fits the lid since the lid"}));
+  EXPECT_EQ(q.options, (std::vector<std::string>{" is round.", " is round."})) << "scored behind either";
+  EXPECT_EQ(q.answer, 1u);
+  EXPECT_TRUE(q.is_right(1) && !q.is_right(0));
+  q = one(kTruthful);
+  EXPECT_EQ(q.task, "truthfulqa");
+  EXPECT_EQ(q.context, "Q: What are rocks?\nA:");
+  EXPECT_EQ(q.options, (std::vector<std::string>{" Bread", " Stones", " Pets", " Minerals"}));
+  EXPECT_EQ(q.answer, 1u);
+  EXPECT_EQ(q.also_right, (std::vector<size_t>{3}));
+  EXPECT_TRUE(q.is_right(1) && q.is_right(3) && !q.is_right(0) && !q.is_right(2));
   q = one(kPlain);
   EXPECT_EQ(q.context, "äöü: ");
   EXPECT_EQ(q.options, (std::vector<std::string>{"é", "ee"}));
@@ -81,6 +101,18 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
             "f:2: field 'choices': needed an object");
   EXPECT_EQ(message(R"({"passage":"p","question":"q","answer":"maybe"})"),
             "f:2: field 'answer': needed a number from 0 to 1");
+  for (const char* sentence : {"no blank", "ends in _", "two _ and _.", "_ "})
+    EXPECT_EQ(message(fmt::format(R"({{"sentence":"{}","option1":"a","option2":"b","answer":"1"}})", sentence)),
+              "f:2: field 'sentence': needed a text with one blank '_' and something behind it")
+        << sentence;
+  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","option2":"b","answer":""})"),
+            "f:2: field 'answer': needed '1' or '2'");
+  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","answer":"1"})"), "f:2: field 'option2': needed a text");
+  for (const char* labels : {"[0,0]", "[1]", "[1,2]", "\"11\"", "[1,\"0\"]", "null"})
+    EXPECT_EQ(message(fmt::format(R"({{"question":"q","mc2_targets":{{"choices":["a","b"],"labels":{}}}}})", labels)),
+              "f:2: field 'labels': needed 2 numbers 0 or 1, one for each of choices, and a 1 among them")
+        << labels;
+  EXPECT_EQ(message(R"({"question":"q","mc2_targets":[]})"), "f:2: field 'mc2_targets': needed an object");
   EXPECT_NE(message(std::string(200000, '[')), "accepted");
   EXPECT_FALSE(parse_questions("\n", "empty", 0));
 }
@@ -123,6 +155,19 @@ TEST(Questions, ExamplesComeFromTheSubject) {
             "examples: found 2 of mmlu of the subject small_sums, needed 3");
   EXPECT_EQ(with_examples(other, from, 1).error().message,
             "examples: found 0 of mmlu of the subject large_sums, needed 1");
+}
+
+// An example of WinoGrande is the right sentence.
+TEST(Questions, EachOptionsContextHasTheExamples) {
+  const std::vector<Question> from = {one(R"({"sentence":"_ sings.","option1":"Ann","option2":"Bob","answer":"1"})"),
+                                      one(kWinogrande)};
+  EXPECT_EQ(*with_examples(from[1], from, 1), "Ann sings.\n\nThe pot fits the lid since the pot");
+  EXPECT_EQ(*with_examples(from[1], from, 1, 1), "Ann sings.\n\nThe pot fits the lid since the lid");
+  EXPECT_EQ(*with_examples(from[0], from, 1, 1), "The pot fits the lid since the lid is round.\n\nBob");
+  EXPECT_EQ(*with_examples(
+                one(kTruthful),
+                std::vector{one(R"({"question":"Who?","mc2_targets":{"choices":["No one","I"],"labels":[1,0]}})")}, 1),
+            "Q: Who?\nA: No one\n\nQ: What are rocks?\nA:");
 }
 
 // Rows without a subject are not all of one kind.
@@ -230,8 +275,10 @@ TEST(Choices, DreamIsAskedAsItsAuthorsDo) {
   ASSERT_TRUE(model) << model.error().message;
   const Question question{.task = "t", .context = "One", .options = {" two", " three four"}, .lengths = {3, 10}};
   ChoiceOptions options{.score = {.method = ScoreMethod::monte_carlo}};
-  const auto request = score_request(**model, question, {}, options);
-  ASSERT_TRUE(request) << request.error().message;
+  const auto requests = score_requests(**model, question, {}, options);
+  ASSERT_TRUE(requests) << requests.error().message;
+  ASSERT_EQ(requests->size(), 1u);
+  const ScoreRequest* const request = &requests->front();
   EXPECT_EQ(request->prompt.front(), 1000);
   EXPECT_EQ(std::ranges::count(request->prompt, 1000), 1);
   EXPECT_TRUE(request->options.mask_rates);
@@ -240,9 +287,9 @@ TEST(Choices, DreamIsAskedAsItsAuthorsDo) {
   const auto scored = (*Session::create(*model, {.threads = 0}))->score(*request);
   for (const ContinuationScore& c : scored->continuations) EXPECT_EQ(c.tokens.back().log_probability, 0);
   options.score.method = ScoreMethod::chain;
-  EXPECT_EQ(score_request(**model, question, {}, options)->continuations[0].back(), 1001);
+  EXPECT_EQ(score_requests(**model, question, {}, options)->at(0).continuations[0].back(), 1001);
   options.published = false;
-  EXPECT_NE(score_request(**model, question, {}, options)->continuations[0].back(), 1001);
+  EXPECT_NE(score_requests(**model, question, {}, options)->at(0).continuations[0].back(), 1001);
   std::filesystem::remove_all(folder);
 }
 
@@ -283,12 +330,49 @@ TEST(Choices, TheModelKnowsWhatItLearned) {
     const auto session = *Session::create(model, {.threads = 0});
     int64_t forwards = 0;
     for (size_t i = 0; i < questions.size(); ++i) {
-      const auto alone = session->score(*score_request(*model, questions[i], {}, options));
+      const auto alone = session->score(score_requests(*model, questions[i], {}, options)->at(0));
       forwards += alone->forwards;
       for (size_t o = 0; o < 2; ++o)
         EXPECT_EQ(report->answers[i].log_probability[o], alone->continuations[o].log_probability);
     }
     EXPECT_EQ(report->total().forwards, forwards);
+  }
+}
+
+// Options before the scored text: the sentence is scored behind each, as a question of its own would be; several right
+// options: any of them counts, and the share is theirs together.
+TEST(Choices, OptionsWithContextsAndSeveralRightOnes) {
+  const auto model = shipped_model();
+  const auto engine = *Engine::create(model, {.row_budget = 64});
+  const std::vector<Question> questions = {
+      one(R"({"sentence":"Sort the numbers from smallest to largest: _ 3 5 7","option1":"7 5 3","option2":"8 1 2","answer":"1"})"),
+      one(R"({"question":"3 + 4","mc2_targets":{"choices":["8","7","seven","9 apples"],"labels":[0,1,1,0]}})")};
+  const auto session = *Session::create(model, {.threads = 0});
+  for (const ScoreMethod method : {ScoreMethod::monte_carlo, ScoreMethod::chain}) {
+    const ChoiceOptions options{.score = {.method = method, .draws = 16}};
+    const auto report =
+        answer_choices(model, *engine, questions, {}, options, [](int64_t, const ChoiceReport&) { return true; });
+    ASSERT_TRUE(report) << report.error().message;
+    const auto alone = [&](const std::string& prompt, const std::string& text) {
+      const Question q{.task = "t", .context = prompt, .options = {text}, .lengths = {1}};
+      const auto result = session->score(score_requests(*model, q, {}, options)->at(0));
+      return result->continuations[0].log_probability;
+    };
+    const ChoiceAnswer& placed = report->answers[0];
+    ASSERT_EQ(placed.log_probability.size(), 2u);
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_EQ(placed.log_probability[i], alone(questions[0].contexts[i], questions[0].options[i])) << i;
+    EXPECT_NE(placed.log_probability[0], placed.log_probability[1]);
+    double all = 0, right = 0;
+    const ChoiceAnswer& several = report->answers[1];
+    for (size_t i = 0; i < 4; ++i) {
+      const double p = std::exp(alone(questions[1].context, questions[1].options[i]));
+      all += p, right += i == 1 || i == 2 ? p : 0;
+    }
+    EXPECT_NEAR(several.share, right / all, 1e-9);
+    EXPECT_EQ(report->tasks.at("truthfulqa").share, several.share);
+    EXPECT_EQ(report->tasks.at("truthfulqa").right, several.best == 1 || several.best == 2);
+    EXPECT_NEAR(report->total().share, placed.share + several.share, 1e-12);
   }
 }
 
