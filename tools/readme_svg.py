@@ -88,7 +88,10 @@ def answer_picture(lines, texts, prompt, options):
     shown = {}  # position -> [(forward, text)], forwards counted from 1
     for number, edits in enumerate(steps, 1):
         for position, token, state, _ in edits:
-            shown.setdefault(position, []).append((number, None if state == "masked" else texts.get(token, "")))
+            history = shown.setdefault(position, [])
+            text = None if state == "masked" else texts.get(token, "")
+            if not history or history[-1][1] != text:  # else it was only looked at again
+                history.append((number, text))
     total = START + SECONDS * (len(steps) - 1) + HOLD
 
     def at(number):  # when forward `number` is done, in percent of the loop
@@ -194,7 +197,7 @@ def self_test():
     assert texts[198] == "\n" and texts[1005] == "" and texts[220] == " ", (texts[198], texts[1005], texts[220])
     lines = [json.dumps(l) for l in (
         {"format": "llada-recording"}, {"run": {"prompt_tokens": 2}},
-        {"step": {"edits": [[2, 42, "stable", 0.9], [4, 1001, "stable", 0.9]]}}, {"step": {"edits": [[3, 198, "stable", 0.9]]}},
+        {"step": {"edits": [[2, 42, "visible", 0.9], [4, 1001, "stable", 0.9]]}}, {"step": {"edits": [[2, 42, "stable", 1], [3, 198, "stable", 0.9]]}},
         {"end": {}}, {"run": {"prompt_tokens": 9}}, {"step": {"edits": [[9, 42, "stable", 0.9]]}})]
     picture = answer_picture(lines, texts, "a < b", "--o")
     assert picture.count("<rect") == 4 and "a &lt; b" in picture and ">K</text>" in picture, picture

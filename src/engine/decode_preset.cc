@@ -25,9 +25,9 @@ struct BuiltIn {
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // 95.7 % right, 2.7 forwards, 243 rows; on 144 long answers 90.3 %, 12.5 and 2348. Every second forward computes the
-    // block alone, masks more than half a block behind it are not read, and what is written is looked at again until
-    // the model is sure of it or the answer complete. What else was tried: docs/decoding.md.
+    // 95.7 % right, 2.7 forwards, 243 rows; on 144 long answers 90.3 %, 12.5 and 2348. Every second forward computes
+    // the block alone, masks more than half a block behind it are not read, and what is written is looked at again
+    // until the model is sure of it or the answer complete. What else was tried: docs/decoding.md.
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0"},

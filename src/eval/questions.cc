@@ -180,7 +180,7 @@ Question piqa(Row& row) {
   return q;
 }
 
-// Partial evaluation: the options are put into the sentence, and what is scored is the rest of it, the same behind both.
+// Partial evaluation: the options are put into the sentence, and the rest of it is scored, the same behind both.
 Question winogrande(Row& row) {
   const std::string sentence = row.text("sentence"), answer = row.text("answer");
   const size_t blank = sentence.find('_');
