@@ -318,7 +318,7 @@ std::span<const Field> fields() {
         .of(Revision::dual_path),
     field<&O::final_sweep>(revision, "final_sweep", "N",
         "tokens predicted again per step once all before the end are decided; 0: none")
-        .in({0, kMaxGenLength}).of(Revision::dual_path),
+        .in({0, kMaxGenLength}).tuned("32 0").of(Revision::dual_path),
     shorthand(revision, "wino", "", "commit early and mask again what the other tokens do not support (WINO)")
         .of(Revision::wino).sets("revision", "wino"),
     field<&O::wino_back>(revision, "wino_back", "T", "with --wino: mask again what the others give less than T")

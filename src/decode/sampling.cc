@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace llada::decode {
@@ -158,6 +159,7 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
     }
     return {};
   };
+  LLADA_CHECK(result.drafts.empty());  // pairs.cc refuses them here
   const size_t all = result.predictions.size() + result.trials.size();
   const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
   LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));

@@ -74,7 +74,11 @@ double kv_bytes(const Model& model, const Request& request) {
   const auto size = static_cast<int64_t>(request.tokens.size());
   const int64_t positions =
       request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
-  const int64_t rows = std::min(request.options.block_length, positions);
+  int64_t rows = request.options.block_length;
+  if (request.options.revision == decode::Revision::dual_path)
+    rows += std::max(request.options.revise_rows, request.options.final_sweep);
+  if (request.options.revision == decode::Revision::wino) rows *= 2;
+  rows = std::min(rows, positions);
   return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0)) +
          (keeps_logits(request.options, request.alternatives)
               ? static_cast<double>(rows * model.config().vocab) * sizeof(float)
@@ -252,17 +256,30 @@ Status RunningRequest::take(decode::StepResult result, double device_seconds, Pr
   return {};
 }
 
+// The kept logits that predict at this row: of the step's own predictions, or of a trial's.
+std::span<const float> RunningRequest::logits_of(const decode::StepPlan& plan, int32_t row) const {
+  const int64_t vocabulary = model_->config().vocab;
+  const auto found = std::ranges::lower_bound(plan.logits, row);
+  if (found != plan.logits.end() && *found == row)
+    return logits_row(state_->logits, static_cast<size_t>(found - plan.logits.begin()), vocabulary);
+  const auto trial = [&](const std::vector<decode::Trial>& trials) {
+    return static_cast<size_t>(std::ranges::find(trials, row, &decode::Trial::logits) - trials.begin());
+  };
+  if (const size_t i = trial(plan.trials); i < plan.trials.size())
+    return logits_row(state_->logits, plan.logits.size() + i, vocabulary);
+  if (const size_t i = trial(plan.sparse.trials); i < plan.sparse.trials.size())
+    return logits_row(state_->sparse_logits, i, vocabulary);
+  return {};
+}
+
 void RunningRequest::keep_scores(const decode::StepEvent& event) {
-  const std::vector<int32_t>& rows = event.plan.logits;
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;
-    const auto row = std::ranges::lower_bound(rows, predicting_row(edit.position, model_->special_ids()));
-    if (row == rows.end() || *row != predicting_row(edit.position, model_->special_ids())) continue;
-    score = score_of(logits_row(state_->logits, static_cast<size_t>(row - rows.begin()), model_->config().vocab),
-                     edit.token, alternatives_);
+    const auto logits = logits_of(event.plan, predicting_row(edit.position, model_->special_ids()));
+    if (!logits.empty()) score = score_of(logits, edit.token, alternatives_);
   }
 }
 

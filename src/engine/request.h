@@ -137,6 +137,7 @@ class RunningRequest {
   std::span<const int32_t> tokens(int64_t count) const;
   int64_t first_positions() const;
   Status make_room(const decode::StepPlan& plan);
+  std::span<const float> logits_of(const decode::StepPlan& plan, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;

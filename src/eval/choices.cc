@@ -36,7 +36,7 @@ ChoiceAnswer judge(const Question& question, const ScoreResult& result) {
     all += weight;
     if (question.is_right(i)) right += weight;
   }
-  answer.share = right / all;
+  answer.share = std::isfinite(all) ? right / all : 0;
   return answer;
 }
 

@@ -440,6 +440,11 @@ TEST(Run, EveryPresetSamplesAndSaysItsSeed) {
     words.insert(words.end(), {"--seed", std::to_string(drawn["stats"]["seed"].get<uint64_t>())});
     EXPECT_EQ(run_json(words)["tokens"], drawn["tokens"]) << preset;
   }
+  for (const char* preset : {"balanced", "fast", "npu"}) {  // what the model is unsure of is looked at again
+    const Json unsure = run_json({"run", "-m", tiny_model(), "-p", "Once upon a time", "--preset-decode", preset,
+                                  "--temp", "1", "-s", "1", "-n", "32", "--json"});
+    EXPECT_GT(unsure["stats"]["revisions_made"], 0) << preset;
+  }
   const Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--temp", "20", "-n", "32", "--json"};
   EXPECT_NE(run_json(words)["stats"]["seed"], run_json(words)["stats"]["seed"]) << "drawn anew";
   const auto text = run_llada({"run", "-m", tiny_model(), "-p", kPrompt, "--temp", "1", "-s", "77"});

@@ -133,7 +133,7 @@ TEST(ExactDraftsRun, ChangeNothingWhereABlockSlidesOverACacheAndTheLengthFollows
     list.back().auto_length = list.back().slide = true, list.back().gen_length = decode::kAutoLength;
     if (quick()) break;
   }
-  list.push_back(list.front());  // as the preset balanced
+  list.push_back(list.front());  // as `balanced` once was
   list.back().threshold = 0.97, list.back().entropy_gate = 1, list.back().credit = true;
   list.back().refresh = 2, list.back().tail = 16;
   compare(model, requests(*prompt, list), std::array<int64_t, 1>{2});

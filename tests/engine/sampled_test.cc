@@ -88,7 +88,11 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
     if (seed == 1) o.top_k = 5;
     if (seed == 2) o.top_p = 0.8, o.min_p = 0.05;
     if (seed == 3) o.repeat_penalty = 1.5, o.cfg_scale = 0.5;
-    if (seed % 2 == 0) o.revision = decode::Revision::dual_path, o.threshold = 0.5;
+    if (seed % 2 == 0) {  // both in a forward of its own, beside requests that have none
+      o.revision = decode::Revision::dual_path, o.revise_path = decode::RevisePath::separate;
+      o.kv = decode::KvChoice::dual, o.threshold = 0.2, o.stable_threshold = 1, o.stable_repeats = 4;
+      if (seed == 4) o.top_k = 7;
+    }
     wanted.push_back({.name = std::to_string(seed),
                       .request = {.tokens = ids_of(*model, seed % 2 != 0 ? kJsonPrompt : kSortPrompt), .options = o},
                       .joins = static_cast<int64_t>(seed)});
@@ -100,6 +104,25 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
   EXPECT_GT(together.stats.parts, together.stats.forwards) << "forwards were shared";
   const auto three = open_session(model, 3);
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(three->run(wanted[i].request, {})->tokens, alone[i].tokens) << i;
+}
+
+// At temperature 0 too, where a penalty alone takes the trials' predictions to the host.
+TEST(Sampled, APenaltyHoldsForWhatIsLookedAtAgain) {
+  const auto model = load_model(kShipped);
+  const auto session = open_session(model, 1);
+  decode::DecodeOptions o = sampled(0);
+  o.temperature = 0, o.revision = decode::Revision::dual_path, o.threshold = 0.1;
+  o.stable_threshold = 1, o.stable_repeats = 4;
+  const auto answer = [&](double penalty) {
+    o.repeat_penalty = penalty;
+    return *session->generate(ids_of(*model, "Once upon a time"), o, {});
+  };
+  const Generation plain = answer(1), next_to_none = answer(1 + 1e-9), penalised = answer(3);
+  EXPECT_GT(plain.stats.decode.counters.revisions_changed, 0);
+  EXPECT_EQ(next_to_none.tokens, plain.tokens) << "made on the host, of the same logits";
+  EXPECT_EQ(next_to_none.stats.decode.counters, plain.stats.decode.counters);
+  EXPECT_NE(penalised.tokens, plain.tokens);
+  EXPECT_GT(penalised.stats.decode.counters.revisions_made, 0);
 }
 
 TEST(Sampled, APenaltyChangesWhatIsRepeated) {

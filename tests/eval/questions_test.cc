@@ -373,6 +373,8 @@ TEST(Choices, OptionsWithContextsAndSeveralRightOnes) {
     EXPECT_EQ(report->tasks.at("truthfulqa").share, several.share);
     EXPECT_EQ(report->tasks.at("truthfulqa").right, several.best == 1 || several.best == 2);
     EXPECT_NEAR(report->total().share, placed.share + several.share, 1e-12);
+    EXPECT_GT(placed.share, 0);
+    EXPECT_LT(placed.share, 1);
   }
 }
 

@@ -118,7 +118,10 @@ TEST_F(Alternatives, OfCompletionsNameTheTokenToo) {
 
 // A canvas of blocks with K/V that is reused, revised tokens and guidance: numbers for each token all the same.
 TEST_F(Alternatives, OfEveryWayToDecode) {
-  for (const char* text : {R"({"kv": "dual", "block_length": 16})", R"({"wino": true})", R"({"cfg_scale": 1})"}) {
+  for (const char* text : {R"({"kv": "dual", "block_length": 16})", R"({"wino": true})", R"({"cfg_scale": 1})",
+                           R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1})",
+                           R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1, "kv": "dual",
+                               "revise_path": "separate"})"}) {
     const json way = json::parse(text);
     const auto reply =
         post("/v1/chat/completions",
@@ -149,6 +152,34 @@ TEST_F(Alternatives, TakeRoomThatIsCounted) {
   request.alternatives = 1;
   EXPECT_EQ(kv_bytes(*tiny_model(), request) - without,
             static_cast<double>(request.options.block_length * tiny_model()->config().vocab) * sizeof(float));
+  // What is looked at again has logits too.
+  request.options.acceptance = decode::Acceptance::threshold;
+  request.options.revision = decode::Revision::dual_path;
+  request.options.revise_rows = 8, request.options.final_sweep = 0;
+  EXPECT_EQ(kv_bytes(*tiny_model(), request) - without, 40.0 * tiny_model()->config().vocab * sizeof(float));
+}
+
+// A token that a trial has put there has the numbers of that trial.
+TEST_F(Alternatives, OfATokenThatRevisionChanged) {
+  const auto model = tiny_model();
+  const auto session = *Session::create(model, {.threads = 1, .trace = nullptr});
+  Request request{.tokens = chat_prompt("Once upon a time"), .options = {.gen_length = 32, .block_length = 16}};
+  request.alternatives = 3;
+  request.options.acceptance = decode::Acceptance::threshold;
+  request.options.threshold = 0.1;
+  request.options.revision = decode::Revision::dual_path;
+  request.options.stable_threshold = 1, request.options.stable_repeats = 4;
+  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+    request.options.revise_path = path;
+    if (path == decode::RevisePath::separate) request.options.kv = decode::KvChoice::dual;
+    const auto g = session->run(request, {});
+    ASSERT_TRUE(g) << g.error().message;
+    ASSERT_GT(g->stats.decode.counters.revisions_changed, 0);
+    for (const TokenScore& score : g->scores) {
+      ASSERT_EQ(score.top.size(), 3u);
+      EXPECT_LT(score.log_probability, 0);
+    }
+  }
 }
 
 }  // namespace
