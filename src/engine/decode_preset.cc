@@ -18,16 +18,15 @@ struct BuiltIn {
   const char* options;
 };
 
-// Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on
-// eval/long_tuning.jsonl (six tasks, 32 each; earlier weights of tiny-llada-long; figures of 24 each and those of
-// commit 2796c61, which are less sure than the present ones). More is in docs/decoding.md and
-// docs/lab/long-answers.md.
+// Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on the
+// first 24 of each of the six tasks of eval/long_tuning.jsonl (144; `long`: 32 of each) with weights of tiny-llada-long
+// that are less sure than the present ones (commit 2796c61). More is in docs/decoding.md and docs/lab/long-answers.md.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
     // 95.7 % right, 2.7 forwards, 243 rows; on 144 long answers 90.3 %, 12.5 and 2348. Every second forward computes
     // the block alone, masks more than half a block behind it are not read, and what is written is looked at again
-    // until the model is sure of it or the answer complete. What else was tried: docs/decoding.md.
+    // until it is stable (decode/dual_path.h) or the answer complete. What else was tried: docs/decoding.md.
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0"},
@@ -39,8 +38,8 @@ constexpr std::array kBuiltIn = {
     // Long answers on devices where rows are dear: 92.4 % right there with 26 forwards and 738 rows. On short ones sort
     // loses 7 points by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
-    // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows, the others
-    // everything. 95.3 % right, 2.7 forwards, 218 rows.
+    // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what
+    // is looked at again, 8 at most, the others everything. 95.3 % right, 2.7 forwards, 218 rows.
     BuiltIn{"npu",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0"},
