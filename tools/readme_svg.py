@@ -197,7 +197,8 @@ def self_test():
     assert texts[198] == "\n" and texts[1005] == "" and texts[220] == " ", (texts[198], texts[1005], texts[220])
     lines = [json.dumps(l) for l in (
         {"format": "llada-recording"}, {"run": {"prompt_tokens": 2}},
-        {"step": {"edits": [[2, 42, "visible", 0.9], [4, 1001, "stable", 0.9]]}}, {"step": {"edits": [[2, 42, "stable", 1], [3, 198, "stable", 0.9]]}},
+        {"step": {"edits": [[2, 42, "visible", 0.9], [4, 1001, "stable", 0.9]]}},
+        {"step": {"edits": [[2, 42, "stable", 1], [3, 198, "stable", 0.9]]}},
         {"end": {}}, {"run": {"prompt_tokens": 9}}, {"step": {"edits": [[9, 42, "stable", 0.9]]}})]
     picture = answer_picture(lines, texts, "a < b", "--o")
     assert picture.count("<rect") == 4 and "a &lt; b" in picture and ">K</text>" in picture, picture

@@ -118,7 +118,7 @@ Json total_json(const eval::ChoiceTotal& t) {
           {"acc_ci95", {low, high}},
           {"acc_norm", eval::Score::ratio(t.right_normalised, t.questions)},
           {"acc_norm_ci95", {low_n, high_n}},
-          {"share", t.share / static_cast<double>(std::max<int64_t>(t.questions, 1))},
+          {"share", t.mean_share()},
           {"scored_tokens", t.tokens},
           {"forwards", t.forwards},
           {"rows", t.rows}};
@@ -140,11 +140,10 @@ std::string choices_report(const ScoreCommand& o, const Model& model, const eval
                                 "acc_norm", "share", "tokens", "forwards", "rows");
   for (const auto& [task, t] : report.tasks) {
     const auto [low, high] = eval::wilson95(t.right, t.questions);
-    out += fmt::format("{:<10} {:>6} {:>6.1f}% {:>12} {:>8.1f}% {:>6.1f}% {:>9} {:>9} {:>9}\n", task, t.questions,
-                       100 * eval::Score::ratio(t.right, t.questions),
-                       fmt::format("{:.1f}..{:.1f}", 100 * low, 100 * high),
-                       100 * eval::Score::ratio(t.right_normalised, t.questions),
-                       100 * t.share / static_cast<double>(t.questions), t.tokens, t.forwards, t.rows);
+    out += fmt::format(
+        "{:<10} {:>6} {:>6.1f}% {:>12} {:>8.1f}% {:>6.1f}% {:>9} {:>9} {:>9}\n", task, t.questions,
+        100 * eval::Score::ratio(t.right, t.questions), fmt::format("{:.1f}..{:.1f}", 100 * low, 100 * high),
+        100 * eval::Score::ratio(t.right_normalised, t.questions), 100 * t.mean_share(), t.tokens, t.forwards, t.rows);
   }
   if (report.interrupted) out += fmt::format("interrupted after {} questions\n", report.answers.size());
   return out;

@@ -38,6 +38,7 @@ struct ChoiceTotal {
   int64_t tokens = 0;  // of all options
   int64_t forwards = 0, rows = 0;
 
+  double mean_share() const { return questions != 0 ? share / static_cast<double>(questions) : 0; }
   void operator+=(const ChoiceTotal& other);
 };
 

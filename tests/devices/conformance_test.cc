@@ -320,6 +320,14 @@ TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
   in.sampling.forward_number = 3;
   const int32_t again = run(in).predictions[0].token;
   EXPECT_EQ(run(in).predictions[0].token, again);
+  // Drawn once, the noise of every forward is that of the first.
+  in.sampling.forward_number = 0;
+  const int32_t first = run(in).predictions[0].token;
+  in.sampling.one_draw = true;
+  for (int i = 0; i < 12; ++i) {
+    in.sampling.forward_number = i;
+    EXPECT_EQ(run(in).predictions[0].token, first) << i;
+  }
 }
 
 TEST_P(Conformance, DamagedWeightsAreAnError) {
