@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <limits>
 
 #include "bench/machine.h"
 
@@ -23,6 +25,8 @@ class Replay final : public decode::Strategy {
     const RecordedStep& step = run_.steps[at_];
     decode::StepPlan plan;
     plan.rows = expanded(step.rows), plan.logits = expanded(step.wanted);
+    if (!step.left.empty()) leave_behind(step, plan);
+    reaches_ = plan.frontier == INT32_MAX ? step.keys : 0;
     plan.keys = step.keys;
     plan.block_begin = step.block.begin, plan.block_end = step.block.end;
     plan.inputs = tokens_at(canvas, plan.rows);
@@ -33,7 +37,10 @@ class Replay final : public decode::Strategy {
     return plan;
   }
 
-  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult&) override {
+  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult& result) override {
+    reached_ = std::max(reached_, reaches_);
+    if (reaches_ == 0 && !result.predictions.empty())
+      reached_ = std::max(reached_, result.predictions.back().position + 1);
     std::vector<decode::Edit> edits = run_.steps[at_++].edits;
     for (decode::Edit& edit : edits)
       edit.token =
@@ -45,6 +52,20 @@ class Replay final : public decode::Strategy {
   int64_t step_bound() const override { return std::ssize(run_.steps); }
 
  private:
+  // As many rows go on as did, and other ones: where a row that was decided, and so has to go on, would not be reached
+  // by them, all do.
+  void leave_behind(const RecordedStep& step, decode::StepPlan& plan) const {
+    const std::vector<int32_t> went_on = plan.logits, left = expanded(step.left);
+    plan.logits.clear();
+    std::ranges::merge(went_on, left, std::back_inserter(plan.logits));
+    const int32_t frontier =
+        reached_ < step.block.end ? std::max(reached_, plan.logits.front()) : std::numeric_limits<int32_t>::max();
+    const auto behind = std::ranges::lower_bound(plan.rows, frontier);
+    if (!std::ranges::includes(plan.logits, std::ranges::subrange(behind, plan.rows.end()))) return;
+    plan.keep = static_cast<int32_t>(went_on.size());
+    plan.frontier = frontier;
+  }
+
   static std::vector<int32_t> tokens_at(const decode::Canvas& canvas, const std::vector<int32_t>& rows) {
     std::vector<int32_t> tokens;
     for (const int32_t row : rows) tokens.push_back(canvas.tokens[static_cast<size_t>(row)]);
@@ -69,6 +90,8 @@ class Replay final : public decode::Strategy {
   const RecordedRun& run_;
   const int64_t vocab_;
   size_t at_ = 0;
+  int32_t reached_ = 0;  // all positions before it have K/V in all layers
+  int32_t reaches_ = 0;  // what it becomes; 0: the predictions tell
 };
 
 Result<WholeRun> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
@@ -123,7 +146,6 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
   if (run.guided) return refuse("guidance");
   for (const RecordedStep& step : run.steps) {
     if (!step.drafts.empty() || step.known) return refuse("drafts of states (--draft)");
-    if (!step.left.empty()) return refuse("rows that were left behind (--evict)");
     for (const RecordedTrial& trial : step.trials)
       if (trial.rows > 2 || trial.position < trial.rows - 1) return refuse("a trial of other rows than its own");
   }
@@ -133,8 +155,12 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
 
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
                                     const Beside& beside) {
-  if (model.config().attention_block > 0)
-    return invalid("--replay: recordings are followed with full attention; needed a model that is not block-causal");
+  for (const RecordedRun& run : runs)
+    if (run.attention_block != model.config().attention_block)
+      return invalid(
+          "--replay: strategy {}, example {}: found an attention block of {}, needed {}, the model's (0: full "
+          "attention)",
+          run.strategy, run.example, run.attention_block, model.config().attention_block);
   std::vector<ReplayResult> repeated;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
@@ -148,6 +174,7 @@ Result<ReplayResult> measure_replay(const Model& model, const std::vector<Record
       result.prompt_tokens += run.prompt_tokens;
       result.tokens += answer_tokens(run);
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
+      result.left_rows += stats.left_rows;
       result.seconds += followed.seconds;
       result.bound.first_seconds += followed.first_seconds;
       // Padding may be among what the first forward decides, and is none of the answer's tokens.

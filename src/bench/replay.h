@@ -1,6 +1,7 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
 // did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
-// Deliberately absent: recordings with drafts of states, rows left behind or guidance, and block-causal models.
+// Which rows the device leaves behind (--evict) is its own choice, how many is the recording's.
+// Deliberately absent: recordings with drafts of states or guidance.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,8 @@ struct ReplayResult {
   int64_t runs = 0, prompt_tokens = 0;
   int64_t tokens = 0;  // of the answers, without the padding behind their ends
   int64_t forwards = 0, rows = 0, logit_rows = 0;
-  double seconds = 0;  // median over the repeats of a sum over the runs
+  int64_t left_rows = 0;  // of the rows, those that went no further than the first layers
+  double seconds = 0;     // median over the repeats of a sum over the runs
   double seconds_min = 0, seconds_max = 0;
   AutoregressionBound bound;
 };

@@ -178,6 +178,7 @@ Json replay_json(const bench::ReplayResult& r) {
           {"forwards", r.forwards},
           {"rows", r.rows},
           {"logit_rows", r.logit_rows},
+          {"left_rows", r.left_rows},
           {"seconds", r.seconds},
           {"seconds_min", r.seconds_min},
           {"seconds_max", r.seconds_max},
@@ -358,10 +359,11 @@ std::string end_to_end_text(const bench::EndToEndResult& e) {
 std::string replay_text(const bench::ReplayResult& r) {
   const auto runs = static_cast<double>(r.runs), tokens = static_cast<double>(r.tokens);
   return fmt::format(
-      "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}\n"
+      "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}{}\n"
       "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n{}",
       r.strategy, r.runs, tokens / runs, static_cast<double>(r.prompt_tokens) / runs,
       static_cast<double>(r.forwards) / runs, static_cast<double>(r.rows) / runs,
+      r.left_rows > 0 ? fmt::format(" ({:.0f} left behind)", static_cast<double>(r.left_rows) / runs) : "",
       r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens, 128 * r.seconds_min / tokens,
       128 * r.seconds_max / tokens, tokens / r.seconds, bound_text(r.bound, r.tokens, r.seconds));
 }

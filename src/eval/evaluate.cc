@@ -217,7 +217,8 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
   std::vector<Answer> answers(which.size());
   std::vector<RunRecorder> recorders;
   for (const size_t example : which)
-    recorders.emplace_back(strategy.name, strategy.description, examples_[example].task, static_cast<int64_t>(example));
+    recorders.emplace_back(strategy.name, strategy.description, examples_[example].task, static_cast<int64_t>(example),
+                           model_->special_ids().attention_block);
   const auto body = [&](Session& session, size_t example, size_t index) -> Status {
     LLADA_TRY(answers[index],
               answer(session, example, strategy.options, options_.record ? &recorders[index] : nullptr));

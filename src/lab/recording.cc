@@ -165,6 +165,9 @@ Result<RecordedRun> read_run(JsonFields fields) {
   LLADA_TRY(run.prompt_tokens, fields.integer("prompt_tokens", 0, run.positions));
   LLADA_TRY(const int64_t streams, fields.integer("streams", 1, 2));
   run.guided = streams == 2;
+  if (fields.has("attention_block")) {
+    LLADA_TRY(run.attention_block, fields.integer("attention_block", 1, kMostPositions));
+  }
   LLADA_TRY_STATUS(fields.finish());
   return run;
 }
@@ -237,11 +240,13 @@ std::vector<PositionRange> ranges_of(std::span<const int32_t> ascending) {
   return out;
 }
 
-RunRecorder::RunRecorder(std::string strategy, std::string options, std::string task, int64_t example) {
+RunRecorder::RunRecorder(std::string strategy, std::string options, std::string task, int64_t example,
+                         int64_t attention_block) {
   run_.strategy = std::move(strategy);
   run_.options = std::move(options);
   run_.task = std::move(task);
   run_.example = example;
+  run_.attention_block = attention_block;
 }
 
 void RunRecorder::step(const decode::StepEvent& event) {
@@ -283,13 +288,15 @@ std::string recording_header(const std::string& model) {
 }
 
 std::string recording_lines(const RecordedRun& run) {
-  std::string out = line("run", {{"strategy", run.strategy},
-                                 {"options", run.options},
-                                 {"task", run.task},
-                                 {"example", run.example},
-                                 {"prompt_tokens", run.prompt_tokens},
-                                 {"positions", run.positions},
-                                 {"streams", run.guided ? 2 : 1}});
+  OrderedJson head = {{"strategy", run.strategy},
+                      {"options", run.options},
+                      {"task", run.task},
+                      {"example", run.example},
+                      {"prompt_tokens", run.prompt_tokens},
+                      {"positions", run.positions},
+                      {"streams", run.guided ? 2 : 1}};
+  if (run.attention_block > 0) head["attention_block"] = run.attention_block;
+  std::string out = line("run", std::move(head));
   for (const RecordedStep& step : run.steps) {
     OrderedJson edits = OrderedJson::array();
     for (const decode::Edit& e : step.edits)

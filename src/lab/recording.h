@@ -61,8 +61,9 @@ struct RecordedRun {
   std::string strategy, options, task;
   int64_t example = 0;  // index in the file of tasks, from 0
   int64_t prompt_tokens = 0;
-  int64_t positions = 0;  // of the canvas, prompt included
-  bool guided = false;    // classifier-free guidance: every row was computed twice
+  int64_t positions = 0;        // of the canvas, prompt included
+  bool guided = false;          // classifier-free guidance: every row was computed twice
+  int64_t attention_block = 0;  // of a block-causal model; 0: full attention
   std::vector<RecordedStep> steps;
 };
 
@@ -76,7 +77,9 @@ std::vector<PositionRange> ranges_of(std::span<const int32_t> ascending);
 // Collects the steps of one run.
 class RunRecorder {
  public:
-  RunRecorder(std::string strategy, std::string options, std::string task, int64_t example);
+  // attention_block: of the model.
+  RunRecorder(std::string strategy, std::string options, std::string task, int64_t example,
+              int64_t attention_block = 0);
   void step(const decode::StepEvent& event);
   const RecordedRun& run() const { return run_; }
 

@@ -15,9 +15,14 @@ using decode::StepPlan;
 using testing::HasSubstr;
 
 constexpr int32_t kMaskId = 99, kEnd = 90;
-const decode::SpecialIds kIds = {.mask = kMaskId, .eos = kEnd, .eot = kEnd, .end_ids = {kEnd}};
 
-// Predictions of a seed, by forward and position: a fifth of them sure, no ends before position `end`.
+// block: of a block-causal model; 0: full attention.
+decode::SpecialIds ids_of(int64_t block) {
+  return {.mask = kMaskId, .eos = kEnd, .eot = kEnd, .end_ids = {kEnd}, .attention_block = block};
+}
+
+// Predictions of a seed, by forward and position: a fifth of them sure, no ends before position `end`. What goes on is
+// drawn as well; behind the frontier nothing does before all that stand between (devices/row_choice.h).
 class Random final : public decode::StepRunner {
  public:
   Random(uint64_t seed, int32_t end) : seed_(seed), end_(end) {}
@@ -25,7 +30,7 @@ class Random final : public decode::StepRunner {
   Result<decode::StepResult> run(const StepPlan& plan, int64_t forward) override {
     plans.push_back(plan);
     decode::StepResult out;
-    for (const int32_t p : plan.logits) out.predictions.push_back(predicted(forward, p));
+    for (const int32_t p : going_on(plan, forward)) out.predictions.push_back(predicted(forward, p));
     for (const decode::Trial& trial : plan.trials) out.trials.push_back(predicted(forward, trial.logits));
     for (const decode::Trial& trial : plan.sparse.trials) out.sparse.push_back(predicted(forward + 1, trial.logits));
     return out;
@@ -33,6 +38,23 @@ class Random final : public decode::StepRunner {
   std::vector<StepPlan> plans;
 
  private:
+  std::vector<int32_t> going_on(const StepPlan& plan, int64_t forward) const {
+    if (plan.keep < 0) return plan.logits;
+    const auto behind = std::ranges::lower_bound(plan.logits, plan.frontier);
+    std::vector<int32_t> order(plan.logits.begin(), behind), kept;
+    const auto draw = [&](int32_t p) {
+      return uniform(seed_, static_cast<uint64_t>(forward), static_cast<uint64_t>(p), 1);
+    };
+    std::ranges::sort(order, {}, draw);
+    // Some of the places are for those behind the frontier, the first of them.
+    const auto places = static_cast<size_t>(plan.keep);
+    const size_t far = std::min<size_t>(static_cast<size_t>(plan.logits.end() - behind),
+                                        std::max(places / 2, places - std::min(places, order.size())));
+    kept.assign(behind, behind + static_cast<std::ptrdiff_t>(far));
+    kept.insert(kept.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(places - far));
+    std::ranges::sort(kept);
+    return kept;
+  }
   decode::Prediction predicted(int64_t forward, int32_t position) const {
     const double u = uniform(seed_, static_cast<uint64_t>(forward), static_cast<uint64_t>(position), 0);
     const auto token = position >= end_ ? kEnd : static_cast<int32_t>(u * 80);
@@ -47,13 +69,14 @@ struct Recorded {
   std::vector<StepPlan> plans;
 };
 
-Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t prompt) {
+Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t prompt, int64_t block = 0) {
+  const decode::SpecialIds ids = ids_of(block);
   const std::vector<int32_t> tokens(static_cast<size_t>(prompt), 1);
-  decode::Canvas canvas = decode::lay_generation(tokens, options.gen_length, kIds);
-  auto strategy = decode::make_strategy(options, kIds, canvas);
+  decode::Canvas canvas = decode::lay_generation(tokens, options.gen_length, ids);
+  auto strategy = decode::make_strategy(options, ids, canvas);
   EXPECT_TRUE(strategy) << strategy.error().message;
   Random runner(seed, static_cast<int32_t>(prompt) + 40);
-  RunRecorder recorder("name", "", "task", 0);
+  RunRecorder recorder("name", "", "task", 0, block);
   EXPECT_TRUE(decode::denoise(canvas, **strategy, runner, [&](const decode::StepEvent& event) {
     recorder.step(event);
     return true;
@@ -64,6 +87,7 @@ Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t pro
   return {parsed->runs.at(0), runner.plans};
 }
 
+// Those for full attention.
 std::vector<decode::DecodeOptions> strategies() {
   decode::DecodeOptions plain = {.gen_length = 96, .acceptance = decode::Acceptance::threshold};
   std::vector<decode::DecodeOptions> all(6, plain);
@@ -76,21 +100,26 @@ std::vector<decode::DecodeOptions> strategies() {
   return all;
 }
 
+// The plans that a recorded run makes when it is followed.
+std::vector<StepPlan> followed(const RecordedRun& run, uint64_t seed) {
+  decode::Canvas canvas = decode::lay_generation(std::vector<int32_t>(static_cast<size_t>(run.prompt_tokens), 1),
+                                                 run.positions - run.prompt_tokens, ids_of(run.attention_block));
+  const auto strategy = replay_strategy(run, kEnd);
+  EXPECT_TRUE(strategy) << strategy.error().message;
+  Random other(seed, INT32_MAX);
+  const auto stats = decode::denoise(canvas, **strategy, other, [](const decode::StepEvent&) { return true; });
+  EXPECT_TRUE(stats) << stats.error().message;
+  return other.plans;
+}
+
 TEST(Replay, MakesThePlansThatWereRecorded) {
   for (const decode::DecodeOptions& options : strategies()) {
     for (uint64_t seed = 0; seed < 3; ++seed) {
       const Recorded recorded = record(options, seed, static_cast<int64_t>(5 + 7 * seed));
-      decode::Canvas canvas =
-          decode::lay_generation(std::vector<int32_t>(static_cast<size_t>(recorded.run.prompt_tokens), 1),
-                                 recorded.run.positions - recorded.run.prompt_tokens, kIds);
-      const auto strategy = replay_strategy(recorded.run, kEnd);
-      ASSERT_TRUE(strategy) << strategy.error().message;
-      Random other(seed + 100, INT32_MAX);
-      const auto stats = decode::denoise(canvas, **strategy, other, [](const decode::StepEvent&) { return true; });
-      ASSERT_TRUE(stats) << stats.error().message;
-      ASSERT_EQ(other.plans.size(), recorded.plans.size());
-      for (size_t i = 0; i < other.plans.size(); ++i) {
-        const StepPlan &got = other.plans[i], &was = recorded.plans[i];
+      const std::vector<StepPlan> plans = followed(recorded.run, seed + 100);
+      ASSERT_EQ(plans.size(), recorded.plans.size());
+      for (size_t i = 0; i < plans.size(); ++i) {
+        const StepPlan &got = plans[i], &was = recorded.plans[i];
         EXPECT_EQ(got.rows, was.rows);
         EXPECT_EQ(got.logits, was.logits);
         EXPECT_EQ(got.keys, was.keys);
@@ -101,6 +130,39 @@ TEST(Replay, MakesThePlansThatWereRecorded) {
       }
     }
   }
+}
+
+// Other rows go on than did, but as many; all do where a decided row would otherwise not be reached. What contract.h
+// asks of a plan is checked by denoise().
+TEST(Replay, LeavesAsManyRowsBehind) {
+  int64_t left = 0, all = 0, at_frontier = 0;
+  for (const int64_t block : {0, 16, 32}) {
+    decode::DecodeOptions options = {.gen_length = 128, .acceptance = decode::Acceptance::threshold, .threshold = 0.8};
+    options.kv = decode::KvChoice::frozen, options.evict = 1.5, options.evict_rows = 4;
+    options.block_length = block > 0 ? block : 32;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      options.frozen_final = block > 0 && seed % 2 == 0;
+      const Recorded recorded = record(options, seed, static_cast<int64_t>(3 + 11 * seed), block);
+      EXPECT_EQ(recorded.run.attention_block, block);
+      const std::vector<StepPlan> plans = followed(recorded.run, seed + 50);
+      ASSERT_EQ(plans.size(), recorded.plans.size());
+      for (size_t i = 0; i < plans.size(); ++i) {
+        EXPECT_EQ(plans[i].rows, recorded.plans[i].rows);
+        EXPECT_EQ(plans[i].logits, recorded.plans[i].logits);
+        EXPECT_EQ(plans[i].keys, recorded.plans[i].keys);
+        if (recorded.plans[i].keep < 0) {
+          EXPECT_LT(plans[i].keep, 0);
+          continue;
+        }
+        if (plans[i].keep >= 0) EXPECT_EQ(plans[i].keep, recorded.plans[i].keep);
+        ++(plans[i].keep >= 0 ? left : all);
+        at_frontier += plans[i].frontier != INT32_MAX;
+      }
+    }
+  }
+  EXPECT_GT(left, 100);
+  EXPECT_LT(all, left / 4);
+  EXPECT_GT(at_frontier, 20);
 }
 
 TEST(Replay, CountsTheAnswerWithoutItsPadding) {
@@ -134,9 +196,7 @@ TEST(Replay, WhatIsNotFollowedIsNamed) {
   RecordedRun run = record(strategies()[0], 1, 6).run;
   run.guided = true;
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("guidance"));
-  run.guided = false, run.steps[1].left = {{6, 7}};
-  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--evict"));
-  run.steps[1].left = {}, run.steps[1].drafts = {{3, 1}};
+  run.guided = false, run.steps[1].drafts = {{3, 1}};
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--draft"));
   run.steps.clear();
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("no step"));

@@ -72,6 +72,29 @@ TEST_F(Llada2Cli, ChatAndEvalWork) {
   EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
 }
 
+TEST_F(Llada2Cli, ItsRecordingsAreFollowedByABlockCausalModel) {
+  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"Sort 3 1 2","response":"b","answer":"b"})"
+                                   "\n");
+  const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
+                               "--record", file("runs.jsonl"), "--compare",
+                               "evicting: --gen-length 64 --kv frozen --threshold 0.99 --evict 1 --evict-rows 4"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  const Json recorded = Json::parse(eval.out).at("results").at(0);
+  const auto follow = [](const std::string& model, const std::string& runs) {
+    return run_llada(
+        {"bench", "-m", model, "--only", "e2e", "--repeats", "1", "--stream-mib", "1", "--replay", runs, "--json"});
+  };
+  const auto bench = follow(model(), file("runs.jsonl"));
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json followed = Json::parse(bench.out).at("replayed").at(0);
+  EXPECT_EQ(followed.at("forwards"), recorded.at("tasks").at("json").at("nfe_mean"));
+  EXPECT_EQ(followed.at("rows"), recorded.at("tasks").at("json").at("rows_mean"));
+  EXPECT_GT(followed.at("left_rows"), 20);
+  const auto refused = follow(LLADA_SOURCE_DIR "/models/tiny-llada", file("runs.jsonl"));
+  EXPECT_NE(refused.status, 0);
+  EXPECT_NE(refused.err.find("found an attention block of 32, needed 0"), std::string::npos) << refused.err;
+}
+
 // A context of 80 has room for two blocks of 32: what fits by its tokens alone is too long with its padding.
 TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
   ModelConfig config = tiny_llada2(32);

@@ -152,6 +152,7 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
       {with("\"positions\":6", "\"positions\":99999999999"), "field 'positions'"},
       {with("\"prompt_tokens\":2", "\"prompt_tokens\":7"), "field 'prompt_tokens': found 7"},
       {with("\"streams\":1", "\"streams\":3"), "field 'streams': found 3"},
+      {with("\"streams\":1", "\"streams\":1,\"attention_block\":0"), "field 'attention_block': found 0"},
       {with("[[0,6]]", "[[0,7]]"), "field 'rows': found [0, 7]"},
       {with("[[0,6]]", "[[3,3]]"), "field 'rows': found [3, 3]"},
       {with("[[0,6]]", "[[-1,3]]"), "field 'rows': found [-1, 3]"},

@@ -1,5 +1,6 @@
 """Reads and writes a model folder in Hugging Face's layout: config.json and model.safetensors with the names that
-LLaDA-8B (dense) and LLaDA-MoE use. safetensors is simple enough to need no library: 8 bytes of header length, a JSON
+LLaDA-8B (dense), LLaDA-MoE and, for block-causal attention, LLaDA2 use (there all layers are of the dense kind that its
+first one is, and q, k and v have a tensor each). safetensors is simple enough to need no library: 8 bytes of header length, a JSON
 header {name: {dtype, shape, data_offsets}}, then the bytes, little-endian.
 """
 import ctypes
@@ -22,6 +23,13 @@ MIXTURE_BLOCK_NAMES = {"attn_norm": "input_layernorm", "attn.q": "self_attn.q_pr
                        "attn.v": "self_attn.v_proj", "attn.o": "self_attn.o_proj", "attn.q_norm": "self_attn.q_norm",
                        "attn.k_norm": "self_attn.k_norm", "ff_norm": "post_attention_layernorm",
                        "mlp.router": "mlp.gate"}
+BLOCK_CAUSAL_NAMES = {"embed.weight": "model.word_embeddings.weight", "norm.weight": "model.norm.weight",
+                      "head.weight": "lm_head.weight"}
+BLOCK_CAUSAL_BLOCK_NAMES = {"attn_norm": "input_layernorm", "attn.q": "self_attn.q_proj", "attn.k": "self_attn.k_proj",
+                            "attn.v": "self_attn.v_proj", "attn.o": "attention.dense",
+                            "ff_norm": "post_attention_layernorm", "mlp.gate": "mlp.gate_proj",
+                            "mlp.up": "mlp.up_proj", "mlp.down": "mlp.down_proj"}
+LLADA2_BLOCK = 32  # of its published code, which has no field for it
 
 # ---------------------------------------------------------------- names
 
@@ -29,11 +37,15 @@ MIXTURE_BLOCK_NAMES = {"attn_norm": "input_layernorm", "attn.q": "self_attn.q_pr
 def file_tensors(model):
     """-> [(name in the file, tensor of the model)]; experts, one tensor here, are one tensor each in the file."""
     parameters, mixture = dict(model.named_parameters()), model.config.experts > 0
-    names = MIXTURE_NAMES if mixture else DENSE_NAMES
+    if model.config.attention_block:
+        names, block_names, layers = BLOCK_CAUSAL_NAMES, BLOCK_CAUSAL_BLOCK_NAMES, "model.layers"
+    elif mixture:
+        names, block_names, layers = MIXTURE_NAMES, MIXTURE_BLOCK_NAMES, "model.layers"
+    else:
+        names, block_names, layers = DENSE_NAMES, DENSE_BLOCK_NAMES, "model.transformer.blocks"
     out = [(name, parameters[ours]) for ours, name in names.items()]
     for i in range(model.config.layers):
-        prefix = f"model.layers.{i}." if mixture else f"model.transformer.blocks.{i}."
-        block_names = MIXTURE_BLOCK_NAMES if mixture else DENSE_BLOCK_NAMES
+        prefix = f"{layers}.{i}."
         out += [(f"{prefix}{name}.weight", parameters[f"blocks.{i}.{ours}.weight"])
                 for ours, name in block_names.items()]
         if mixture:
@@ -63,6 +75,16 @@ def config_json(config):
             moe_router_score_function="softmax", moe_layer_freq=[1] * config.layers,
             qk_layernorm=True, attention_bias=False, hidden_act="silu", partial_rotary_factor=1, rope_scaling=None,
             routed_scaling_factor=1, router_aux_loss_coef=0.01, max_position_embeddings=config.context, **common)
+    if config.attention_block:
+        if config.attention_block != LLADA2_BLOCK:
+            raise ValueError(f"blocks of {config.attention_block}, needed {LLADA2_BLOCK}")
+        return dict(
+            architectures=["LLaDA2MoeModelLM"], model_type="llada2_moe", hidden_size=config.width,
+            num_hidden_layers=config.layers, num_attention_heads=config.heads, num_key_value_heads=config.heads,
+            head_dim=config.head_dim, intermediate_size=config.ffn_width, first_k_dense_replace=config.layers,
+            num_experts=1, num_experts_per_tok=1, moe_intermediate_size=config.ffn_width, num_shared_experts=0,
+            n_group=1, topk_group=1, use_qk_norm=False, partial_rotary_factor=1.0, hidden_act="silu", use_bias=False,
+            use_qkv_bias=False, max_position_embeddings=config.context, **common)
     return dict(
         architectures=["LLaDAModelLM"], model_type="llada", block_type="llama", d_model=config.width,
         n_heads=config.heads, n_kv_heads=config.heads, n_layers=config.layers, mlp_hidden_size=config.ffn_width,
@@ -80,6 +102,11 @@ def read_config(folder):
             width=fields["hidden_size"], layers=fields["num_hidden_layers"], heads=fields["num_attention_heads"],
             ffn_width=fields["expert_intermediate_size"], experts=fields["num_experts"],
             experts_used=fields["num_experts_per_tok"], context=fields["max_position_embeddings"], **common)
+    if fields["model_type"] == "llada2_moe":
+        return ModelConfig(
+            width=fields["hidden_size"], layers=fields["num_hidden_layers"], heads=fields["num_attention_heads"],
+            ffn_width=fields["intermediate_size"], context=fields["max_position_embeddings"],
+            attention_block=LLADA2_BLOCK, **common)
     return ModelConfig(width=fields["d_model"], layers=fields["n_layers"], heads=fields["n_heads"],
                        ffn_width=fields["mlp_hidden_size"], context=fields["max_sequence_length"], **common)
 

@@ -74,6 +74,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
     parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
     parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
+    parser.add_argument("--attention-block", type=int, default=0, metavar="N",
+                        help="train block-causal attention over blocks of N (LLaDA2), with --packed 1")
     parser.add_argument("--first-stage", type=int, default=1, choices=range(1, len(STAGES) + 1),
                         help="for weights that are past the short examples")
     parser.add_argument("--packed", type=float, default=0, metavar="SHARE",
@@ -89,7 +91,10 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.attention_block and args.packed < 1:
+        parser.error("--attention-block needs --packed 1: plain canvases have masks in earlier blocks")
+    return args
 
 
 class LongTrainer:
@@ -109,7 +114,8 @@ class LongTrainer:
         # The guided heads stay in the layers in which they were trained.
         self.guided = {kind: [list(layers).index(i) for i in of] for kind, of in
                        (("hops", HOP_LAYERS), ("lookups", LOOKUP_LAYERS))}
-        self.model = grow(model, tuple(layers), width, seed=args.seed).to(self.device).train()
+        self.model = grow(model, tuple(layers), width, seed=args.seed,
+                          attention_block=args.attention_block).to(self.device).train()
         self.average = Average(self.model, AVERAGE)
         self.batch_tokens = args.batch_tokens or (131072 if self.on_gpu else 6144)
         self.optimizers = make_optimizers(self.model, args.lr or (4e-3 if self.on_gpu else 2e-3), use_muon=True,
@@ -142,7 +148,7 @@ class LongTrainer:
         self.shards = Shards(jobs, args.workers)
         self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
                                  args.seed + self.step, GUIDED_CANVASES if self.on_gpu else None)
-        self.packed = PackedStore(self.store, args.seed + self.step)
+        self.packed = PackedStore(self.store, args.seed + self.step, args.attention_block)
         self.words = None  # the batches of _score_words()
 
     @property

@@ -29,6 +29,7 @@ class ModelConfig:
     context: int = 256
     rms_eps: float = 1e-5
     rope_theta: float = 10000.0
+    attention_block: int = 0  # LLaDA2: a position sees its block, counted from position 0, and those before; 0: all
 
     @property
     def head_dim(self):
@@ -199,6 +200,9 @@ class MaskedDiffusionModel(nn.Module):
         x = self.embed(ids)
         places = torch.arange(ids.shape[1], device=ids.device) if positions is None else positions[:, None]
         tables = rope_tables(places, self.config.head_dim, self.config.rope_theta)
+        if visible is None and self.config.attention_block:
+            block = places // self.config.attention_block
+            visible = (block[..., :, None] >= block[..., None, :]).view(-1, ids.shape[1], ids.shape[1])
         visible = None if visible is None else visible[:, None]
         for i, block in enumerate(self.blocks):
             x = block(x, tables, (lookups or {}).get(i), visible)

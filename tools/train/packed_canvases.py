@@ -6,6 +6,9 @@ to 32 positions; a segment keeps the positions (RoPE) of what it stands for and 
 The clean answer sees no further than the next cut, so nothing is given away. This is the training of block diffusion
 (Arriola et al. 2025, BD3-LM) with blocks of drawn widths.
 
+For a model with block-causal attention (LLaDA2) the segments are its blocks, and a position of the text sees its own
+block and those before: all states that its sampler can meet, and no others.
+
 What it lacks is what a bidirectional sampler has: earlier tokens that see the masks behind them. So it comes beside the
 canvases of long_canvases.py, not in their place.
 """
@@ -39,8 +42,9 @@ class Canvas(NamedTuple):
 class PackedStore:
     """Draws from the examples of a CanvasStore, which goes on growing."""
 
-    def __init__(self, store: CanvasStore, seed=0):
-        self.store, self.rng = store, np.random.default_rng(seed)
+    def __init__(self, store: CanvasStore, seed=0, block=0):
+        """block: of a model's block-causal attention; 0: it has none."""
+        self.store, self.rng, self.block = store, np.random.default_rng(seed), block
         self.pending = {}  # canvases that wait for a full batch, by length
 
     def batch(self, tokens, guided=False):
@@ -73,24 +77,31 @@ class PackedStore:
         store, rng = self.store, np.random.default_rng(seed)
         begin, start, end, _ = store.table[example]
         stored = store.tokens[begin:begin + end].cpu().numpy().astype(np.int64)
-        text_end = end + rng.integers(PADDING)
+        text_end = -(-end // self.block) * self.block if self.block else end + rng.integers(PADDING)
         text = np.full(text_end, store.eos)
         text[:end] = stored % DECISIVE
         decisive = np.zeros(text_end, bool)
         decisive[:end] = stored >= DECISIVE
-        cuts = [self._cuts(rng, start, text_end) for _ in range(COPIES)]
-        every = np.unique(np.concatenate(cuts))
         place = np.arange(text_end)
-        sees = np.where(place < start, start, every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)])
+        if self.block:  # a block may begin with the end of the prompt
+            first_copied = start // self.block * self.block
+            cuts = [np.arange(first_copied, text_end, self.block)] * COPIES
+            sees = (place // self.block + 1) * self.block
+        else:
+            first_copied = start
+            cuts = [self._cuts(rng, start, text_end) for _ in range(COPIES)]
+            every = np.unique(np.concatenate(cuts))
+            sees = np.where(place < start, start, every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)])
         columns = dict(inputs=[text], positions=[place], sees=[sees], segment=[np.full(text_end, -1)])
         masks, firsts, owners, number, at = [], [], [], 0, text_end
         for copy in cuts:
-            place = np.arange(start, text_end)
+            place = np.arange(first_copied, text_end)
             own = np.searchsorted(copy, place, "right") - 1
             low = copy[own]
             share = np.where(rng.random(len(copy)) < ALL_MASKED, 1.1, rng.uniform(0.2, 1, len(copy)))
             power = np.where(rng.random(len(copy)) < HARD_SHARE, HARD_POWER, 1)
             mask = rng.random(len(place)) < np.where(decisive[place], share[own] ** power[own], share[own])
+            mask &= place >= start
             first = np.full(len(copy), text_end)
             np.minimum.at(first, own[mask], place[mask])
             columns["inputs"].append(np.where(mask, store.mask, text[place]))
