@@ -116,7 +116,8 @@ class Bench {
     if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
       return invalid("moe: found a dense model, needed a mixture of experts");
     const int64_t block = config.attention_block;
-    if ((p.end_to_end || p.shared) && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
+    const bool scripted = p.shared || (p.end_to_end && o_.replay.empty());
+    if (scripted && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
       return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
                      o_.block_length, block);
     return {};
@@ -127,6 +128,7 @@ class Bench {
     LLADA_TRY(const Recording recording, read_recording(o_.replay));
     runs_ = nearest_runs(recording, o_.prompt_tokens, o_.gen_length, o_.replay_runs);
     if (runs_.empty()) return invalid("--replay: {}: found no run", o_.replay);
+    for (const auto& runs : runs_) LLADA_TRY_STATUS(check_attention(runs, geometry_.config.attention_block));
     return {};
   }
 

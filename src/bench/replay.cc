@@ -52,8 +52,8 @@ class Replay final : public decode::Strategy {
   int64_t step_bound() const override { return std::ssize(run_.steps); }
 
  private:
-  // As many rows go on as did, and other ones: where a row that was decided, and so has to go on, would not be reached
-  // by them, all do.
+  // The device chooses which rows go on, as many as did. A row that the recording had decided has to be computed in all
+  // layers; where the frontier forbids that, nothing is left behind.
   void leave_behind(const RecordedStep& step, decode::StepPlan& plan) const {
     const std::vector<int32_t> went_on = plan.logits, left = expanded(step.left);
     plan.logits.clear();
@@ -91,7 +91,7 @@ class Replay final : public decode::Strategy {
   const int64_t vocab_;
   size_t at_ = 0;
   int32_t reached_ = 0;  // all positions before it have K/V in all layers
-  int32_t reaches_ = 0;  // what it becomes; 0: the predictions tell
+  int32_t reaches_ = 0;  // what reached_ becomes after this step; 0: as far as its last prediction
 };
 
 Result<WholeRun> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
@@ -153,14 +153,26 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
   return std::make_unique<Replay>(run, vocab);
 }
 
-Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const Beside& beside) {
+Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_block) {
   for (const RecordedRun& run : runs)
-    if (run.attention_block != model.config().attention_block)
+    if (run.attention_block != attention_block)
       return invalid(
           "--replay: strategy {}, example {}: found an attention block of {}, needed {}, the model's (0: full "
           "attention)",
-          run.strategy, run.example, run.attention_block, model.config().attention_block);
+          run.strategy, run.example, run.attention_block, attention_block);
+  return {};
+}
+
+Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
+                                    const Beside& beside) {
+  const auto leaves = [](const RecordedRun& run) {
+    return std::ranges::any_of(run.steps, [](const RecordedStep& step) { return !step.left.empty(); });
+  };
+  if (!model.device().capabilities().chooses_rows && std::ranges::any_of(runs, leaves))
+    return invalid(
+        "--replay: strategy {} has rows that were left behind (--evict), and {} computes every row in all "
+        "layers; needed a recording without them, or the device cpu",
+        runs.front().strategy, model.device().info().name);
   std::vector<ReplayResult> repeated;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {

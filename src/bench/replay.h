@@ -1,6 +1,7 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
 // did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
-// Which rows the device leaves behind (--evict) is its own choice, how many is the recording's.
+// Of rows that were left behind (--evict) the device leaves as many behind, by its own choice; none in a step that needs
+// a row in all layers which that choice has not reached.
 // Deliberately absent: recordings with drafts of states or guidance.
 #pragma once
 #include <cstdint>
@@ -24,7 +25,7 @@ struct ReplayResult {
   int64_t left_rows = 0;  // of the rows, those that went no further than the first layers
   double seconds = 0;     // median over the repeats of a sum over the runs
   double seconds_min = 0, seconds_max = 0;
-  AutoregressionBound bound;
+  AutoregressionBound bound = {};
 };
 
 // The decided positions of a run before its last token and all repetitions of that: an end, and padding.
@@ -37,7 +38,11 @@ std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, i
 // An error names the run that cannot be followed, and why. vocab: ids below it may be written.
 Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run, int64_t vocab);
 
-// Follows the runs, all of one strategy.
+// Refuses recordings of another kind of attention than the model's; attention_block: of the model, 0: full.
+Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_block);
+
+// Follows the runs, all of one strategy. Invalid: runs with rows left behind on a device that computes all rows in all
+// layers.
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
                                     const Beside& beside = {});
 

@@ -25,29 +25,31 @@ struct EvalOptions {
 };
 
 // "name: options", as --compare takes it. Without a colon the whole text is options and names itself.
-Result<eval::StrategyUnderTest> parse_strategy(const std::string& text) {
+Result<eval::StrategyUnderTest> parse_strategy(const std::string& text, std::optional<int64_t> attention_block) {
   const size_t colon = text.find(':');
   const std::string name = colon == std::string::npos ? text : text.substr(0, colon);
   const std::string options = colon == std::string::npos ? text : text.substr(colon + 1);
-  auto parsed = parse_decode_options(options);
+  auto parsed = parse_decode_options(options, attention_block);
   if (!parsed) return invalid("--compare '{}': {}", text, parsed.error().message);
   const size_t begin = options.find_first_not_of(' ');
   return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), *parsed};
 }
 
-Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o) {
+// attention_block: of the model, once that is known.
+Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
+                                                           std::optional<int64_t> attention_block = {}) {
   if (!o.compare.empty() && o.decode.given())
     return invalid("--compare: each strategy has its own decoding options; needed none beside it on the command line");
   std::vector<eval::StrategyUnderTest> strategies;
   for (const std::string& text : o.compare) {
-    LLADA_TRY(auto strategy, parse_strategy(text));
+    LLADA_TRY(auto strategy, parse_strategy(text, attention_block));
     if (strategy.name.empty()) return invalid("--compare '{}': found no name, needed 'NAME: OPTIONS'", text);
     if (std::ranges::count(strategies, strategy.name, &eval::StrategyUnderTest::name) > 0)
       return invalid("--compare '{}': two strategies have this name; results could not be told apart", strategy.name);
     strategies.push_back(std::move(strategy));
   }
   if (strategies.empty()) {
-    LLADA_TRY_STATUS(o.decode.resolve());
+    LLADA_TRY_STATUS(o.decode.resolve(attention_block));
     strategies.push_back({"run", "as given on the command line", o.decode.options});
   }
   return strategies;
@@ -72,7 +74,7 @@ class RecordingFile {
 };
 
 Result<int> run(EvalOptions& o) {
-  LLADA_TRY(const auto strategies, strategies_of(o));
+  LLADA_TRY(auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
     return invalid("--no-reference: needed without --reference {}", o.reference_path);
   const bool compared = !o.no_reference && (!o.compare.empty() || !o.reference_path.empty());
@@ -83,6 +85,7 @@ Result<int> run(EvalOptions& o) {
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
+  LLADA_TRY(strategies, strategies_of(o, model->special_ids().attention_block));
   LLADA_TRY_STATUS(recording.write(recording_header(path)));
 
   std::optional<Progress> progress;

@@ -50,7 +50,7 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
   return value;
 }
 
-Status DecodeFlags::resolve(int64_t attention_block) {
+Status DecodeFlags::resolve(std::optional<int64_t> attention_block) {
   if (const Status status = DecodeChoice::resolve(attention_block); !status)
     return std::unexpected(with_flag(status.error()));
   return {};
@@ -113,16 +113,16 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   }
 }
 
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text) {
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block) {
   LLADA_TRY(DecodeWords words, read_words(text));
-  return parse_decode_options(std::move(words));
+  return parse_decode_options(std::move(words), attention_block);
 }
 
-Result<decode::DecodeOptions> parse_decode_options(DecodeWords words) {
+Result<decode::DecodeOptions> parse_decode_options(DecodeWords words, std::optional<int64_t> attention_block) {
   DecodeFlags flags;
   flags.give_preset(std::move(words.preset));
   for (decode::Setting& s : words.settings) flags.give(std::move(s));
-  LLADA_TRY_STATUS(flags.resolve());
+  LLADA_TRY_STATUS(flags.resolve(attention_block));
   return flags.options;
 }
 

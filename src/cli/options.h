@@ -2,6 +2,7 @@
 // command line, in a preset or in one string such as eval's --compare "fast: --threshold 0.9 --kv prefix".
 #pragma once
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,7 @@ void read_environment(LoadOptions& options);  // both, and where the user's cach
 class DecodeFlags : public DecodeChoice {
  public:
   // As DecodeChoice has it, with the flag in the place of an option's key.
-  Status resolve(int64_t attention_block = 0);
+  Status resolve(std::optional<int64_t> attention_block = {});
   // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. Refused:
   // nothing has changed.
   Status set(std::string_view name, const std::string& text, int64_t attention_block);
@@ -48,9 +49,10 @@ class DecodeFlags : public DecodeChoice {
 // --gen-length is refused: the gaps say it. Help names the defaults that `flags` have by now.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
-// The same options from one string: words separated by white space, "--name value" or "--name=value". Validated.
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text);
-Result<decode::DecodeOptions> parse_decode_options(DecodeWords words);
+// The same options from one string: words separated by white space, "--name value" or "--name=value". Validated;
+// attention_block as in DecodeChoice::resolve().
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block = {});
+Result<decode::DecodeOptions> parse_decode_options(DecodeWords words, std::optional<int64_t> attention_block = {});
 
 // Whole-string numbers; nothing where text is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);

@@ -210,11 +210,11 @@ Work setup(CLI::App& app, bool talk) {
   o->decode.use_defaults();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
-  app.footer(talk ? "Without options of its own it decodes with the preset balanced (a block-causal model: llada2).\n\n"
+  app.footer(talk ? "Without options of its own it decodes with the preset balanced.\n\n"
                     "Examples:\n"
                     "  llada chat model.gguf\n"
                     "  llada chat -m model.gguf --system 'Answer in one sentence.' --temp 0.7"
-                  : "Without options of its own it decodes with the preset balanced (a block-causal model: llada2).\n\n"
+                  : "Without options of its own it decodes with the preset balanced.\n\n"
                     "Examples:\n"
                     "  llada run -m model.gguf 'Why is the sky blue?'\n"
                     "  llada run -m model.gguf -f prompt.txt -n 256 --preset-decode fast --json\n"

@@ -48,13 +48,21 @@ Status check_given(const ScoreCommand& o) {
 
 // The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
 // is not looked at; what was typed is refused.
-Result<decode::DecodeOptions> read_order(const std::string& text) {
+Result<decode::DecodeOptions> read_order(const std::string& text, std::optional<int64_t> attention_block) {
   LLADA_TRY(DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
     if (s.field->key == "gen_length" || s.field->key == "early_stop")
       return invalid("{}: found {}, needed none: the continuation's tokens are the answer, to the last one", s.typed,
                      s.text);
-  return parse_decode_options(std::move(words));
+  return parse_decode_options(std::move(words), attention_block);
+}
+
+// attention_block: of the model, once that is known.
+Status set_order(ScoreCommand& o, std::optional<int64_t> attention_block = {}) {
+  auto order = read_order(o.order, attention_block);
+  if (!order) return invalid("--order: {}", order.error().message);
+  o.choice.score.order = *order;
+  return {};
 }
 
 Status resolve(ScoreCommand& o) {
@@ -65,10 +73,7 @@ Status resolve(ScoreCommand& o) {
   score.draws = o.draws, score.seed = static_cast<uint64_t>(o.seed), score.groups = o.groups, score.top = o.top;
   score.cfg_scale = o.cfg;
   LLADA_TRY_STATUS(check_given(o));
-  auto order = read_order(o.order);
-  if (!order) return invalid("--order: {}", order.error().message);
-  score.order = *order;
-  return {};
+  return set_order(o);
 }
 
 Json tokens_json(const Model& model, const ContinuationScore& score) {
@@ -217,6 +222,7 @@ Result<int> run(ScoreCommand& o) {
   }
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
+  LLADA_TRY_STATUS(set_order(o, model->special_ids().attention_block));
   warn_of_notes(*model);
   const InterruptGuard guard;
   // The device's own table takes a while to measure; for a few texts an everyday number of rows does as well.

@@ -97,10 +97,12 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
-  const auto axes = tune_axes({.block_causal = model->special_ids().attention_block > 0,
-                               .chooses_rows = model->device().capabilities().chooses_rows});
+  const int64_t block = model->special_ids().attention_block;
+  common = parse_decode_options(o.common, block);
+  if (!common) return invalid("--options: {}", common.error().message);
+  const auto axes = tune_axes({.block_causal = block > 0, .chooses_rows = model->device().capabilities().chooses_rows});
   const auto accepts = [&](const std::string& text) {
-    const auto parsed = parse_decode_options(joined(o.common, text));
+    const auto parsed = parse_decode_options(joined(o.common, text), block);
     return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
   };
   LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
@@ -159,7 +161,7 @@ Result<int> run(const TuneOptions& o) {
       return *score;
     }
     const std::string whole = joined(o.common, text);
-    LLADA_TRY(const auto parsed, parse_decode_options(whole));
+    LLADA_TRY(const auto parsed, parse_decode_options(whole, block));
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
@@ -176,7 +178,7 @@ Result<int> run(const TuneOptions& o) {
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
   const std::string text =
-      decode_preset_text({o.name, joined(o.common, chosen.options), ""}, origin_of(o, *model, chosen));
+      decode_preset_text({.name = o.name, .options = joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
   LLADA_TRY_STATUS(file.write(text.data(), text.size()));
   LLADA_TRY_STATUS(file.commit());
   return 0;

@@ -25,18 +25,18 @@ bool DecodeChoice::decides(const Setting& setting) {
          setting.field->key == "steps";
 }
 
-std::string DecodeChoice::chosen_preset(int64_t attention_block) const {
+std::string DecodeChoice::chosen_preset() const {
   if (!preset_.empty() || !by_default_ || std::ranges::any_of(given_, decides)) return preset_;
-  return attention_block > 0 ? "llada2" : "balanced";
+  return "balanced";
 }
 
 // The preset's settings, less what does not apply to gaps.
-Status DecodeChoice::read_preset() {
+Status DecodeChoice::read_preset(int64_t attention_block) {
   preset_settings_.clear();
   if (used_preset_.empty()) return {};
   const auto read = [&]() -> Status {
-    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_));
-    tuned_for_ = preset.model;
+    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_, attention_block));
+    tuned_for_ = preset.model, built_in_ = preset.built_in;
     LLADA_TRY(DecodeWords words, read_words(preset.options));
     if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", used_preset_);
     std::erase_if(words.settings, [&](const Setting& s) {
@@ -50,11 +50,19 @@ Status DecodeChoice::read_preset() {
   return {};
 }
 
-Status DecodeChoice::resolve(int64_t attention_block) {
-  used_preset_ = chosen_preset(attention_block);
-  LLADA_TRY_STATUS(read_preset());
-  // The published block length is the model's own.
-  if (preset_.empty() && !used_preset_.empty() && attention_block > 0) {
+Status DecodeChoice::resolve(std::optional<int64_t> attention_block) {
+  constexpr int64_t kSomeBlock = 32;  // that of all published block-causal models
+  if (attention_block) return resolve_for(*attention_block);
+  const Status status = resolve_for(0);
+  return status || resolve_for(kSomeBlock) ? Status() : status;
+}
+
+Status DecodeChoice::resolve_for(int64_t attention_block) {
+  used_preset_ = chosen_preset();
+  LLADA_TRY_STATUS(read_preset(attention_block));
+  // What is decoded together is the block that sees itself, where nobody says otherwise. A preset of tune was measured
+  // with the length that it leaves out.
+  if (!used_preset_.empty() && built_in_ && attention_block > 0 && !names("block_length")) {
     LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
     preset_settings_.push_back(std::move(block));
   }

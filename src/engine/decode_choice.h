@@ -2,6 +2,7 @@
 // neither says how tokens are decided, what the model is decoded with by default. The command line, the server and
 // every other way in resolve their options here, so that equal requests are decoded alike.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ class DecodeChoice {
 
   explicit DecodeChoice(bool infill = false) : infill_(infill) {}
 
-  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced, and for a
-  // block-causal model its published sampler; without it, one token per forward. And the length where nobody says it:
+  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced; without it,
+  // one token per forward. And the length where nobody says it:
   // as long as the answer needs (auto), unless an option needs a fixed one; without it, DecodeOptions' own.
   void use_defaults() { by_default_ = true; }
   // What an option is where neither the request nor a preset says it; help shows these.
@@ -35,8 +36,9 @@ class DecodeChoice {
   bool given() const { return !given_.empty() || !preset_.empty(); }
 
   // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
-  // block of a block-causal model.
-  Status resolve(int64_t attention_block = 0);
+  // block of a block-causal model, 0 of others. Nothing: the model is not known, and what one kind of models can do is
+  // not refused (presets have a form for each).
+  Status resolve(std::optional<int64_t> attention_block = {});
   // Nobody said how long an answer may be, and auto was put in.
   bool length_by_default() const { return length_by_default_; }
   // The preset that resolve() used; empty: options alone.
@@ -59,14 +61,16 @@ class DecodeChoice {
   bool infill_;
 
  private:
-  std::string chosen_preset(int64_t attention_block) const;
-  Status read_preset();
+  Status resolve_for(int64_t attention_block);
+  std::string chosen_preset() const;
+  Status read_preset(int64_t attention_block);
   bool names(std::string_view key) const;  // an option, or the preset
   void choose_length(int64_t attention_block);
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;
   bool by_default_ = false, length_by_default_ = false, files_ = true;
+  bool built_in_ = false;  // the preset that was used
 };
 
 }  // namespace llada

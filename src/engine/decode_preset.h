@@ -1,4 +1,5 @@
-// Presets: decoding options under a name. Six are built in; `llada tune` writes others to files, whose "options" may
+// Presets: decoding options under a name. Seven are built in, some with a second form for block-causal models; `llada
+// tune` writes others to files, whose "options" may
 // also be a JSON object of keys and values.
 #pragma once
 #include <string>
@@ -11,7 +12,8 @@ namespace llada {
 
 struct DecodePreset {
   std::string name;
-  std::string options;     // decoding options as on the command line, without --preset-decode
+  std::string options;  // decoding options as on the command line, without --preset-decode
+  bool built_in = false;
   std::string model = {};  // the fingerprint of the one that it was tuned for (eval/reference.h); empty: for any
 };
 
@@ -22,9 +24,11 @@ struct PresetOrigin {
   double max_loss = 0, loss = 0, held_out_loss = 0, agreement = 0, nfe_mean = 0, rows_mean = 0;
 };
 
-// A built-in name, or, where files may be read, the path of a preset file. Invalid: neither; a file with a field that
-// is missing, unknown or out of range. Options are not parsed here.
-Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files = true);
+// A built-in name, or, where files may be read, the path of a preset file. attention_block > 0: as it is for
+// block-causal models. Invalid: neither; a file with a field that is missing, unknown or out of range. Options are not
+// parsed here.
+Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files = true,
+                                        int64_t attention_block = 0);
 
 std::vector<std::string_view> decode_presets();  // their names
 

@@ -63,7 +63,7 @@ void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
                                 {"context", model.config().context},
                                 {"n_ctx", model.config().context},
                                 {"attention_block", model.special_ids().attention_block},
-                                {"default_preset", model.special_ids().attention_block > 0 ? "llada2" : "balanced"},
+                                {"default_preset", "balanced"},
                                 {"total_slots", service.admission().limits().running},
                                 {"waiting", service.admission().limits().waiting},
                                 {"row_budget", service.engine().row_budget()}}));
@@ -97,10 +97,11 @@ Json options_json() {
   return list;
 }
 
-void answer_options(Service&, const std::shared_ptr<Exchange>& exchange) {
+void answer_options(Service& service, const std::shared_ptr<Exchange>& exchange) {
   Json presets = Json::array();
+  const int64_t block = service.model().special_ids().attention_block;
   for (const std::string_view name : decode_presets())
-    presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false)->options}});
+    presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false, block)->options}});
   exchange->respond(json_reply({{"options", options_json()}, {"presets", std::move(presets)}}));
 }
 

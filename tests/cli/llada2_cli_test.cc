@@ -38,8 +38,8 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
   EXPECT_EQ(tokens[0], tokens[1]);
 }
 
-// The preset that is the published sampler of these models; `balanced`, the default of others, is refused here.
-TEST_F(Llada2Cli, DecodesByItsOwnPresetWhereNothingIsSaid) {
+// `balanced` has a form of its own for these models, which is the default too; the published samplers have names.
+TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
   const auto answer = [](std::initializer_list<std::string> more) {
     std::vector<std::string> words = {"run", "-m", model(), "-p", "Sort 3 1 2", "--gen-length", "40", "--json"};
     words.insert(words.end(), more);
@@ -47,14 +47,34 @@ TEST_F(Llada2Cli, DecodesByItsOwnPresetWhereNothingIsSaid) {
     EXPECT_EQ(run.status, 0) << run.err;
     return run.status == 0 ? Json::parse(run.out) : Json();
   };
-  const Json plain = answer({}), named = answer({"--preset-decode", "llada2"});
-  EXPECT_EQ(plain.at("preset"), "llada2");
-  EXPECT_EQ(plain.at("tokens"), named.at("tokens"));
-  EXPECT_EQ(plain.at("stats").at("steps"), named.at("stats").at("steps"));
-  const Json other = answer({"--preset-decode", "llada2.1"});
-  EXPECT_TRUE(plain.at("tokens") != other.at("tokens") ||
-              plain.at("stats").at("steps") != other.at("stats").at("steps"))
-      << "the two presets cannot be told apart here";
+  const auto same = [](const Json& a, const Json& b) {
+    return a.at("tokens") == b.at("tokens") && a.at("stats").at("steps") == b.at("stats").at("steps") &&
+           a.at("stats").at("rows") == b.at("stats").at("rows");
+  };
+  const Json plain = answer({});
+  EXPECT_EQ(plain.at("preset"), "balanced");
+  EXPECT_TRUE(same(plain, answer({"--preset-decode", "balanced"})));
+  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise", "--revise-rows", "8",
+                                  "--visible-threshold", "0.9", "--stable-threshold", "0.99", "--final-sweep", "0"})));
+  EXPECT_FALSE(same(plain, answer({"--preset-decode", "llada2"}))) << "the two cannot be told apart here";
+  EXPECT_FALSE(same(answer({"--preset-decode", "llada2"}), answer({"--preset-decode", "llada2.1"})));
+  // What goes beside this form and not beside the other.
+  EXPECT_TRUE(answer({"--preset-decode", "balanced", "--kv", "none"}).contains("tokens"));
+  for (const char* preset : {"fast", "npu", "exact"})
+    EXPECT_EQ(answer({"--preset-decode", preset}).at("preset"), preset);
+}
+
+TEST_F(Llada2Cli, EvaluatesPresetsInTheirFormForIt) {
+  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"Sort 3 1 2","response":"b","answer":"b"})"
+                                   "\n");
+  const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
+                               "--compare", "balanced: --preset-decode balanced --gen-length 40", "--compare",
+                               "words: --kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
+                               "--stable-threshold 0.99 --final-sweep 0 --gen-length 40"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  const Json results = Json::parse(eval.out).at("results");
+  for (const char* count : {"nfe_mean", "rows_mean"})
+    EXPECT_EQ(results.at(0).at("tasks").at("json").at(count), results.at(1).at("tasks").at("json").at(count));
 }
 
 TEST_F(Llada2Cli, ChatAndEvalWork) {
@@ -119,8 +139,8 @@ TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "--mbsd: a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
        "--block-length: found 64, needed 32"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast"},
-       "--slide (of preset fast): a block-causal model predicts"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "long"},
+       "--slide (of preset long): a block-causal model predicts"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);

@@ -15,6 +15,14 @@ TEST(DecodePreset, BuiltInOptionsAreValid) {
     const auto options = parse_decode_options(preset->options);
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
+  // What a block-causal model can do; `long` slides.
+  decode::SpecialIds ids = {.mask = 9, .eos = 8, .end_ids = {8}, .attention_block = 32};
+  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+    const auto options = parse_decode_options(find_decode_preset(name, true, 32)->options);
+    ASSERT_TRUE(options) << name << ": " << options.error().message;
+    EXPECT_EQ(decode::validate_for(*options, ids).has_value(), name != std::string("long")) << name;
+  }
+  EXPECT_NE(find_decode_preset("balanced", true, 32)->options, find_decode_preset("fast", true, 32)->options);
   EXPECT_EQ(decode::as_flags(*parse_decode_options(find_decode_preset("exact")->options)), "") << "nothing changes";
   EXPECT_NE(find_decode_preset("balanced")->options, find_decode_preset("fast")->options);
 }
@@ -28,7 +36,7 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
 }
 
 TEST(DecodePreset, TextComesBack) {
-  const DecodePreset preset{"mine", "--threshold 0.8"};
+  const DecodePreset preset{.name = "mine", .options = "--threshold 0.8"};
   const auto back =
       parse_decode_preset(decode_preset_text(preset, {"m", "d", "t", 100, 1, 0.5, -0.5, 0.9, 4, 500}), "f");
   ASSERT_TRUE(back) << back.error().message;

@@ -259,10 +259,10 @@ TEST(Sampling, RevisionOfSampledTokensChangesNothingThatTheModelDoesNot) {
     EXPECT_TRUE(strategy);
     const auto stats = denoise(canvas, **strategy, runner, {});
     EXPECT_TRUE(stats);
-    canvas.tokens.resize(static_cast<size_t>(canvas.answer_end()));  // padding may be left open
+    canvas.tokens.resize(static_cast<size_t>(canvas.answer_end()));  // padding is no part of it, and may stay masked
     return std::pair(canvas.tokens, stats->counters.revisions_changed);
   };
-  // Full attention; rows that predict the next position; blocks of a block-causal model, exact and kept.
+  // Full attention; rows that predict the next position; blocks of a block-causal model; the plans of two caches.
   const struct {
     bool shifted;
     int64_t block;

@@ -1,7 +1,12 @@
 // Who gets a length that follows the answer without having asked for it.
 #include "engine/decode_choice.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace llada::decode_choice {
 namespace {
@@ -53,6 +58,43 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
     EXPECT_EQ(choice.options.auto_length, c.open || c.causal_too) << c.what << ", block-causal";
     EXPECT_EQ(choice.length_by_default(), c.by_default || c.causal_too) << c.what << ", block-causal";
   }
+}
+
+// A built-in preset decodes the block that sees itself; what is said, or a tuned file was measured with, stays.
+TEST(DecodeChoice, BlocksAreTheModelsUnlessSomethingSaysOtherwise) {
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("llada_preset_{}.json", ::getpid());
+  std::ofstream(file) << R"({"format":"llada-preset","version":1,"name":"n","options":"--kv block --threshold 0.9"})";
+  const struct {
+    Case of;
+    int64_t length;
+  } cases[] = {{{"a preset", {}, "balanced", 0, false, false}, 8},
+               {{"the published one", {}, "llada2", 0, false, false}, 8},
+               {{"said", {{"block_length", "4"}}, "balanced", 0, false, false}, 4},
+               {{"a file", {}, file.string(), 0, false, false}, 32},
+               {{"options alone", {{"threshold", "0.9"}}, "", 0, false, false}, 32}};
+  for (const auto& [of, length] : cases) {
+    DecodeChoice choice = chosen(of, DecodeChoice(), 8);
+    EXPECT_EQ(choice.options.block_length, length) << of.what;
+    EXPECT_EQ(choice.options.slide, false) << of.what;
+    ASSERT_TRUE(choice.resolve(0)) << of.what;
+    EXPECT_EQ(choice.options.block_length, of.what == std::string("said") ? 4 : 32) << of.what;
+    EXPECT_EQ(choice.options.slide, of.preset == "balanced") << of.what;
+  }
+  std::filesystem::remove(file);
+}
+
+// Before the model is known nothing is refused that one kind of models can do.
+TEST(DecodeChoice, AnUnknownModelMayBeBlockCausal) {
+  DecodeChoice choice;
+  choice.give_preset("balanced");
+  choice.give(decode::setting("kv", "none").value());
+  EXPECT_TRUE(choice.resolve());
+  EXPECT_FALSE(choice.resolve(0));
+  EXPECT_TRUE(choice.resolve(32));
+  choice.give(decode::setting("threshold", "0.9").value());
+  choice.give(decode::setting("accept", "llada2").value());
+  choice.give(decode::setting("wino", "true").value());
+  EXPECT_FALSE(choice.resolve()) << "nobody can do that";
 }
 
 // What help says is what a request without options gets.

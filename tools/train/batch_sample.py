@@ -1,5 +1,6 @@
 """The sampler of sample.py for many prompts at once, for scores during training. The canvases of a batch have one length,
-so an answer may have more room than asked for; with that exception it does the same, in the caller's precision.
+so an answer may have more room than asked for; with that exception it does the same, in the caller's precision. For
+block-causal attention, which sample.py does not know, blocks are the model's.
 """
 import torch
 
@@ -21,7 +22,9 @@ def generate_batch(model, tokenizer, prompts, length=384, block_length=32, thres
         for row, i in enumerate(members):
             canvas[row, :len(prompts[i])] = torch.tensor(prompts[i], device=device)
         start = torch.tensor([len(prompts[i]) for i in members], device=device)
-        low, alive = start.clone(), torch.arange(len(members), device=device)
+        # Block-causal attention has blocks of its own, the first of which may begin with the end of the prompt.
+        low = start - start % (model.config.attention_block or 1)
+        alive = torch.arange(len(members), device=device)
         inside = torch.arange(block_length, device=device)
         count = torch.zeros(len(members), dtype=torch.long, device=device)
         while len(alive):
@@ -40,7 +43,8 @@ def generate_batch(model, tokenizer, prompts, length=384, block_length=32, thres
             canvas[alive, :seen] = current.scatter(1, at, block)
             count[alive] += 1
             complete = (block != tokenizer.mask).all(1)
-            ended = complete & ((block == tokenizer.eot).any(1) | (low[alive] - start[alive] + block_length >= length))
+            turn_ends = ((block == tokenizer.eot) & (at >= start[alive, None])).any(1)
+            ended = complete & (turn_ends | (low[alive] - start[alive] + block_length >= length))
             low[alive] += block_length * complete
             alive = alive[~ended]
         for row, i in enumerate(members):

@@ -12,7 +12,8 @@ LAYERS = (0, 1, 2, 3, None, 4, 5, None)
 
 
 def grow(old, layers=LAYERS, ffn_width=1024, context=1024, seed=0, attention_block=0):
-    """-> a dense model with these layers, FFN width and context. With another attention_block it computes something else."""
+    """-> a dense model with these layers, FFN width and context; with another attention_block it computes something
+    else."""
     config = dataclasses.replace(old.config, layers=len(layers), ffn_width=ffn_width, context=context,
                                  attention_block=attention_block)
     model = MaskedDiffusionModel(config).initialize(seed)

@@ -37,6 +37,8 @@ LLADA2_BLOCK = 32  # of its published code, which has no field for it
 def file_tensors(model):
     """-> [(name in the file, tensor of the model)]; experts, one tensor here, are one tensor each in the file."""
     parameters, mixture = dict(model.named_parameters()), model.config.experts > 0
+    if model.config.attention_block and mixture:
+        raise ValueError("a mixture with block-causal attention has no names here")
     if model.config.attention_block:
         names, block_names, layers = BLOCK_CAUSAL_NAMES, BLOCK_CAUSAL_BLOCK_NAMES, "model.layers"
     elif mixture:

@@ -28,7 +28,7 @@ import data
 import long_tasks
 from batch_sample import score_batch
 from grow import LAYERS, grow
-from hf_folder import config_json, load_model, save_weights
+from hf_folder import LLADA2_BLOCK, config_json, load_model, save_weights
 from long_canvases import CPU_LENGTHS, DECISIVE_GAIN, GPU_LENGTHS, CanvasStore, Kinds, Shards, shard_of
 from long_tasks import EVALUATED, Limits
 from model import HOP_LAYERS, LOOKUP_LAYERS
@@ -74,8 +74,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
     parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
     parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
-    parser.add_argument("--attention-block", type=int, default=0, metavar="N",
-                        help="train block-causal attention over blocks of N (LLaDA2), with --packed 1")
+    parser.add_argument("--attention-block", type=int, choices=(0, LLADA2_BLOCK),
+                        help="train LLaDA2's block-causal attention, with --packed 1; 0: full (as --from has it)")
     parser.add_argument("--first-stage", type=int, default=1, choices=range(1, len(STAGES) + 1),
                         help="for weights that are past the short examples")
     parser.add_argument("--packed", type=float, default=0, metavar="SHARE",
@@ -91,10 +91,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
-    args = parser.parse_args()
-    if args.attention_block and args.packed < 1:
-        parser.error("--attention-block needs --packed 1: plain canvases have masks in earlier blocks")
-    return args
+    return parser.parse_args()
 
 
 class LongTrainer:
@@ -110,12 +107,17 @@ class LongTrainer:
         self.public = data.read_examples(long_tasks.EVAL_FILE, args.final_score)
         self.short = data.read_examples(per_task=args.score)
         model = load_model(args.start)
+        block = model.config.attention_block if args.attention_block is None else args.attention_block
+        if block and args.packed < 1:
+            raise SystemExit("block-causal attention needs --packed 1: plain canvases have masks in earlier blocks")
+        if state and state.get("attention_block", 0) != block:
+            raise SystemExit(f"{self.checkpoint}: its attention block is {state.get('attention_block', 0)}, needed {block}")
         layers, width = (range(model.config.layers), model.config.ffn_width) if args.same_size else (LAYERS, 1024)
         # The guided heads stay in the layers in which they were trained.
         self.guided = {kind: [list(layers).index(i) for i in of] for kind, of in
                        (("hops", HOP_LAYERS), ("lookups", LOOKUP_LAYERS))}
         self.model = grow(model, tuple(layers), width, seed=args.seed,
-                          attention_block=args.attention_block).to(self.device).train()
+                          attention_block=block).to(self.device).train()
         self.average = Average(self.model, AVERAGE)
         self.batch_tokens = args.batch_tokens or (131072 if self.on_gpu else 6144)
         self.optimizers = make_optimizers(self.model, args.lr or (4e-3 if self.on_gpu else 2e-3), use_muon=True,
@@ -148,7 +150,7 @@ class LongTrainer:
         self.shards = Shards(jobs, args.workers)
         self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
                                  args.seed + self.step, GUIDED_CANVASES if self.on_gpu else None)
-        self.packed = PackedStore(self.store, args.seed + self.step, args.attention_block)
+        self.packed = PackedStore(self.store, args.seed + self.step, self.model.config.attention_block)
         self.words = None  # the batches of _score_words()
 
     @property
@@ -368,7 +370,7 @@ class LongTrainer:
     def _save(self):
         if not all(torch.isfinite(loss) for loss, _ in self.recent[-1:]):
             raise ValueError("the loss is not finite; the last checkpoint is kept")
-        state = dict(step=self.step, tokens=self.tokens, seconds=self.seconds(), model=self.model.state_dict(),
+        state = dict(attention_block=self.model.config.attention_block, step=self.step, tokens=self.tokens, seconds=self.seconds(), model=self.model.state_dict(),
                      average=self.average.model.state_dict(), average_steps=self.average.steps,
                      optimizers=[optimizer.state_dict() for optimizer in self.optimizers])
         partial = self.checkpoint.with_suffix(".partial")

@@ -7,10 +7,10 @@ The clean answer sees no further than the next cut, so nothing is given away. Th
 (Arriola et al. 2025, BD3-LM) with blocks of drawn widths.
 
 For a model with block-causal attention (LLaDA2) the segments are its blocks, and a position of the text sees its own
-block and those before: all states that its sampler can meet, and no others.
+block and those before. Masks then stand only where its sampler has them, and these canvases are all that is needed.
 
-What it lacks is what a bidirectional sampler has: earlier tokens that see the masks behind them. So it comes beside the
-canvases of long_canvases.py, not in their place.
+With full attention they lack what a bidirectional sampler has: earlier tokens that see the masks behind them. So there
+they come beside the canvases of long_canvases.py, not in their place.
 """
 from typing import NamedTuple
 
@@ -91,7 +91,8 @@ class PackedStore:
             first_copied = start
             cuts = [self._cuts(rng, start, text_end) for _ in range(COPIES)]
             every = np.unique(np.concatenate(cuts))
-            sees = np.where(place < start, start, every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)])
+            after = every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)]
+            sees = np.where(place < start, start, after)
         columns = dict(inputs=[text], positions=[place], sees=[sees], segment=[np.full(text_end, -1)])
         masks, firsts, owners, number, at = [], [], [], 0, text_end
         for copy in cuts:

@@ -27,6 +27,8 @@ def generate(model, tokenizer, prompt, length=128, block_length=32, steps=None, 
     The trace has one list per forward with the [position on the canvas, token] it committed, so its length is the
     number of forwards. stop: end after the block that contains the end-of-turn token; what follows stays masked.
     """
+    if model.config.attention_block:
+        raise ValueError("block-causal attention: its blocks count from position 0; needed batch_sample.py")
     canvas = torch.tensor([list(prompt) + [tokenizer.mask] * length], device=model.head.weight.device)
     blocks = length // block_length
     steps_per_block = (steps or length) // blocks
