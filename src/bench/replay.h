@@ -1,7 +1,7 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
-// did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's. Where
-// rows were left behind (--evict) the device leaves as many behind, by its own choice; none in a step that needs a row in
-// all layers which that choice has not reached.
+// did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
+// Where rows were left behind (--evict) the device leaves as many behind, by its own choice; none in a step that needs
+// a row in all layers which that choice has not reached.
 // Deliberately absent: recordings with drafts of states or guidance.
 #pragma once
 #include <cstdint>
