@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
-#include <limits>
 
 #include "bench/machine.h"
+#include "decode/reach.h"
+#include "decode/row_sets.h"
 
 namespace llada::bench {
 namespace {
@@ -26,8 +26,8 @@ class Replay final : public decode::Strategy {
     decode::StepPlan plan;
     plan.rows = expanded(step.rows), plan.logits = expanded(step.wanted);
     if (!step.left.empty()) leave_behind(step, plan);
-    reaches_ = plan.frontier == INT32_MAX ? step.keys : 0;
     plan.keys = step.keys;
+    reach_.planned(plan, plan.keys);
     plan.block_begin = step.block.begin, plan.block_end = step.block.end;
     plan.inputs = tokens_at(canvas, plan.rows);
     plan.trials = trials(canvas, step.trials);
@@ -38,9 +38,7 @@ class Replay final : public decode::Strategy {
   }
 
   std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult& result) override {
-    reached_ = std::max(reached_, reaches_);
-    if (reaches_ == 0 && !result.predictions.empty())
-      reached_ = std::max(reached_, result.predictions.back().position + 1);
+    reach_.computed(result.predictions);
     std::vector<decode::Edit> edits = run_.steps[at_++].edits;
     for (decode::Edit& edit : edits)
       edit.token =
@@ -55,14 +53,12 @@ class Replay final : public decode::Strategy {
   // The device chooses which rows go on, as many as did. A row that the recording had decided has to be computed in all
   // layers; where the frontier forbids that, nothing is left behind.
   void leave_behind(const RecordedStep& step, decode::StepPlan& plan) const {
-    const std::vector<int32_t> went_on = plan.logits, left = expanded(step.left);
-    plan.logits.clear();
-    std::ranges::merge(went_on, left, std::back_inserter(plan.logits));
-    const int32_t frontier =
-        reached_ < step.block.end ? std::max(reached_, plan.logits.front()) : std::numeric_limits<int32_t>::max();
+    const auto went_on = static_cast<int32_t>(plan.logits.size());
+    plan.logits = decode::merged(plan.logits, expanded(step.left));
+    const int32_t frontier = reach_.frontier(plan, step.block.end);
     const auto behind = std::ranges::lower_bound(plan.rows, frontier);
     if (!std::ranges::includes(plan.logits, std::ranges::subrange(behind, plan.rows.end()))) return;
-    plan.keep = static_cast<int32_t>(went_on.size());
+    plan.keep = went_on;
     plan.frontier = frontier;
   }
 
@@ -90,8 +86,7 @@ class Replay final : public decode::Strategy {
   const RecordedRun& run_;
   const int64_t vocab_;
   size_t at_ = 0;
-  int32_t reached_ = 0;  // all positions before it have K/V in all layers
-  int32_t reaches_ = 0;  // what reached_ becomes after this step; 0: as far as its last prediction
+  decode::Reach reach_;
 };
 
 Result<WholeRun> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {

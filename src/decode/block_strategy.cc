@@ -147,7 +147,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
     plan.rows = merged(plan.rows, ahead);
   }
   leave_behind(plan);
-  asked_.reaches = plan.frontier == INT32_MAX ? own_keys : 0;
+  reach_.planned(plan, own_keys);
   plan.probes = kv_.add_probes(feed, block, plan.rows);
   if (asked_.separate) {
     std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
@@ -158,7 +158,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
 // stand behind everything that goes on and is read. Rows that want no logits go on in any case, and count.
 void BlockStrategy::leave_behind(StepPlan& plan) const {
   const Block& block = block_;
-  const bool known = kv_.partial() && reached_ >= block.end;
+  const bool known = kv_.partial() && reach_.end() >= block.end;
   const bool last_read = ids_.attention_block > 0 && block.end == plan.keys;
   if (options_.evict == 0 || plan.logits.empty() || !(known || last_read)) return;
   const double pace = forward_ == 0 ? 1 : static_cast<double>(decided_) / static_cast<double>(forward_);
@@ -170,7 +170,7 @@ void BlockStrategy::leave_behind(StepPlan& plan) const {
   const auto keep = std::max({static_cast<int64_t>(wanted), options_.evict_rows - others, planned, int64_t{1}});
   if (keep >= masks) return;
   plan.keep = static_cast<int32_t>(keep);
-  if (reached_ < block.end) plan.frontier = std::max(static_cast<int32_t>(reached_), plan.logits.front());
+  plan.frontier = reach_.frontier(plan, block.end);
 }
 
 void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const {
@@ -275,9 +275,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     length_->answered(block_, ends);
   }
   decided_ += std::ssize(edits);
-  reached_ = std::max(reached_, asked_.reaches);
-  if (asked_.reaches == 0 && !result.predictions.empty())
-    reached_ = std::max<int64_t>(reached_, result.predictions.back().position + 1);
+  reach_.computed(result.predictions);
   for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(row_of(p)));
   if (reviser_) {
     std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;

@@ -21,6 +21,7 @@
 #include "decode/credit.h"
 #include "decode/kv_policy.h"
 #include "decode/length.h"
+#include "decode/reach.h"
 #include "decode/revision.h"
 #include "decode/speculation.h"
 #include "decode/strategy.h"
@@ -52,7 +53,6 @@ class BlockStrategy final : public Strategy {
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
     Look look;
     bool separate = false;  // trials are in the sparse plan
-    int64_t reaches = 0;    // what reached_ becomes; 0: the predictions tell
   };
   struct Settling {
     int32_t token = -1;
@@ -93,7 +93,7 @@ class BlockStrategy final : public Strategy {
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far
   int64_t decided_ = 0;   // tokens that they committed
-  int64_t reached_ = 0;   // all positions before it have K/V in all layers
+  Reach reach_;
 };
 
 }  // namespace llada::decode

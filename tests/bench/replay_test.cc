@@ -150,7 +150,6 @@ TEST(Replay, LeavesAsManyRowsBehind) {
       }
     }
   }
-  RecordProperty("left", static_cast<int>(left)), RecordProperty("all", static_cast<int>(all));
   EXPECT_GT(left, 100);
   EXPECT_GT(at_frontier, 20);
   EXPECT_LT(all, left / 20) << left << " steps leave rows behind";

@@ -1,7 +1,7 @@
 """Reads and writes a model folder in Hugging Face's layout: config.json and model.safetensors with the names that
 LLaDA-8B (dense), LLaDA-MoE and, for block-causal attention, LLaDA2 use (there all layers are of the dense kind that its
-first one is, and q, k and v have a tensor each). safetensors is simple enough to need no library: 8 bytes of header length, a JSON
-header {name: {dtype, shape, data_offsets}}, then the bytes, little-endian.
+first one is, and q, k and v have a tensor each). safetensors is simple enough to need no library: 8 bytes of header
+length, a JSON header {name: {dtype, shape, data_offsets}}, then the bytes, little-endian.
 """
 import ctypes
 import json

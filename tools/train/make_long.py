@@ -111,7 +111,8 @@ class LongTrainer:
         if block and args.packed < 1:
             raise SystemExit("block-causal attention needs --packed 1: plain canvases have masks in earlier blocks")
         if state and state.get("attention_block", 0) != block:
-            raise SystemExit(f"{self.checkpoint}: its attention block is {state.get('attention_block', 0)}, needed {block}")
+            raise SystemExit(
+                f"{self.checkpoint}: its attention block is {state.get('attention_block', 0)}, needed {block}")
         layers, width = (range(model.config.layers), model.config.ffn_width) if args.same_size else (LAYERS, 1024)
         # The guided heads stay in the layers in which they were trained.
         self.guided = {kind: [list(layers).index(i) for i in of] for kind, of in
@@ -370,7 +371,8 @@ class LongTrainer:
     def _save(self):
         if not all(torch.isfinite(loss) for loss, _ in self.recent[-1:]):
             raise ValueError("the loss is not finite; the last checkpoint is kept")
-        state = dict(attention_block=self.model.config.attention_block, step=self.step, tokens=self.tokens, seconds=self.seconds(), model=self.model.state_dict(),
+        state = dict(attention_block=self.model.config.attention_block, step=self.step, tokens=self.tokens,
+                     seconds=self.seconds(), model=self.model.state_dict(),
                      average=self.average.model.state_dict(), average_steps=self.average.steps,
                      optimizers=[optimizer.state_dict() for optimizer in self.optimizers])
         partial = self.checkpoint.with_suffix(".partial")
