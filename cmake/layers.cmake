@@ -92,7 +92,8 @@ endfunction()
 
 # llada_tests(name DEPS layers... LABELS labels...): one GoogleTest program from every .cc of the folder;
 # each test is a ctest entry with these labels, which the sources change (test_labels.cmake). The targets tests_threads
-# and tests_emulated build the programs that the stages with those tests need.
+# and tests_emulated build the programs that the stages with those tests need; tests_quick those with short tests.
+add_custom_target(tests_quick)
 add_custom_target(tests_threads)
 add_custom_target(tests_emulated)
 function(llada_tests name)
@@ -140,6 +141,9 @@ function(llada_tests name)
       break()
     endif()
   endforeach()
+  if(NOT "device" IN_LIST ARG_LABELS AND NOT "long" IN_LIST ARG_LABELS)
+    add_dependencies(tests_quick test_${name})
+  endif()
   if(NOT "native" IN_LIST ARG_LABELS)
     add_dependencies(tests_emulated test_${name})
   endif()

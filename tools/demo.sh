@@ -9,9 +9,7 @@ llada=build/release/bin/llada
 mkdir -p build/models
 for type in f16 q8_0 q4_0; do
   out=build/models/tiny-llada-$type.gguf
-  # What another program would do with the file does not matter here.
-  [ models/tiny-llada/model.safetensors -ot "$out" ] ||
-    "$llada" convert models/tiny-llada "$out" --type $type 2> >(grep -v 'warning: llama.cpp' >&2)
+  [ models/tiny-llada/model.safetensors -ot "$out" ] || "$llada" convert models/tiny-llada "$out" --type $type
 done
 
 prompts=(
@@ -23,3 +21,11 @@ for prompt in "${prompts[@]}"; do
   printf '\n> %s\n' "$prompt"
   "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt"
 done
+cat <<'EOF'
+
+This model knows five small tasks (models/README.md). Now try:
+  export PATH=$PWD/build/release/bin:$PATH MODEL=build/models/tiny-llada-f16.gguf
+  llada run -m $MODEL 'Sort the numbers from smallest to largest: 7 93 15 2'
+  llada serve -m $MODEL      # then open http://localhost:8080: answers form before your eyes; OpenAI's protocol
+  llada --help               # all commands; docs/quickstart.md goes on from here, with a real model at its end
+EOF

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what can be given to others, in build/packages: Debian packages of this machine's processor, and a tarball with the
-# program, linked statically, for x86-64 and for arm64 (needs what tools/setup.sh test installs for arm64). The program of
+# program, linked statically, for x86-64 and for arm64 (needs what tools/setup.sh arm64 installs). The program of
 # each answers a prompt; a tarball's does so with nothing else in its root folder, on arm64 under qemu-aarch64.
 # usage: package.sh [deb] [x86_64] [arm64]   (all by default)
 set -euo pipefail
@@ -53,7 +53,7 @@ for one in "${wanted[@]}"; do
       build static tarball static && unpack "$out"/llada-*-linux-x86_64.tar.gz &&
         answers /model in_root "$root" /bin/llada ;;
     arm64)
-      command -v qemu-aarch64 >/dev/null || fail "arm64: found no qemu-aarch64, needed it (tools/setup.sh test)"
+      command -v qemu-aarch64 >/dev/null || fail "arm64: found no qemu-aarch64, needed it (tools/setup.sh arm64)"
       build static-arm64 tarball static-arm64 && unpack "$out"/llada-*-linux-aarch64.tar.gz &&
         answers "$root/model" qemu-aarch64 "$root/bin/llada" ;;
     *) echo "usage: package.sh [deb] [x86_64] [arm64]" >&2; exit 2 ;;

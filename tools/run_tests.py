@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""The tests that ctest would run, many in one process: under a sanitizer or an emulator most of a short test's time is
-the start of its program and what a suite prepares once.
+"""The tests that ctest would run, many in one process: most of a short test's time is the start of its program and what a
+suite prepares once, and more so under a sanitizer or an emulator.
 
-    tools/run_tests.py PRESET [-j N] [ctest's options of selection, such as -L threads -LE long]
+    tools/run_tests.py PRESET [-j N] [--slowest N] [--counts FILE] [ctest's options of selection, such as -L threads]
     tools/run_tests.py --self-test
 
 Tests of one GoogleTest program go together, a suite's tests in one process; others run as they are. Where a process
 ends early, is over its time, or fails, what it did not finish and what failed runs again alone, as ctest would run it,
-and that counts. The last lines say which tests took longest, and read like ctest's.
+and that counts. A line every 15 seconds says how far it is. A test that fails is one line with the file that has its
+output; with CI=true in the environment the end of that file follows.
 """
 import argparse
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,8 @@ import time
 
 FILTER = "--gtest_filter="
 MOST = 40  # tests of a process
-SHOWN = 25  # of the slowest
+EVERY = 15  # seconds between two lines of progress
+TAIL = 60  # lines of a failed test's output that CI shows
 SECONDS = 1500  # of a process with several tests; ctest's own limit holds for a test alone
 
 
@@ -171,34 +174,64 @@ def self_test():
     return 0
 
 
+def short(name):
+    """A test's name without what GoogleTest prints of its parameter."""
+    return name.split("  # GetParam")[0].split(" # GetParam")[0]
+
+
+def keep_output(folder, name, output):
+    path = os.path.join(folder, re.sub(r"[^A-Za-z0-9_.-]", "_", short(name)) + ".log")
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "w") as file:
+        file.write(output)
+    return path
+
+
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
     parser = argparse.ArgumentParser()
     parser.add_argument("preset")
     parser.add_argument("-j", type=int, default=os.cpu_count())
+    parser.add_argument("--slowest", type=int, default=0)
+    parser.add_argument("--counts")
     arguments, selection = parser.parse_known_args()
     tests = [t for t in listed(arguments.preset, selection) if not t["properties"].get("DISABLED")]
     if not tests:
         print("run_tests: no tests were selected", file=sys.stderr)
         return 1
-    results, seconds = {}, {}
+    results, seconds, begin, told = {}, {}, time.monotonic(), time.monotonic()
+    failed, skipped = [], []
+    folder = os.path.join("build", "test-logs", arguments.preset)
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run_group, g, seconds) for g in grouped(tests)]):
-            for name, (result, output) in future.result().items():
-                results[name] = result
-                if result == "failed":
-                    print(f"{output}\n{name} ...***Failed", flush=True)
-                elif result == "skipped":
-                    print(f"{name} ...***Skipped", flush=True)
-            print(f"{len(results)} of {len(tests)} tests", flush=True)
-    for name in sorted(seconds, key=seconds.get, reverse=True)[:SHOWN]:
-        print(f"{seconds[name]:6.1f} s  {name}")
-    failed = sorted(name for name, result in results.items() if result == "failed")
-    share = 100 * (len(tests) - len(failed)) // len(tests)
-    print(f"\n{share}% tests passed, {len(failed)} tests failed out of {len(tests)}")
-    for name in failed:
-        print(f"    {name}")
+        waiting = {pool.submit(run_group, group, seconds) for group in grouped(tests)}
+        while waiting:
+            done, waiting = concurrent.futures.wait(waiting, 1, concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                for name, (result, output) in future.result().items():
+                    results[name] = result
+                    if result == "failed":
+                        path = keep_output(folder, name, output)
+                        failed.append((name, path))
+                        print(f"FAILED {short(name)}\n       {path}" if len(short(name) + path) > 100 else
+                              f"FAILED {short(name)}: {path}", flush=True)
+                    elif result == "skipped":
+                        skipped.append(name)
+            if time.monotonic() - told >= EVERY:
+                told = time.monotonic()
+                print(f"tests: {len(results)} of {len(tests)}, {len(failed)} failed, {told - begin:.0f} s", flush=True)
+    if os.environ.get("CI") == "true":
+        for name, path in failed:
+            print(f"---- {short(name)}")
+            with open(path) as file:
+                print("".join(file.readlines()[-TAIL:]))
+    for name in sorted(seconds, key=seconds.get, reverse=True)[:arguments.slowest]:
+        print(f"{seconds[name]:6.1f} s  {short(name)}")
+    counts = f"{len(tests) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped"
+    print(counts)
+    if arguments.counts:
+        with open(arguments.counts, "w") as file:
+            file.write(counts + "\n")
     return 1 if failed else 0
 
 

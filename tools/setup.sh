@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs missing Debian/Ubuntu packages. usage: setup.sh build | test | clang | upstream | clients | python
-#   build  what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
-#          llada serve, libcurl for llada pull
-#   test   also GoogleTest, and what the optional stages of tools/test.sh use (those are skipped aloud when unavailable)
-#   clang  also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
+# Installs missing Debian/Ubuntu packages; each stage of tools/test.sh asks for its own. usage: setup.sh WHAT
+#   build     what the program needs (required: fails when one cannot be installed), libedit for llada chat, Boost for
+#             llada serve, libcurl for llada pull, a compiler cache
+#   test      also GoogleTest and pytest: what `make test` needs
+#   hexagon, hour, install, memcheck, fuzz, arm64   what the stage of that name needs (arm64 adds that foreign
+#             architecture to the system's package manager); fails in one line where it cannot be had
+#   clang     also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
-#   clients  what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
-#   python  what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
+#   clients   what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
+#   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,32 +48,38 @@ install() {
   echo "setup: installing $wanted"
   if [ -z "$updated" ]; then as_root apt-get update -qq; updated=1; fi
   # shellcheck disable=SC2086
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted >/dev/null
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted >/dev/null \
+    2> >(grep -v '^debconf: delaying' >&2)
+}
+
+# What a stage cannot be run without.
+need() { install "$@" >&2 || { echo "setup: cannot be installed here: $(missing "$@")" >&2; exit 1; }; }
+
+build() {
+  install "${build[@]}"
+  install "${cache[@]}" || echo "setup: no ccache here; what was compiled once is compiled again"
+  install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
+  install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
+  install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone"
 }
 
 case "${1:-}" in
-  build)
-    install "${build[@]}"
-    install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
-    install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
-    install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone" ;;
+  build) build ;;
   test)
-    install "${build[@]}" "${test[@]}"
-    install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
-    install "${serving[@]}" || echo "setup: no Boost here; the tests of llada serve will be skipped"
-    install "${download[@]}" || echo "setup: no libcurl here; the tests of downloads will be skipped"
-    install "${fuzz[@]}" || echo "setup: no clang 19 here; fuzzing will be skipped"
-    install "${hour[@]}" || echo "setup: no python3-pyte here; the first hour will be skipped"
-    install "${python[@]}" || echo "setup: no python3-pytest here; the Python package's tests will be skipped"
-    install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less"
-    install "${cache[@]}" || echo "setup: no ccache here; stages compile again what others have compiled"
-    install "${memcheck[@]}" || echo "setup: no valgrind here; memcheck will be skipped"
-    install "${hexagon[@]}" || echo "setup: no clang 19, lld 19 or qemu here; the tests of the Hexagon device will be skipped"
-    if [ "$(dpkg --print-architecture)" = amd64 ]; then
-      if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then
-        dpkg --print-foreign-architectures | grep -qx arm64 || { as_root dpkg --add-architecture arm64; updated=; }
-        { install "${arm64[@]}" && install "${arm64_libraries[@]}"; } || echo "setup: no arm64 cross packages here; arm64 will be skipped"
-      fi
+    build
+    install "${test[@]}"
+    install "${python[@]}" || echo "setup: no python3-pytest here; the Python package's tests will be skipped" ;;
+  hexagon) need "${hexagon[@]}" ;;
+  hour) need "${hour[@]}" ;;
+  install) install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less" ;;
+  memcheck) need "${memcheck[@]}" ;;
+  fuzz) need "${fuzz[@]}" ;;
+  arm64)
+    [ "$(dpkg --print-architecture)" = amd64 ] || { echo "setup: arm64 is emulated on amd64 alone" >&2; exit 1; }
+    if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then
+      dpkg --print-foreign-architectures | grep -qx arm64 || { as_root dpkg --add-architecture arm64; updated=; }
+      need "${arm64[@]}"
+      need "${arm64_libraries[@]}"
     fi ;;
   clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
@@ -106,5 +114,5 @@ urllib3.HTTPResponse.read1' 2>/dev/null
         build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) echo "usage: setup.sh build | test | clang | upstream | clients | python" >&2; exit 2 ;;
+  *) sed -n 's/^# //p' "$0" | head -11 >&2; exit 2 ;;
 esac

@@ -7,7 +7,7 @@ namespace {
 std::unexpected<Error> absent() {
   return invalid(
       "hexagon: this build has no DSP code, because clang with the Hexagon target and lld were missing; "
-      "needed clang-19, lld-19 and a new build (tools/setup.sh test installs them)");
+      "needed clang-19, lld-19 and a new build (tools/setup.sh hexagon installs them)");
 }
 
 }  // namespace
