@@ -353,6 +353,7 @@ TEST_F(Pull, BusyServersAreWaitedFor) {
   EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content);
 }
 
+// labels: long
 TEST_F(Pull, AStalledTransferIsGivenUp) {
   settings.stall_seconds = 1;
   settings.attempts = 1;
