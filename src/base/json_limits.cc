@@ -9,6 +9,7 @@ Status check_json_limits(std::string_view text, std::string_view file, const Jso
     if (i - run > limits.run_bytes)
       return invalid("{}: JSON text at byte {} runs on for more than {} bytes", file, run, limits.run_bytes);
     const char c = text[i];
+    if (c == '\0') return invalid("{}: JSON text with a NUL at byte {}", file, i);  // where parsers would end
     if (in_string) {
       if (c == '\\') ++i;
       if (c != '"') continue;
