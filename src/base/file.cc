@@ -88,9 +88,10 @@ void forget_unfinished(const std::string& name) {
 }  // namespace
 
 Error file_error(const std::string& path, std::string_view what, int code) {
-  const bool callers = code == ENOENT || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  const bool unreadable = code == EACCES && what == "open";
+  const bool callers = unreadable || code == ENOENT || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
   return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
-          fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+          fmt::format("{}: cannot {}: {}", path.empty() ? "''" : path, what, std::strerror(code))};
 }
 
 void remove_unfinished_files() noexcept {

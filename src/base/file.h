@@ -12,8 +12,8 @@
 
 namespace llada {
 
-// "PATH: cannot WHAT: why", from an errno: a path that leads nowhere is the caller's mistake, everything else (no
-// permission, no space, too many open files) the machine's.
+// "PATH: cannot WHAT: why", from an errno. A path that leads nowhere, or to what may not be opened, is the caller's
+// mistake; everything else (a folder that may not be written to, no space, too many open files) the machine's.
 Error file_error(const std::string& path, std::string_view what, int code);
 
 // A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved

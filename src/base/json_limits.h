@@ -1,5 +1,5 @@
 // Limits of JSON text from outside, looked at before a parser sees it: deep nesting, very long strings or white space,
-// and huge numbers of values are refused.
+// huge numbers of values, and NUL bytes are refused.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -14,7 +14,7 @@ struct JsonLimits {
   size_t run_bytes = size_t{1} << 17;  // of one string, number or stretch of white space
 };
 
-// Looks at brackets, separators, the lengths between them and for NULs only; cheap, allocates nothing.
+// Looks at brackets, separators and the lengths between them only; cheap, allocates nothing.
 Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits);
 
 }  // namespace llada

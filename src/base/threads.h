@@ -19,6 +19,9 @@
 
 namespace llada {
 
+// The line of a std::system_error of std::thread: a limit, or no memory for a stack.
+inline constexpr const char* kNoThread = "the system gives no thread or no memory for one";
+
 class ThreadPool {
  public:
   // threads <= 0: one per preferred core. The caller's thread works too and counts. Where the system gives fewer, those

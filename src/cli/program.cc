@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/pages.h"
+#include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/manual.h"
@@ -16,7 +17,6 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "engine/devices.h"
-#include "engine/engine.h"
 #include "engine/options.h"
 
 namespace llada::cli {

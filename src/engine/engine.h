@@ -85,8 +85,6 @@ using ScoreSubmission = SubmittedFor<ScoreResult>;
 
 // The error of every request that was under way when the engine's thread got no memory; it goes on without them.
 inline constexpr const char* kOutOfMemory = "out of memory";
-// Of a thread that the system does not give (std::thread throws std::system_error), for want of memory or by a limit.
-inline constexpr const char* kNoThread = "the system gives no thread or no memory for one";
 
 class Engine {
  public:

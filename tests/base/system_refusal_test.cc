@@ -148,7 +148,7 @@ TEST_F(Refusals, AMappedFileThatWasWrittenToHasChangedAndATouchedOneHasNot) {
 }
 
 TEST(FileErrors, WhoHasToAct) {
-  for (const int code : {ENOENT, ENOTDIR, EISDIR, ENAMETOOLONG})
+  for (const int code : {ENOENT, ENOTDIR, EISDIR, ENAMETOOLONG, EACCES})
     EXPECT_EQ(exit_status(file_error("x", "open", code)), 2);
   for (const int code : {EACCES, EPERM, EROFS, ENOSPC, EMFILE, EIO, ENOMEM})
     EXPECT_EQ(exit_status(file_error("x", "create", code)), 1);
