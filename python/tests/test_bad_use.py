@@ -109,11 +109,12 @@ def test_progress_that_fails(model_path):
 
 def test_closed(model_path):
     opened = llada.Model.load(model_path, threads=1)
-    stream, cancelled = opened.stream(SORT, steps=0), opened.stream(SORT, steps=0)
     whole = opened.stream(SORT, **QUICK)
-    next(stream)
-    cancelled.cancel()
     result = whole.result
+    slow = {"steps": 0, "gen_length": 200, "early_stop": "none"}
+    stream, cancelled = opened.stream(SORT, **slow), opened.stream(SORT, **slow)
+    cancelled.cancel()
+    next(stream)
     opened.close()
     opened.close()
     assert repr(opened) == "<llada.Model, closed>"
