@@ -34,7 +34,9 @@
  * Errors. Functions return LLADA_OK (0), a positive number where nothing is wrong and nothing was done (LLADA_END,
  * LLADA_TIMEOUT), or a negative one, and then llada_error() has one line that says what was found and what was needed.
  * No C++ exception leaves the library, it installs no signal handler, prints nothing and never ends the process for bad
- * input. Out of memory is LLADA_ERROR_MEMORY.
+ * input. Where memory cannot be had, or a thread (a limit of the system, or no memory for its stack), any of them may
+ * give LLADA_ERROR_MEMORY and has changed nothing: no handle is made, no buffer is filled. An engine's thread that gets
+ * none ends the requests that are under way with it and goes on with those that come.
  *
  * Handles are checked: one that was freed, is null, or is of another kind gives LLADA_ERROR_HANDLE; the number of a
  * freed handle is not used again. They may be freed in any order, and a null handle may be freed. What a handle needs
@@ -58,9 +60,10 @@
  *
  * The model's file is mapped, not read: while a model is open its file must neither be written to nor become shorter.
  * (A file that is replaced, by rename, does no harm.) Before a request, before each of its steps, and before
- * llada_logits() and scores the file's size and time are compared with those at the time of loading, and a difference
- * is LLADA_ERROR_FILE. What cannot be caught without a signal handler is a file cut off between that look
- * and the read: the system then sends SIGBUS.
+ * llada_logits() and scores the file's size and time are compared with those at the time of loading. Another size is
+ * LLADA_ERROR_FILE, and so is another time unless 64 samples of the file are equal (it was only touched; up to a MiB
+ * the samples are all of it). What cannot be caught without a signal handler is a file cut off between that look and
+ * the read: the system then sends SIGBUS.
  */
 #ifndef LLADA_LLADA_H
 #define LLADA_LLADA_H
@@ -99,7 +102,7 @@ enum {
   LLADA_ERROR_HANDLE = -3,       /* no live handle of that kind */
   LLADA_ERROR_BUSY = -4,         /* another thread uses the request; or it has not ended, where it must have */
   LLADA_ERROR_VERSION = -5,      /* compiled with a newer llada.h than this library */
-  LLADA_ERROR_MEMORY = -6,       /* out of memory */
+  LLADA_ERROR_MEMORY = -6,       /* no memory, or no thread, can be had */
   LLADA_ERROR_ABORTED = -7,      /* the progress callback said so */
   LLADA_ERROR_UNSUPPORTED = -8,  /* this build or this model cannot do it */
   LLADA_ERROR_FILE = -9,         /* the model's file has changed since it was loaded */
@@ -212,7 +215,8 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_detokenize(const llada_model *mode
 /* The bytes of one token, maybe part of a character, and without a NUL; borrowed as long as the model lives. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_token_text(const llada_model *model, int32_t token, const char **text,
                                                          size_t *size);
-/* A conversation in the model's own format, up to where the answer begins. roles: "system", "user", "assistant". */
+/* A conversation in the model's own format, up to where the answer begins. roles: "system" (or "developer", which
+ * is the same), "user", "assistant". */
 LLADA_API LLADA_MUST_CHECK llada_status llada_chat_tokens(const llada_model *model, const char *const *roles,
                                                           const char *const *contents, size_t messages,
                                                           int32_t *tokens, size_t capacity, size_t *count);
@@ -232,7 +236,8 @@ LLADA_API void llada_engine_free(llada_engine *engine);
 
 /* All of them return at once; options may be null and may be freed at once. What cannot be computed is refused here.
  *
- * A conversation: `messages` roles and contents, NUL-terminated, of which the last is the user's. */
+ * A conversation: `messages` roles and contents, NUL-terminated, of which the last is the user's. Roles as of
+ * llada_chat_tokens(). */
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_chat(llada_engine *engine, const char *const *roles,
                                                           const char *const *contents, size_t messages,
                                                           const llada_options *options, llada_request **request);

@@ -72,7 +72,7 @@ class Options : public Handle<llada_options, llada_options_free> {
 };
 
 struct Message {
-  std::string role, content;  // "system", "user" or "assistant"
+  std::string role, content;  // role: "system" (or "developer"), "user" or "assistant"
 };
 
 namespace detail {

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     #: A numpy array of 32-bit floats; an array.array of them where numpy is not installed.
     Floats = Union["numpy.ndarray[Any, numpy.dtype[numpy.float32]]", "array.array[float]"]
+    #: Rows of them: one array of two dimensions, or a list where numpy is not installed.
+    FloatRows = Union["numpy.ndarray[Any, numpy.dtype[numpy.float32]]", "list[array.array[float]]"]
     Tokens = Union[Sequence[int], "numpy.ndarray[Any, Any]"]
 
 _INT32 = range(-(2**31), 2**31)
@@ -51,14 +53,15 @@ def floats(values: array.array[float]) -> Floats:
     return values if numpy is None else numpy.frombuffer(values, dtype=numpy.float32)
 
 
-def id_array(what: str, values: Iterable[Any]) -> Any:
-    """The ids as the library takes them: a ctypes array of int32_t. Raises TypeError for what is no whole number."""
-    if isinstance(values, (str, bytes)):
-        raise TypeError(f"{what}: found {type(values).__name__}, needed token ids")
+def id_array(what: str, values: Iterable[Any], needed: str = "token ids") -> Any:
+    """The ids as the library takes them: a ctypes array of int32_t. Raises TypeError for what is no whole number.
+    needed: what errors name, where it may be something else as well."""
+    if isinstance(values, (str, bytes, bytearray)):
+        raise TypeError(f"{what}: found {type(values).__name__}, needed {needed}")
     try:
         ids = list(values)
     except TypeError:
-        raise TypeError(f"{what}: found {type(values).__name__}, needed token ids") from None
+        raise TypeError(f"{what}: found {type(values).__name__}, needed {needed}") from None
     for value in ids:
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
             raise TypeError(f"{what}: found {value!r}, needed token ids, which are whole numbers")

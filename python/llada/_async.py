@@ -12,7 +12,7 @@ from . import _prompts
 from ._frames import Frame, Result
 from ._many import Many
 from ._opened import Opened
-from ._request import Request
+from ._request import Request, refuse_pickling
 
 if TYPE_CHECKING:
     from ._arrays import Tokens
@@ -77,6 +77,9 @@ class AsyncStream(AsyncIterator[Frame]):
     def cancel(self) -> None:
         """No further forward. The frames that there are can still be read, and `result` is what was decided."""
         self._request.cancel()
+
+    def __reduce__(self) -> Any:
+        refuse_pickling("AsyncStream")
 
     async def aclose(self) -> None:
         self._request.close()

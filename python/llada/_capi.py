@@ -137,7 +137,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 def _candidates() -> list[str]:
     """Where the library may be: LLADA_LIBRARY alone where it is set; else beside this file, as a wheel has it; else
     where the system's linker looks."""
-    chosen = os.environ.get("LLADA_LIBRARY")
+    chosen = os.path.expanduser(os.environ.get("LLADA_LIBRARY", ""))
     if chosen:
         return [chosen]
     name = "libllada.dylib" if sys.platform == "darwin" else "libllada.so"

@@ -16,7 +16,7 @@ from ._request import Stream
 from ._waiting import interruptible
 
 if TYPE_CHECKING:
-    from ._arrays import Tokens
+    from ._arrays import FloatRows, Tokens
     from ._prompts import Message, Prompt
 
 
@@ -34,8 +34,8 @@ class Model(AsyncCalls):
         return self._submit(_prompts.answer(prompt, raw, system), options).wait()
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Result:
-        """The answer to a conversation: dicts with `role` ("system", "user" or "assistant") and `content`, or tuples of
-        the two; the last is the user's."""
+        """The answer to a conversation: dicts with `role` ("system" or "developer", "user", "assistant") and
+        `content`, or tuples of the two; the last is the user's."""
         return self._submit(_prompts.chat(messages), options).wait()
 
     def stream(self, prompt: Prompt, *, raw: bool = False, system: Optional[str] = None, **options: Any) -> Stream:
@@ -97,7 +97,7 @@ class Model(AsyncCalls):
         check(_capi.lib.llada_detokenize(*arguments, text, len(text), ctypes.byref(needed)))
         return text.raw[: needed.value].decode("utf-8", "replace")
 
-    def logits(self, tokens: Tokens, positions: Optional[Tokens] = None) -> Any:
+    def logits(self, tokens: Tokens, positions: Optional[Tokens] = None) -> FloatRows:
         """One forward over the ids as they are, masks among them. A float32 array of (positions, vocabulary), or a list
         of array.array where numpy is not installed. positions: ascending; all where not given."""
         ids = id_array("tokens", tokens)
@@ -108,7 +108,8 @@ class Model(AsyncCalls):
         interruptible(lambda: check(_capi.lib.llada_logits(*arguments)))
         numpy = numpy_module()
         if numpy is not None:
-            return numpy.ctypeslib.as_array(numbers).reshape(len(wanted), width)
+            rows: FloatRows = numpy.ctypeslib.as_array(numbers).reshape(len(wanted), width)
+            return rows
         return [copied(ctypes.byref(numbers, 4 * width * row), width, "f") for row in range(len(wanted))]
 
     def score(self, prompt: Prompt, continuation: Union[str, Tokens], *, raw: bool = False, **options: Any) -> Score:
@@ -149,7 +150,7 @@ class Model(AsyncCalls):
             prompt = self.tokenize(prompt, bos=True) if raw else self.chat_tokens([("user", prompt)])
         elif _prompts.is_conversation(prompt):
             prompt = self.chat_tokens(prompt)
-        return id_array("prompt", prompt)
+        return id_array("prompt", prompt, _prompts.PROMPTS)
 
     async def ascore(
         self, prompt: Prompt, continuation: Union[str, Tokens], *, raw: bool = False, **options: Any

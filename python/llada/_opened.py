@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 from . import _capi, _options
 from ._errors import ClosedError, check
 from ._prompts import Asking
-from ._request import Request
+from ._request import Request, refuse_pickling
 from ._waiting import interruptible
 
 Progress = Callable[[int, int], Any]
@@ -116,7 +116,7 @@ class Opened:
         return self
 
     def close(self) -> None:
-        """Ends what is under way, which is then "interrupted", and lets go of the model. Again: nothing."""
+        """Lets go of the model. What is under way ends with a ClosedError. Again: nothing."""
         if not self._in_its_process():
             return
         with self._lock:
@@ -140,6 +140,9 @@ class Opened:
     def __del__(self) -> None:
         if hasattr(self, "_engines"):
             self.close()
+
+    def __reduce__(self) -> Any:
+        refuse_pickling("Model")
 
     def __repr__(self) -> str:
         return "<llada.Model, closed>" if self.closed else f"<llada.Model {self.info.path}, {self.info.device}>"

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     Prompt = Union[str, Tokens, Sequence[Message]]
 
 
+PROMPTS = "a text, messages or token ids"
+
+
 class Asking(NamedTuple):
     """What is submitted. The arguments are those between the engine and the options."""
 
@@ -71,7 +74,7 @@ def answer(prompt: Any, raw: bool = False, system: Optional[str] = None) -> Aski
         return chat(messages)
     if raw or system is not None:
         raise ValueError(f"{'raw' if raw else 'system'}: found it beside token ids, needed a text")
-    ids = id_array("prompt", prompt)
+    ids = id_array("prompt", prompt, PROMPTS)
     return Asking("llada_submit_tokens", [ids, len(ids)])
 
 
@@ -86,7 +89,8 @@ def infilling(text: Any, gaps: Optional[Tokens]) -> Asking:
             raise TypeError("gaps: found them beside a text, needed token ids, or <mask:N> in the text")
         data = text.encode()
         return Asking("llada_submit_infill", [data, len(data)])
+    ids = id_array("text", text, "a text or token ids")
     if gaps is None:
         raise TypeError("gaps: found none, needed the positions in the token ids that are to be filled")
-    ids, positions = id_array("text", text), id_array("gaps", gaps)
+    positions = id_array("gaps", gaps)
     return Asking("llada_submit_gaps", [ids, len(ids), positions, len(positions)])

@@ -6,28 +6,47 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Protocol
 
 from . import _capi
 from ._errors import ClosedError, check
 from ._frames import Frame, Result
 
 if TYPE_CHECKING:
-    from ._opened import Engine, Opened
     from ._prompts import Asking
 
 # Python handles a signal between two of its own instructions. So nobody waits longer than this in the library.
 _SLICE_MS = 50
 
 
+class Owner(Protocol):
+    """Of a model, what its requests ask."""
+
+    @property
+    def closed(self) -> bool: ...
+    def _in_its_process(self) -> bool: ...
+    def _check_process(self) -> None: ...
+
+
+class Answering(Protocol):
+    """Of an engine."""
+
+    handle: ctypes.c_void_p
+
+
+def refuse_pickling(what: str) -> NoReturn:
+    raise TypeError(f"{what}: cannot be pickled, its memory and its threads belong to this process; needed a model that "
+                    "the other process loads, or what a Result holds")
+
+
 class Request:
     """An llada_request. It keeps its model and engine, so that neither goes away while it is waited for. What the
     library lends is copied within `_borrowed`, and the handle is freed when nobody is there any more."""
 
-    def __init__(self, model: Opened, engine: Engine, asking: Asking, options: Optional[ctypes.c_void_p]):
+    def __init__(self, model: Owner, engine: Answering, asking: Asking, options: Optional[ctypes.c_void_p]):
         self._model, self._engine = model, engine
         self._lock = threading.RLock()  # one of a kind that a signal's handler may take again
-        self._users, self._closed = 0, True
+        self._users, self._closed, self._cancelled = 0, True, False
         self._handle = ctypes.c_void_p()
         submit = getattr(_capi.lib, asking.function)
         check(submit(engine.handle, *asking.arguments, options, ctypes.byref(self._handle)))
@@ -64,11 +83,14 @@ class Request:
             return status != _capi.TIMEOUT, Frame._of(step) if status == _capi.OK else None
 
     def result(self) -> Result:
-        """Of a request that has ended."""
+        """Of a request that has ended. Raises ClosedError where its model's end was its own."""
         result = _capi.Result()
         with self._borrowed() as handle:
             check(_capi.lib.llada_request_result(handle, ctypes.byref(result)))
-            return Result._of(result)
+            found = Result._of(result)
+        if found.finish_reason == "interrupted" and self._model.closed and not self._cancelled:
+            raise ClosedError("model: it was closed while the request was under way", _capi.ERROR_HANDLE)
+        return found
 
     def wait(self) -> Result:
         """Waits for the end; whatever interrupts the waiting takes the request back."""
@@ -81,6 +103,7 @@ class Request:
 
     def cancel(self) -> None:
         """No further forward. Nothing where it has ended or was closed."""
+        self._cancelled = True
         if self._model._in_its_process():
             _capi.lib.llada_request_cancel(self._handle)
 
@@ -149,3 +172,6 @@ class Stream(Iterator[Frame]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> Any:
+        refuse_pickling("Stream")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import subprocess
@@ -108,7 +109,11 @@ def test_progress_that_fails(model_path):
 
 def test_closed(model_path):
     opened = llada.Model.load(model_path, threads=1)
-    stream = opened.stream(SORT, steps=0)
+    whole = opened.stream(SORT, **QUICK)
+    result = whole.result
+    slow = {"steps": 0, "gen_length": 200, "early_stop": "none"}
+    stream, cancelled = opened.stream(SORT, **slow), opened.stream(SORT, **slow)
+    cancelled.cancel()
     next(stream)
     opened.close()
     opened.close()
@@ -117,7 +122,13 @@ def test_closed(model_path):
                  lambda: next(opened.generate_many([SORT])), lambda: opened.info, lambda: opened.score("a", "b")]:
         with pytest.raises(llada.ClosedError, match="closed"):
             call()
-    assert stream.result.finish_reason == "interrupted"  # a request outlives its model
+    with pytest.raises(llada.ClosedError, match="closed while the request was under way"):
+        for _ in stream:
+            pass
+    with pytest.raises(llada.ClosedError, match="closed while the request was under way"):
+        print(stream.result)
+    assert cancelled.result.finish_reason == "interrupted"
+    assert whole.result is result and result.finish_reason == "stop"
     other = None
     with llada.Model.load(model_path, threads=1) as opened:
         other = opened.stream(SORT, **QUICK)
@@ -125,6 +136,23 @@ def test_closed(model_path):
     other.close()
     with pytest.raises(llada.ClosedError):
         next(other)
+
+
+def test_what_cannot_be_pickled_says_so(model):
+    async def astream():
+        return model.astream(SORT, **QUICK)
+
+    for opened in [model, model.stream(SORT, **QUICK), asyncio.run(astream())]:
+        with pytest.raises(TypeError, match=f"^{type(opened).__name__}: cannot be pickled, .*; needed a model"):
+            pickle.dumps(opened)
+
+
+def test_bytes_are_no_prompt(model):
+    for call in [model.generate, model.stream, lambda prompt: model.score(prompt, "x")]:
+        with pytest.raises(TypeError, match="^prompt: found bytes, needed a text, messages or token ids$"):
+            call(b"x")
+    with pytest.raises(TypeError, match="^text: found bytes, needed a text or token ids$"):
+        model.infill(b"x")
 
 
 def test_errors(model):

@@ -62,6 +62,8 @@ def test_forms_of_a_prompt(model, command):
     answer = command("run", "--system", "Be brief.", *flags, "-p", SORT)
     assert model.generate(SORT, system="Be brief.", **options).tokens == answer["tokens"]
     assert answer["stats"]["prompt_tokens"] > expected.stats.prompt_tokens
+    developer = [("developer", "Be brief."), ("user", SORT)]
+    assert model.chat(developer, **options).tokens == answer["tokens"]
     talk = [("user", SORT), ("assistant", "3 6 38 41 51"), ("user", FACTS)]
     assert model.chat(talk, **options).stats.prompt_tokens == len(model.chat_tokens(talk))
 

@@ -31,7 +31,7 @@ std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* cons
   for (size_t i = 0; i < messages; ++i) {
     LLADA_TRY(const auto role, read_text("role", names[i], LLADA_TEXT));
     LLADA_TRY(const auto content, read_text("content", texts[i], LLADA_TEXT));
-    read.push_back({std::string(role), std::string(content)});
+    read.push_back({role == "developer" ? "system" : std::string(role), std::string(content)});  // its newer name
   }
   return read;
 }

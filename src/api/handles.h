@@ -13,8 +13,10 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "engine/engine.h"
 #include "llada/llada.h"
 
@@ -77,6 +79,9 @@ llada_status guarded(Object* object, const Work& work) noexcept {
     return outcome ? *outcome : report(object, outcome.error().status, outcome.error().message);
   } catch (const std::bad_alloc&) {
     return report(object, LLADA_ERROR_MEMORY, kOutOfMemory);
+  } catch (const std::system_error& error) {
+    const bool exhausted = error.code() == std::errc::resource_unavailable_try_again;  // a thread that cannot be had
+    return report(object, exhausted ? LLADA_ERROR_MEMORY : LLADA_ERROR_FAILED, exhausted ? kNoThread : error.what());
   } catch (const std::exception& error) {
     return report(object, LLADA_ERROR_FAILED, error.what());
   } catch (...) {

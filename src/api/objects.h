@@ -51,18 +51,12 @@ struct EngineObject : Object {
   std::unique_ptr<Engine> engine;
 };
 
-// What the engine's thread writes while a request runs, and others read once it has ended.
-struct Course {
-  Forming formed;
-  std::optional<ApiError> error;  // the file changed
-};
-
 struct RequestObject : Object {
   static constexpr Kind kKind = Kind::request;
   static constexpr const char* kName = "request";
   std::shared_ptr<ModelObject> model;
   std::shared_ptr<Submission> submission;
-  std::shared_ptr<Course> course;
+  std::shared_ptr<Forming> formed;  // by the engine's thread while it runs; others read it once it has ended
   bool keep_steps = false, infill = false;
   std::atomic<bool> in_use = false;
   // The one thread's that uses it:

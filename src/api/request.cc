@@ -37,10 +37,10 @@ std::chrono::milliseconds time_of(int32_t timeout_ms) {
 
 // What a request that has ended came to.
 Outcome ended(RequestObject& request) {
-  if (request.course->error) return std::unexpected(*request.course->error);
   const auto& result = request.submission->wait();
-  if (!result) return std::unexpected(ApiError(result.error()));
-  return LLADA_OK;
+  if (result) return LLADA_OK;
+  LLADA_TRY_STATUS(check_file(*request.model->model));
+  return std::unexpected(ApiError(result.error()));
 }
 
 // As the command line has them: gaps are filled with one token per forward where nothing says how.
@@ -99,18 +99,16 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
     LLADA_TRY_STATUS(check_file(*model));
     // What the engine would refuse later is refused now.
     LLADA_TRY_STATUS(llada::check_request(*model, request));
-    auto course = std::make_shared<Course>();
-    course->formed = Forming::of(model, request);
+    auto formed = std::make_shared<Forming>(Forming::of(model, request));
     auto handle = std::make_shared<RequestObject>();
     handle->model = object.model;
-    handle->course = course;
+    handle->formed = formed;
     handle->keep_steps = chosen.keep_steps;
     handle->infill = infill;
-    if (chosen.keep_steps) handle->shown = course->formed;
-    const auto on_step = [course, model](const llada::decode::StepEvent& event) {
-      course->formed.apply(event.edits, nullptr);
-      if (const auto unchanged = check_file(*model); !unchanged) course->error = unchanged.error();
-      return !course->error;
+    if (chosen.keep_steps) handle->shown = *formed;
+    const auto on_step = [formed = std::move(formed)](const llada::decode::StepEvent& event) {
+      formed->apply(event.edits, nullptr);
+      return true;
     };
     handle->submission =
         object.engine->submit(std::move(request), {.on_step = on_step, .on_done = {}, .keep_steps = chosen.keep_steps});
@@ -275,7 +273,7 @@ llada_status llada_request_result(llada_request* request, llada_result* result) 
       return refuse(LLADA_ERROR_BUSY, "request: it has not ended, needed llada_request_wait()");
     LLADA_TRY_STATUS(ended(r));
     const llada::Generation& g = *r.submission->wait();
-    Forming& f = r.course->formed;
+    Forming& f = *r.formed;
     if (!r.result_made) f.finish(g.tokens);
     r.result_made = true;
     llada_result out = LLADA_RESULT_INIT;

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fnv.h"
 #include "base/system.h"
 
 namespace llada {
@@ -22,18 +23,23 @@ namespace {
 // pages of that size, which a mapping then has too.
 constexpr size_t kBufferBytes = size_t{2} << 20;
 
-Error open_error(const std::string& path, const char* what) {
-  const int code = errno;
-  // A missing or unreadable path is the caller's mistake; everything else is the machine's.
-  const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
-  return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
-          fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
-}
+Error open_error(const std::string& path, const char* what) { return file_error(path, what, errno); }
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// A descriptor of a regular file; nothing else is waited for or read.
+Result<int> open_regular(const std::string& path, struct stat& info) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENXIO) return invalid("{}: not a regular file", path);  // a socket
+  if (fd < 0) return std::unexpected(open_error(path, "open"));
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  ::close(fd);
+  if (S_ISDIR(info.st_mode)) return invalid("{}: is a folder, a file needed", path);
+  return invalid("{}: not a regular file", path);
 }
 
 // Where writing to `path` ends up: symbolic links of its last part followed, whether their target exists or
@@ -81,6 +87,13 @@ void forget_unfinished(const std::string& name) {
 
 }  // namespace
 
+Error file_error(const std::string& path, std::string_view what, int code) {
+  const bool unreadable = code == EACCES && what == "open";
+  const bool callers = unreadable || code == ENOENT || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
+          fmt::format("{}: cannot {}: {}", path.empty() ? "''" : path, what, std::strerror(code))};
+}
+
 void remove_unfinished_files() noexcept {
   for (auto& slot : unfinished)
     if (const char* name = slot.exchange(nullptr)) ::unlink(name);  // not freed: the program ends
@@ -88,10 +101,8 @@ void remove_unfinished_files() noexcept {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file.fd_ < 0) return std::unexpected(open_error(path, "open"));
   struct stat info {};
-  if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode)) return invalid("{}: not a regular file", path);
+  LLADA_TRY(file.fd_, open_regular(path, info));
   file.path_ = path;
   file.size_ = static_cast<size_t>(info.st_size);
   file.modified_ns_ = llada::modified_ns(info);
@@ -100,7 +111,22 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
     file.data_ = static_cast<const std::byte*>(data);
   }
+  file.sample_ = file.sample();
   return file;
+}
+
+// Read, not looked up in the mapping: a file that becomes shorter meanwhile sends no signal.
+uint64_t MappedFile::sample() const {
+  constexpr size_t kPieces = 64, kPieceBytes = size_t{16} << 10;
+  const size_t last = size_ - std::min(size_, kPieceBytes);
+  const size_t stride = std::max(kPieceBytes, (last + kPieces - 2) / (kPieces - 1));
+  const auto buffer = std::make_unique<std::byte[]>(kPieceBytes);
+  Fnv hash;
+  for (size_t at = 0; at < size_; at += stride) {
+    const ssize_t n = ::pread(fd_, buffer.get(), kPieceBytes, static_cast<off_t>(at));
+    hash.add_words({buffer.get(), static_cast<size_t>(std::max<ssize_t>(n, 0))});
+  }
+  return hash.hash();
 }
 
 Status MappedFile::check_unchanged() const {
@@ -108,7 +134,7 @@ Status MappedFile::check_unchanged() const {
   if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
   if (static_cast<size_t>(info.st_size) != size_)
     return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, size_);
-  if (llada::modified_ns(info) != modified_ns_)
+  if (llada::modified_ns(info) != modified_ns_ && sample() != sample_)
     return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
   return {};
 }
@@ -121,6 +147,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(fd_, other.fd_);
   std::swap(modified_ns_, other.modified_ns_);
+  std::swap(sample_, other.sample_);
   return *this;
 }
 
@@ -165,11 +192,24 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
 }
 
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
+  struct stat info {};
+  LLADA_TRY(const int fd, open_regular(path, info));
+  auto text = read_all(fd, path, limit_bytes);
+  ::close(fd);
+  return text;
+}
+
+Result<std::string> read_any_file(const std::string& path, size_t limit_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::unexpected(open_error(path, "open"));
   auto text = read_all(fd, path, limit_bytes);
   ::close(fd);
   return text;
+}
+
+std::string expand_home(std::string_view path, std::string_view home) {
+  if (home.empty() || (path != "~" && !path.starts_with("~/"))) return std::string(path);
+  return std::string(home) + std::string(path.substr(1));
 }
 
 Status check_free_space(const std::string& path, uint64_t bytes) {

@@ -6,10 +6,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
 namespace llada {
+
+// "PATH: cannot WHAT: why", from an errno. A path that leads nowhere, or to what may not be opened, is the caller's
+// mistake; everything else (a folder that may not be written to, no space, too many open files) the machine's.
+Error file_error(const std::string& path, std::string_view what, int code);
 
 // A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved
 // from it) lives.
@@ -24,9 +29,10 @@ class MappedFile {
   const std::string& path() const { return path_; }
   int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
 
-  // Whether the file that is mapped has the size and the time of modification that it had when it was opened. Whoever
-  // reads bytes behind the end of a file that became shorter gets a signal, so this is asked before. A file that
-  // another one replaced by name has not changed.
+  // Whether the file that is mapped is what it was when it was opened: of the same size, and either of the same time of
+  // modification or equal in 64 samples (all of it up to a MiB), so that a file that was only touched has not changed.
+  // Nor has one that another replaced by name. Whoever reads bytes behind the end of a file that became shorter gets a
+  // signal, so this is asked before. Costs a system call while nobody touches the file.
   Status check_unchanged() const;
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
@@ -38,18 +44,28 @@ class MappedFile {
 
  private:
   MappedFile() = default;
+  uint64_t sample() const;
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;
   int64_t modified_ns_ = 0;  // since 1970
+  uint64_t sample_ = 0;
 };
 
 // Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it.
 Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes);
 
-// Reads a small file (config, template, tasks) whole, which may be a pipe; refuses more than `limit_bytes`.
+// Reads a small regular file (config, template) whole; refuses more than `limit_bytes`. Anything else is refused
+// before it is read: a pipe that nobody writes to would never end.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
+
+// The same of what a user names to be read, which may be a pipe or a device as well.
+Result<std::string> read_any_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
+
+// "~/x" below `home`, as a shell has it; every other path as it is, and all where `home` is empty. For paths from
+// environment variables and files, which no shell expands.
+std::string expand_home(std::string_view path, std::string_view home);
 
 // Fails when the file system of `path`, which need not exist, has less than `bytes` left.
 Status check_free_space(const std::string& path, uint64_t bytes);

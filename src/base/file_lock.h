@@ -12,10 +12,17 @@ class FileLock {
   static Result<FileLock> open(const std::string& path);
   FileLock(FileLock&& other) noexcept;
   ~FileLock();
+
+  // False: another process holds it. Where the file system has no locks (some network and FUSE ones), true as well:
+  // nothing waits for what cannot be had, and two may then do the same work at once.
   bool try_hold();
+
+  // After try_hold(): one line for the user where the file system has no locks, otherwise empty.
+  const std::string& warning() const { return warning_; }
 
  private:
   FileLock() = default;
+  std::string path_, warning_;
   int fd_ = -1;
 };
 

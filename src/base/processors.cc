@@ -22,21 +22,53 @@ int read_int(const std::filesystem::path& path, int fallback) {
   return file >> value ? value : fallback;
 }
 
-// Processors' worth of time per period, rounded up; 0: unlimited. Version 2: "max 100000" or "150000 100000".
-int quota(const std::filesystem::path& cgroup) {
-  std::ifstream limit(cgroup / "cpu.max");
+// Processors' worth of time per period that a control group has, rounded up; INT_MAX: unlimited, or no such group.
+// Version 2: "max 100000" or "150000 100000" in one file; version 1: a file each.
+int quota(const std::filesystem::path& group) {
+  std::ifstream limit(group / "cpu.max");
   int64_t time = 0, period = 0;
   if (!(limit >> time >> period)) {
-    std::ifstream time1(cgroup / "cpu/cpu.cfs_quota_us"), period1(cgroup / "cpu/cpu.cfs_period_us");  // version 1
-    if (!(time1 >> time) || !(period1 >> period)) return 0;
+    std::ifstream time1(group / "cpu.cfs_quota_us"), period1(group / "cpu.cfs_period_us");
+    if (!(time1 >> time) || !(period1 >> period)) return INT_MAX;
   }
-  if (time <= 0 || period <= 0) return 0;
+  if (time <= 0 || period <= 0) return INT_MAX;
   return static_cast<int>(std::min<int64_t>((time - 1) / period + 1, INT_MAX));
+}
+
+// The smallest quota of a group and those above it, up to `mount`. In a container that shows its own group as the
+// mount's root, a group that stands outside is not there, and the root is what counts.
+int smallest_quota(const std::filesystem::path& mount, const std::string& group) {
+  int smallest = INT_MAX;
+  std::filesystem::path at = mount;
+  for (const auto& part : std::filesystem::path(group).relative_path()) {
+    smallest = std::min(smallest, quota(at));
+    if (part == "..") return smallest;  // above what a namespace shows
+    at /= part;
+  }
+  return std::min(smallest, quota(at));
+}
+
+// A line of /proc/self/cgroup is "0::/GROUP" of version 2 or "4:cpu,cpuacct:/GROUP" of version 1. Where there is none,
+// the mounts' roots count.
+int own_quota(const std::filesystem::path& root) {
+  const std::filesystem::path mounts = root / "sys/fs/cgroup";
+  int smallest = std::min(quota(mounts), quota(mounts / "cpu"));
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t names = line.find(':'), group = line.find(':', names + 1);
+    if (names == std::string::npos || group == std::string::npos) continue;
+    const std::string controllers = line.substr(names + 1, group - names - 1), path = line.substr(group + 1);
+    if (controllers.empty())
+      smallest = std::min({smallest, smallest_quota(mounts, path), smallest_quota(mounts / "unified", path)});
+    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
+      smallest = std::min({smallest, smallest_quota(mounts / "cpu", path), smallest_quota(mounts / controllers, path)});
+  }
+  return smallest;
 }
 
 }  // namespace
 
-Processors find_processors(const std::filesystem::path& sys, const std::vector<int>& allowed) {
+Processors find_processors(const std::filesystem::path& root, const std::vector<int>& allowed) {
   struct Candidate {
     int sibling;  // 0: the first hardware thread of its core that is allowed
     int capacity, cpu;
@@ -46,7 +78,7 @@ Processors find_processors(const std::filesystem::path& sys, const std::vector<i
   std::vector<Candidate> candidates;
   int greatest = 0;
   for (const int cpu : allowed) {
-    const auto base = sys / "devices/system/cpu" / ("cpu" + std::to_string(cpu));
+    const auto base = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu));
     const std::tuple core(read_int(base / "topology/physical_package_id", 0), read_int(base / "topology/cluster_id", 0),
                           read_int(base / "topology/core_id", cpu));
     const int capacity = read_int(base / "cpu_capacity", kFullCapacity);
@@ -61,8 +93,7 @@ Processors find_processors(const std::filesystem::path& sys, const std::vector<i
     found.order.push_back(c.cpu);
     if (c.sibling == 0 && 2 * c.capacity >= greatest) ++found.preferred;
   }
-  const int limit = quota(sys / "fs/cgroup");
-  found.threads = std::max(1, limit > 0 ? std::min(limit, found.preferred) : found.preferred);
+  found.threads = std::max(1, std::min(own_quota(root), found.preferred));
   return found;
 }
 
@@ -98,6 +129,6 @@ std::vector<int> members(const ProcessorMask& mask) {
   return out;
 }
 
-Processors usable_processors() { return find_processors("/sys", members(own_mask())); }
+Processors usable_processors() { return find_processors("/", members(own_mask())); }
 
 }  // namespace llada

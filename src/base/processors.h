@@ -1,7 +1,8 @@
 // Which processors of a machine a compute thread should use, as the kernel describes them below /sys: one hardware
 // thread of every physical core before any second one, fast cores before slow ones (arm64 publishes a capacity per
-// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than a control group's quota pays
-// for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology, cpu_capacity), cgroup-v2.rst (cpu.max).
+// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than the quotas of the process's control
+// group and of those above it pay for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology,
+// cpu_capacity), cgroup-v2.rst (cpu.max), cgroups(7) (/proc/self/cgroup).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,9 +21,9 @@ struct Processors {
   int threads = 1;
 };
 
-// sys: the root of the tree ("/sys"). allowed: the affinity mask, ascending. What a tree lacks counts as: every
-// processor a core of its own, all of the same capacity, no quota.
-Processors find_processors(const std::filesystem::path& sys, const std::vector<int>& allowed);
+// root: of the file system ("/"), where sys and proc are. allowed: the affinity mask, ascending. What is not there counts
+// as: every processor a core of its own, all of the same capacity, no quota.
+Processors find_processors(const std::filesystem::path& root, const std::vector<int>& allowed);
 
 // Of this process now.
 Processors usable_processors();

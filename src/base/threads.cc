@@ -64,11 +64,16 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
     ProcessorMask mask;
     if (threads == processors.preferred) mask = mask_of(order.subspan(static_cast<size_t>(i), 1));
     if (threads < processors.preferred) mask = mask_of(order.first(static_cast<size_t>(processors.preferred)));
-    // A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
-    workers_.emplace_back([this, i, mask] {
-      if (!mask.empty()) static_cast<void>(bind_thread(mask));
-      work(i);
-    });
+    try {
+      // A refusal (a mask that shrank meanwhile) leaves the thread where the scheduler puts it.
+      workers_.emplace_back([this, i, mask] {
+        if (!mask.empty()) static_cast<void>(bind_thread(mask));
+        work(i);
+      });
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
 }
 
@@ -80,7 +85,9 @@ void ThreadPool::leave_workers_processor() const {
   if (contains(own, bound_[0]) && bind_thread(mask_of({&bound_[0], 1}))) static_cast<void>(bind_thread(own));
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() noexcept {
   shared_->stop = true;
   shared_->generation.fetch_add(1, std::memory_order_release);
   shared_->generation.notify_all();

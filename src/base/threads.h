@@ -19,9 +19,13 @@
 
 namespace llada {
 
+// The line of a std::system_error of std::thread: a limit, or no memory for a stack.
+inline constexpr const char* kNoThread = "the system gives no thread or no memory for one";
+
 class ThreadPool {
  public:
-  // threads <= 0: one per preferred core. The caller's thread works too and counts.
+  // threads <= 0: one per preferred core. The caller's thread works too and counts. Where the system gives fewer, those
+  // that it gave end and std::system_error leaves, as std::bad_alloc does where memory is short.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -38,6 +42,7 @@ class ThreadPool {
   struct Share;
   void work(int thread);
   void work_through(int thread);
+  void stop() noexcept;
   void leave_workers_processor() const;
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<Share[]> shares_;

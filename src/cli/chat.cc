@@ -13,6 +13,7 @@
 #include "cli/mistakes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -129,7 +130,8 @@ class Chat {
     const std::string_view words = trimmed(text);
     if (options_.interactive && (words == "exit" || words == "quit" || words == "bye" || words == "help"))
       return invalid("a command begins with a slash: /{}", words);
-    return ask(turns_, text.starts_with(" /") ? std::string(text.substr(1)) : std::string(text));
+    LLADA_TRY(const std::string question, as_text(std::string(text), "the message"));
+    return ask(turns_, question.starts_with(" /") ? question.substr(1) : question);
   }
 
   Status ask(const std::vector<ChatMessage>& before, const std::string& question) {
@@ -192,7 +194,7 @@ class Chat {
   }
 
   Status load(const std::string& path) {
-    LLADA_TRY(const std::string text, read_file(path, size_t{64} << 20));
+    LLADA_TRY(const std::string text, read_text_file(path, size_t{64} << 20));
     LLADA_TRY(auto messages, parse_conversation(text, path));
     system_.clear();
     if (!messages.empty() && messages.front().role == "system") {
@@ -222,7 +224,7 @@ class Chat {
 
   Status system(std::string_view text) {
     if (text.empty()) return tell(system_.empty() ? "no system message" : system_);
-    system_ = text == "\"\"" ? "" : text;
+    LLADA_TRY(system_, as_text(text == "\"\"" ? "" : std::string(text), "/system"));
     return {};
   }
 

@@ -52,7 +52,7 @@ Result<hub::HubSettings> hub_settings_from_environment() {
   settings.token = token_in(environment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
   if (settings.token.empty()) {
     const std::string file = environment({"HF_TOKEN_PATH"});
-    if (const auto text = read_file(file.empty() ? home + "/token" : file, 4096)) settings.token = token_in(*text);
+    if (const auto text = read_any_file(file.empty() ? home + "/token" : file, 4096)) settings.token = token_in(*text);
   }
   // A line end would begin a header of its own.
   if (std::ranges::any_of(settings.token, [](char c) { return c <= ' ' || c > '~'; }))

@@ -8,6 +8,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/infill_text.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -36,9 +37,11 @@ Result<int> infill(InfillOptions& o) {
   if (o.has_text + o.has_file != 1)
     return invalid("{} of --text and --file were given, needed exactly one", o.has_text + o.has_file);
   LLADA_TRY_STATUS(o.decode.resolve());
-  std::string text = o.text;
-  if (o.has_file || text == "-") {
+  std::string text;
+  if (o.has_file || o.text == "-") {
     LLADA_TRY(text, read_text(o.has_file ? o.file : "-"));
+  } else {
+    LLADA_TRY(text, as_text(o.text, "--text"));
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
   InfillLayout layout;

@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <utility>
 
+#include "cli/options.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
@@ -65,7 +65,7 @@ std::unique_ptr<LineReader> make_line_reader(bool interactive, const std::string
 std::string history_path() {
   for (const auto& [variable, below] :
        {std::pair("XDG_STATE_HOME", "/llada/history"), std::pair("HOME", "/.local/state/llada/history")})
-    if (const char* base = std::getenv(variable); base != nullptr && *base == '/') return std::string(base) + below;
+    if (const std::string base = path_from_environment(variable); base.starts_with('/')) return base + below;
   return "";
 }
 

@@ -27,20 +27,32 @@ std::span<const std::string> newest(const std::vector<std::string>& all) {
   return std::span(all).last(count);
 }
 
+// Of a message that the disk has no room for, nothing stays, unless somebody else has written behind its beginning.
+void take_back(int fd, size_t written) {
+  const off_t end = ::lseek(fd, 0, SEEK_CUR);
+  struct stat info {};
+  if (written == 0 || ::fstat(fd, &info) != 0 || info.st_size != end) return;
+  static_cast<void>(!::ftruncate(fd, end - static_cast<off_t>(written)));  // it is no worse than before
+}
+
 Status write_bytes(int fd, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+  for (size_t written = 0; written < bytes.size();) {
+    const ssize_t n = ::write(fd, bytes.data() + written, bytes.size() - written);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("{}: write failed: {}", path, std::strerror(errno));
-    bytes.remove_prefix(static_cast<size_t>(n));
+    if (n < 0) {
+      const int code = errno;
+      take_back(fd, written);
+      return failed("{}: write failed: {}", path, std::strerror(code));
+    }
+    written += static_cast<size_t>(n);
   }
   return {};
 }
 
-// One write of a whole message: others may append at the same time.
-Status write_all_to(const std::string& path, int flags, std::string_view bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
-  if (fd < 0) return failed("{}: cannot open: {}", path, std::strerror(errno));
+// Makes the file where it is missing. One write of a whole message: others may append at the same time.
+Status append(const std::string& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+  if (fd < 0) return std::unexpected(file_error(path, "open", errno));
   Status status = ::fchmod(fd, 0600) == 0 ? Status() : failed("{}: fchmod failed: {}", path, std::strerror(errno));
   if (status) status = write_bytes(fd, path, bytes);
   ::close(fd);
@@ -73,7 +85,7 @@ Result<MessageHistory> MessageHistory::open(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (std::filesystem::create_directories(folder, error))
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  LLADA_TRY_STATUS(write_all_to(path, O_APPEND, ""));
+  LLADA_TRY_STATUS(append(path, ""));
   constexpr size_t kLimitBytes = 16 * kMostBytes;
   LLADA_TRY(const std::string text, read_file(path, kLimitBytes));
   MessageHistory history;
@@ -87,9 +99,9 @@ Result<MessageHistory> MessageHistory::open(const std::string& path) {
   if (history.messages_.size() > 2 * kMostMessages || text.size() > 2 * kMostBytes) {
     std::string shorter;
     for (const std::string& message : kept) shorter += escaped_message(message) + '\n';
-    const std::string beside = path + ".new";
-    LLADA_TRY_STATUS(write_all_to(beside, O_TRUNC, shorter));
-    if (::rename(beside.c_str(), path.c_str()) != 0) return failed("{}: rename failed: {}", path, std::strerror(errno));
+    LLADA_TRY(auto file, AtomicFile::create(path));  // which keeps the mode
+    LLADA_TRY_STATUS(file.write(shorter.data(), shorter.size()));
+    LLADA_TRY_STATUS(file.commit());
   }
   history.messages_ = {kept.begin(), kept.end()};
   return history;
@@ -97,7 +109,7 @@ Result<MessageHistory> MessageHistory::open(const std::string& path) {
 
 Status MessageHistory::add(const std::string& message) const {
   const std::string line = escaped_message(message) + '\n';
-  return line.size() > kMostBytes ? Status() : write_all_to(path_, O_APPEND, line);
+  return line.size() > kMostBytes ? Status() : append(path_, line);
 }
 
 }  // namespace llada::cli

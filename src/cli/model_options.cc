@@ -1,6 +1,7 @@
 // -m, --device and what else says which model computes where.
 #include <cstdlib>
 
+#include "base/file.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
@@ -17,10 +18,12 @@ void read_environment(LoadOptions& options) {
     options.pack_cache.folder = default_pack_folder(cache != nullptr ? cache : "", home != nullptr ? home : "");
 }
 
-std::string cdsprpc_from_environment() {
-  const char* path = std::getenv("LLADA_CDSPRPC");
-  return path != nullptr ? path : "";
+std::string path_from_environment(const char* name) {
+  const char *path = std::getenv(name), *home = std::getenv("HOME");
+  return expand_home(path != nullptr ? path : "", home != nullptr ? home : "");
 }
+
+std::string cdsprpc_from_environment() { return path_from_environment("LLADA_CDSPRPC"); }
 
 std::string isa_from_environment() {
   const char* isa = std::getenv("LLADA_ISA");

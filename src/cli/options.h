@@ -24,6 +24,8 @@ void add_device_options(CLI::App& app, LoadOptions& options);
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 
+// What an environment variable names, with "~/" in front as HOME; empty where it is not set.
+std::string path_from_environment(const char* name);
 // LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
 std::string isa_from_environment();
 // LLADA_CDSPRPC, or empty: the library of device hexagon where --device names none.

@@ -63,6 +63,7 @@ Result<int> make(const PackOptions& o, const std::string& path) {
           static_cast<double>(done) / static_cast<double>(std::max<int64_t>(total, 1)),
           fmt::format("{} of {}", bytes_text(static_cast<double>(done)), bytes_text(static_cast<double>(total))));
     };
+    load.warn = [&](const std::string& line) { progress.say(fmt::format("llada: warning: {}", one_line(line))); };
     LLADA_TRY(report, o.verify ? verify_packed(path, load) : make_packed(path, load, {}));
   }
   if (o.json) {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/pages.h"
+#include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/manual.h"
@@ -152,7 +153,7 @@ int program(int argc, char** argv, const Build& build) {
   } catch (const std::bad_alloc&) {
     note("llada: out of memory\n");
   } catch (const std::system_error& error) {  // std::thread has no other way to say so
-    note(fmt::format("llada: the system gives no thread or no memory for one: {}\n", one_line(error.what())));
+    note(fmt::format("llada: {}: {}\n", kNoThread, one_line(error.what())));
   } catch (const std::exception& error) {
     note(fmt::format("llada: {}\n", one_line(error.what())));
   }

@@ -10,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -79,9 +80,11 @@ Result<std::string> read_prompt(const RunOptions& o) {
   if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
     return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");
   const bool from_stdin = !o.has_file && (!o.has_prompt || o.prompt == "-");
-  std::string prompt = o.prompt;
+  std::string prompt;
   if (o.has_file || from_stdin) {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
+  } else {
+    LLADA_TRY(prompt, as_text(o.prompt, "prompt"));
   }
   if (!o.raw && is_blank(prompt))
     return invalid("no prompt: found nothing but white space{}, needed text{}", from_stdin ? " on stdin" : "",
@@ -96,6 +99,7 @@ Result<int> run(RunOptions& o) {
   if (o.raw && (o.chat || !o.system.empty()))
     return invalid("--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
   LLADA_TRY_STATUS(o.decode.resolve());
+  LLADA_TRY(o.system, as_text(o.system, "--system"));
   std::string prompt;
   if (!o.chat) {
     LLADA_TRY(prompt, read_prompt(o));

@@ -13,6 +13,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "eval/choices.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -213,6 +214,10 @@ Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model
 
 Result<int> run(ScoreCommand& o) {
   LLADA_TRY_STATUS(resolve(o));
+  LLADA_TRY(o.prompt, as_text(o.prompt, "--prompt"));
+  for (std::string& continuation : o.continuations) {
+    LLADA_TRY(continuation, as_text(continuation, "--continuation"));
+  }
   std::vector<eval::Question> questions, examples;
   if (!o.tasks.empty()) {
     LLADA_TRY(questions, eval::load_questions(o.tasks, o.limit));

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/file.h"
 #include "base/memory_usage.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -19,6 +18,7 @@
 #include "serve/keys.h"
 #include "serve/server.h"
 #include "serve/service.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -35,7 +35,7 @@ struct ServeOptions {
 
 Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   if (o.keys_path.empty()) return std::vector<std::string>();
-  LLADA_TRY(const std::string text, read_file(o.keys_path, size_t{1} << 20));
+  LLADA_TRY(const std::string text, read_text_file(o.keys_path, size_t{1} << 20));
   return serve::parse_keys(text, o.keys_path);
 }
 

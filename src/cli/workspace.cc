@@ -16,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "eval/reference.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 
@@ -188,7 +189,9 @@ int status_of(const Generation& generation) {
 
 Result<std::string> read_text(const std::string& path) {
   constexpr size_t kLimitBytes = size_t{64} << 20;
-  return path == "-" ? read_all(STDIN_FILENO, "stdin", kLimitBytes) : read_file(path, kLimitBytes);
+  if (path != "-") return read_text_file(path, kLimitBytes);
+  LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes));
+  return as_text(std::move(bytes), "stdin");
 }
 
 }  // namespace llada::cli

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "engine/json_fields.h"
 #include "engine/options.h"
+#include "text/text_file.h"
 
 namespace llada {
 namespace {
@@ -122,7 +122,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
   if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);
   if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
     return invalid("found '{}', needed one of {}, or a preset file", name_or_path, known);
-  LLADA_TRY(const std::string text, read_file(name_or_path, size_t{1} << 20));
+  LLADA_TRY(const std::string text, read_text_file(name_or_path, size_t{1} << 20));
   return parse_decode_preset(text, name_or_path);
 }
 

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <new>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -136,6 +137,8 @@ void Engine::work_on() {
       return work();
     } catch (const std::bad_alloc&) {
       scheduler_->drop();  // their promises tell them
+    } catch (const std::system_error&) {
+      scheduler_->drop();  // a thread that could not be had: as without memory
     }
 }
 

@@ -109,19 +109,21 @@ struct PackJob {
     std::error_code failure;
     const fs::path folder = fs::path(path).parent_path();
     fs::create_directories(folder, failure);
-    if (failure) return failed("{}: cannot create: {}", folder.string(), failure.message());
+    if (failure) return std::unexpected(file_error(folder.string(), "create", failure.value()));
     return FileLock::open(path + std::string(kLockEnding));
   }
 
-  // By whoever holds the lock. A file system without nameless files keeps what a killed process has begun.
-  Status write(const LoadOptions& options) const {
+  // By whoever holds the lock. A file system without nameless files keeps what a killed process has begun; without
+  // locks it may be what another one has in hand.
+  Status write(const LoadOptions& options, const FileLock& lock) const {
     const std::string name = fs::path(path).filename().string();
     std::error_code ignored;
-    for (fs::directory_iterator at(fs::path(path).parent_path(), ignored), end; !ignored && at != end;
-         at.increment(ignored))
-      if (const std::string other = at->path().filename().string();
-          other.starts_with(name + ".") && other.ends_with(".tmp"))
-        std::remove(at->path().c_str());
+    if (lock.warning().empty())
+      for (fs::directory_iterator at(fs::path(path).parent_path(), ignored), end; !ignored && at != end;
+           at.increment(ignored))
+        if (const std::string other = at->path().filename().string();
+            other.starts_with(name + ".") && other.ends_with(".tmp"))
+          std::remove(at->path().c_str());
     const auto reading = std::make_shared<WeightReading>(file, options.progress);
     ThreadPool pool(options.threads);
     return write_packed_weights(path, table->isa, source, graph.weights, views, pool,
@@ -161,7 +163,8 @@ std::string state_of(const std::string& path, const PackedIndex& index) {
 
 std::string default_pack_folder(std::string_view xdg_cache_home, std::string_view home) {
   // A relative one is to be ignored, says the specification of base directories.
-  if (xdg_cache_home.starts_with('/')) return fmt::format("{}/llada/packed", xdg_cache_home);
+  if (const std::string cache = expand_home(xdg_cache_home, home); cache.starts_with('/'))
+    return fmt::format("{}/llada/packed", cache);
   return home.empty() ? std::string() : fmt::format("{}/.cache/llada/packed", home);
 }
 
@@ -186,7 +189,8 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
     warn(fmt::format("{}: another process is packing it; the weights are packed in memory", job->path));
     return nullptr;
   }
-  const Status written = lock ? job->write(options) : std::unexpected(lock.error());
+  if (lock && !lock->warning().empty()) warn(lock->warning());
+  const Status written = lock ? job->write(options, *lock) : std::unexpected(lock.error());
   auto made = written ? job->open() : std::unexpected(written.error());
   if (made) return *made;
   warn(fmt::format("{}; the weights are packed in memory", made.error().message));
@@ -204,9 +208,10 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
     if (stop && stop()) return failed("{}: another process is packing it", job.path);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  if (options.warn && !lock.warning().empty()) options.warn(lock.warning());
   auto packed = job.open();
   if (!packed) {
-    LLADA_TRY_STATUS(job.write(options));
+    LLADA_TRY_STATUS(job.write(options, lock));
     packed = job.open();
     report.made = true;
   }
@@ -218,6 +223,9 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
 Result<PackReport> verify_packed(const std::string& model, const LoadOptions& options) {
   LLADA_TRY(const auto listed, Listed::open(model));
   LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
+  if (!exists(job.path))
+    return invalid("{}: has no packed weights for {} in {}; llada pack {} makes them", model, job.table->isa,
+                   options.pack_cache.folder, model);
   LLADA_TRY(const auto packed, job.open());
   ThreadPool pool(options.threads);
   LLADA_TRY_STATUS(packed->verify(pool));

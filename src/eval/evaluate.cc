@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -101,8 +102,13 @@ Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& w
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < sessions_.size(); ++i)
-      threads.emplace_back([&work, session = sessions_[i].get()] { work(*session); });
+    try {
+      for (size_t i = 1; i < sessions_.size(); ++i)
+        threads.emplace_back([&work, session = sessions_[i].get()] { work(*session); });
+    } catch (const std::system_error&) {
+      next = which.size();  // those that began end soon
+      throw;
+    }
     work(*sessions_[0]);
   }
   if (error) return std::unexpected(*error);

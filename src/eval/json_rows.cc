@@ -13,19 +13,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-bool shallow(std::string_view text) {
-  int depth = 0;
-  for (const char c : text) {
-    if ((c == '[' || c == '{') && ++depth > 64) return false;
-    if (c == ']' || c == '}') --depth;
-  }
-  return true;
-}
-
 Status for_each_row(std::string_view text, const std::string& source,
                     const std::function<Status(const Json& row, const std::string& where)>& visit) {
   return for_each_json_line(text, source, [&](std::string_view line, const std::string& where) -> Status {
-    const Json json = shallow(line) ? Json::parse(line, nullptr, false) : Json(Json::value_t::discarded);
+    LLADA_TRY_STATUS(check_json_limits(line, where, kRowLimits));
+    const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) return invalid("{}: not a JSON object", where);
     return visit(json, where);
   });

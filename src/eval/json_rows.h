@@ -1,18 +1,20 @@
 // Files of one JSON object per line by other programs: fields that nobody asks for do not matter.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_limits.h"
 
 namespace llada::eval {
 
 std::string_view trimmed(std::string_view text);
 
 // A text from outside may nest brackets as deep as it is long; the parser recurses, so depth is bounded first.
-bool shallow(std::string_view text);
+inline constexpr JsonLimits kRowLimits{.depth = 64, .values = SIZE_MAX, .run_bytes = SIZE_MAX};
 
 // Calls visit(row, "source:number") for every line that is not empty, until it fails. Invalid: a line that is no
 // object.

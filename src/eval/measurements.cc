@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/fnv.h"
 #include "engine/json_fields.h"
+#include "text/text_file.h"
 
 namespace llada::eval {
 namespace {
@@ -130,7 +131,7 @@ Result<MeasurementStore> MeasurementStore::open(const std::string& path, Key key
     store.latency_ = std::move(latency);
     return store;
   }
-  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(const std::string text, read_text_file(path));
   LLADA_TRY(auto store, parse(text, path, std::move(key)));
   store.path_ = path;
   return store;

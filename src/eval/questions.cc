@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "base/file.h"
 #include "eval/json_rows.h"
+#include "text/text_file.h"
 #include "text/utf8.h"
 
 namespace llada::eval {
@@ -259,7 +259,7 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
 }
 
 Result<std::vector<Question>> load_questions(const std::string& path, int64_t limit) {
-  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(const std::string text, read_text_file(path));
   return parse_questions(text, path, limit);
 }
 

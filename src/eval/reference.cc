@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/fnv.h"
 #include "engine/json_fields.h"
+#include "text/text_file.h"
 
 namespace llada::eval {
 namespace {
@@ -145,7 +146,7 @@ std::string ReferenceStore::text() const {
 
 Result<ReferenceStore> ReferenceStore::open(const std::string& path, Key key) {
   if (path.empty() || ::access(path.c_str(), F_OK) != 0) return ReferenceStore(path, std::move(key));
-  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(const std::string text, read_text_file(path));
   LLADA_TRY(auto store, parse(text, path, std::move(key)));
   store.path_ = path;
   return store;

@@ -3,8 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "eval/json_rows.h"
+#include "text/text_file.h"
 
 namespace llada::eval {
 namespace {
@@ -90,7 +90,7 @@ Result<std::vector<Example>> parse_examples(std::string_view text, const std::st
 }
 
 Result<std::vector<Example>> load_examples(const std::string& path, int64_t limit) {
-  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(const std::string text, read_text_file(path));
   return parse_examples(text, path, limit);
 }
 
@@ -105,7 +105,7 @@ bool answer_is_right(const Example& example, std::string_view text) {
     return trimmed(line == std::string_view::npos ? text : text.substr(line + 1)) == example.answer;
   }
   if (example.task == "json") {
-    if (!shallow(text)) return false;
+    if (!check_json_limits(text, "answer", kRowLimits)) return false;
     const Json got = Json::parse(text, nullptr, false), wanted = Json::parse(example.answer, nullptr, false);
     return !got.is_discarded() && got == wanted;
   }

@@ -169,10 +169,13 @@ int64_t range_begin(std::string_view text) {
 }
 
 Status hold(FileLock& lock, const Connection& c, const std::string& path) {
-  if (lock.try_hold()) return {};
-  c.say(fmt::format("another process is downloading {}; waiting for it", printable(path)));
-  while (!lock.try_hold())
-    if (!pause(c, 200)) return stop_error(c);
+  if (!lock.try_hold()) {
+    c.say(fmt::format("another process is downloading {}; waiting for it", printable(path)));
+    do
+      if (!pause(c, 200)) return stop_error(c);
+    while (!lock.try_hold());
+  }
+  if (!lock.warning().empty() && !std::exchange(c.told_of_locks, true)) c.say(printable(lock.warning()));
   return {};
 }
 

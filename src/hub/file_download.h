@@ -21,6 +21,7 @@ struct Connection {
   const PullEvents& events;
   const Cache& cache;
   Http& http;
+  mutable bool told_of_locks = false;  // once, not for every file
   bool stopped() const { return events.stopped && events.stopped(); }
   void say(const std::string& line) const {
     if (events.say) events.say(line);

@@ -8,11 +8,12 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/file.h"
+#include "base/json_limits.h"
 #include "base/random.h"
 #include "devices/routing_rule.h"
 #include "engine/json_fields.h"
 #include "sched/moe_residency.h"
+#include "text/text_file.h"
 
 namespace llada {
 namespace {
@@ -290,7 +291,9 @@ class RoutingReader {
       text.remove_prefix(std::min(line.size() + 1, text.size()));
       ++number_;
       if (line.empty()) continue;
-      const Json json = Json::parse(line, nullptr, false);
+      const bool bounded =
+          check_json_limits(line, "", {.depth = 8, .values = SIZE_MAX, .run_bytes = SIZE_MAX}).has_value();
+      const Json json = bounded ? Json::parse(line, nullptr, false) : Json(Json::value_t::discarded);
       if (!json.is_object()) return wrong("a JSON object");
       LLADA_TRY_STATUS(number_ == 1 ? header(json) : layer(json));
     }
@@ -389,7 +392,7 @@ Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origi
 
 Result<RoutingTrace> read_routing(const std::string& path) {
   constexpr size_t kLimit = size_t{256} << 20;
-  LLADA_TRY(const std::string text, read_file(path, kLimit));
+  LLADA_TRY(const std::string text, read_text_file(path, kLimit));
   return parse_routing(text, path);
 }
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/file.h"
 #include "engine/json_fields.h"
+#include "text/text_file.h"
 
 namespace llada {
 namespace {
@@ -359,7 +359,7 @@ Result<Recording> parse_recording(std::string_view text, const std::string& sour
 }
 
 Result<Recording> read_recording(const std::string& path) {
-  LLADA_TRY(const std::string text, read_file(path, kMostBytes));
+  LLADA_TRY(const std::string text, read_text_file(path, kMostBytes));
   return parse_recording(text, path);
 }
 

@@ -2,9 +2,9 @@
 // what it committed. The format is that of recordings, of which nothing else is looked at.
 #include <algorithm>
 
-#include "base/file.h"
 #include "formats/json.h"
 #include "lab/simulate.h"
+#include "text/text_file.h"
 
 namespace llada {
 namespace {
@@ -151,7 +151,7 @@ Result<ReplayTrace> parse_replay(std::string_view text, std::string_view origin,
 }
 
 Result<ReplayTrace> read_replay(const std::string& path, int64_t run) {
-  LLADA_TRY(const std::string text, read_file(path));
+  LLADA_TRY(const std::string text, read_text_file(path));
   return parse_replay(text, path, run);
 }
 

@@ -307,12 +307,19 @@ TEST(CApiMisuse, FileThatChanges) {
     EXPECT_EQ(llada_logits(model, &token, 1, &position, 1, row.data(), row.size()), LLADA_ERROR_FILE);
   }
   fs::resize_file(file, size);
-  {  // the same size at another time
+  {  // of the same size: only touched, and then with other bytes
     const ModelHandle model = load_tiny(file.string());
     const EngineHandle engine = start_engine(model);
+    fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
     EXPECT_EQ(submit(engine), LLADA_OK);
+    const RequestHandle running = ask(engine, "a", kSlow);
+    llada_step step = LLADA_STEP_INIT;
+    ASSERT_EQ(llada_request_next(running, -1, &step), LLADA_OK);
+    std::fstream(file, std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(size) / 2)
+        << std::string(size / 4, 'x');
     fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
     EXPECT_EQ(submit(engine), LLADA_ERROR_FILE);
+    EXPECT_EQ(llada_request_wait(running, -1), LLADA_ERROR_FILE) << llada_error(running);
   }
   {  // replaced by name: what is mapped stays as it was
     const ModelHandle model = load_tiny(file.string());

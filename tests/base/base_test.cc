@@ -196,11 +196,12 @@ TEST_F(Files, APipeIsReadToItsEnd) {
   ::close(ends[1]);
   const std::string name = "/proc/self/fd/" + std::to_string(ends[0]);
   if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "no /proc here";
-  const auto read = read_file(name, text.size());
+  const auto read = read_any_file(name, text.size());
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, text);
   ::close(ends[0]);
-  const auto folder = read_file(folder_.string());
+  EXPECT_FALSE(read_file(name, text.size())) << "nor a pipe where a file is expected";
+  const auto folder = read_any_file(folder_.string());
   ASSERT_FALSE(folder);
   EXPECT_EQ(exit_status(folder.error()), 2);
   std::ofstream(path("full")) << text;

@@ -33,7 +33,7 @@ class ProcessorTree : public ::testing::Test {
     std::ofstream(root_ / path) << text << "\n";
   }
   void cpu(int number, int package, int core, int capacity = 0) {
-    const std::string base = "devices/system/cpu/cpu" + std::to_string(number);
+    const std::string base = "sys/devices/system/cpu/cpu" + std::to_string(number);
     put(base + "/topology/physical_package_id", std::to_string(package));
     put(base + "/topology/core_id", std::to_string(core));
     if (capacity > 0) put(base + "/cpu_capacity", std::to_string(capacity));
@@ -82,7 +82,7 @@ TEST_F(ProcessorTree, ClustersThatNumberTheirCoresFromZero) {
   const int clusters[] = {0, 0, 0, 0, 1, 1, 1, 2}, cores[] = {0, 1, 2, 3, 0, 1, 2, 0};
   for (int i = 0; i < 8; ++i) {
     cpu(i, 0, cores[i], capacities[i]);
-    put("devices/system/cpu/cpu" + std::to_string(i) + "/topology/cluster_id", std::to_string(clusters[i]));
+    put("sys/devices/system/cpu/cpu" + std::to_string(i) + "/topology/cluster_id", std::to_string(clusters[i]));
   }
   const Processors p = find(first(8));
   EXPECT_EQ(p.order, (std::vector<int>{7, 4, 5, 6, 0, 1, 2, 3}));
@@ -91,7 +91,7 @@ TEST_F(ProcessorTree, ClustersThatNumberTheirCoresFromZero) {
   const Processors rest = find({0, 1, 4, 5, 6});
   EXPECT_EQ(rest.order, (std::vector<int>{4, 5, 6, 0, 1}));
   EXPECT_EQ(rest.preferred, 3);
-  put("devices/system/cpu/cpu0/cpu_capacity", "390");
+  put("sys/devices/system/cpu/cpu0/cpu_capacity", "390");
   EXPECT_EQ(find({0, 1, 4, 5, 6}).preferred, 4);
 }
 
@@ -112,24 +112,67 @@ TEST_F(ProcessorTree, TheMaskDecides) {
 
 TEST_F(ProcessorTree, AQuotaLimitsThreadsRoundedUp) {
   for (int i = 0; i < 8; ++i) cpu(i, 0, i);
-  put("fs/cgroup/cpu.max", "250000 100000");
+  put("sys/fs/cgroup/cpu.max", "250000 100000");
   EXPECT_EQ(find(first(8)).threads, 3);
   EXPECT_EQ(find(first(8)).preferred, 8);
-  put("fs/cgroup/cpu.max", "max 100000");
+  put("sys/fs/cgroup/cpu.max", "max 100000");
   EXPECT_EQ(find(first(8)).threads, 8);
-  put("fs/cgroup/cpu.max", "1000 100000");
+  put("sys/fs/cgroup/cpu.max", "1000 100000");
   EXPECT_EQ(find(first(8)).threads, 1);
-  put("fs/cgroup/cpu.max", "9223372036854775807 2");  // nonsense limits nothing
+  put("sys/fs/cgroup/cpu.max", "9223372036854775807 2");  // nonsense limits nothing
   EXPECT_EQ(find(first(8)).threads, 8);
 }
 
 TEST_F(ProcessorTree, AQuotaOfControlGroupsVersion1) {
   for (int i = 0; i < 4; ++i) cpu(i, 0, i);
-  put("fs/cgroup/cpu/cpu.cfs_quota_us", "200000");
-  put("fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000");
+  put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   EXPECT_EQ(find(first(4)).threads, 2);
-  put("fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
   EXPECT_EQ(find(first(4)).threads, 4);
+}
+
+// As systemd (CPUQuota=), Slurm and containers that see the host's tree have it: the limit stands on the process's own
+// group or on one above it, and the smallest counts.
+TEST_F(ProcessorTree, AQuotaOfTheProcessesOwnGroup) {
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i);
+  put("proc/self/cgroup", "0::/user.slice/app.service");
+  put("sys/fs/cgroup/user.slice/app.service/cpu.max", "300000 100000");
+  put("sys/fs/cgroup/other.slice/cpu.max", "100000 100000");  // somebody else's
+  put("sys/fs/cgroup/user.slice/app.service/below/cpu.max", "100000 100000");
+  EXPECT_EQ(find(first(8)).threads, 3);
+  put("sys/fs/cgroup/user.slice/cpu.max", "200000 100000");
+  EXPECT_EQ(find(first(8)).threads, 2);
+  put("sys/fs/cgroup/cpu.max", "100000 100000");
+  EXPECT_EQ(find(first(8)).threads, 1);
+  put("sys/fs/cgroup/cpu.max", "max 100000");
+  put("sys/fs/cgroup/user.slice/cpu.max", "max 100000");
+  put("sys/fs/cgroup/user.slice/app.service/cpu.max", "max 100000");
+  EXPECT_EQ(find(first(8)).threads, 8);
+}
+
+TEST_F(ProcessorTree, AQuotaOfTheProcessesOwnGroupOfVersion1) {
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i);
+  put("proc/self/cgroup", "12:cpuset:/a\n4:cpu,cpuacct:/a/b\n1:name=systemd:/c\n0::/d");
+  put("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", "250000");
+  put("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", "50000");
+  put("sys/fs/cgroup/cpuset/a/cpu.cfs_quota_us", "50000");
+  put("sys/fs/cgroup/cpuset/a/cpu.cfs_period_us", "50000");
+  EXPECT_EQ(find(first(8)).threads, 5);
+  put("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "200000");  // the usual link of the mount
+  put("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(find(first(8)).threads, 2);
+}
+
+// A container that is told the host's path and shown its own group as the mount's root; a namespace that ends below the
+// group; lines that are none.
+TEST_F(ProcessorTree, AGroupThatIsNotShown) {
+  for (int i = 0; i < 8; ++i) cpu(i, 0, i);
+  put("sys/fs/cgroup/cpu.max", "400000 100000");
+  for (const char* text : {"0::/docker/0123", "0::/../../elsewhere", "0::/", "", "nonsense", "::", "0:", "0::"}) {
+    put("proc/self/cgroup", text);
+    EXPECT_EQ(find(first(8)).threads, 4) << text;
+  }
 }
 
 TEST_F(ProcessorTree, AnEmptyTreeAndAnEmptyMask) {
@@ -176,7 +219,7 @@ TEST(ProcessorMask, GrowsToTheKernelsSize) {
 }
 
 TEST_F(ProcessorTree, MoreThanAThousandProcessors) {
-  put("fs/cgroup/cpu.max", "150000000 100000");  // 1,500 processors' worth
+  put("sys/fs/cgroup/cpu.max", "150000000 100000");  // 1,500 processors' worth
   const Processors p = find(first(2000));
   EXPECT_EQ(p.preferred, 2000);
   EXPECT_EQ(p.threads, 1500);

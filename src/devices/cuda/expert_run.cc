@@ -169,7 +169,8 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
   }
 
   std::future<Status> other;
-  if (!host.empty()) other = std::async(std::launch::async, [&] { return job.host(host); });
+  // Without a thread to be had it runs when it is waited for.
+  if (!host.empty()) other = std::async(std::launch::async | std::launch::deferred, [&] { return job.host(host); });
   const auto device = [&]() -> Status {
     // One transfer: which experts are here, the order of the launch, and where each matrix is.
     const auto e = static_cast<size_t>(op.experts);

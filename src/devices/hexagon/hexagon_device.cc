@@ -248,7 +248,8 @@ class Hexagon final : public HexagonDevice {
       LLADA_TRY(beside_host_, host_->share(host_->info().threads));
     }
     for (auto& [ticket, done] : beside_) done.wait();  // one at a time
-    beside_[++tickets_] = std::async(std::launch::async, [this, run]() -> Status {
+    // Without a thread to be had it runs in wait().
+    beside_[++tickets_] = std::async(std::launch::async | std::launch::deferred, [this, run]() -> Status {
       const TraceSpan span(trace_, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
       LLADA_TRY(const Ticket inner, beside_host_->submit(run));
       return beside_host_->wait(inner);

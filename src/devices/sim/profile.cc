@@ -306,7 +306,7 @@ std::vector<Profile> builtin_profiles() {
 Result<Profile> load_profile(const std::string& name_or_path) {
   if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json")) {
     constexpr size_t kLimit = size_t{1} << 20;
-    LLADA_TRY(const std::string text, read_file(name_or_path, kLimit));
+    LLADA_TRY(const std::string text, read_any_file(name_or_path, kLimit));
     return parse_profile(text, name_or_path);
   }
   std::vector<std::string> names;

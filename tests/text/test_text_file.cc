@@ -1,0 +1,56 @@
+// Texts from outside: what is UTF-8, what stands in front of it, and what an error says of the rest.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "text/text_file.h"
+
+namespace llada {
+namespace {
+
+using namespace std::string_literals;
+
+std::string message(std::string bytes) {
+  const auto text = as_text(std::move(bytes), "f");
+  return text ? "accepted" : text.error().message;
+}
+
+TEST(TextFile, AMarkInFrontIsLeftOut) {
+  EXPECT_EQ(*as_text("\xEF\xBB\xBFhello", "f"), "hello");
+  EXPECT_EQ(*as_text("\xEF\xBB\xBF", "f"), "");
+  EXPECT_EQ(*as_text("a\xEF\xBB\xBFz", "f"), "a\xEF\xBB\xBFz") << "elsewhere it is a character";
+}
+
+TEST(TextFile, Utf8IsTakenAsItIs) {
+  for (const std::string& text : {""s, "a"s, "é日😀"s, "a\0b\r\n"s, "\xF4\x8F\xBF\xBF"s})
+    EXPECT_EQ(*as_text(text, "f"), text);
+}
+
+TEST(TextFile, OtherEncodingsAreNamed) {
+  EXPECT_EQ(message("\xFF\xFEh\0i\0"s), "f: found UTF-16, needed UTF-8");
+  EXPECT_EQ(message("\xFE\xFF\0h\0i"s), "f: found UTF-16, needed UTF-8");
+  EXPECT_EQ(message("\xFF\xFE\0\0h\0\0\0"s), "f: found UTF-32, needed UTF-8");
+  EXPECT_EQ(message("\0\0\xFE\xFF\0\0\0h"s), "f: found UTF-32, needed UTF-8");
+}
+
+TEST(TextFile, TheFirstByteThatIsNotUtf8IsNamed) {
+  EXPECT_EQ(message("caf\xE9"), "f: byte 4 (line 1): found 0xe9, which is not UTF-8 there");
+  EXPECT_EQ(message("a\nb\n\xC0\x80"), "f: byte 5 (line 3): found 0xc0, which is not UTF-8 there");
+  EXPECT_EQ(message("\xED\xA0\x80"), "f: byte 1 (line 1): found 0xed, which is not UTF-8 there");
+  EXPECT_EQ(message("\xEF\xBB\xBF\xFF"), "f: byte 4 (line 1): found 0xff, which is not UTF-8 there");
+}
+
+TEST(TextFile, AFileIsReadSo) {
+  const std::string path =
+      testing::TempDir() + "/text-file-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed());
+  std::ofstream(path, std::ios::binary) << "\xEF\xBB\xBFhello";
+  EXPECT_EQ(*read_text_file(path), "hello");
+  EXPECT_FALSE(read_text_file(path, 7));
+  std::ofstream(path, std::ios::binary) << "\xFF";
+  EXPECT_EQ(read_text_file(path).error().message, path + ": byte 1 (line 1): found 0xff, which is not UTF-8 there");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace llada
