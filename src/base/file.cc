@@ -88,7 +88,7 @@ void remove_unfinished_files() noexcept {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // without it a pipe would wait for a writer
   if (file.fd_ < 0) return std::unexpected(open_error(path, "open"));
   struct stat info {};
   if (::fstat(file.fd_, &info) != 0 || !S_ISREG(info.st_mode)) return invalid("{}: not a regular file", path);
