@@ -1,7 +1,9 @@
-// The first byte chooses: a safetensors file, a config.json, or an index. Seeds: fuzz_seeds.
+// The first byte chooses: a safetensors file, a model with its config.json (2 bytes of length, the text, the weights),
+// a config.json, or an index. Seeds: fuzz_seeds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #include "formats/hf_config.h"
 #include "formats/safetensors.h"
@@ -19,10 +21,25 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!names) return 0;
     for (const std::string& name : *names)
       if (name.find('/') != std::string::npos) std::abort();
+  } else if (data[0] == 'm') {
+    uint16_t length = 0;
+    if (bytes.size() < sizeof length) return 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    if (length > bytes.size() - sizeof length) return 0;
+    const auto config = read_hf_config(text.substr(sizeof length, length), {}, "fuzz");
+    if (!config) return 0;
+    const NamedBytes shard{bytes.subspan(sizeof length + length), "fuzz"};
+    const auto model = read_hf_model(*config, {&shard, 1}, "fuzz");
+    if (!model) return 0;
+    for (const ModelTensor& tensor : model->tensors) {
+      const auto first = static_cast<uint64_t>(tensor.view.data - shard.bytes.data());
+      if (first > shard.bytes.size() || static_cast<uint64_t>(tensor.view.bytes()) > shard.bytes.size() - first)
+        std::abort();
+    }
   } else {
-    const auto tensors = parse_safetensors(bytes, "fuzz");
-    if (!tensors) return 0;
-    for (const SafetensorsTensor& tensor : *tensors)
+    const auto file = parse_safetensors(bytes, "fuzz");
+    if (!file) return 0;
+    for (const SafetensorsTensor& tensor : file->tensors)
       if (tensor.offset > bytes.size() || static_cast<uint64_t>(tensor.view.bytes()) > bytes.size() - tensor.offset)
         std::abort();
   }

@@ -32,7 +32,19 @@ int main(int argc, char** argv) {
     const auto names = hf_names(config, Style::standard);
     write(std::string("safetensors/weights-") + arch, "s" + safetensors_bytes(fake_tensors(config, true), names));
     write(std::string("safetensors/config-") + arch, "c" + hf_config_json(config, Style::standard));
+    const std::string json = hf_config_json(config, Style::standard);
+    const std::string length = {static_cast<char>(json.size() & 255), static_cast<char>(json.size() >> 8)};
+    write(std::string("safetensors/model-") + arch, "m" + length + json + safetensors_bytes(hf_tensors(config), names));
   }
+  // q, k and v in one tensor; a model in two files.
+  ModelConfig config = tiny_config(Architecture::dream);
+  config.layers = 1;
+  const GgufOptions options{.arch = "dream", .type = DType::Q4_0};
+  write("gguf/fused-qkv",
+        gguf_bytes(gguf_metadata(config, options), with_fused_qkv(fake_tensors(config, false)), options.type));
+  const auto parts = gguf_parts(config, options, {5, 0});
+  const auto first = static_cast<uint32_t>(parts[0].size());
+  write("gguf/parts", "p" + std::string(reinterpret_cast<const char*>(&first), sizeof first) + parts[0] + parts[1]);
   write("safetensors/config-olmo", "c" + hf_config_json(tiny_config(Architecture::llada), Style::olmo));
   write("safetensors/index",
         R"(i{"metadata":{"total_size":1},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");

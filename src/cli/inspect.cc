@@ -41,6 +41,13 @@ Json config_json(const ModelConfig& c) {
   return json;
 }
 
+// What of the files is not followed, and what of them is passed over.
+std::vector<std::string> notes_of(const ModelConfig& c) {
+  std::vector<std::string> notes = c.notes;
+  notes.insert(notes.end(), c.remarks.begin(), c.remarks.end());
+  return notes;
+}
+
 Json summary_json(const ModelSummary& m, bool tensors) {
   Json json = {{"path", m.path},
                {"format", m.format},
@@ -51,7 +58,7 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"tensor_count", m.tensors.size()},
                {"types", types_json(m.types)},
                {"config", config_json(m.config)},
-               {"notes", m.config.notes},
+               {"notes", notes_of(m.config)},
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {
     json["tokenizer"] = {
@@ -106,7 +113,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   } else {
     row("tokenizer", "none: takes token ids only");
   }
-  for (const std::string& text : c.notes) row("note", text);
+  for (const std::string& text : notes_of(c)) row("note", text);
   if (!tensors) return out;
   size_t width = 0;
   for (const TensorSummary& t : m.tensors) width = std::max(width, t.name.size());

@@ -33,7 +33,7 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
   LLADA_TRY_STATUS(convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
-  std::vector<std::string> notes = llama_cpp_notes(file.config(), spec ? &*spec : nullptr);
+  std::vector<std::string> notes;
   if (const auto from = quantized_types(file); !from.empty() && from != std::vector<std::string>{std::string(type)})
     notes.push_back(
         fmt::format("{} holds weights in {}, which are rounded already; converting the original gives better "

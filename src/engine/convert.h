@@ -14,7 +14,7 @@ namespace llada {
 struct ConvertReport {
   uint64_t bytes_in = 0;
   ModelSummary out;                // of the written file, read back: what the types came to be
-  std::vector<std::string> notes;  // llama_cpp_notes (formats/convert.h), then ModelSummary::notes
+  std::vector<std::string> notes;  // a source that was rounded already, then ModelConfig::notes
 };
 
 // What is happening (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.

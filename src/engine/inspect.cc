@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/model.h"
+#include "formats/convert.h"
 
 namespace llada {
 
@@ -57,12 +58,19 @@ void add_tensors(const ModelFile& file, ModelSummary& summary) {
   std::ranges::stable_sort(summary.types, std::greater<>(), &TypeTotal::bytes);
 }
 
+// A folder is no file for llama.cpp.
+void note_llama_cpp(const ModelFile& file, const TokenizerSpec* tokenizer, ModelSummary& summary) {
+  if (file.format() != "gguf") return;
+  std::ranges::move(llama_cpp_notes(file.config(), tokenizer), std::back_inserter(summary.config.remarks));
+}
+
 Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
   LLADA_TRY(auto spec, load_tokenizer_spec(file));
   decode::SpecialIds ids;
   if (spec) {
     LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(*spec), file.path()));
     const TokenizerSpec& s = tokenizer.spec();
+    note_llama_cpp(file, &s, summary);
     const ChatStyle style = detect_chat_style(tokenizer);
     summary.tokenizer = {.tokens = tokenizer.vocab_size(),
                          .merges = static_cast<int64_t>(s.merges.size()),
@@ -74,6 +82,7 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
     if (summary.config.pad_id < 0) summary.config.pad_id = s.pad;
     ids = resolve_special_ids(summary.config, &tokenizer, style);
   } else {
+    note_llama_cpp(file, nullptr, summary);
     ids = resolve_special_ids(summary.config, nullptr, ChatStyle::plain);
   }
   summary.config.mask_id = ids.mask;

@@ -37,7 +37,8 @@ struct TokenizerSummary {
 
 struct ModelSummary {
   std::string path, format, architecture;
-  ModelConfig config;  // ids there are resolved with the tokenizer's, as a run would
+  ModelConfig
+      config;  // ids there are resolved with the tokenizer's, as a run would; remarks: of GGUF llama_cpp_notes too
   int64_t parameters = 0;
   uint64_t file_bytes = 0;
   std::vector<TypeTotal> types;        // most bytes first

@@ -144,16 +144,12 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
 std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSpec* tokenizer) {
   std::vector<std::string> notes;
   const bool moe = c.architecture == Architecture::llada_moe;
-  if (c.qkv_bias && (moe || c.architecture == Architecture::llada))
-    notes.push_back(fmt::format("llama.cpp will not open this file: its {} has no biases on q, k and v",
-                                arch_name(c.architecture)));
   if (moe && !c.qk_norm) notes.push_back("llama.cpp will not open this file: its llada-moe has norms on q and k");
   if (moe && c.tied_head) notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
   if (moe && c.norm_topk)
     notes.push_back(
         "llama.cpp will give other tokens: its llada-moe does not renormalise the gates, and this model was "
-        "trained "
-        "with gates that are");
+        "trained with gates that are");
   if (tokenizer == nullptr) return notes;
   const PretokenizerName pre = written_pretokenizer(*tokenizer);
   if (!pre.exact)

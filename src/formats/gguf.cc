@@ -21,6 +21,7 @@ constexpr uint64_t kGgufMaxNameBytes = 255;  // ggml itself stops at 63
 constexpr uint64_t kMinKeyEntry = 8 + 4 + 1;
 constexpr uint64_t kGgufMinTensorEntry = 8 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
+constexpr uint64_t kMaxElements = uint64_t{1} << 59;  // so that bytes fit 64 bits; the file's end is compared later
 
 constexpr std::array<std::string_view, 13> kTypeNames = {"uint8",  "int8",    "uint16",  "int16",  "uint32",
                                                          "int32",  "float32", "boolean", "string", "array",
@@ -43,10 +44,18 @@ constexpr std::array<GgmlType, kDTypeCount> kGgmlTypes = {{{0, DType::F32},
                                                            {13, DType::Q5_K},
                                                            {14, DType::Q6_K}}};
 
+// ggml's enum ggml_type by number, with the names that it once gave.
+constexpr std::array<std::string_view, 43> kGgmlNames = {
+    "f32",        "f16",        "q4_0",       "q4_1",  "q4_2",     "q4_3",     "q5_0",     "q5_1",    "q8_0",
+    "q8_1",       "q2_K",       "q3_K",       "q4_K",  "q5_K",     "q6_K",     "q8_K",     "iq2_xxs", "iq2_xs",
+    "iq3_xxs",    "iq1_s",      "iq4_nl",     "iq3_s", "iq2_s",    "iq4_xs",   "i8",       "i16",     "i32",
+    "i64",        "f64",        "iq1_m",      "bf16",  "q4_0_4_4", "q4_0_4_8", "q4_0_8_8", "tq1_0",   "tq2_0",
+    "iq4_nl_4_4", "iq4_nl_4_8", "iq4_nl_8_8", "mxfp4", "nvfp4",    "q1_0",     "q2_0"};
+
 std::string supported_types() {
   std::string list;
   for (const GgmlType& known : kGgmlTypes)
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", traits(known.type).name, known.number);
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", kGgmlNames[known.number]);
   return list;
 }
 
@@ -98,6 +107,12 @@ std::optional<DType> dtype_from_ggml(uint32_t number) {
 }
 
 uint32_t ggml_from_dtype(DType type) { return std::ranges::find(kGgmlTypes, type, &GgmlType::type)->number; }
+
+std::string_view ggml_type_name(uint32_t number) { return number < kGgmlNames.size() ? kGgmlNames[number] : ""; }
+
+void GgufFile::append_tensors(const GgufFile& other) {
+  tensors_.insert(tensors_.end(), other.tensors_.begin(), other.tensors_.end());
+}
 
 std::optional<int64_t> GgufValue::as_integer() const { return integer_at(type, data.data()); }
 
@@ -202,6 +217,7 @@ class GgufParser {
   }
 
   Status header(uint64_t& tensor_count, uint64_t& key_count) {
+    if (bytes_.empty()) return invalid("{}: is empty, a GGUF file needed", name_);
     if (bytes_.size() < 4 || text(bytes_.first(4)) != "GGUF")
       return invalid("{}: not a GGUF file: it begins with \"{}\"", name_,
                      printable(text(bytes_.first(std::min<size_t>(4, bytes_.size())))));
@@ -326,18 +342,19 @@ class GgufParser {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < rank; ++i) {
       LLADA_TRY(const auto dim, number<uint64_t>("a tensor's shape"));
-      // Every stored element takes at least 4 bits, so twice the file's size bounds each product.
-      if (dim == 0 || dim > 2 * bytes_.size() / elements)
+      if (dim == 0 || dim > kMaxElements / elements)
         return invalid("{}: tensor {}: dimension {} is {}, 1 to {} needed", name_, printable(tensor.name), i, dim,
-                       2 * bytes_.size() / elements);
+                       kMaxElements / elements);
       elements *= dim;
       tensor.view.shape.dims[i] = static_cast<int64_t>(dim);
     }
     LLADA_TRY(const auto type_number, number<uint32_t>("a tensor's type"));
     const auto dtype = dtype_from_ggml(type_number);
-    if (!dtype)
-      return invalid("{}: tensor {}: type {}, needed one of {}", name_, printable(tensor.name), type_number,
-                     supported_types());
+    if (!dtype) {
+      const std::string_view known = ggml_type_name(type_number);
+      return invalid("{}: tensor {}: type {}, needed one of {}", name_, printable(tensor.name),
+                     known.empty() ? fmt::format("number {}", type_number) : std::string(known), supported_types());
+    }
     tensor.view.type = *dtype;
     if (tensor.view.shape.columns() % traits(*dtype).elements != 0)
       return invalid("{}: tensor {}: rows of {} values in type {}, a multiple of {} needed", name_,

@@ -3,7 +3,8 @@
 // tensors point into the bytes. Everything is checked against the file before it is handed out: counts and
 // lengths against the bytes left, shapes against overflow, tensors against the file's end, each other and the
 // alignment. Deliberately refused: version 1 and big-endian files, arrays of arrays, tensor types outside
-// dtype.h, tensors that overlap or are not stored in the order of their infos (llama.cpp refuses those too).
+// dtype.h, tensors that overlap or are not stored in the order of their infos (llama.cpp refuses those too). A model in
+// several files: gguf_parts.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@ enum class GgufType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, strin
 std::string_view gguf_type_name(GgufType type);
 std::optional<DType> dtype_from_ggml(uint32_t number);  // ggml's tensor type numbers
 uint32_t ggml_from_dtype(DType type);
+std::string_view ggml_type_name(uint32_t number);  // ggml's own, of types too that are not read; empty: of none
 
 // One metadata value: a view of checked bytes. The accessors give nothing when the value is of another type.
 struct GgufValue {
@@ -45,7 +47,7 @@ struct GgufValue {
 struct GgufTensor {
   std::string_view name;
   TensorView view;
-  uint64_t offset = 0;  // from the start of the file
+  uint64_t offset = 0;  // from the start of its file
 };
 
 class GgufFile {
@@ -58,6 +60,9 @@ class GgufFile {
   const std::vector<GgufValue>& values() const { return values_; }     // in file order
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in file order, offsets ascending
   const GgufValue* find(std::string_view key) const;
+
+  // The other's tensors behind its own; they keep pointing into the other's bytes.
+  void append_tensors(const GgufFile& other);
 
  private:
   friend class GgufParser;

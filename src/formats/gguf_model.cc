@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "formats/gguf_fields.h"
+#include "formats/tensor_table.h"
 
 namespace llada {
 namespace {
@@ -108,7 +109,7 @@ class ModelReader {
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
     LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", dream));
     c.qk_norm = is_mixture(c.architecture) && dim("blk.0.attn_q_norm.weight", 0) > 0;
-    c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0;
+    c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0 || dim("blk.0.attn_qkv.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
     if (scaling == "yarn") {
@@ -227,13 +228,10 @@ class ModelReader {
   }
 
   Status tensors() {
-    uint64_t memory = 0;
+    TensorTable table(record_, name_);
+    LLADA_TRY_STATUS(table.expect(file_bytes_, file_.tensors().size(), sizeof(GgufTensor)));
     for (const GgufTensor& tensor : file_.tensors())
-      memory += sizeof(tensor) + sizeof(ModelTensor) + 2 * tensor.name.size() + 4;
-    LLADA_TRY_STATUS(check_memory(memory, file_bytes_, name_, "the tensor table"));
-    record_.tensors.reserve(file_.tensors().size());
-    for (const GgufTensor& tensor : file_.tensors())
-      record_.tensors.push_back({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset});
+      LLADA_TRY_STATUS(table.add({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset}));
     return index_and_check_tensors(record_, name_);
   }
 

@@ -41,6 +41,7 @@ class ConfigReader {
 
   Result<ModelConfig> read() {
     LLADA_TRY_STATUS(architecture());
+    LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     LLADA_TRY_STATUS(refusals());
@@ -126,12 +127,13 @@ class ConfigReader {
 
   Status architecture() {
     const json* list = find({"architectures"});
-    if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string())
-      return invalid("{}: architectures is missing, a list such as [\"LLaDAModelLM\"] needed", file_);
+    if (list == nullptr || (list->is_array() && list->empty())) return model_type();
+    if (!list->is_array() || !list->front().is_string())
+      return wrong("architectures", *list, "a list such as [\"LLaDAModelLM\"]");
     const auto& name = list->front().get_ref<const std::string&>();
     if (name == "LLaDAModelLM") {
       config_.architecture = Architecture::llada;
-    } else if (name == "LLaDAMoEModel" || name == "LLaDAMoEModelLM") {
+    } else if (name == "LLaDAMoEModel" || name == "LLaDAMoEModelLM" || name == "FusedLLaDAMoEModelLM") {
       config_.architecture = Architecture::llada_moe;
     } else if (name == "DreamModel") {
       config_.architecture = Architecture::dream;
@@ -145,6 +147,40 @@ class ConfigReader {
           file_, shown(list->front()));
     }
     return {};
+  }
+
+  // Where the class is not named.
+  Status model_type() {
+    const json* type = find({"model_type"});
+    if (type == nullptr)
+      return invalid("{}: architectures is missing, a list such as [\"LLaDAModelLM\"] needed", file_);
+    if (*type == "llada") {
+      config_.architecture = find({"num_experts"}) == nullptr ? Architecture::llada : Architecture::llada_moe;
+    } else if (*type == "llada_moe") {
+      config_.architecture = Architecture::llada_moe;
+    } else if (*type == "Dream") {
+      config_.architecture = Architecture::dream;
+    } else if (*type == "llada2_moe" || *type == "llada2_moe_veomni") {
+      config_.architecture = Architecture::llada2;
+    } else {
+      return wrong("model_type", *type, "llada, llada_moe, llada2_moe or Dream");
+    }
+    return {};
+  }
+
+  // Weights that other software has rounded: their tensors mean something else.
+  Status quantization() const {
+    const json* given = find({"quantization_config", "quantization"});
+    if (given == nullptr || (given->is_object() && given->empty())) return {};
+    const std::string name(spelling({"quantization_config", "quantization"}));
+    std::string found = "no quant_method";
+    for (const auto key : {"quant_method", "bits"})
+      if (given->is_object() && given->contains(key)) {
+        found = fmt::format("{} {}", key, shown((*given)[key]));
+        break;
+      }
+    return invalid("{}: {} has {}: rounded weights of that form are not read; needed F32, F16 or BF16, or GGUF", file_,
+                   name, found);
   }
 
   Status geometry() {
@@ -236,6 +272,7 @@ class ConfigReader {
 
   Status refusals() {
     if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
+    note_sliding_layers();
     for (const auto name :
          {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits", "input_emb_norm",
           "multi_query_attention", "use_sliding_window", "use_bias", "use_qkv_bias"})
@@ -267,6 +304,15 @@ class ConfigReader {
         }
     }
     return {};
+  }
+
+  // Some writers fill layer_types in from a sliding window that is switched off.
+  void note_sliding_layers() {
+    const json* types = find({"layer_types"});
+    if (types == nullptr || !types->is_array() || std::ranges::find(*types, "sliding_attention") == types->end())
+      return;
+    config_.notes.push_back(
+        "layer_types has sliding_attention: the published code does not read it, and every layer attends to all here");
   }
 
   // Where two magnitudes are given, theirs is the one over the other's.

@@ -1,35 +1,82 @@
 // A Hugging Face folder as a model record: config.json plus one or more safetensors files.
 #include <algorithm>
+#include <cstring>
 
 #include "formats/hf_config.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_names.h"
+#include "formats/tensor_table.h"
 
 namespace llada {
 
 namespace {
 
-// LLaDA2 stores q, k and v as one matrix: all query heads' rows, then the keys', then the values'.
-Status split_qkv(ModelRecord& record, const std::string& name, const SafetensorsTensor& tensor,
-                 std::string_view folder) {
-  const ModelConfig& c = record.config;
-  const std::string stem = name.substr(0, name.size() - std::string_view("attn_qkv.weight").size());
-  const int64_t rows[3] = {c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim};
-  const Shape needed{{c.width, rows[0] + rows[1] + rows[2], 1, 1}, 2};
-  if (tensor.view.shape != needed)
-    return invalid("{}: tensor {} is {}x{}, {}x{} needed", folder, printable(tensor.name), tensor.view.shape.dims[0],
-                   tensor.view.shape.rows(), needed.dims[0], needed.dims[1]);
-  int64_t first = 0;
-  for (int part = 0; part < 3; ++part) {
-    ModelTensor piece{fmt::format("{}attn_{}.weight", stem, "qkv"[part]), tensor.name, tensor.view, tensor.offset};
-    piece.view.data = tensor.view.row(first);
-    piece.view.shape.dims[1] = rows[part];
-    piece.offset += static_cast<uint64_t>(first * tensor.view.row_stride());
-    record.tensors.push_back(std::move(piece));
-    first += rows[part];
+// Names of tensors that are passed over, for one line.
+class Unread {
+ public:
+  void add(std::string_view name) {
+    constexpr size_t kMost = 3;
+    if (++count_ <= kMost) names_ += fmt::format("{}{}", count_ > 1 ? ", " : "", printable(name));
+    others_ = count_ > kMost ? fmt::format(" and {} more", count_ - kMost) : "";
   }
-  return {};
+  void report(ModelConfig& config) const {
+    if (count_ > 0) config.remarks.push_back(fmt::format("not read, no weights: {}{}", names_, others_));
+  }
+
+ private:
+  size_t count_ = 0;
+  std::string names_, others_;
+};
+
+std::unexpected<Error> not_a_weight(std::string_view file, std::string_view name) {
+  if (is_quantized_part(name))
+    return invalid(
+        "{}: tensor {}: part of a matrix that GPTQ, AWQ, bitsandbytes or the like has rounded; needed weights in F32, "
+        "F16 "
+        "or BF16, or GGUF",
+        file, printable(name));
+  return invalid("{}: tensor {} is not part of this architecture", file, printable(name));
+}
+
+// Rows all over both, since whole matrices may be gigabytes that nobody needs yet.
+bool differ(const TensorView& a, const TensorView& b) {
+  constexpr int64_t kRows = 64;
+  if (a.type != b.type || a.shape != b.shape) return true;
+  const int64_t last = a.shape.rows() - 1;
+  for (int64_t i = 0; i < kRows; ++i) {
+    const int64_t row = last * i / (kRows - 1);
+    if (std::memcmp(a.row(row), b.row(row), static_cast<size_t>(a.row_stride())) != 0) return true;
+  }
+  return false;
+}
+
+// Of a model whose head is said to be the embedding: writers keep one of the two names, or both.
+void tie(ModelRecord& record) {
+  ModelConfig& c = record.config;
+  const auto head = std::ranges::find(record.tensors, "output.weight", &ModelTensor::name);
+  if (!c.tied_head || head == record.tensors.end()) return;
+  const auto embedding = std::ranges::find(record.tensors, "token_embd.weight", &ModelTensor::name);
+  if (embedding == record.tensors.end()) {
+    head->name = "token_embd.weight";
+    return;
+  }
+  const std::string name = printable(head->file_name);
+  const bool other = differ(head->view, embedding->view);
+  if (c.architecture == Architecture::llada) {  // its code has no head beside the embedding
+    if (other)
+      c.notes.push_back(fmt::format(
+          "weight_tying is true and {} differs from the embedding: LLaDA's published code computes logits with "
+          "the embedding, and so is it done here",
+          name));
+    return;
+  }
+  c.tied_head = false;
+  if (other)
+    c.notes.push_back(
+        fmt::format("tie_word_embeddings is true and {} differs from the embedding: it is the head, as transformers 5 "
+                    "has it; transformers 4 computes logits with the embedding",
+                    name));
 }
 
 }  // namespace
@@ -39,25 +86,32 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
   ModelRecord record;
   record.format = "safetensors";
   record.config = config;
-  uint64_t file_bytes = 0, memory = 0;
+  TensorTable table(record, folder);
+  Unread unread;
+  uint64_t file_bytes = 0;
   for (const NamedBytes& shard : shards) {
     file_bytes += shard.bytes.size();
-    LLADA_TRY(auto tensors, parse_safetensors(shard.bytes, shard.name));
-    for (const SafetensorsTensor& tensor : tensors)
-      memory += sizeof(tensor) + sizeof(ModelTensor) + 3 * tensor.name.size() + 4;
-    LLADA_TRY_STATUS(check_memory(memory, file_bytes, folder, "the tensor table"));
-    record.tensors.reserve(record.tensors.size() + tensors.size());
-    for (SafetensorsTensor& tensor : tensors) {
-      if (is_known_buffer(tensor.name)) continue;
-      auto name = canonical_name(tensor.name);
-      if (!name) return invalid("{}: tensor {} is not part of this architecture", shard.name, printable(tensor.name));
-      if (name->ends_with(".attn_qkv.weight")) {
-        LLADA_TRY_STATUS(split_qkv(record, *name, tensor, folder));
-        continue;
+    LLADA_TRY(auto file, parse_safetensors(shard.bytes, shard.name));
+    LLADA_TRY_STATUS(table.expect(file_bytes, file.tensors.size(), sizeof(SafetensorsTensor)));
+    for (const UnreadTensor& tensor : file.unread) {
+      if (canonical_name(tensor.name))
+        return invalid("{}: tensor {} has dtype {}, F32, F16 or BF16 needed", shard.name, printable(tensor.name),
+                       tensor.type);
+      if (is_quantized_part(tensor.name)) return not_a_weight(shard.name, tensor.name);
+      unread.add(tensor.name);
+    }
+    for (SafetensorsTensor& tensor : file.tensors) {
+      if (auto name = canonical_name(tensor.name)) {
+        LLADA_TRY_STATUS(table.add({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset}));
+      } else if (is_buffer(tensor.name)) {
+        unread.add(tensor.name);
+      } else {
+        return not_a_weight(shard.name, tensor.name);
       }
-      record.tensors.push_back({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset});
     }
   }
+  unread.report(record.config);
+  tie(record);
   LLADA_TRY_STATUS(index_and_check_tensors(record, folder));
   return record;
 }

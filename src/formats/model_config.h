@@ -58,6 +58,8 @@ struct ModelConfig {
   // What the file says and is not done, because the code that the model was published with does not do it
   // either. One sentence each, for people.
   std::vector<std::string> notes = {};
+  // What else of the files is passed over, which changes nothing: for `inspect` alone.
+  std::vector<std::string> remarks = {};
 };
 
 }  // namespace llada

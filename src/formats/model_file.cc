@@ -6,8 +6,10 @@
 
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
+#include "formats/gguf_parts.h"
 #include "formats/hf_config.h"
 #include "formats/not_a_model.h"
+#include "formats/part_name.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
 
@@ -29,13 +31,65 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-std::string last_part(const std::string& path) {
-  std::error_code failure;
-  const fs::path absolute = fs::weakly_canonical(path, failure);
-  return failure ? path : absolute.filename().string();
+// Of a folder that holds a model; a pipe would never end.
+Result<std::string> read_config(const std::string& path) {
+  LLADA_TRY(const auto file, MappedFile::open(path));
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxConfigBytes)
+    return invalid("{}: {} bytes, at most {} needed", path, bytes.size(), kMaxConfigBytes);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Result<std::vector<std::string>> read_index(const std::string& path) {
+  LLADA_TRY(const auto file, MappedFile::open(path));
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxIndexBytes)
+    return invalid("{}: {} bytes, at most {} needed", path, bytes.size(), kMaxIndexBytes);
+  return parse_safetensors_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+struct WeightFiles {
+  std::vector<std::string> names;
+  std::vector<std::string> notes, remarks;  // as in ModelConfig
+};
+
+// A folder's weight files. As transformers has it, model.safetensors comes before model.safetensors.index.json, which
+// stays behind where a model is saved again in one file.
+Result<WeightFiles> weight_files(const std::string& folder) {
+  const std::string single = "model.safetensors", index = folder + "/model.safetensors.index.json";
+  if (!exists(folder + "/" + single) && exists(index)) {
+    LLADA_TRY(auto names, read_index(index));
+    return WeightFiles{.names = std::move(names), .notes = {}, .remarks = {}};
+  }
+  WeightFiles files{.names = {single}, .notes = {}, .remarks = {}};
+  if (!exists(index)) return files;
+  const auto names = read_index(index);
+  if (names && *names == files.names) return files;
+  if (names && std::ranges::all_of(*names, [&](const std::string& name) { return exists(folder + "/" + name); }))
+    files.notes.push_back(
+        "model.safetensors is read, as transformers does, and not the files of model.safetensors.index.json, which are "
+        "there too");
+  else
+    files.remarks.push_back(fmt::format("model.safetensors is read; model.safetensors.index.json {}",
+                                        names ? "names files that are not there" : "is damaged"));
+  return files;
 }
 
 }  // namespace
+
+std::string model_name(const std::string& path) {
+  if (path.ends_with(".gguf"))
+    return fs::path(part_name(path).count > 1 ? part_name(path).whole() : path).stem().string();
+  std::error_code failure;
+  fs::path absolute = fs::absolute(path, failure).lexically_normal();
+  if (failure) return path;
+  if (!absolute.has_filename()) absolute = absolute.parent_path();
+  const fs::path above = absolute.parent_path();
+  const std::string repository = above.parent_path().filename().string();
+  if (above.filename() != "snapshots" || !repository.starts_with("models--")) return absolute.filename().string();
+  const size_t owner_end = repository.find("--", std::string_view("models--").size());
+  return owner_end == std::string::npos ? repository.substr(8) : repository.substr(owner_end + 2);
+}
 
 Result<ModelFile> ModelFile::open(const std::string& path) {
   LLADA_TRY_STATUS(check_is_path(path));
@@ -47,16 +101,45 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
   return open_gguf(path);
 }
 
+Status ModelFile::map(const std::string& path) {
+  LLADA_TRY(auto file, MappedFile::open(path));
+  LLADA_TRY_STATUS(check_is_no_pointer(file.bytes(), path));
+  files_.push_back(std::move(file));
+  return {};
+}
+
 Result<ModelFile> ModelFile::open_gguf(const std::string& path) {
   ModelFile model;
   model.path_ = path;
-  LLADA_TRY(auto file, MappedFile::open(path));
-  LLADA_TRY_STATUS(check_is_no_pointer(file.bytes(), path));
-  LLADA_TRY(const auto gguf, GgufFile::parse(file.bytes(), path));
-  LLADA_TRY(model.record_, read_gguf_model(gguf, file.bytes().size(), path));
-  if (model.record_.config.name.empty()) model.record_.config.name = fs::path(path).stem().string();
-  model.files_.push_back(std::move(file));
+  LLADA_TRY_STATUS(model.map(path));
+  LLADA_TRY(auto gguf, GgufFile::parse(model.files_[0].bytes(), path));
+  LLADA_TRY(const auto others, other_gguf_parts(gguf, path));
+  if (!others.empty()) {
+    std::vector<NamedBytes> parts;
+    for (const std::string& other : others) {
+      if (!exists(other))
+        return invalid("{}: missing; {} is part 1 of {} of a model, and all are needed", other, path,
+                       others.size() + 1);
+      LLADA_TRY_STATUS(model.map(other));
+      parts.push_back({model.files_.back().bytes(), other});
+    }
+    LLADA_TRY(gguf, join_gguf_parts(std::move(gguf), path, parts));
+  }
+  LLADA_TRY(model.record_, read_gguf_model(gguf, model.file_bytes(), path));
+  if (std::string& name = model.record_.config.name; name.empty()) name = model_name(path);
   return model;
+}
+
+Result<ModelConfig> read_folder_config(const std::string& folder) {
+  const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
+  LLADA_TRY(const auto config_text, read_config(config_path));
+  std::string generation_text;
+  if (exists(generation_path)) {
+    LLADA_TRY(generation_text, read_config(generation_path));
+  }
+  LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
+  config.name = model_name(folder);
+  return config;
 }
 
 Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::string& folder) {
@@ -64,28 +147,20 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   model.path_ = path;
   model.folder_ = folder;
   if (path == folder) LLADA_TRY_STATUS(check_is_model_folder(folder));
-  const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
-  LLADA_TRY(const auto config_text, read_file(config_path, kMaxConfigBytes));
-  std::string generation_text;
-  if (exists(generation_path)) {
-    LLADA_TRY(generation_text, read_file(generation_path, kMaxConfigBytes));
-  }
-  LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
-  config.name = last_part(folder);
+  LLADA_TRY(auto config, read_folder_config(folder));
 
-  std::vector<std::string> names = {"model.safetensors"};
-  if (path != folder) {
-    names = {fs::path(path).filename().string()};
-  } else if (const std::string index = folder + "/model.safetensors.index.json"; exists(index)) {
-    LLADA_TRY(const auto text, read_file(index, kMaxIndexBytes));
-    LLADA_TRY(names, parse_safetensors_index(text, index));
+  WeightFiles weights{.names = {fs::path(path).filename().string()}, .notes = {}, .remarks = {}};
+  if (path == folder) {
+    LLADA_TRY(weights, weight_files(folder));
+  } else if (const PartName part = part_name(path); part.count > 1) {
+    return invalid("{}: part {} of {} of a model; needed the folder: {}", path, part.number, part.count, folder);
   }
+  std::ranges::move(weights.notes, std::back_inserter(config.notes));
+  std::ranges::move(weights.remarks, std::back_inserter(config.remarks));
   std::vector<NamedBytes> shards;
-  for (const std::string& name : names) {
-    LLADA_TRY(auto file, MappedFile::open(folder + "/" + name));
-    LLADA_TRY_STATUS(check_is_no_pointer(file.bytes(), file.path()));
-    shards.push_back({file.bytes(), file.path()});
-    model.files_.push_back(std::move(file));
+  for (const std::string& name : weights.names) {
+    LLADA_TRY_STATUS(model.map(folder + "/" + name));
+    shards.push_back({model.files_.back().bytes(), model.files_.back().path()});
   }
   LLADA_TRY(model.record_, read_hf_model(config, shards, path));
   return model;

@@ -19,12 +19,19 @@
 
 namespace llada {
 
+// What a model is called that says no name: its folder, or its GGUF file without ending and number of a part; in the
+// cache of Hugging Face's tools (models--OWNER--NAME/snapshots/COMMIT) the repository.
+std::string model_name(const std::string& path);
+
+// config.json and generation_config.json of a Hugging Face folder; its weights need not be there.
+Result<ModelConfig> read_folder_config(const std::string& folder);
+
 class ModelFile {
  public:
   using Entry = ModelTensor;
 
-  // A .gguf file, a Hugging Face folder (config.json with model.safetensors or its sharded form), or a
-  // .safetensors file inside such a folder.
+  // A .gguf file (of a model in parts the first), a Hugging Face folder (config.json with model.safetensors or
+  // its sharded form), or a .safetensors file inside such a folder.
   static Result<ModelFile> open(const std::string& path);
 
   // A model that no file holds: the record's views point into memory that the caller keeps. `name` stands
@@ -56,6 +63,7 @@ class ModelFile {
   void will_read(const TensorView& view, int64_t offset, int64_t bytes) const;
 
  private:
+  Status map(const std::string& path);
   static Result<ModelFile> open_gguf(const std::string& path);
   // The file that holds the view and where it begins there; null where none does.
   std::pair<const MappedFile*, size_t> place_of(const TensorView& view) const;

@@ -12,12 +12,6 @@ namespace {
 
 constexpr uint64_t kFreeMemory = uint64_t{1} << 20;
 
-std::string dims_text(const Shape& shape) {
-  std::string out = fmt::format("{}", shape.dims[0]);
-  for (int i = 1; i < shape.rank; ++i) out += fmt::format("x{}", shape.dims[static_cast<size_t>(i)]);
-  return out;
-}
-
 Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
   return invalid("{}: {} is {}, {} to {} needed", file, what, value, low, high);
@@ -42,6 +36,12 @@ Status check_yarn(const Yarn& y, const ModelConfig& c, std::string_view file) {
 }
 
 }  // namespace
+
+std::string dims_text(const Shape& shape) {
+  std::string out = fmt::format("{}", shape.dims[0]);
+  for (int i = 1; i < shape.rank; ++i) out += fmt::format("x{}", shape.dims[static_cast<size_t>(i)]);
+  return out;
+}
 
 const ModelTensor* ModelRecord::find(std::string_view name) const {
   const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
@@ -125,9 +125,12 @@ Status index_tensors(ModelRecord& record, std::string_view file) {
   record.by_name.resize(tensors.size());
   std::iota(record.by_name.begin(), record.by_name.end(), 0u);
   std::ranges::sort(record.by_name, {}, name_of);
-  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of); twice != record.by_name.end())
-    return invalid("{}: tensors {} and {} are both {}", file, printable(tensors[*twice].file_name),
-                   printable(tensors[*std::next(twice)].file_name), printable(name_of(*twice)));
+  if (const auto twice = std::ranges::adjacent_find(record.by_name, {}, name_of); twice != record.by_name.end()) {
+    const std::string &one = tensors[*twice].file_name, &other = tensors[*std::next(twice)].file_name;
+    if (one == other) return invalid("{}: tensor {} is in two of its files", file, printable(one));
+    return invalid("{}: tensors {} and {} are both {}", file, printable(one), printable(other),
+                   printable(name_of(*twice)));
+  }
   return {};
 }
 

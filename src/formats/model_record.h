@@ -54,6 +54,8 @@ Status check_config(const ModelConfig& config, std::string_view file);
 // nothing twice, nothing that the architecture does not know.
 Status index_and_check_tensors(ModelRecord& record, std::string_view file);
 
+std::string dims_text(const Shape& shape);  // "64x128"
+
 // Only the first half: sorts by_name; the error names a tensor that is there twice.
 Status index_tensors(ModelRecord& record, std::string_view file);
 

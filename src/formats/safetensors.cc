@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
 constexpr size_t kMaxTensors = size_t{1} << 18;
+constexpr size_t kMaxUnread = 16384;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxFiles = 4096;
 constexpr size_t kMaxValues = 4'000'000;  // bounds the time that a hostile header takes
@@ -37,6 +38,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   Status status;
   std::vector<SafetensorsTensor> tensors;
+  std::vector<UnreadTensor> unread;
 
   bool start_object(size_t) override {
     if (depth_ == 2 || list_ != nullptr) return fail("an object where a value belongs");
@@ -114,7 +116,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     tensor.name = name_of_tensor_;
     const uint64_t begin = offsets_->values[0], end = offsets_->values[1], room = bytes_.size() - data_begin_;
     if (begin > end || end > room)
-      return fail(fmt::format("data_offsets {} to {}, the file has {} bytes of data", begin, end, room));
+      return fail(fmt::format("data_offsets {} to {}, the file has {} bytes of data{}", begin, end, room,
+                              begin > end ? "" : ": it is cut"));
     if (dtype_ == "F32") {
       tensor.view.type = DType::F32;
     } else if (dtype_ == "F16") {
@@ -142,20 +145,21 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (end - begin != elements * element_bytes)
       return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
     tensor.offset = data_begin_ + begin;
-    if (tensor.offset % element_bytes != 0)
-      return fail(fmt::format("data begins at byte {}, a multiple of {} needed", tensor.offset, element_bytes));
     tensor.view.data = bytes_.data() + tensor.offset;
     if (tensors.size() == kMaxTensors) return fail(fmt::format("more than {} tensors", kMaxTensors));
     tensors.push_back(std::move(tensor));
     return true;
   }
 
-  // Types of buffers that some checkpoints carry along; their bounds were checked, their data is not used.
+  // Their bounds were checked, their data is not used.
   bool other_type() {
-    constexpr std::array<std::string_view, 10> known = {"BOOL", "U8",  "I8",  "U16", "I16",
-                                                        "U32",  "I32", "U64", "I64", "F64"};
-    if (std::ranges::find(known, dtype_) != known.end()) return true;
-    return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
+    static constexpr std::array<std::string_view, 10> known = {"BOOL", "U8",  "I8",  "U16", "I16",
+                                                               "U32",  "I32", "U64", "I64", "F64"};
+    const auto found = std::ranges::find(known, dtype_);
+    if (found == known.end()) return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
+    if (unread.size() == kMaxUnread) return fail(fmt::format("more than {} tensors of such types", kMaxUnread));
+    unread.push_back({name_of_tensor_, *found});
+    return true;
   }
 
   std::string_view name_;
@@ -223,13 +227,16 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
+Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
+  if (bytes.empty()) return invalid("{}: is empty, a safetensors file needed", name);
   if (bytes.size() < 8) return invalid("{}: {} bytes, too short for a safetensors file", name, bytes.size());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8)
-    return invalid("{}: header length {}, at most {} fit", name, header_bytes,
-                   std::min<uint64_t>(kMaxHeaderBytes, bytes.size() - 8));
+  if (header_bytes > kMaxHeaderBytes)
+    return invalid("{}: header length {}, at most {} needed: no safetensors file", name, header_bytes, kMaxHeaderBytes);
+  if (header_bytes > bytes.size() - 8)
+    return invalid("{}: header length {}, the file has {} bytes behind it: it is cut, or no safetensors file", name,
+                   header_bytes, bytes.size() - 8);
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
   LLADA_TRY_STATUS(check_json_limits(header, name, {.depth = 8, .values = kMaxValues}));
   if (!header.starts_with('{')) return invalid("{}: the header is not a JSON object", name);
@@ -249,7 +256,7 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   std::ranges::sort(order, {}, name_of);
   if (const auto twice = std::ranges::adjacent_find(order, {}, name_of); twice != order.end())
     return invalid("{}: tensor {} appears twice", name, printable(name_of(*twice)));
-  return std::move(tensors);
+  return SafetensorsFile{std::move(tensors), std::move(reader.unread)};
 }
 
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name) {

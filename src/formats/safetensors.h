@@ -1,8 +1,7 @@
 // safetensors (https://github.com/huggingface/safetensors): an 8-byte little-endian header length, a JSON
 // header {name: {dtype, shape, data_offsets}}, then the data. Parsed from bytes that are mapped elsewhere;
-// only names are copied. Every tensor is checked against the file: type, shape, offsets, size, alignment of
-// its elements, overlaps. Tensors of types that no model here uses (integers, F64) are passed over: they can
-// be buffers of the training code.
+// only names are copied. Every tensor is checked against the file: type, shape, offsets, size, overlaps. The
+// format does not align data, so elements lie at any address.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +21,18 @@ struct SafetensorsTensor {
   uint64_t offset = 0;  // from the start of the file
 };
 
-// In the order of their data.
-Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::byte> bytes, std::string_view name);
+// A tensor of a type that is not read (integers, F64): a buffer of the training code, or a weight in another form.
+struct UnreadTensor {
+  std::string name;
+  std::string_view type;
+};
+
+struct SafetensorsFile {
+  std::vector<SafetensorsTensor> tensors;  // in the order of their data
+  std::vector<UnreadTensor> unread;        // in the order of the header
+};
+
+Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::string_view name);
 
 // The file names in a model.safetensors.index.json, each once, sorted. Names with a path in them are refused.
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name);

@@ -54,6 +54,15 @@ constexpr std::array kStandardParts = {
     Pair{"attention.key_layernorm.weight", "attn_k_norm.weight"},
     Pair{"attention.dense.weight", "attn_output.weight"},
 };
+// All experts of a layer in one tensor: training code of LLaDA2 (dFactory), and dInfer, which also puts gate and up
+// together.
+constexpr std::array kExpertStacks = {
+    Pair{"mlp.experts.gate_proj", "ffn_gate_exps.weight"},
+    Pair{"mlp.experts.up_proj", "ffn_up_exps.weight"},
+    Pair{"mlp.experts.down_proj", "ffn_down_exps.weight"},
+    Pair{"mlp.w1", "ffn_gate_up_exps.weight"},
+    Pair{"mlp.w2", "ffn_down_exps.weight"},
+};
 constexpr std::array kExpertParts = {
     Pair{"gate_proj.weight", "ffn_gate_exps"},
     Pair{"up_proj.weight", "ffn_up_exps"},
@@ -97,12 +106,29 @@ std::optional<std::string> canonical_name(std::string_view hf_name) {
     return part ? std::optional(fmt::format("blk.{}.{}", *layer, *part)) : std::nullopt;
   }
   if (const auto part = look_up(kStandardParts, rest)) return fmt::format("blk.{}.{}", *layer, *part);
+  if (const auto part = look_up(kExpertStacks, rest)) return fmt::format("blk.{}.{}", *layer, *part);
   if (!take_prefix(rest, "mlp.experts.")) return std::nullopt;
   const auto expert = take_index(rest);
   const auto part = expert ? look_up(kExpertParts, rest) : std::nullopt;
   return part ? std::optional(fmt::format("blk.{}.{}.{}.weight", *layer, *part, *expert)) : std::nullopt;
 }
 
-bool is_known_buffer(std::string_view hf_name) { return hf_name.ends_with("rotary_emb.inv_freq"); }
+bool is_buffer(std::string_view hf_name) {
+  constexpr std::array<std::string_view, 9> kBuffers = {"inv_freq",    "cos_cached",  "sin_cached",
+                                                        "cos_cache",   "sin_cache",   "position_ids",
+                                                        "masked_bias", "causal_mask", "num_batches_tracked"};
+  const std::string_view last = hf_name.substr(hf_name.rfind('.') + 1);
+  return std::ranges::find(kBuffers, last) != kBuffers.end() || hf_name.ends_with(".attn.bias") ||
+         hf_name.ends_with(".attention.bias");
+}
+
+bool is_quantized_part(std::string_view hf_name) {
+  constexpr std::array<std::string_view, 13> kParts = {
+      "qweight",       "qzeros",           "scales",      "g_idx",         "SCB",
+      "weight_format", "absmax",           "quant_map",   "nested_absmax", "weight_packed",
+      "weight_scale",  "weight_scale_inv", "weight_shape"};
+  const std::string_view last = hf_name.substr(hf_name.rfind('.') + 1);
+  return std::ranges::find(kParts, last) != kParts.end() || last.starts_with("bitsandbytes__");
+}
 
 }  // namespace llada

@@ -12,7 +12,10 @@ namespace llada {
 // nullopt: a name of neither family.
 std::optional<std::string> canonical_name(std::string_view hf_name);
 
-// Buffers that old checkpoints carry and that hold nothing beyond the configuration.
-bool is_known_buffer(std::string_view hf_name);
+// What checkpoints carry along of tables that the configuration gives too: frequencies, positions, masks.
+bool is_buffer(std::string_view hf_name);
+
+// A part of a matrix that GPTQ, AWQ, bitsandbytes or compressed-tensors has rounded: groups, scales, zeros.
+bool is_quantized_part(std::string_view hf_name);
 
 }  // namespace llada

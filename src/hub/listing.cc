@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "formats/json.h"
+#include "formats/part_name.h"
 #include "formats/printable.h"
 #include "hub/repository.h"
 
@@ -41,30 +41,9 @@ bool has_word(std::string_view path, std::string_view word) {
   return false;
 }
 
-// "...-00002-of-00004.EXT": its number, how many there are, and the name of the set.
-struct Part {
-  int number = 0, count = 0;
-  std::string set;
-};
-
-Part part_of(const std::string& path) {
-  const size_t of = path.rfind("-of-"), dot = path.rfind('.');
-  if (of == std::string::npos || dot == std::string::npos || of < 6 || dot < of + 5) return {};
-  const auto number = [](std::string_view digits) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() && value > 0 ? value : 0;
-  };
-  const size_t dash = path.rfind('-', of - 1);
-  if (dash == std::string::npos) return {};
-  const int index = number(std::string_view(path).substr(dash + 1, of - dash - 1));
-  const int count = number(std::string_view(path).substr(of + 4, dot - of - 4));
-  if (index == 0 || count == 0 || index > count) return {};
-  return {index, count, path.substr(0, dash) + path.substr(dot)};
-}
-
+// Of a model in parts, its first.
 bool is_gguf_model(const std::string& path) {
-  if (!path.ends_with(".gguf") || part_of(path).count > 1) return false;
+  if (!path.ends_with(".gguf") || part_name(path).number > 1) return false;
   const std::string name = upper(path.substr(path.rfind('/') + 1));
   return !name.contains("MMPROJ") && !name.contains("IMATRIX");
 }
@@ -96,10 +75,10 @@ Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_
   bool single = false;
   for (const std::string& file : files) {
     if (!is_folder_weight(file)) continue;
-    const Part part = part_of(file);
+    const PartName part = part_name(file);
     if (part.count > 0) {
-      sets[part.set].first = part.count;
-      sets[part.set].second.insert(part.number);
+      sets[part.whole()].first = part.count;
+      sets[part.whole()].second.insert(part.number);
     }
     single |= file == "model.safetensors";
     choice.files.push_back(file);
@@ -114,6 +93,23 @@ Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_
                      printable(set));
   if (std::ranges::count(files, "config.json") == 0)
     return invalid("{}: has safetensors and no config.json, so what they belong to is not known", name);
+  return choice;
+}
+
+// One GGUF file, or all parts of the model of which `file` is one, the first in front.
+Result<Choice> choose_gguf(const std::vector<std::string>& files, const std::string& file, std::string_view name) {
+  const PartName part = part_name(file);
+  Choice choice{.files = {file}, .folder = false};
+  if (!file.ends_with(".gguf") || part.count <= 1) return choice;
+  choice.files.clear();
+  std::ranges::copy_if(files, std::back_inserter(choice.files), [&](const std::string& other) {
+    const PartName found = part_name(other);
+    return found.count == part.count && found.whole() == part.whole();
+  });
+  std::ranges::sort(choice.files, {}, [](const std::string& other) { return part_name(other).number; });
+  if (static_cast<int>(choice.files.size()) != part.count || part_name(choice.files.front()).number != 1)
+    return invalid("{}: {} of {} parts of {} are there", name, choice.files.size(), part.count,
+                   printable(part.whole()));
   return choice;
 }
 
@@ -151,30 +147,24 @@ Result<Choice> choose_files(const std::vector<std::string>& files, std::string_v
   std::vector<std::string> gguf;
   std::ranges::copy_if(files, std::back_inserter(gguf), is_gguf_model);
   if (!what.empty()) {
-    if (std::ranges::count(files, what) > 0) return Choice{.files = {std::string(what)}, .folder = false};
+    if (std::ranges::count(files, what) > 0) return choose_gguf(files, std::string(what), name);
     std::vector<std::string> found;
     std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, what); });
-    if (found.size() == 1) return Choice{.files = found, .folder = false};
+    if (found.size() == 1) return choose_gguf(files, found[0], name);
     if (found.size() > 1)
       return invalid("{}: {} files have {} in their names: {}", name, found.size(), printable(what), list_of(found));
     return invalid("{}: no file and no quantization '{}'; {}", name, printable(what),
                    gguf.empty() ? "there are no GGUF files" : "there are " + list_of(gguf));
   }
-  if (gguf.size() == 1) return Choice{.files = gguf, .folder = false};
+  if (gguf.size() == 1) return choose_gguf(files, gguf[0], name);
   for (const std::string_view type : kPreferredTypes) {
     std::vector<std::string> found;
     std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, type); });
-    if (found.size() == 1) return Choice{.files = found, .folder = false};
+    if (found.size() == 1) return choose_gguf(files, found[0], name);
     if (found.size() > 1) return invalid("{}: several files of type {}; name one: {}", name, type, list_of(found));
   }
   if (!gguf.empty()) return invalid("{}: name one of its files ({}:FILE): {}", name, name, list_of(gguf));
   if (std::ranges::any_of(files, is_folder_weight)) return choose_folder(files, name);
-  const auto split = [](const std::string& f) { return f.ends_with(".gguf") && part_of(f).count > 1; };
-  if (std::ranges::any_of(files, split))
-    return invalid(
-        "{}: its GGUF files are split into parts, which are not read; join them with llama.cpp's "
-        "llama-gguf-split --merge",
-        name);
   const auto pickle = [](const std::string& f) {
     return f.ends_with(".bin") || f.ends_with(".pt") || f.ends_with(".pth");
   };

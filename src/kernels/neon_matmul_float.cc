@@ -8,27 +8,38 @@
 namespace llada::kernels::neon {
 namespace {
 
+// Stored values lie at any address, so they are read as bytes.
+const uint8_t* bytes(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
+template <class T>
+T one(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
 struct F32Weights {
-  using Stored = float;
-  static float32x4_t load(const Stored* p) { return vld1q_f32(p); }
-  static float value(Stored v) { return v; }
+  static constexpr int64_t kBytes = 4;
+  static float32x4_t load(const std::byte* p) { return vreinterpretq_f32_u8(vld1q_u8(bytes(p))); }
+  static float value(const std::byte* p) { return one<float>(p); }
 };
 struct F16Weights {
-  using Stored = __fp16;
-  static float32x4_t load(const Stored* p) { return load4(p); }
-  static float value(Stored v) { return static_cast<float>(v); }
+  static constexpr int64_t kBytes = 2;
+  static float32x4_t load(const std::byte* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(bytes(p)))); }
+  static float value(const std::byte* p) { return static_cast<float>(one<__fp16>(p)); }
 };
 struct BF16Weights {
-  using Stored = uint16_t;
-  static float32x4_t load(const Stored* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
-  static float value(Stored v) { return bf16_to_float(v); }
+  static constexpr int64_t kBytes = 2;
+  static float32x4_t load(const std::byte* p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(bytes(p))), 16));
+  }
+  static float value(const std::byte* p) { return bf16_to_float(one<uint16_t>(p)); }
 };
 
 template <class W, int R>
 void tile(const MatmulArgs& a, int64_t c, int64_t columns, int64_t r) {
-  const typename W::Stored* w[kTile];
+  const std::byte* w[kTile];
   for (int64_t j = 0; j < kTile; ++j)  // columns that do not exist repeat the last one and are not stored
-    w[j] = reinterpret_cast<const typename W::Stored*>(a.weights) + (c + (j < columns ? j : columns - 1)) * a.k;
+    w[j] = a.weights + (c + (j < columns ? j : columns - 1)) * a.k * W::kBytes;
   const float* x[R];
   for (int i = 0; i < R; ++i) x[i] = a.x + (r + i) * a.k;
   float32x4_t sum[R][kTile];
@@ -36,7 +47,7 @@ void tile(const MatmulArgs& a, int64_t c, int64_t columns, int64_t r) {
     for (int j = 0; j < kTile; ++j) sum[i][j] = vdupq_n_f32(0);
   const auto four = [&](int64_t at) __attribute__((always_inline)) {
     float32x4_t weight[kTile];
-    for (int j = 0; j < kTile; ++j) weight[j] = W::load(w[j] + at);
+    for (int j = 0; j < kTile; ++j) weight[j] = W::load(w[j] + at * W::kBytes);
     for (int i = 0; i < R; ++i) {
       const float32x4_t row = vld1q_f32(x[i] + at);
       for (int j = 0; j < kTile; ++j) sum[i][j] = vfmaq_f32(sum[i][j], row, weight[j]);
@@ -51,7 +62,8 @@ void tile(const MatmulArgs& a, int64_t c, int64_t columns, int64_t r) {
   for (int i = 0; i < R; ++i) {
     float32x4_t y = vpaddq_f32(vpaddq_f32(sum[i][0], sum[i][1]), vpaddq_f32(sum[i][2], sum[i][3]));
     for (int64_t t = k; t < a.k; ++t) {
-      const float weight[kTile] = {W::value(w[0][t]), W::value(w[1][t]), W::value(w[2][t]), W::value(w[3][t])};
+      float weight[kTile];
+      for (int64_t j = 0; j < kTile; ++j) weight[j] = W::value(w[j] + t * W::kBytes);
       y = vfmaq_n_f32(y, vld1q_f32(weight), x[i][t]);
     }
     store_some(a.y + (r + i) * a.y_stride + c, columns, y);

@@ -20,13 +20,17 @@ inline int64_t float_packed_size(DType type, int64_t n, int64_t k) {
 }
 
 template <class T>
-inline void pack_columns(const T* stored, int64_t n, int64_t k, int64_t c0, T* out) {
+inline void pack_columns(const std::byte* stored, int64_t n, int64_t k, int64_t c0, T* out) {
   const int64_t columns = n - c0 < kFloatTile ? n - c0 : kFloatTile;
   for (int64_t i0 = 0; i0 < k; i0 += 32) {  // whole cache lines of every column
     const int64_t i1 = i0 + 32 < k ? i0 + 32 : k;
     for (int64_t c = 0; c < kFloatTile; ++c) {
-      const T* column = stored + (c0 + c) * k;
-      for (int64_t i = i0; i < i1; ++i) out[i * kFloatTile + c] = c < columns ? column[i] : T{0};
+      const std::byte* column = stored + (c0 + c) * k * static_cast<int64_t>(sizeof(T));
+      for (int64_t i = i0; i < i1; ++i) {
+        T value = 0;  // copied: stored values lie at any address
+        if (c < columns) __builtin_memcpy(&value, column + i * static_cast<int64_t>(sizeof(T)), sizeof value);
+        out[i * kFloatTile + c] = value;
+      }
     }
   }
 }
@@ -35,11 +39,9 @@ inline void pack_float(const TensorView& weight, int64_t n0, int64_t n1, std::by
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1];
   for (int64_t c = n0; c < n1; c += kFloatTile) {
     if (weight.type == DType::F32) {
-      pack_columns(reinterpret_cast<const uint32_t*>(weight.data), n, k, c,
-                   reinterpret_cast<uint32_t*>(packed) + c * k);
+      pack_columns(weight.data, n, k, c, reinterpret_cast<uint32_t*>(packed) + c * k);
     } else {
-      pack_columns(reinterpret_cast<const uint16_t*>(weight.data), n, k, c,
-                   reinterpret_cast<uint16_t*>(packed) + c * k);
+      pack_columns(weight.data, n, k, c, reinterpret_cast<uint16_t*>(packed) + c * k);
     }
   }
 }

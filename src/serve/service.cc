@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 
+#include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/job.h"
 #include "serve/keys.h"
@@ -106,9 +106,7 @@ bool Service::may_ask(const HttpRequest& request) const {
 
 std::string Service::name() const {
   if (!options_.name.empty()) return options_.name;
-  const std::filesystem::path path = std::filesystem::path(model_->file().path()).lexically_normal();
-  const std::filesystem::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
-  return last.extension() == ".gguf" ? last.stem().string() : last.string();
+  return model_name(model_->file().path());
 }
 
 Metrics::Now Service::now() const {

@@ -119,7 +119,7 @@ TEST_P(GgufRefuses, WithOneClearLine) {
 
 const uint64_t kHuge = ~uint64_t{0} - 7;
 const GgufRefusal kGgufRefusals[] = {
-    {"Empty", [] { return std::string(); }, "not a GGUF file"},
+    {"Empty", [] { return std::string(); }, "is empty, a GGUF file needed"},
     {"OtherMagic", [] { return std::string("PK\x03\x04 and more"); }, "it begins with \"PK\\x03\\x04\""},
     {"Version1", [] { return Raw().header(0, 0, 1).bytes; }, "version 1, 2 or 3 needed"},
     {"BigEndian", [] { return Raw().header(0, 0, 0x03000000).bytes; }, "big-endian"},
@@ -158,14 +158,21 @@ const GgufRefusal kGgufRefusals[] = {
      [] {
        return Raw().header(1, 0).tensor("t", {1u << 31, 1u << 31, 4}, 0, 0).pad(64).bytes;
      },
-     "dimension 0"},
+     "dimension 1 is 2147483648, 1 to 268435456 needed"},
     {"WrappingShape",
      [] {
        return Raw().header(1, 0).tensor("t", {64, uint64_t{1} << 58}, 0, 0).pad(64).bytes;
      },
      "dimension 1"},
     {"UnknownType", [] { return Raw().header(1, 0).tensor("t", {256}, 10, 0).pad(256).bytes; },
-     "type 10, needed one of f32 (0)"},
+     "type q2_K, needed one of f32, f16, bf16, q8_0,"},
+    {"NoType", [] { return Raw().header(1, 0).tensor("t", {256}, 99, 0).pad(256).bytes; },
+     "type number 99, needed one of"},
+    {"CutInTheFirstTensor",
+     [] {
+       return Raw().header(1, 0).tensor("t", {256, 1024}, 8, 0).pad(1000).bytes;
+     },
+     "278528 bytes at offset 0 of the data, which has 1000 bytes: the file is cut"},
     {"BrokenGroup", [] { return Raw().header(1, 0).tensor("t", {48}, 8, 0).pad(64).bytes; },
      "rows of 48 values in type q8_0, a multiple of 32"},
     {"OffsetAlignment", [] { return Raw().header(1, 0).tensor("t", {4}, 0, 4).pad(64).bytes; },
@@ -194,6 +201,20 @@ const GgufRefusal kGgufRefusals[] = {
 
 INSTANTIATE_TEST_SUITE_P(Files, GgufRefuses, testing::ValuesIn(kGgufRefusals),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Gguf, EveryTypeHasGgmlsName) {
+  for (const auto& [number, name] : std::initializer_list<std::pair<uint32_t, const char*>>{
+           {0, "f32"},      {1, "f16"},    {2, "q4_0"},      {8, "q8_0"},    {11, "q3_K"},  {15, "q8_K"},
+           {16, "iq2_xxs"}, {19, "iq1_s"}, {20, "iq4_nl"},   {23, "iq4_xs"}, {24, "i8"},    {28, "f64"},
+           {29, "iq1_m"},   {30, "bf16"},  {33, "q4_0_8_8"}, {34, "tq1_0"},  {35, "tq2_0"}, {38, "iq4_nl_8_8"},
+           {39, "mxfp4"},   {40, "nvfp4"}, {41, "q1_0"},     {42, "q2_0"},   {43, ""}})
+    EXPECT_EQ(ggml_type_name(number), name) << number;
+  for (uint32_t number = 0; number < 64; ++number)
+    if (const auto type = dtype_from_ggml(number)) {
+      EXPECT_EQ(dtype_from_name(ggml_type_name(number)), type) << number;
+      EXPECT_EQ(ggml_from_dtype(*type), number);
+    }
+}
 
 TEST(Gguf, EveryCutOfAFileIsRefused) {
   const std::string whole = gguf_bytes(tiny_config(Architecture::llada));

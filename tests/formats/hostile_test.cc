@@ -12,6 +12,7 @@
 #include "formats/allocation_meter.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
+#include "formats/gguf_parts.h"
 #include "formats/hf_config.h"
 #include "formats/model_fixture.h"
 #include "formats/safetensors.h"
@@ -196,6 +197,43 @@ TEST(Hostile, MutatedGgufMetadata) {
   mutate(good, good.size() * 2 / 3, 1200, 11, read_gguf_metadata);
 }
 
+// A model in two parts, as one text: the first's length, the first, the second.
+Result<ModelRecord> read_gguf_parts(std::span<const std::byte> bytes) {
+  uint64_t first = 0;
+  if (bytes.size() < 8) return invalid("hostile.file: short");
+  std::memcpy(&first, bytes.data(), 8);
+  bytes = bytes.subspan(8);
+  first = std::min<uint64_t>(first, bytes.size());
+  LLADA_TRY(auto file, GgufFile::parse(bytes.first(first), "hostile.file"));
+  const NamedBytes second{bytes.subspan(first), "hostile.file"};
+  LLADA_TRY(file, join_gguf_parts(std::move(file), "hostile.file", {&second, 1}));
+  return read_gguf_model(file, bytes.size(), "hostile.file");
+}
+
+TEST(Hostile, MutatedGgufParts) {
+  const ModelConfig config = tiny_config(Architecture::dream);
+  for (const size_t first : {size_t{0}, size_t{9}}) {
+    const auto parts = gguf_parts(config, {.arch = "dream", .type = DType::Q8_0}, {first, 0});
+    std::string good;
+    const uint64_t size = parts[0].size();
+    good.append(reinterpret_cast<const char*>(&size), 8);
+    good += parts[0];
+    // Damage to the second's header, behind the first's data, is as likely as to the first's.
+    mutate(good + parts[1], 8 + parts[0].size(), 600, 51, read_gguf_parts);
+    if (first == 0) mutate(good + parts[1], 8 + parts[0].size() + 3000, 600, 52, read_gguf_parts);
+  }
+}
+
+TEST(Hostile, MutatedFusedGguf) {
+  for (const auto& [architecture, arch] : {std::pair{Architecture::llada, "llada"}, {Architecture::dream, "dream"}}) {
+    const ModelConfig config = tiny_config(architecture);
+    const GgufOptions options{.arch = arch, .type = DType::Q8_0};
+    const auto tensors = with_fused_qkv(fake_tensors(config, false));
+    const std::string good = gguf_bytes(gguf_metadata(config, options), tensors, options.type);
+    mutate(good, header_of(good, config, options), 600, 61, read_gguf);
+  }
+}
+
 TEST(Hostile, MutatedSafetensors) {
   for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
     const ModelConfig config = tiny_config(architecture);
@@ -295,6 +333,32 @@ TEST(HostileCost, ManyKeys) {
     put(out, 0, 1);
   }
   EXPECT_FALSE(check(out, read_gguf));
+}
+
+// Every expert of every stack becomes an entry of the table, and a stack of 4096 matrices of one value is 8 KB.
+TEST(HostileCost, StacksOfManyTinyExperts) {
+  std::string header = "{",
+              json = R"({"architectures":["LLaDAMoEModelLM"],"vocab_size":2,"rope_theta":1e4,"hidden_size":2,)"
+                     R"("num_hidden_layers":1024,"num_attention_heads":1,"num_experts":4096,)"
+                     R"("num_experts_per_tok":1,"moe_intermediate_size":1})";
+  size_t data = 0;
+  for (int layer = 0; layer < 200; ++layer)
+    for (const char* kind : {"gate", "up"}) {
+      header += fmt::format(
+          R"({}"model.layers.{}.mlp.experts.{}_proj":{{"dtype":"F16","shape":[4096,1,2],"data_offsets":[{},{}]}})",
+          data > 0 ? "," : "", layer, kind, data, data + 16384);
+      data += 16384;
+    }
+  header += "}";
+  std::string bytes;
+  put(bytes, header.size(), 8);
+  bytes += header + std::string(data, '\0');
+  const auto config = read_hf_config(json, {}, "hostile.file");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_FALSE(check(bytes, [&](std::span<const std::byte> file) {
+    const NamedBytes shard{file, "hostile.file"};
+    return read_hf_model(*config, {&shard, 1}, "hostile.file");
+  }));
 }
 
 std::string with_length(const std::string& header, size_t data) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 
@@ -230,7 +231,7 @@ TEST(ModelFile, Shards) {
   EXPECT_EQ(values(*model->find("output.weight")), all.back().values);  // pages come back from the file
 
   folder.write("model-00002-of-00002.safetensors", safetensors_bytes(all, names));
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("are both"));
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("is in two of its files"));
   folder.write("model-00002-of-00002.safetensors", safetensors_bytes({second.begin() + 1, second.end()}, names));
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("is missing"));
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
@@ -241,6 +242,165 @@ TEST(ModelFile, Shards) {
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("weight_map is empty"));
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":3}})");
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("not a file name"));
+}
+
+std::string shard_index(const std::vector<std::string>& shards) {
+  std::string map;
+  for (size_t i = 0; i < shards.size(); ++i) map += fmt::format(R"({}"t{}":"{}")", i > 0 ? "," : "", i, shards[i]);
+  return R"({"weight_map":{)" + map + "}}";
+}
+
+// transformers leaves an index behind where it saves a model again in one file.
+TEST(ModelFile, OneFileComesBeforeAnIndex) {
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  write_folder(folder, config, Style::olmo);
+  const auto open = [&](const std::string& index) {
+    folder.write("model.safetensors.index.json", index);
+    return opened(folder.path());
+  };
+  const ModelFile stale = open(shard_index({"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}));
+  expect_tensors(stale, fake_tensors(config, true));
+  EXPECT_THAT(stale.config().notes, IsEmpty());
+  EXPECT_THAT(stale.config().remarks, ElementsAre(HasSubstr("names files that are not there")));
+  EXPECT_THAT(open("{").config().remarks, ElementsAre(HasSubstr("index.json is damaged")));
+  EXPECT_THAT(open(shard_index({"model.safetensors"})).config().remarks, IsEmpty());
+
+  // Other weights in files of another name: not computed, and said.
+  auto others = fake_tensors(config, true);
+  for (FakeTensor& tensor : others) tensor.values[0] += 1;
+  folder.write("model-1.safetensors", safetensors_bytes(others, hf_names(config, Style::olmo)));
+  const ModelFile both = open(shard_index({"model-1.safetensors"}));
+  expect_tensors(both, fake_tensors(config, true));
+  EXPECT_THAT(both.config().notes, ElementsAre(HasSubstr("model.safetensors is read, as transformers does")));
+  std::filesystem::remove(folder / "model.safetensors");
+  expect_tensors(opened(folder.path()), others);
+}
+
+TEST(ModelFile, APartOfAFolderNamesTheFolder) {
+  const TempFolder folder;
+  write_folder(folder, tiny_config(Architecture::llada), Style::olmo);
+  std::filesystem::rename(folder / "model.safetensors", folder / "model-00002-of-00003.safetensors");
+  EXPECT_THAT(model_outcome(folder / "model-00002-of-00003.safetensors"),
+              HasSubstr("part 2 of 3 of a model; needed the folder: " + folder.path()));
+}
+
+TEST(ModelFile, WeightsBeginAtAnyByte) {
+  const ModelConfig config = tiny_config(Architecture::llada_moe);
+  for (const DType type : {DType::F32, DType::BF16})
+    for (size_t spaces = 0; spaces < 4; ++spaces) {
+      std::string bytes = safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard), type);
+      uint64_t header = 0;
+      std::memcpy(&header, bytes.data(), 8);
+      bytes.insert(8 + header, spaces, ' ');
+      header += spaces;
+      std::memcpy(bytes.data(), &header, 8);
+      const TempFolder folder;
+      folder.write("config.json", hf_config_json(config, Style::standard));
+      folder.write("model.safetensors", bytes);
+      expect_tensors(opened(folder.path()), fake_tensors(config, true));
+    }
+}
+
+TEST(ModelFile, BuffersArePassedOverAndNamed) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::dream);
+  auto tensors = fake_tensors(config, true);
+  auto names = hf_names(config, Style::standard);
+  for (const std::string buffer : {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+                                   "model.position_ids", "model.layers.0.self_attn.masked_bias"}) {
+    tensors.push_back({buffer, {{8, 1, 1, 1}, 1}, std::vector<float>(8)});
+    names[buffer] = buffer;
+  }
+  folder.write("config.json", hf_config_json(config, Style::standard));
+  folder.write("model.safetensors", safetensors_bytes(tensors, names));
+  const ModelFile model = opened(folder.path());
+  expect_tensors(model, fake_tensors(config, true));
+  EXPECT_THAT(model.config().notes, testing::IsEmpty());
+  EXPECT_THAT(model.config().remarks,
+              testing::ElementsAre("not read, no weights: model.layers.0.self_attn.rotary_emb.inv_freq, "
+                                   "model.rotary_emb.inv_freq, model.position_ids and 1 more"));
+}
+
+TEST(ModelFile, WeightsInOtherFormsAreNamed) {
+  const ModelConfig config = tiny_config(Architecture::dream);
+  const auto with = [&](const std::string& entry, size_t bytes) {
+    const TempFolder folder;
+    std::string file = safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::standard));
+    uint64_t header = 0;
+    std::memcpy(&header, file.data(), 8);
+    const size_t data = file.size() - 8 - header;
+    const std::string more = fmt::format(R"({{"{},"data_offsets":[{},{}]}},)", entry, data, data + bytes).substr(1);
+    file.insert(9, more);
+    header += more.size();
+    std::memcpy(file.data(), &header, 8);
+    folder.write("config.json", hf_config_json(config, Style::standard));
+    folder.write("model.safetensors", file + std::string(bytes, '\0'));
+    return model_outcome(folder.path());
+  };
+  EXPECT_EQ(with(R"(step":{"dtype":"I64","shape":[1])", 8), "accepted");
+  EXPECT_THAT(with(R"(model.layers.7.self_attn.q_proj.weight":{"dtype":"F64","shape":[1])", 8),
+              HasSubstr("tensor model.layers.7.self_attn.q_proj.weight has dtype F64, F32, F16 or BF16 needed"));
+  EXPECT_THAT(with(R"(model.layers.1.mlp.up_proj.weight":{"dtype":"I8","shape":[8])", 8), HasSubstr("has dtype I8"));
+  for (const char* part : {"qweight", "g_idx", "SCB", "weight_packed", "weight.absmax"})
+    EXPECT_THAT(with(fmt::format(R"(model.layers.1.mlp.up_proj.{}":{{"dtype":"I32","shape":[2])", part), 8),
+                HasSubstr(fmt::format("up_proj.{}: part of a matrix that GPTQ, AWQ, bitsandbytes", part)));
+  EXPECT_THAT(with(R"(model.layers.1.mlp.up_proj.scales":{"dtype":"F16","shape":[4])", 8),
+              HasSubstr("up_proj.scales: part of a matrix that GPTQ"));
+  EXPECT_THAT(with(R"(model.layers.1.mlp.up_proj.lora_A.weight":{"dtype":"F16","shape":[4])", 8),
+              HasSubstr("lora_A.weight is not part of this architecture"));
+}
+
+TEST(ModelFile, WhatIsNoRegularFileIsRefusedAtOnce) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe.gguf").c_str(), 0600), 0);
+  EXPECT_THAT(model_outcome(folder / "pipe.gguf"), HasSubstr("pipe.gguf: not a regular file"));
+  EXPECT_THAT(model_outcome("/dev/zero"), HasSubstr("not a regular file"));
+  EXPECT_THAT(model_outcome(folder.write("empty.gguf", "")), HasSubstr("empty.gguf: is empty"));
+  write_folder(folder, tiny_config(Architecture::llada), Style::olmo);
+  for (const std::string file :
+       {"config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"}) {
+    const std::string before = folder.read(file);
+    std::filesystem::remove(folder / file);
+    ASSERT_EQ(::mkfifo((folder / file).c_str(), 0600), 0);
+    if (file.ends_with("index.json"))
+      EXPECT_THAT(opened(folder.path()).config().remarks, testing::ElementsAre(HasSubstr("is damaged")));
+    else
+      EXPECT_THAT(model_outcome(folder.path()), HasSubstr(file + ": not a regular file"));
+    std::filesystem::remove(folder / file);
+    if (file.ends_with("index.json") || before.empty()) continue;
+    folder.write(file, "");
+    EXPECT_THAT(model_outcome(folder.path()), HasSubstr(file + ": is empty"));
+    folder.write(file, before);
+  }
+  EXPECT_EQ(model_outcome(folder.path()), "accepted");
+}
+
+TEST(ModelFile, ADownloadHasTheNameOfItsRepository) {
+  const TempFolder cache;
+  const std::string commit = "0123456789abcdef0123456789abcdef01234567";
+  for (const std::string repository : {"models--own-er--my--model", "models--X--Y"}) {
+    const std::string folder = cache / repository + "/snapshots/" + commit;
+    std::filesystem::create_directories(folder);
+    const ModelConfig config = tiny_config(Architecture::llada);
+    cache.write(repository + "/snapshots/" + commit + "/config.json", hf_config_json(config, Style::olmo));
+    cache.write(repository + "/snapshots/" + commit + "/model.safetensors",
+                safetensors_bytes(fake_tensors(config, true), hf_names(config, Style::olmo)));
+    const std::string name = repository == "models--X--Y" ? "Y" : "my--model";  // an owner's has no two dashes
+    EXPECT_EQ(opened(folder).config().name, name);
+    EXPECT_EQ(opened(folder + "/").config().name, name);
+  }
+}
+
+TEST(ModelFile, NamesOfPaths) {
+  EXPECT_EQ(model_name("a/tiny-q8_0.gguf"), "tiny-q8_0");
+  EXPECT_EQ(model_name("a/big-00001-of-00009.gguf"), "big");
+  EXPECT_EQ(model_name("/no/such/folder/"), "folder");
+  EXPECT_EQ(model_name("/no/such/snapshots/0123"), "0123");
+  EXPECT_EQ(model_name("/c/models--o--n/snapshots/0123/"), "n");
+  EXPECT_EQ(model_name("/c/models--gpt2/snapshots/0123"), "gpt2");
 }
 
 TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
@@ -276,8 +436,6 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
   EXPECT_THAT(instead("LLaDAModelLM", "LlamaForCausalLM"), HasSubstr("architectures names \"LlamaForCausalLM\""));
   EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures names \"LLaDA3ModelLM\""));
-  EXPECT_THAT(instead(R"("architectures":["LLaDAModelLM"])", R"("architectures":[])"),
-              HasSubstr("architectures is missing"));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
               HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"),
@@ -328,6 +486,59 @@ TEST(ModelFile, TiedHeads) {
   const auto gguf = ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "dream"})));
   ASSERT_TRUE(gguf) << gguf.error().message;
   EXPECT_TRUE(gguf->config().tied_head);
+}
+
+// Writers that drop one of two equal tensors keep either name.
+TEST(ModelFile, ATiedModelUnderTheNameOfItsHead) {
+  for (const auto& [architecture, style] : {std::pair{Architecture::llada, Style::olmo},
+                                            {Architecture::dream, Style::standard},
+                                            {Architecture::llada_moe, Style::standard},
+                                            {Architecture::llada2, Style::standard}}) {
+    ModelConfig config = tiny_config(architecture);
+    const std::string json = hf_config_json(config, style),
+                      key = style == Style::olmo ? "weight_tying" : "tie_word_embeddings";
+    config.tied_head = true;
+    const TempFolder folder;
+    std::string tied = json;
+    tied.replace(tied.find('"' + key + "\":false") + key.size() + 3, 5, "true");
+    folder.write("config.json", tied);
+    auto names = hf_names(config, style);
+    names["token_embd.weight"] = names["output.weight"];
+    folder.write("model.safetensors", safetensors_bytes(hf_tensors(config), names));
+    const ModelFile model = opened(folder.path());
+    EXPECT_TRUE(model.config().tied_head);
+    expect_tensors(model, fake_tensors(config, true));
+    folder.write("config.json", json);
+    EXPECT_THAT(model_outcome(folder.path()), HasSubstr("tensor token_embd.weight is missing"));
+  }
+}
+
+TEST(ModelFile, AHeadBesideTheEmbeddingOfATiedModel) {
+  for (const auto& [architecture, style] : {std::pair{Architecture::llada, Style::olmo},
+                                            {Architecture::dream, Style::standard},
+                                            {Architecture::llada_moe, Style::standard},
+                                            {Architecture::llada2, Style::standard}}) {
+    const ModelConfig config = tiny_config(architecture);  // with a head of its own
+    const bool olmo = style == Style::olmo;
+    std::string json = hf_config_json(config, style);
+    json.replace(json.find(olmo ? R"("weight_tying":false)" : R"("tie_word_embeddings":false)"), olmo ? 20 : 27,
+                 olmo ? R"("weight_tying":true)" : R"("tie_word_embeddings":true)");
+    for (const bool equal : {false, true}) {
+      auto tensors = hf_tensors(config);
+      if (equal)
+        std::ranges::find(tensors, "output.weight", &FakeTensor::name)->values =
+            std::ranges::find(tensors, "token_embd.weight", &FakeTensor::name)->values;
+      const TempFolder folder;
+      folder.write("config.json", json);
+      folder.write("model.safetensors", safetensors_bytes(tensors, hf_names(config, style)));
+      const ModelFile model = opened(folder.path());
+      EXPECT_EQ(model.config().tied_head, olmo) << "LLaDA's code has no other head";
+      if (equal)
+        EXPECT_THAT(model.config().notes, testing::IsEmpty());
+      else
+        EXPECT_THAT(model.config().notes, testing::ElementsAre(HasSubstr("differs from the embedding")));
+    }
+  }
 }
 
 TEST(ModelFile, GgufMetadataThatDoesNotFit) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "formats/expectations.h"
 #include "tensor/quantize.h"
@@ -76,7 +78,7 @@ TokenizerSpec tiny_tokenizer() {
   return spec;
 }
 
-GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
+GgufWriter gguf_metadata(const ModelConfig& c, const GgufOptions& options) {
   GgufWriter out;
   const std::string p = options.arch + ".";
   const auto u32 = [&](const std::string& key, int64_t value) { out.add_u32(p + key, static_cast<uint32_t>(value)); };
@@ -121,22 +123,75 @@ GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
     out.add_u32("tokenizer.ggml.padding_token_id", 37);
     out.add_u32("tokenizer.ggml.mask_token_id", 36);
   }
+  return out;
+}
+
+namespace {
+
+DType stored_type(const FakeTensor& tensor, DType type) { return tensor.shape.rank == 1 ? DType::F32 : type; }
+
+}  // namespace
+
+GgufWriter gguf_writer(const ModelConfig& c, const GgufOptions& options) {
+  GgufWriter out = gguf_metadata(c, options);
   for (const FakeTensor& tensor : fake_tensors(c, false))
-    out.add_tensor(tensor.name, tensor.shape.rank == 1 ? DType::F32 : options.type, tensor.shape);
+    out.add_tensor(tensor.name, stored_type(tensor, options.type), tensor.shape);
   return out;
 }
 
 std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options) {
-  std::string bytes = gguf_writer(config, options).header();
-  for (const FakeTensor& tensor : fake_tensors(config, false)) {
-    const DType type = tensor.shape.rank == 1 ? DType::F32 : options.type;
+  return gguf_bytes(gguf_metadata(config, options), fake_tensors(config, false), options.type);
+}
+
+std::string gguf_bytes(GgufWriter metadata, const std::vector<FakeTensor>& tensors, DType type) {
+  for (const FakeTensor& tensor : tensors) metadata.add_tensor(tensor.name, stored_type(tensor, type), tensor.shape);
+  std::string bytes = metadata.header();
+  for (const FakeTensor& tensor : tensors) {
     const auto n = static_cast<int64_t>(tensor.values.size());
-    std::string packed(static_cast<size_t>(row_bytes(type, n)), '\0');
-    quantize_row(type, tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()), n);
+    std::string packed(static_cast<size_t>(row_bytes(stored_type(tensor, type), n)), '\0');
+    quantize_row(stored_type(tensor, type), tensor.values.data(), reinterpret_cast<std::byte*>(packed.data()), n);
     bytes += packed;
     bytes.resize((bytes.size() + 31) / 32 * 32);
   }
   return bytes;
+}
+
+std::vector<std::string> gguf_parts(const ModelConfig& config, const GgufOptions& options,
+                                    const std::vector<size_t>& counts) {
+  const auto tensors = fake_tensors(config, false);
+  std::vector<std::string> parts;
+  auto from = tensors.begin();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    GgufWriter out;
+    if (i == 0) out = gguf_metadata(config, options);
+    out.add_u32("split.no", static_cast<uint32_t>(i));
+    out.add_u32("split.count", static_cast<uint32_t>(counts.size()));
+    out.add_u32("split.tensors.count", static_cast<uint32_t>(tensors.size()));
+    const auto to = i + 1 < counts.size() ? from + static_cast<std::ptrdiff_t>(counts[i]) : tensors.end();
+    parts.push_back(gguf_bytes(std::move(out), {from, to}, options.type));
+    from = to;
+  }
+  return parts;
+}
+
+std::vector<FakeTensor> with_fused_qkv(const std::vector<FakeTensor>& tensors) {
+  std::vector<FakeTensor> fused;
+  for (const FakeTensor& tensor : tensors) {
+    const size_t at = tensor.name.find(".attn_");
+    if (at == std::string::npos || tensor.name[at + 7] != '.') {  // not attn_q, attn_k or attn_v
+      fused.push_back(tensor);
+      continue;
+    }
+    const std::string name = tensor.name.substr(0, at) + ".attn_qkv" + tensor.name.substr(at + 7);
+    const auto begun = std::ranges::find(fused, name, &FakeTensor::name);
+    if (begun == fused.end()) {
+      fused.push_back({name, tensor.shape, tensor.values});
+    } else {
+      begun->shape.dims[tensor.shape.rank == 1 ? 0 : 1] += tensor.shape.dims[tensor.shape.rank == 1 ? 0 : 1];
+      begun->values.insert(begun->values.end(), tensor.values.begin(), tensor.values.end());
+    }
+  }
+  return fused;
 }
 
 std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names,
@@ -209,21 +264,7 @@ std::map<std::string, std::string> hf_names(const ModelConfig& config, Style sty
 
 std::vector<FakeTensor> hf_tensors(const ModelConfig& config) {
   const auto tensors = fake_tensors(config, true);
-  if (config.architecture != Architecture::llada2) return tensors;
-  std::vector<FakeTensor> fused;
-  for (const FakeTensor& tensor : tensors) {
-    const bool q = tensor.name.ends_with("attn_q.weight");
-    if (!q && !tensor.name.ends_with("attn_k.weight") && !tensor.name.ends_with("attn_v.weight")) {
-      fused.push_back(tensor);
-    } else if (q) {
-      fused.push_back(tensor);
-      fused.back().name = tensor.name.substr(0, tensor.name.size() - 8) + "qkv.weight";
-    } else {
-      fused.back().shape.dims[1] += tensor.shape.dims[1];
-      fused.back().values.insert(fused.back().values.end(), tensor.values.begin(), tensor.values.end());
-    }
-  }
-  return fused;
+  return config.architecture == Architecture::llada2 ? with_fused_qkv(tensors) : tensors;
 }
 
 std::string hf_config_json(const ModelConfig& c, Style style) {

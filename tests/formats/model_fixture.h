@@ -48,9 +48,17 @@ struct GgufOptions {
   bool tokenizer = true;
   bool alignment_key = true;
 };
-// Everything before the tensor data, as a writer, so that a test can add or leave out.
+// The metadata, as a writer, so that a test can add to it; gguf_writer has the tensors' infos too.
+GgufWriter gguf_metadata(const ModelConfig& config, const GgufOptions& options);
 GgufWriter gguf_writer(const ModelConfig& config, const GgufOptions& options);
 std::string gguf_bytes(const ModelConfig& config, const GgufOptions& options = {});
+// A file of these metadata and tensors.
+std::string gguf_bytes(GgufWriter metadata, const std::vector<FakeTensor>& tensors, DType type);
+// The model in parts with so many tensors each, with the keys of llama.cpp's llama-gguf-split.
+std::vector<std::string> gguf_parts(const ModelConfig& config, const GgufOptions& options,
+                                    const std::vector<size_t>& tensors);
+// q, k and v of every layer as one tensor, the biases too.
+std::vector<FakeTensor> with_fused_qkv(const std::vector<FakeTensor>& tensors);
 
 // A safetensors file of F32 or BF16 tensors under the given names.
 std::string safetensors_bytes(const std::vector<FakeTensor>& tensors, const std::map<std::string, std::string>& names,

@@ -180,6 +180,57 @@ TEST(PublishedConfig, DreamsDefaults) {
   EXPECT_EQ(accepted(without(instead(json, "vocab_size", "152064"), "mask_token_id")).mask_id, 151666);
 }
 
+TEST(PublishedConfig, ModelTypeWhereNoClassIsNamed) {
+  for (const auto& [architecture, types] : std::initializer_list<std::pair<Architecture, std::vector<std::string>>>{
+           {Architecture::llada, {"llada"}},
+           {Architecture::llada_moe, {"llada", "llada_moe"}},
+           {Architecture::dream, {"Dream"}},
+           {Architecture::llada2, {"llada2_moe", "llada2_moe_veomni"}}}) {
+    const std::string json = hf_config_json(tiny_config(architecture), Style::standard);
+    for (const std::string& type : types) {
+      const std::string typed = instead(json, "model_type", '"' + type + '"');
+      for (const char* list : {"null", "[]"})
+        EXPECT_EQ(accepted(instead(typed, "architectures", list)).architecture, architecture) << type;
+      EXPECT_EQ(accepted(without(typed, "architectures")).architecture, architecture) << type;
+    }
+  }
+  const std::string json = hf_config_json(tiny_config(Architecture::llada), Style::olmo);
+  EXPECT_THAT(refused(without(without(json, "architectures"), "model_type")), HasSubstr("architectures is missing"));
+  EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"llama\"")),
+              HasSubstr("model_type is \"llama\", llada, llada_moe, llada2_moe or Dream needed"));
+  EXPECT_THAT(refused(instead(json, "architectures", "\"LLaDAModelLM\"")),
+              HasSubstr("architectures is \"LLaDAModelLM\""));
+  EXPECT_THAT(refused(instead(json, "architectures", "[7]")), HasSubstr("architectures is of type array"));
+}
+
+TEST(PublishedConfig, RoundedWeightsAreNamed) {
+  const std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  for (const auto& [member, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"("quantization_config":{"quant_method":"gptq","bits":4})",
+            "quantization_config has quant_method \"gptq\""},
+           {R"("quantization_config":{"bits":4,"quant_method":"awq"})", "quant_method \"awq\""},
+           {R"("quantization_config":{"load_in_8bit":true,"quant_method":"bitsandbytes"})", "\"bitsandbytes\""},
+           {R"("quantization_config":{"quant_method":"fp8"})", "quant_method \"fp8\""},
+           {R"("quantization_config":{"quant_method":"compressed-tensors"})", "\"compressed-tensors\""},
+           {R"("quantization":{"group_size":64,"bits":4})", "quantization has bits 4"},
+           {R"("quantization_config":{"w":1})", "quantization_config has no quant_method"},
+           {R"("quantization_config":true)", "quantization_config has no quant_method"}})
+    EXPECT_THAT(refused(with(json, member)), testing::AllOf(HasSubstr(words), HasSubstr("needed F32, F16 or BF16")));
+  EXPECT_THAT(accepted(with(json, R"("quantization_config":null)")).notes, IsEmpty());
+  EXPECT_THAT(accepted(with(json, R"("quantization_config":{})")).notes, IsEmpty());
+}
+
+TEST(PublishedConfig, SlidingLayersAreNotRead) {
+  const std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  EXPECT_THAT(accepted(with(json, R"("layer_types":["full_attention","full_attention"])")).notes, IsEmpty());
+  for (const char* member : {R"("layer_types":["full_attention","sliding_attention"])",
+                             R"("use_sliding_window":false,"layer_types":["sliding_attention","full_attention"])"})
+    EXPECT_THAT(accepted(with(json, member)).notes, ElementsAre(HasSubstr("layer_types has sliding_attention")));
+  EXPECT_THAT(refused(with(json, R"("use_sliding_window":true,"layer_types":["sliding_attention"])")),
+              HasSubstr("use_sliding_window is true"));
+  EXPECT_THAT(accepted(with(json, R"("layer_types":7)")).notes, IsEmpty());
+}
+
 // Of the classes that read the key; LLaDA's own does not, and what it would not do is refused.
 TEST(PublishedConfig, Yarn) {
   const auto scaled = [](const std::string& json, const std::string& fields) {

@@ -121,8 +121,19 @@ TEST(Choice, OfGgufFilesFollowsThePreference) {
   EXPECT_NE(chosen(all, "Q4_K").front().find("there are m-Q2_K.gguf"), std::string::npos);
   EXPECT_NE(chosen({"a.gguf", "b.gguf"}).front().find("name one"), std::string::npos);
   EXPECT_NE(chosen({"a-Q4_0.gguf", "b-Q4_0.gguf"}).front().find("a-Q4_0.gguf, b-Q4_0.gguf"), std::string::npos);
-  EXPECT_NE(chosen({"m-Q4_0-00001-of-00002.gguf", "m-Q4_0-00002-of-00002.gguf"}).front().find("split"),
-            std::string::npos);
+}
+
+TEST(Choice, AModelInPartsIsAllOfThem) {
+  const Files parts = {"m-Q4_0-00001-of-00003.gguf", "m-Q4_0-00002-of-00003.gguf", "m-Q4_0-00003-of-00003.gguf"};
+  const Files all = {
+      "b/" + parts[0], parts[2], "m-F16.gguf", parts[0], "README.md", parts[1], "m-Q4_0-00001-of-00002.gguf.txt"};
+  EXPECT_EQ(chosen({parts[1], parts[2], parts[0]}), parts);
+  EXPECT_EQ(chosen({parts[1], "m-F16.gguf", parts[2], parts[0]}, "q4_0"), parts);
+  EXPECT_EQ(chosen(all, parts[0]), parts);
+  EXPECT_EQ(chosen(all, parts[2]), parts) << "whichever is named";
+  EXPECT_EQ(chosen(all, "f16"), Files{"m-F16.gguf"});
+  EXPECT_NE(chosen({parts[0], parts[2]}).front().find("2 of 3 parts of m-Q4_0.gguf are there"), std::string::npos);
+  EXPECT_NE(chosen(all, "b/" + parts[0]).front().find("1 of 3 parts of b/m-Q4_0.gguf"), std::string::npos);
 }
 
 TEST(Choice, OfAFolderLeavesOutWhatNobodyReads) {

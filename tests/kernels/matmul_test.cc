@@ -320,6 +320,26 @@ TEST(Pack, AnySplitGivesTheSameBytesWithinTheLimit) {
     }
 }
 
+// safetensors aligns nothing.
+TEST(Matmul, FloatWeightsLieAtAnyAddress) {
+  for (const KernelTable* table : available())
+    for (const DType type : {DType::F32, DType::F16, DType::BF16}) {
+      const Problem p{type, 23, 102, 5};
+      const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 31);
+      const std::vector<float> x = exact_rows(p.rows, p.k, 32);
+      const std::vector<float> want = multiply(*table, p, Weights(*table, type, stored, p.n, p.k).data(), x);
+      for (const int64_t shift : {1, 2, 3}) {
+        Bytes moved(stored.size() + shift), packed(table->packed_bytes(type, p.n, p.k));
+        std::memcpy(moved.data() + shift, stored.data(), static_cast<size_t>(stored.size()));
+        TensorView weights = view(type, stored, p.n, p.k);
+        weights.data = moved.data() + shift;
+        if (packed.size() > 0) table->pack(weights, 0, p.n, packed.data());
+        const std::vector<float> got = multiply(*table, p, packed.size() > 0 ? packed.data() : weights.data, x);
+        EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * 4), 0) << name_of(*table, p) << " + " << shift;
+      }
+    }
+}
+
 TEST(QuantizeRows, AnySplitOfRowsGivesTheSameBytes) {
   for (const KernelTable* table : available())
     for (const int64_t k : {32, 96, 256, 800}) {

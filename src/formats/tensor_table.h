@@ -1,0 +1,39 @@
+// Puts a file's tensors into a record under their canonical names. What a file stores as one and the engine knows as
+// several becomes views of parts of it, for which no byte is copied:
+//   blk.N.attn_qkv.weight, .bias     rows of q, then of k, then of v
+//   blk.N.ffn_{gate,up,down}_exps    in safetensors: the experts of a layer, one after another
+//   blk.N.ffn_gate_up_exps           the same, each expert's gate before its up
+// In GGUF stacks of experts stay what they are. Private to formats/.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "formats/model_record.h"
+
+namespace llada {
+
+class TensorTable {
+ public:
+  // The record has its format and a configuration that was checked. `file` is what error lines call the whole.
+  TensorTable(ModelRecord& record, std::string_view file) : record_(record), file_(file) {}
+
+  // Makes room for `count` tensors more, each of which its parser keeps in `parsed_bytes`. The files so far have
+  // `file_bytes` in all, which bound the memory (check_memory).
+  Status expect(uint64_t file_bytes, size_t count, size_t parsed_bytes);
+  Status add(ModelTensor tensor);
+
+ private:
+  Status add_qkv(const ModelTensor& whole, bool bias);
+  Status add_experts(const ModelTensor& whole);
+  void put(const ModelTensor& whole, std::string name, int64_t begin, const Shape& shape);
+  Status reserve(const ModelTensor& whole, int64_t count);
+  std::unexpected<Error> wrong_shape(const ModelTensor& whole, const Shape& needed) const;
+
+  ModelRecord& record_;
+  std::string_view file_;
+  uint64_t file_bytes_ = 0, memory_ = 0;
+};
+
+}  // namespace llada
