@@ -1,5 +1,5 @@
 // Errors as values. Expected failure (bad input, missing memory, a dead device) is a Result; a bug is LLADA_CHECK. An
-// error's kind says who has to act, and is the process exit status: invalid_input 2, failed 1. Deliberately absent:
+// error's kind says who has to act, and is the process exit status: invalid_input 2, the others 1. Deliberately absent:
 // exceptions across layers, error codes, global state.
 #pragma once
 #include <fmt/format.h>
@@ -13,6 +13,7 @@ namespace llada {
 enum class ErrorKind {
   invalid_input,  // the request or a file is wrong; exit status 2
   failed,         // the work failed: device, I/O, memory; exit status 1
+  data,           // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1
 };
 
 struct Error {
@@ -32,6 +33,11 @@ std::unexpected<Error> invalid(fmt::format_string<Args...> format, Args&&... arg
 template <class... Args>
 std::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args) {
   return std::unexpected(Error{ErrorKind::failed, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+template <class... Args>
+std::unexpected<Error> damaged(fmt::format_string<Args...> format, Args&&... args) {
+  return std::unexpected(Error{ErrorKind::data, fmt::format(format, std::forward<Args>(args)...)});
 }
 
 inline int exit_status(const Error& error) { return error.kind == ErrorKind::invalid_input ? 2 : 1; }

@@ -131,7 +131,7 @@ Result<int> run(RunOptions& o) {
   } else {
     auto answer = answer_once(*workspace, o, std::move(ids));
     if (!answer) {
-      if (answer.error().kind == ErrorKind::failed) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
+      if (answer.error().kind != ErrorKind::invalid_input) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
       return std::unexpected(answer.error());
     }
     const Generation generation = std::move(*answer);

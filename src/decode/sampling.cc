@@ -154,7 +154,7 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
       p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
       if (p.token < 0 || !std::isfinite(p.probability))
-        return failed("the logits of position {} are not finite; the weights or the activations are damaged",
+        return damaged("the logits of position {} are not finite; the weights or the activations are damaged",
                       p.position);
     }
     return {};

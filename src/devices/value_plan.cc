@@ -179,7 +179,12 @@ void reserve_logits(const StepInputs& in, const RowSets& sets, int64_t vocabular
   std::vector<int64_t> rows(in.streams.size(), 0);
   for (size_t p = 0; p < sets.kept.size(); ++p) rows[static_cast<size_t>(sets.streams[p])] += sets.kept[p] >= 0;
   outputs.logits.resize(rows.size());
-  for (size_t s = 0; s < rows.size(); ++s) outputs.logits[s].resize(static_cast<size_t>(rows[s] * vocabulary));
+  for (size_t s = 0; s < rows.size(); ++s) {
+    const auto floats = static_cast<size_t>(rows[s] * vocabulary);
+    std::vector<float>& logits = outputs.logits[s];
+    if (logits.capacity() < floats) logits = std::vector<float>();  // never old and new memory at a time
+    logits.resize(floats);
+  }
 }
 
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs) {

@@ -106,6 +106,7 @@ struct ModelRunner::Part {
 struct ModelRunner::Active {
   RequestStep step;
   decode::StepResult result = {};
+  Status status = {};  // of this request alone
   bool sparse_done = false;
   KvStore::Saved refreshed = {};  // the sparse plan's K/V, which the step's own rows must not see
 
@@ -252,7 +253,7 @@ Status ModelRunner::begin_beside(std::span<Active* const> steps) {
   }
   LLADA_TRY_STATUS(bind_all(steps, true, beside_inputs_));
   const Stopwatch watch(device_seconds_);
-  return executor_.run_beside(beside_inputs_, beside_outputs_);
+  return executor_.run_beside(beside_inputs_, beside_outputs_, &beside_streams_);
 }
 
 // A sparse plan sees the store as it is now, and the step's rows see nothing of it: its K/V is kept aside until they
@@ -263,7 +264,7 @@ Status ModelRunner::run_sparse(std::span<Active* const> steps) {
   Status status = bind_all(steps, true, inputs_);
   if (status) {
     const Stopwatch watch(device_seconds_);
-    status = executor_.run_beside(inputs_, outputs_);
+    status = executor_.run_beside(inputs_, outputs_, &streams_);
   }
   size_t next = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -271,29 +272,36 @@ Status ModelRunner::run_sparse(std::span<Active* const> steps) {
     KvStore& kv = a.step.state->kv;
     if (status) a.refreshed = kv.save(a.step.plan->sparse.rows);
     kv.put_back(before[i]);
-    if (status) {
-      a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
-      a.step.state->sparse_logits = std::move(outputs_.logits[i]);
-    }
-    a.sparse_done = status.has_value();
+    if (!status) continue;
+    a.status = streams_[i];
+    a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
+    a.step.state->sparse_logits = std::move(outputs_.logits[i]);
+    a.sparse_done = a.status.has_value();
   }
   return status;
 }
 
-Status ModelRunner::run_together(std::span<Active* const> steps) {
+// One forward of those who have no error of their own yet. Where this succeeds each has its result, or its own error.
+Status ModelRunner::run_together(std::span<Active* const> all) {
   // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
   std::vector<Active*> before_it, beside_it;
-  for (Active* a : steps)
+  for (Active* a : all)
     if (a->sparse() && !a->sparse_done)
       (executor_.runs_beside() || a->step.state->beside_kv ? beside_it : before_it).push_back(a);
   if (!before_it.empty()) LLADA_TRY_STATUS(run_sparse(before_it));
+  std::vector<Active*> steps;
+  std::ranges::copy_if(all, std::back_inserter(steps), [](const Active* a) { return a->status.has_value(); });
+  if (steps.empty()) return {};
   if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
   std::vector<std::vector<float>> before;
   for (const Active* a : steps) before.push_back(probe_values(a->step.state->kv, a->step.plan->probes));
   LLADA_TRY_STATUS(bind_all(steps, false, inputs_));
+  // The memory of each request's last logits takes its new ones.
+  outputs_.logits.resize(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) outputs_.logits[i] = std::move(steps[i]->step.state->logits);
   {
     const Stopwatch watch(device_seconds_);
-    LLADA_TRY_STATUS(executor_.run(inputs_, outputs_));
+    LLADA_TRY_STATUS(executor_.run(inputs_, outputs_, &streams_));
   }
   size_t next = 0, next_beside = 0, stream_beside = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -304,9 +312,11 @@ Status ModelRunner::run_together(std::span<Active* const> steps) {
     a.result.trials = take(outputs_.predictions, next, plan.trials.size());
     for (const decode::StepPlan& draft : plan.drafts)
       a.result.drafts.push_back(take(outputs_.predictions, next, draft.logits.size()));
+    a.status = streams_[i];
     if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
     if (!plan.probes.empty()) a.result.drift = drift(state.kv.shape(), before[i], probe_values(state.kv, plan.probes));
     if (a.sparse() && !a.sparse_done) {
+      if (a.status) a.status = beside_streams_[stream_beside];
       a.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
       state.sparse_logits = std::move(beside_outputs_.logits[stream_beside++]);
       a.refreshed = state.beside_kv->save(plan.sparse.rows);
@@ -325,31 +335,28 @@ std::vector<Result<decode::StepResult>> ModelRunner::run(std::span<const Request
                                          : fmt::format("{} requests: {} rows", steps.size(), rows));
   std::vector<Active> active;
   for (const RequestStep& step : steps) active.push_back({.step = step});
-  std::vector<Status> errors(steps.size());
   std::vector<Active*> sound;
   const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  for (size_t i = 0; i < steps.size(); ++i) {
-    errors[i] = unchanged ? check_keys(steps[i]) : unchanged;
-    if (errors[i]) sound.push_back(&active[i]);
+  for (Active& a : active) {
+    a.status = unchanged ? check_keys(a.step) : unchanged;
+    if (a.status) sound.push_back(&a);
   }
-  const auto alone = [&](Active& a) -> Status {
-    Active* const one = &a;
-    Status status = run_together({&one, 1});
+  const auto run = [&](std::span<Active* const> who) {
+    Status status = run_together(who);
     if (!status) executor_.join_beside();
     return status;
   };
-  bool together = false;
-  if (sound.size() > 1) {
-    together = run_together(sound).has_value();
-    if (!together) executor_.join_beside();
+  const bool together = sound.size() > 1 && run(sound);
+  for (Active* const a : sound) {
+    if (together || !a->status) continue;
+    if (const Status alone = run({&a, 1}); !alone) a->status = alone;
   }
   std::vector<Result<decode::StepResult>> results;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (errors[i] && !together) errors[i] = alone(active[i]);
-    if (errors[i]) {
-      results.emplace_back(std::move(active[i].result));
+  for (Active& a : active) {
+    if (a.status) {
+      results.emplace_back(std::move(a.result));
     } else {
-      results.emplace_back(std::unexpected(errors[i].error()));
+      results.emplace_back(std::unexpected(a.status.error()));
     }
   }
   return results;

@@ -61,8 +61,9 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // One forward of all steps, whose states are different ones; results in their order. Where it fails, every request's
-  // part is run again alone, so that an error is the error of that request.
+  // One forward of all steps, whose states are different ones; results in their order. Damaged numbers are an error of
+  // the requests that have them alone. Where the forward itself fails, every request's part is run again alone, so that
+  // an error is the error of that request.
   std::vector<Result<decode::StepResult>> run(std::span<const RequestStep> steps);
 
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
@@ -86,6 +87,7 @@ class ModelRunner {
   Trace* trace_;
   StepInputs inputs_, beside_inputs_;
   StepOutputs outputs_, beside_outputs_;
+  std::vector<Status> streams_, beside_streams_;  // of the executor's last passes
   double device_seconds_ = 0;
 };
 

@@ -4,9 +4,7 @@
 #include <numeric>
 
 namespace llada {
-namespace {
 
-// By wanted row.
 std::vector<int32_t> streams_of_wanted(const StepInputs& in) {
   std::vector<int32_t> streams;
   for (const RowSpan& span : in.spans)
@@ -14,8 +12,6 @@ std::vector<int32_t> streams_of_wanted(const StepInputs& in) {
       streams.push_back(span.stream);
   return streams;
 }
-
-}  // namespace
 
 int64_t candidates_left_behind(const StepInputs& in) {
   if (std::ranges::none_of(in.streams, [](const Stream& s) { return s.keep >= 0; })) return 0;

@@ -7,6 +7,9 @@
 
 namespace llada {
 
+// Of each wanted row its stream.
+std::vector<int32_t> streams_of_wanted(const StepInputs& inputs);
+
 // Candidates that will not go on, of all streams.
 int64_t candidates_left_behind(const StepInputs& inputs);
 

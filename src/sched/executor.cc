@@ -65,10 +65,6 @@ void empty(const StepInputs& inputs, StepOutputs& outputs) {
 
 }  // namespace
 
-void Executor::join_beside() {
-  if (runs_beside()) static_cast<void>(finish_beside());
-}
-
 Status Executor::prepare() {
   if (prepared_) return {};
   if (can_.window != nullptr && can_.window->window().weight_bytes != kUnlimitedWindow) {
@@ -93,16 +89,17 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape sh
   return recent_.keep(shape, {std::move(built), std::move(stretches), kv});
 }
 
-Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs) {
+Status Executor::run_once(const Forward& forward) {
+  const StepInputs& inputs = *forward.inputs;
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
-  empty(inputs, outputs);
+  empty(inputs, *forward.outputs);
   Ticket ticket = 0;
   if (split_) split_->begin_step(inputs);
   for (const MemoryRuntime::Stretch& stretch : prepared->stretches) {
     if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
-    Run run{prepared->program, stretch.first, stretch.last, &inputs, &outputs, stretch.unit};
+    Run run{prepared->program, stretch.first, stretch.last, &inputs, forward.outputs, stretch.unit};
     if (const Op& op = prepared->program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
       LLADA_TRY_STATUS(device_->wait(ticket));  // the plan needs what the router decided
       LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
@@ -111,48 +108,57 @@ Status Executor::run_once(const StepInputs& inputs, StepOutputs& outputs) {
     if (memory_) LLADA_TRY_STATUS(memory_->after(stretch));
   }
   LLADA_TRY_STATUS(device_->wait(ticket));
-  LLADA_TRY_STATUS(finish_results(inputs, outputs));
-  return finish_beside();
+  return finish_results(forward);
 }
 
-Status Executor::finish_results(const StepInputs& inputs, StepOutputs& outputs) const {
-  if (dry()) return {};
-  const size_t rows = inputs.predictions.size() - candidates_left_behind(inputs);
-  LLADA_TRY(const std::vector<size_t> which, predictions_that_went_on(inputs, outputs));
-  if (outputs.predictions.size() != rows)
-    return failed("{}: {} predictions came back, {} were asked for", device_->info().name, outputs.predictions.size(),
-                  rows);
-  const auto finite = [](float x) { return std::isfinite(x); };
-  for (size_t r = 0; r < rows; ++r) {
-    Prediction& p = outputs.predictions[r];
-    const auto wanted = static_cast<size_t>(inputs.predictions[which[r]].conditional);
-    p.position = inputs.positions[static_cast<size_t>(inputs.wanted[wanted])];
-    if (p.token >= 0 && std::isfinite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
-        std::isfinite(p.margin))
-      continue;
-    return failed("{}: the logits of position {} are not finite; the weights or the activations are damaged",
-                  device_->info().name, p.position);
+Status Executor::finish_results(const Forward& forward) const {
+  const auto& [inputs, outputs, told] = forward;
+  std::vector<Status> streams(inputs->streams.size());
+  if (!dry()) {
+    const size_t rows = inputs->predictions.size() - candidates_left_behind(*inputs);
+    LLADA_TRY(const std::vector<size_t> which, predictions_that_went_on(*inputs, *outputs));
+    const std::string name = device_->info().name;
+    if (outputs->predictions.size() != rows)
+      return failed("{}: {} predictions came back, {} were asked for", name, outputs->predictions.size(), rows);
+    const std::vector<int32_t> stream_of = streams_of_wanted(*inputs);
+    const auto finite = [](float x) { return std::isfinite(x); };
+    for (size_t r = 0; r < rows; ++r) {
+      Prediction& p = outputs->predictions[r];
+      const auto wanted = static_cast<size_t>(inputs->predictions[which[r]].conditional);
+      p.position = inputs->positions[static_cast<size_t>(inputs->wanted[wanted])];
+      Status& stream = streams[static_cast<size_t>(stream_of[wanted])];
+      if (stream && !(p.token >= 0 && finite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
+                      std::isfinite(p.margin)))
+        stream = damaged("{}: the logits of position {} are not finite; the weights or the activations are damaged",
+                         name, p.position);
+    }
+    for (size_t s = 0; s < streams.size() && s < outputs->logits.size(); ++s)
+      if (streams[s] && !std::ranges::all_of(outputs->logits[s], finite))
+        streams[s] = damaged("{}: logits are not finite; the weights or the activations are damaged", name);
   }
-  for (const auto& logits : outputs.logits)
-    if (!std::ranges::all_of(logits, finite))
-      return failed("{}: logits are not finite; the weights or the activations are damaged", device_->info().name);
+  if (told != nullptr) {
+    *told = std::move(streams);
+    return {};
+  }
+  for (const Status& stream : streams) LLADA_TRY_STATUS(stream);
   return {};
 }
 
 Status Executor::finish_beside() {
   const Ticket now = std::exchange(beside_, 0);
   const Ticket due = runs_beside() ? now : std::exchange(beside_before_, now);
-  const auto results = std::exchange(beside_results_, {});
+  const auto forward = std::exchange(under_way_, {});
   if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
-  return results ? results() : Status{};
+  return forward ? finish_results(*forward) : Status{};
 }
 
-Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs) {
+Status Executor::submit_beside(const Forward& forward) {
+  const StepInputs& inputs = *forward.inputs;
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
-  empty(inputs, outputs);
-  Run run{prepared->program, 0, prepared->program->ops.size(), &inputs, &outputs};
+  empty(inputs, *forward.outputs);
+  Run run{prepared->program, 0, prepared->program->ops.size(), &inputs, forward.outputs};
   run.unit = Unit::host;
   if (can_.beside != nullptr) {
     LLADA_TRY(beside_, can_.beside->submit_beside(run));
@@ -160,19 +166,17 @@ Status Executor::submit_beside(const StepInputs& inputs, StepOutputs& outputs) {
     LLADA_TRY(const Ticket ticket, device_->submit(run));
     LLADA_TRY_STATUS(device_->wait(ticket));
   }
-  if (!runs_beside()) return finish_results(inputs, outputs);
-  beside_results_ = [this, &inputs, &outputs] { return finish_results(inputs, outputs); };
+  if (!runs_beside()) return finish_results(forward);
+  under_way_ = forward;
   return {};
 }
 
 Status Executor::fall_back(const Error& error) {
-  if (error.kind != ErrorKind::failed || options_.fallback == nullptr || fell_back_) return std::unexpected(error);
+  if (options_.fallback == nullptr || fell_back_) return std::unexpected(error);
   if (options_.warn)
     options_.warn(
         fmt::format("{}; this step and all later ones run on {}", error.message, options_.fallback->info().name));
   fell_back_ = true;
-  // What the host does beside is not the failed unit's, and its numbers are wanted.
-  if (runs_beside()) LLADA_TRY_STATUS(finish_beside());
   device_ = options_.fallback;
   can_ = device_->capabilities();
   memory_.reset();
@@ -202,19 +206,33 @@ void mark_computed(const StepInputs& inputs, const StepOutputs& outputs) {
 
 }  // namespace
 
-Status Executor::run(const StepInputs& inputs, StepOutputs& outputs) {
-  if (const Status status = run_once(inputs, outputs); !status) {
-    LLADA_TRY_STATUS(fall_back(status.error()));
-    LLADA_TRY_STATUS(run_once(inputs, outputs));
+Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
+  const Forward forward{&inputs, &outputs, streams};
+  const std::optional<Forward> other = under_way_;
+  const auto broken = [](const Status& status) { return !status && status.error().kind == ErrorKind::failed; };
+  // Both are waited for before anything else is done: neither is under way, nor its failure lost, whatever follows.
+  Status step = run_once(forward), beside = finish_beside();
+  if (broken(step) || broken(beside)) {
+    LLADA_TRY_STATUS(fall_back(broken(step) ? step.error() : beside.error()));
+    if (broken(beside)) {
+      // Of one that has only emulated time left the numbers are there.
+      beside = other ? submit_beside(*other) : Status{};
+      if (beside) beside = finish_beside();
+    }
+    if (broken(step)) step = run_once(forward);
   }
+  LLADA_TRY_STATUS(step);
+  LLADA_TRY_STATUS(beside);
   mark_computed(inputs, outputs);
   return {};
 }
 
-Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs) {
-  if (const Status status = submit_beside(inputs, outputs); !status) {
+Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
+  const Forward forward{&inputs, &outputs, streams};
+  if (const Status status = submit_beside(forward); !status) {
+    if (status.error().kind != ErrorKind::failed) return status;
     LLADA_TRY_STATUS(fall_back(status.error()));
-    LLADA_TRY_STATUS(submit_beside(inputs, outputs));
+    LLADA_TRY_STATUS(submit_beside(forward));
   }
   mark_computed(inputs, outputs);
   return {};

@@ -1,7 +1,10 @@
 // From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
-// the slabs that have to be mapped, and submits them in order. When the device fails and there is a fallback, the step
-// is run again from its beginning on the fallback. A step's K/V is written before it is read, so what the failed device
-// left behind does not show.
+// the slabs that have to be mapped, and submits them in order. When the device fails and there is a fallback, the
+// fallback takes over for good, and what failed is run again on it from its beginning: the step, the one beside it, or
+// both. A step's K/V is written before it is read, so what the failed device left behind does not show.
+//
+// Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
+// They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand.
 #pragma once
 #include <functional>
 #include <memory>
@@ -36,18 +39,21 @@ class Executor {
   Executor(Device& device, Build build, ExecutorOptions options)
       : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
-  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed.
-  Status run(const StepInputs& inputs, StepOutputs& outputs);
+  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. Of one
+  // beside it the end, too: its failure is an error of this call. After an error nothing is under way, and the next call
+  // may be made. streams: filled with a status per stream, by which alone damaged numbers are then told; null: the first
+  // damaged stream is the call's error.
+  Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
   // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at
   // a time (runs_beside()) its numbers are there when that run() returns, the stores must be others than the run's, and
-  // inputs and outputs must live until then. Elsewhere they are there on return: on a device with one unit it simply
+  // inputs, outputs and streams must live until then. Elsewhere they are there on return: on a device with one unit it simply
   // runs first, and a simulated one lets it take until the end of the run after the following one.
-  Status run_beside(const StepInputs& inputs, StepOutputs& outputs);
+  Status run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
   bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
-  // After a failed run() something may still run beside: waits for it, whatever comes of it.
-  void join_beside();
+  // For whoever will not call run() after run_beside(): waits for what runs beside, whatever comes of it.
+  void join_beside() { static_cast<void>(finish_beside()); }
 
   // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
@@ -64,14 +70,19 @@ class Executor {
     std::vector<MemoryRuntime::Stretch> stretches;
     KvGeometry kv;
   };
+  // A step, or what runs beside one, with whoever hears of its streams.
+  struct Forward {
+    const StepInputs* inputs;
+    StepOutputs* outputs;
+    std::vector<Status>* streams;
+  };
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
-  Status run_once(const StepInputs& inputs, StepOutputs& outputs);
+  Status run_once(const Forward& forward);
   Status finish_beside();
-  // What comes back is numbers, one prediction for each that the step asked for; each is given its position.
-  Status finish_results(const StepInputs& inputs, StepOutputs& outputs) const;
-  Status submit_beside(const StepInputs& inputs, StepOutputs& outputs);
-  // After an error of a step: makes everything ready for it to be run again on the fallback. Where nothing takes over,
-  // that error.
+  // There is one prediction for each that was asked for; each is given its position, and what is no number is told.
+  Status finish_results(const Forward& forward) const;
+  Status submit_beside(const Forward& forward);
+  // After a failure: the fallback takes over. Where there is none to take over, that error.
   Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
 
@@ -81,7 +92,7 @@ class Executor {
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
-  std::function<Status()> beside_results_;  // of a pass under way, where one really runs beside
+  std::optional<Forward> under_way_;           // what really runs beside
   Ticket beside_ = 0, beside_before_ = 0;   // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};

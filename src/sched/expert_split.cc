@@ -50,10 +50,12 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   const int64_t rows = program.shape.count(op.rows);
   if (host == nullptr || static_cast<int64_t>(gates.size()) != rows * op.experts)
     return failed("{}: what the router decided cannot be read", device.info().name);
-  if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
-    return failed("{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
-                  device.info().name, op.layer);
   if (options_.listen) {
+    // A recording of routing has no place for damage. Without a listener it shows in the results of the rows that have
+    // it, and costs other requests nothing.
+    if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
+      return damaged("{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
+                     device.info().name, op.layer);
     if (program.shape.chooses())
       return failed("{}: routing is not listened to where rows are chosen: which ones go on is the device's to know",
                     device.info().name);
