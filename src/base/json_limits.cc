@@ -28,6 +28,8 @@ Status check_json_limits(std::string_view text, std::string_view file, const Jso
       if (c == ',') ++values;
       run = i;
     }
+    // The parser would take it for the end, and not look at what follows.
+    if (c == '\0') return invalid("{}: found a NUL byte at byte {}, needed JSON text", file, i);
     if (values > limits.values) return invalid("{}: JSON with more than {} values", file, limits.values);
   }
   return {};

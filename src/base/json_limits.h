@@ -1,5 +1,5 @@
 // Limits of JSON text from outside, looked at before a parser sees it: deep nesting, very long strings or white space,
-// and huge numbers of values are refused.
+// huge numbers of values, and NUL bytes are refused.
 #pragma once
 #include <cstddef>
 #include <string_view>
