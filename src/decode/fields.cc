@@ -187,10 +187,26 @@ Entry latency_entry(std::string_view help) {
   return f;
 }
 
+// 64 bits, written with or without a sign, since other programs' seeds have one.
+Status read_seed(const Field& f, std::string_view text, O& o) {
+  if (!text.starts_with('-')) return read_number(text, o.seed, f);
+  int64_t value = 0;
+  LLADA_TRY_STATUS(read_number(text, value, f));
+  o.seed = static_cast<uint64_t>(value);
+  return {};
+}
+
+Entry seed_entry(std::string_view help) {
+  Entry f = field<&O::seed>(sampling, "seed", "N", help);
+  f.read = read_seed;
+  return f;
+}
+
 constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond this, hidden states overflow a float
 constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2) |
                                      rule_bit(Acceptance::anchored) | rule_bit(Acceptance::settled);
 constexpr Range kPositions{1, kMaxGenLength}, kSteps{0, kMaxSteps}, kShare{0, 1};
+constexpr Range kSeeds{-0x1p63, 0x1p64};
 constexpr Range kAboveZero{.above_least = true}, kShareAboveZero{0, 1, true, false};
 
 }  // namespace
@@ -242,7 +258,7 @@ std::span<const Field> fields() {
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .also("--temp").often(),
-    field<&O::seed>(sampling, "seed", "N", "of sampling and of random remasking").also("-s").often(),
+    seed_entry("of sampling and of random remasking; -1: drawn").in(kSeeds).also("-s").often(),
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
         .in(kShare),
@@ -368,6 +384,7 @@ std::string flag(const Field& field) {
 
 std::string needed(const Field& f) {
   if (f.key == "latency_table") return "ROWS:MS,..., device or none";
+  if (f.key == "seed") return "a whole number of 64 bits";
   if (f.is_switch()) return "true or false";
   if (!f.words.empty()) return fmt::format("one of {}", fmt::join(f.words, ", "));
   const bool bounded = std::isfinite(f.range.most);

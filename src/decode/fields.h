@@ -43,6 +43,9 @@ struct Field {
   bool is_switch() const { return unit.empty(); }
 };
 
+// A seed that stands for one that is drawn for each answer (DecodeChoice::draw_seed()).
+inline constexpr std::string_view kDrawnSeed = "-1";
+
 // In the order of the help: groups together. Shorthands are among them.
 std::span<const Field> fields();
 const Field* find_field(std::string_view key);

@@ -42,7 +42,11 @@ Status DecodeChoice::read_preset(int64_t attention_block) {
     std::erase_if(words.settings, [&](const Setting& s) {
       return infill_ && (s.field->key == "gen_length" || s.field->key == "tail");
     });
-    for (Setting& s : words.settings) s.typed += fmt::format(" (of preset {})", preset.name);
+    // As options beside the preset are called: llada.preset has llada.threshold beside it, --preset-decode --threshold.
+    const bool flags = preset_typed_.starts_with("--");
+    const std::string beside = preset_typed_.substr(0, preset_typed_.rfind("preset"));
+    for (Setting& s : words.settings)
+      s.typed = fmt::format("{} (of preset {})", flags ? s.typed : beside + std::string(s.field->key), preset.name);
     preset_settings_ = std::move(words.settings);
     return {};
   };
@@ -102,7 +106,9 @@ void DecodeChoice::choose_length(int64_t attention_block) {
 }
 
 void DecodeChoice::draw_seed() {
-  if (options.temperature != 0 && !names("seed")) options.seed = std::random_device()();
+  const auto drawn = [](const Setting& s) { return s.field->key == "seed" && s.text == decode::kDrawnSeed; };
+  if (std::ranges::any_of(given_, drawn) || (options.temperature != 0 && !names("seed")))
+    options.seed = std::random_device()();
 }
 
 }  // namespace llada

@@ -47,7 +47,7 @@ class DecodeChoice {
   const std::string& tuned_for() const { return tuned_for_; }
   // One line about what was left out of the preset that was given, or empty.
   const std::string& note() const { return note_; }
-  // Draws the seed of the next answer where tokens are sampled and nobody gave one.
+  // Draws the seed of the next answer where tokens are sampled and nobody gave one, or the one given is kDrawnSeed.
   void draw_seed();
   // A refusal that comes later, of the model's or the engine's, with what was typed in the place of the option's key.
   Error as_typed(Error error) const { return decode::as_typed(std::move(error), given_, preset_settings_); }

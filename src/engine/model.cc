@@ -128,13 +128,12 @@ std::string Model::context_bound() const {
                                       : fmt::format("the model was trained for {}", context_);
 }
 
-// Before minutes go into cutting a text to tokens that can never fit. No token stands for more bytes than the longest
-// has, and normalising takes at most two thirds of a text.
+// No token stands for more bytes than the longest has, and normalising takes at most two thirds of a text.
 Status Model::check_length(size_t bytes) const {
   if (context_ <= 0) return {};
   const auto most = 3 * static_cast<uint64_t>(context_) * longest_token_;
   if (bytes <= most) return {};
-  return invalid("{}: a prompt of {} bytes is too long; {} positions", file_.path(), bytes, context_bound());
+  return invalid("a prompt of {} bytes is too long; {} positions", bytes, context_bound());
 }
 
 Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {

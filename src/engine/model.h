@@ -73,6 +73,8 @@ class Model {
   // Most positions of a request: LoadOptions::context or the file's; 0: any.
   int64_t context() const { return context_; }
   std::string context_bound() const;  // what an error says of it: "the model was trained for 4096"
+  // Refuses a prompt of so many bytes, whose tokens can never fit, before minutes go into cutting it to tokens.
+  Status check_length(size_t bytes) const;
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -99,7 +101,6 @@ class Model {
 
  private:
   explicit Model(ModelFile file);
-  Status check_length(size_t bytes) const;
   Status set_context(int64_t wanted);
   ModelFile file_;
   AlignedBytes memory_;  // what the file's views point into where nothing is mapped

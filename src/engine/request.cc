@@ -44,7 +44,8 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
     return decode::lay_generation(request.tokens, length, ids);
   }
   if (model.context() > 0 && size > model.context())
-    return invalid("{}: the text needs {} positions; {}", model.file().path(), size, model.context_bound());
+    return invalid("the text has {} tokens, gaps included; this model's maximum context length is {} tokens", size,
+                   model.context());
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
@@ -98,22 +99,27 @@ int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_
   return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
 }
 
-int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
-  if (!options.auto_length || model.context() == 0) return options.gen_length;
+int64_t room_behind(const Model& model, int64_t prompt_tokens) {
+  if (model.context() == 0) return decode::kMaxGenLength;
   const int64_t block = std::max<int64_t>(model.special_ids().attention_block, 1);
-  const int64_t room = model.context() / block * block - prompt_tokens;
-  return std::clamp<int64_t>(options.gen_length, 1, std::max<int64_t>(room, 1));
+  return model.context() / block * block - prompt_tokens;
+}
+
+int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
+  if (!options.auto_length) return options.gen_length;
+  return std::clamp<int64_t>(options.gen_length, 1, std::max<int64_t>(room_behind(model, prompt_tokens), 1));
 }
 
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
   const int64_t context = model.context();
-  const int64_t needed = canvas_positions(model, prompt_tokens, gen_length);
-  if (context > 0 && needed > context)
-    return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {}", gen_length, prompt_tokens,
-                   needed, model.context_bound(),
-                   prompt_tokens < context ? fmt::format("{} at most, or a shorter prompt", context - prompt_tokens)
-                                           : "a shorter prompt");
-  return {};
+  const auto needed = [&](int64_t length) { return canvas_positions(model, prompt_tokens, length); };
+  if (context == 0 || needed(gen_length) <= context) return {};
+  if (needed(std::min<int64_t>(gen_length, 1)) > context)
+    return invalid("the prompt has {} tokens; this model's maximum context length is {} tokens{}", prompt_tokens,
+                   context, gen_length > 0 ? ", answer included" : "");
+  return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {} at most, or a shorter prompt",
+                 gen_length, prompt_tokens, needed(gen_length), model.context_bound(),
+                 room_behind(model, prompt_tokens));
 }
 
 Status check_tokens(const Model& model, std::span<const int32_t> tokens) {

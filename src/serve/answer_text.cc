@@ -77,6 +77,8 @@ std::string AnswerText::whole() const {
       holes.clear();
     }
   }
+  for (const std::string& stop : stop_)
+    if (const size_t at = text.find(stop); at != std::string::npos) text.resize(at);
   return to_valid_utf8(text);
 }
 

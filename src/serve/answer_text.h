@@ -28,9 +28,10 @@ class AnswerText {
   void apply(const StepNote& note);
   // Valid UTF-8 that follows what was given before: final, before any stop text, and never the beginning of one.
   std::string take();
+  int64_t tokens_given() const { return decoded_; }  // final ones so far
   // The rest, once the answer is known as bytes: what was given before is its beginning.
   std::string finish(std::string_view answer);
-  // All that is decided, kHole for masks that have text behind them.
+  // All that is decided, before any stop text, kHole for masks that have text behind them.
   std::string whole() const;
 
  private:

@@ -13,6 +13,8 @@ namespace {
 using nlohmann::json;
 using Done = std::expected<void, ApiError>;
 
+constexpr const char* kTooLong = "context_length_exceeded";
+
 std::string setting_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 // One option from a field of the body; `typed` is what errors call it.
@@ -51,32 +53,69 @@ Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
 ApiError about(const DecodeChoice& choice, const Error& error) {
   ApiError api(choice.as_typed(error));
   const std::string name = api.message.substr(0, api.message.find_first_of(": "));
-  const bool field = name.starts_with("llada.") || name == "temperature" || name == "top_p" || name == "seed" ||
-                     name == "stop" || name.starts_with("max_") || decode::find_field(name) != nullptr;
+  const bool field = name.starts_with("llada.") || name == "ignore_eos" || name == "stop" || name.starts_with("max_") ||
+                     decode::find_field(name) != nullptr;
   if (field) api.param = name;
   return api;
 }
 
 }  // namespace
 
-Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
-                                     std::initializer_list<const char*> lengths) {
-  DecodeChoice choice(infill);
+namespace {
+
+// How long the answer may be. A client does not know what the context has room for, so more than there can be is no
+// mistake, and -1 leaves it open, as with llama-server.
+Done read_length(Body& body, std::initializer_list<const char*> names, DecodeChoice& choice) {
+  bool given = false;
+  for (const char* name : names) {
+    const json* value = body.find(name);
+    if (value == nullptr || *value == -1 || std::exchange(given, true)) continue;
+    const bool huge = value->is_number_integer() && *value > decode::kMaxGenLength;
+    LLADA_TRY_STATUS(give(choice, "gen_length", huge ? json(decode::kMaxGenLength) : *value, name));
+  }
+  return {};
+}
+
+// What tokens are sampled from, once it is known that they are: at temperature 0 the best one is taken, from however
+// many.
+Done read_sampling(Body& body, DecodeChoice& choice) {
+  const bool samples = choice.options.temperature > 0;
+  DecodeChoice unused;
+  for (const char* key : {"top_p", "top_k", "min_p"}) {
+    const json* value = body.find(key);
+    if (value == nullptr || (key == std::string_view("top_k") && *value == -1)) continue;  // of all, as with vLLM
+    LLADA_TRY_STATUS(give(samples ? choice : unused, key, *value, key));
+  }
+  return {};
+}
+
+}  // namespace
+
+Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
+                                 std::initializer_list<const char*> lengths) {
+  Decoding decoding{.choice = DecodeChoice(infill)};
+  DecodeChoice& choice = decoding.choice;
   choice.use_defaults();
   choice.built_in_presets_only("llada.preset");
-  bool length_given = infill;
-  for (const char* length : lengths) {
-    const json* value = infill ? nullptr : body.find(length);
-    if (value == nullptr || std::exchange(length_given, true)) continue;
-    LLADA_TRY_STATUS(give(choice, "gen_length", *value, length));
-  }
-  for (const char* key : {"temperature", "top_p", "seed"})
-    if (const json* value = body.find(key)) LLADA_TRY_STATUS(give(choice, key, *value, key));
+  if (!infill) LLADA_TRY_STATUS(read_length(body, lengths, choice));
+  const std::pair<const char*, const char*> named[] = {
+      {"temperature", "temperature"}, {"seed", "seed"}, {"random_seed", "seed"}};  // the last is Mistral's
+  for (const auto& [name, key] : named)
+    if (const json* value = body.find(name)) LLADA_TRY_STATUS(give(choice, key, *value, name));
+  LLADA_TRY(const bool ignore_end, body.boolean("ignore_eos", false));
+  if (ignore_end && !infill) LLADA_TRY_STATUS(give(choice, "early_stop", "none", "ignore_eos"));
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
-  if (const Status status = choice.resolve(attention_block); !status)
-    return std::unexpected(about(choice, status.error()));
+  if (const json* own = body.find("llada")) decoding.insists = !own->value("gen_length", json()).is_null();
+  const auto resolve = [&]() -> Done {
+    if (const Status status = choice.resolve(attention_block); !status)
+      return std::unexpected(about(choice, status.error()));
+    return {};
+  };
+  LLADA_TRY_STATUS(resolve());
+  LLADA_TRY_STATUS(read_sampling(body, choice));
+  LLADA_TRY_STATUS(resolve());
   choice.draw_seed();
-  return choice;
+  return decoding;
 }
 
 Done read_streaming(Body& body, Ask& ask) {
@@ -86,7 +125,9 @@ Done read_streaming(Body& body, Ask& ask) {
     for (const auto& [key, value] : options->items()) {
       if (key == "include_usage" && value.is_boolean()) {
         ask.include_usage = value.get<bool>();
-      } else if (!(key == "include_obfuscation" && value == false)) {
+      } else if (key == "continuous_usage_stats" && value.is_boolean()) {
+        ask.usage_in_pieces = value.get<bool>();
+      } else if (!(key == "include_obfuscation" && value.is_boolean())) {  // which may be done or not
         return refuse(fmt::format("stream_options.{}: this field, or this value of it, is not supported here", key),
                       "stream_options." + key);
       }
@@ -196,20 +237,41 @@ Answered<std::vector<ChatMessage>> read_input(Body& body) {
   return read_list(*input, kForm);
 }
 
+namespace {
+
+// What a response shall hold besides: things that none here has. Log-probabilities are another matter.
+Done read_include(Body& body) {
+  LLADA_TRY(const auto names, body.texts("include"));
+  static const std::set<std::string> kAbsent = {
+      "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
+      "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "message.input_image.image_url"};
+  for (const std::string& name : names)
+    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
+  return {};
+}
+
+}  // namespace
+
 Done read_unstored(Body& body) {
   if (body.find("previous_response_id") != nullptr)
     return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
                   "previous_response_id");
-  const std::pair<const char*, json> idle[] = {
-      {"truncation", "disabled"}, {"background", false}, {"include", json::array()}, {"top_logprobs", 0}};
-  for (const auto& [name, value] : idle)
-    if (const json* found = body.find(name); found != nullptr && *found != value)
-      return wrong(name, *found, value.dump() + " here");
+  // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
+  const std::pair<const char*, std::vector<json>> idle[] = {{"truncation", {"disabled", "auto"}},
+                                                            {"background", {false}},
+                                                            {"top_logprobs", {0}},
+                                                            {"reasoning", {json::object(), {{"effort", "none"}}}}};
+  for (const auto& [name, values] : idle)
+    if (const json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
+      return wrong(name, *found, fmt::format("{}", values.front().dump()));
+  LLADA_TRY_STATUS(read_include(body));
   const json* text = body.find("text");
   if (text == nullptr) return {};
   if (!text->is_object()) return wrong("text", *text, "an object with a format");
   for (const auto& [name, value] : text->items())
-    if (name != "format") return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
+    if (name != "format" && !value.is_null() && !(name == "verbosity" && value == "medium"))
+      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
   const auto format = text->find("format");
   if (format == text->end() || format->is_null()) return {};
   return check_format(*format, "text.format");
@@ -234,6 +296,50 @@ void fit_length(Service& service, Request& request) {
   request.options.gen_length = common + (std::ranges::partition_point(longer, fits) - longer.begin());
 }
 
+std::unexpected<ApiError> too_long(const std::string& field, const std::string& message) {
+  auto refused = refuse(fmt::format("{}: {}", field, message), field);
+  refused.error().code = kTooLong;
+  return refused;
+}
+
+Done check_bytes(Service& service, size_t bytes, const std::string& field) {
+  if (const Status status = service.model().check_length(bytes); !status)
+    return too_long(field, fmt::format("found {} bytes; this model's maximum context length is {} tokens", bytes,
+                                       service.model().context()));
+  return {};
+}
+
+namespace {
+
+// No more than the context leaves where the client does not insist on its number, and a line that says so.
+std::string fit_context(Service& service, Request& request, const Decoding& decoding) {
+  const auto size = std::ssize(request.tokens);
+  const int64_t room = room_behind(service.model(), size), asked = request.options.gen_length;
+  if (decoding.insists || request.options.auto_length || asked <= room) return "";
+  request.options.gen_length = room;
+  return fmt::format("the answer may have {} tokens, not {}: the context of {} has {} of prompt", room, asked,
+                     service.model().context(), size);
+}
+
+}  // namespace
+
+Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
+                                                const std::string& field) {
+  size_t bytes = 0;
+  for (const ChatMessage& message : messages) bytes += message.content.size();
+  LLADA_TRY_STATUS(check_bytes(service, bytes, field));
+  auto ids = service.model().chat_ids(messages);
+  if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
+  return std::move(*ids);
+}
+
+Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field) {
+  LLADA_TRY_STATUS(check_bytes(service, text.size(), field));
+  auto ids = service.model().prompt_ids(text);
+  if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
+  return std::move(*ids);
+}
+
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
   if (const Status status = check_request(service.model(), request); !status)
     return std::unexpected(about(choice, status.error()));
@@ -246,22 +352,40 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
   return {};
 }
 
-Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
-                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop,
-                                             int64_t alternatives) {
-  const int64_t all = std::ssize(prompts) * n;
-  if (all > service.options().most_answers)
-    return refuse(fmt::format("found {} prompts and n {}, needed {} answers at most", prompts.size(), n,
-                              service.options().most_answers),
-                  "n");
-  std::vector<Request> requests;
+Done check_count(Service& service, int64_t prompts, int64_t n) {
+  // What could never be taken on, however idle the server is, is not for another time.
+  const AdmissionLimits& limits = service.admission().limits();
+  const int64_t most = std::min(service.options().most_answers, limits.running + limits.waiting);
+  if (prompts * n > most)
+    return refuse(fmt::format("{}: found {} prompts and n {}, needed {} answers at most", n > 1 ? "n" : "prompt",
+                              prompts, n, most),
+                  n > 1 ? "n" : "prompt");
+  return {};
+}
+
+Done make_requests(Service& service, Ask& ask, const std::string& field,
+                   const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
+                   const std::vector<std::string>& stop) {
+  LLADA_TRY_STATUS(check_count(service, std::ssize(prompts), n));
+  const DecodeChoice& choice = decoding.choice;
   for (const auto& prompt : prompts) {
-    Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = alternatives};
+    if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)
+      return too_long(field, status.error().message);
+    Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
     if (choice.length_by_default()) fit_length(service, request);
+    if (std::string note = fit_context(service, request, decoding); !note.empty()) ask.note = std::move(note);
+    if (const Status status = check_context(service.model(), std::ssize(prompt),
+                                            most_generated(service.model(), std::ssize(prompt), request.options));
+        !status) {
+      ApiError error = about(choice, status.error());
+      error.code = kTooLong;
+      return std::unexpected(std::move(error));
+    }
     LLADA_TRY_STATUS(check(service, request, choice));
-    for (int64_t i = 0; i < n; ++i, ++request.options.seed) requests.push_back(request);
+    for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   }
-  return requests;
+  ask.preset = choice.preset();
+  return {};
 }
 
 }  // namespace llada::serve

@@ -28,11 +28,13 @@ struct Ask {
   bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
   std::string preset;                    // that was used
+  std::string note = {};                 // one line: what was asked for and could not be had
   bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;             // those of the prompt alone
-  bool stream = false, include_usage = false, logprobs = false;
-  int64_t alternatives = 0;  // most probable tokens beside each log-probability
-  Json said = {};            // of /v1/responses: the fields of the request that its answer repeats
+  bool stream = false, logprobs = false;
+  bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
+  int64_t alternatives = 0;                             // most probable tokens beside each log-probability
+  Json said = {};  // of /v1/responses: the fields of the request that its answer repeats
   Watch watch = Watch::none;
 };
 
@@ -40,12 +42,15 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 
 // The readers of parts that routes share; each refuses with the name of the field.
 //
-// Decoding: temperature, top_p, seed, llada, and how long the answer may be, under any of `lengths`, the first before
-// the others; of infilling, whose gaps say how many tokens there are, none of these. attention_block: of the model, as
-// for DecodeChoice::resolve().
-Answered<DecodeChoice> read_decoding(Body& body, int64_t attention_block, bool infill,
-                                     std::initializer_list<const char*> lengths = {"max_completion_tokens",
-                                                                                   "max_tokens"});
+// Decoding: temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, under any of
+// `lengths`, the first before the others, -1 for as long as it needs; of infilling, whose gaps say how many tokens there
+// are, none of these. attention_block: of the model, as for DecodeChoice::resolve().
+struct Decoding {
+  DecodeChoice choice;
+  bool insists = false;  // on a length, as `llada.gen_length` does; else what the context leaves will do
+};
+Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
+                                 std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
 // stream, stream_options, diffusing, into `ask`.
 std::expected<void, ApiError> read_streaming(Body& body, Ask& ask);
 // response_format: text alone.
@@ -57,19 +62,32 @@ Answered<std::vector<ChatMessage>> read_input(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
 
 // Of /v1/responses, what nothing here could do: previous_response_id, include, background and others, each refused but
-// for the value that asks for what is done anyway.
+// for values that ask for what is done anyway.
 std::expected<void, ApiError> read_unstored(Body& body);
 
-// The requests for prompts times n answers, each with a seed of its own where tokens are sampled: seed, seed + 1, ...
-// by index. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
-Answered<std::vector<Request>> make_requests(Service& service, const std::vector<std::vector<int32_t>>& prompts,
-                                             DecodeChoice& choice, int64_t n, const std::vector<std::string>& stop,
-                                             int64_t alternatives);
+// Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.
+Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
+                                                const std::string& field);
+Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
+
+// Puts the requests for prompts times n answers into `ask`, each with a seed of its own where tokens are sampled: seed,
+// seed + 1, ... by index; and its preset, and the note where an answer cannot be as long as was asked for. prompts are
+// those of the field `field`. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
+std::expected<void, ApiError> make_requests(Service& service, Ask& ask, const std::string& field,
+                                            const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding,
+                                            int64_t n, const std::vector<std::string>& stop = {});
 
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);
 
-// Checks one request as above.
+// Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
+// for n times each.
 std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);
+std::expected<void, ApiError> check_count(Service& service, int64_t prompts, int64_t n);
+
+// A prompt that leaves no room for an answer, as clients know it by its code; they shorten it then.
+std::unexpected<ApiError> too_long(const std::string& field, const std::string& message);
+// Refuses so, before it is cut to tokens, a text that can never fit.
+std::expected<void, ApiError> check_bytes(Service& service, size_t bytes, const std::string& field);
 
 }  // namespace llada::serve

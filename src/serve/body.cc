@@ -12,37 +12,64 @@ using nlohmann::json;
 
 constexpr JsonLimits kBodyLimits{.depth = 16, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 
-// Fields of OpenAI's and others' clients that ask for nothing else than what is done, with the values that do.
-struct Harmless {
-  const char* name;
-  bool (*value)(const json&);  // null: any
-};
 bool is_zero(const json& v) { return v.is_number() && v.get<double>() == 0; }
 bool is_one(const json& v) { return v.is_number() && v.get<double>() == 1; }
-bool is_empty(const json& v) { return (v.is_array() || v.is_object()) && v.empty(); }
 bool is_false(const json& v) { return v.is_boolean() && !v.get<bool>(); }
-bool no_tool(const json& v) { return v == "none" || v == "auto"; }
-constexpr std::array kHarmless = {Harmless{"user", nullptr},
-                                  Harmless{"metadata", nullptr},
-                                  Harmless{"store", nullptr},
-                                  Harmless{"service_tier", nullptr},
-                                  Harmless{"safety_identifier", nullptr},
-                                  Harmless{"prompt_cache_key", nullptr},
-                                  Harmless{"cache_prompt", nullptr},
-                                  Harmless{"parallel_tool_calls", nullptr},
-                                  Harmless{"presence_penalty", is_zero},
-                                  Harmless{"frequency_penalty", is_zero},
-                                  Harmless{"logit_bias", is_empty},
-                                  Harmless{"tools", is_empty},
-                                  Harmless{"functions", is_empty},
-                                  Harmless{"tool_choice", no_tool},
-                                  Harmless{"function_call", no_tool},
-                                  Harmless{"best_of", is_one},
-                                  Harmless{"realtime", is_false}};
+bool is_true(const json& v) { return v.is_boolean() && v.get<bool>(); }
+bool is_either(const json& v) { return v.is_boolean(); }
+bool is_empty(const json& v) {
+  return v.is_structured() ? v.empty() : v.is_string() && v.get_ref<const std::string&>().empty();
+}
+bool is_any(const json&) { return true; }
 
-bool harmless(const std::string& name, const json& value) {
-  const auto known = std::ranges::find_if(kHarmless, [&](const Harmless& h) { return name == h.name; });
-  return known != kHarmless.end() && (known->value == nullptr || known->value(value));
+// Fields of OpenAI's and others' clients, with the values that ask for what is done anyway. What a route reads itself
+// never comes here.
+struct Idle {
+  const char* name;
+  bool (*value)(const json&);
+};
+constexpr std::array kIdle = {
+    // Notes of the client's own.
+    Idle{"user", is_any}, Idle{"metadata", is_any}, Idle{"store", is_any}, Idle{"service_tier", is_any},
+    Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any}, Idle{"prompt_cache_retention", is_any},
+    Idle{"cache_prompt", is_any}, Idle{"request_id", is_any}, Idle{"priority", is_zero},
+    // There are no tools.
+    Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
+    Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
+    Idle{"function_call", [](const json& v) { return v == "none" || v == "auto"; }},
+    // Text alone comes back, without thoughts, without special tokens, without an echo.
+    Idle{"modalities", [](const json& v) { return v == json::array({"text"}); }},
+    Idle{"reasoning_effort", [](const json& v) { return v == "none"; }}, Idle{"include_reasoning", is_either},
+    Idle{"verbosity", [](const json& v) { return v == "medium"; }}, Idle{"skip_special_tokens", is_true},
+    Idle{"spaces_between_special_tokens", is_either}, Idle{"include_stop_str_in_output", is_false},
+    Idle{"echo", is_false}, Idle{"timings_per_token", is_false}, Idle{"return_token_ids", is_false},
+    Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero}, Idle{"realtime", is_false},
+    Idle{"safe_prompt", is_false},
+    // The template's answer begins behind the last message.
+    Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false},
+    Idle{"chat_template_kwargs", is_empty}, Idle{"documents", is_empty},
+    // Ways of sampling and of ending that are switched off.
+    Idle{"presence_penalty", is_zero}, Idle{"frequency_penalty", is_zero}, Idle{"repetition_penalty", is_one},
+    Idle{"repeat_penalty", is_one}, Idle{"length_penalty", is_one}, Idle{"typical_p", is_one}, Idle{"tfs_z", is_one},
+    Idle{"mirostat", is_zero}, Idle{"dynatemp_range", is_zero}, Idle{"xtc_probability", is_zero},
+    Idle{"dry_multiplier", is_zero}, Idle{"use_beam_search", is_false}, Idle{"min_tokens", is_zero},
+    Idle{"logit_bias", is_empty}, Idle{"stop_token_ids", is_empty}, Idle{"bad_words", is_empty},
+    Idle{"grammar", is_empty}};
+
+// Of two fields together.
+bool idle_beside(const std::string& name, const json& value, const json& body) {
+  if (name == "best_of") {
+    const json n = body.value("n", json());
+    return value == (n.is_null() ? json(1) : n);
+  }
+  if (name == "tools") return value.is_array() && body.value("tool_choice", json()) == "none";
+  if (name == "functions") return value.is_array() && body.value("function_call", json()) == "none";
+  return false;
+}
+
+bool idle(const std::string& name, const json& value, const json& body) {
+  const auto known = std::ranges::find(kIdle, name, [](const Idle& i) { return std::string_view(i.name); });
+  return (known != kIdle.end() && known->value(value)) || idle_beside(name, value, body);
 }
 
 }  // namespace
@@ -119,9 +146,14 @@ void Body::ignore(std::initializer_list<const char*> names) {
 }
 
 std::expected<void, ApiError> Body::finish() const {
-  for (const auto& [name, value] : object_.items())
-    if (!read_.contains(name) && !value.is_null() && !harmless(name, value))
-      return refuse(fmt::format("{}: this field, or this value of it, is not supported here", name), name);
+  for (const auto& [name, value] : object_.items()) {
+    if (read_.contains(name) || value.is_null() || idle(name, value, object_)) continue;
+    const bool tools = name == "tools" || name == "tool_choice" || name == "functions" || name == "function_call";
+    return refuse(
+        fmt::format("{}: {}", name,
+                    tools ? "this server has no tools" : "this field, or this value of it, is not supported here"),
+        name);
+  }
   return {};
 }
 

@@ -25,7 +25,7 @@ class Body {
   Answered<std::vector<int32_t>> tokens(const std::string& name);     // a list of token ids
   void ignore(std::initializer_list<const char*> names);  // harmless here, whatever they say: as if not there
 
-  // Refuses what nobody has read, but for what changes nothing: null, and values that ask for what is done anyway.
+  // Refuses what nobody has read, but for null and for values that ask for what is done anyway.
   std::expected<void, ApiError> finish() const;
 
  private:

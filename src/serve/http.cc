@@ -48,6 +48,8 @@ Json error_json(const ApiError& error) {
 HttpReply error_reply(const ApiError& error) {
   HttpReply reply = json_reply(error_json(error));
   reply.status = error.status;
+  // The same again would take as long again; clients that repeat by themselves look at this.
+  if (error.status == 504) reply.headers.emplace_back("x-should-retry", "false");
   if (error.status == 429 || error.status == 503) reply.headers.emplace_back("Retry-After", "1");
   return reply;
 }

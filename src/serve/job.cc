@@ -10,7 +10,8 @@ constexpr size_t kNotes = 64;  // steps that wait for a reader before they are m
 
 AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
   const char* kind = shape == Shape::chat ? "chatcmpl-" : shape == Shape::response ? "resp_" : "cmpl-";
-  return {shape, kind + id, service.created(), service.name()};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {shape, kind + id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
 }
 
 // The tokens behind the first, each given those before it.
@@ -66,7 +67,7 @@ void Job::begin() {
   exchange_->on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel("");
   });
-  if (ask_.stream) exchange_->respond({.type = "text/event-stream", .stream = shared_from_this()});
+  if (ask_.stream) exchange_->respond(with_note({.type = "text/event-stream", .stream = shared_from_this()}));
 }
 
 // Called by admission, on any thread.
@@ -171,7 +172,7 @@ void Job::tick(double answer_seconds, double ping_seconds) {
   const auto seconds_since = [](Clock::time_point then) {
     return std::chrono::duration<double>(Clock::now() - then).count();
   };
-  if (seconds_since(begin_) > answer_seconds) return cancel("the answer took too long");
+  if (seconds_since(begin_) > answer_seconds) return cancel("the answer took too long", 504);
   if (!ask_.stream || ping_seconds <= 0) return;
   {
     const std::lock_guard lock(mutex_);
@@ -181,13 +182,13 @@ void Job::tick(double answer_seconds, double ping_seconds) {
   wake();
 }
 
-void Job::cancel(const std::string& why) {
+void Job::cancel(const std::string& why, int status) {
   std::vector<Admission::Id> waiting;
   bool last = false;
   {
     const std::lock_guard lock(mutex_);
     if (left_ == 0) return;
-    if (why_cancelled_.empty()) why_cancelled_ = why.empty() ? "the client has gone" : why;
+    if (why_cancelled_.empty()) why_cancelled_ = why.empty() ? "the client has gone" : why, cancelled_status_ = status;
     for (Answer& answer : answers_) {
       if (answer.handle) answer.handle->cancel();
       if (answer.stage != Stage::waiting) continue;

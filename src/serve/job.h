@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
   // says that it goes on.
   void tick(double answer_seconds, double ping_seconds);
-  // Ends what is not finished. why: what the client is told, where it is still there.
-  void cancel(const std::string& why);
+  // Ends what is not finished. why, status: what the client is told, where it is still there.
+  void cancel(const std::string& why, int status = 503);
 
   Piece take() override;
   void listen(std::function<void()> ready) override;
@@ -57,6 +58,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   void wake();
   void settle();
   HttpReply whole();
+  HttpReply with_note(HttpReply reply) const;
   std::optional<ApiError> failure() const;
   FinishedAnswer finished(size_t index) const;
   Json usage() const;
@@ -66,7 +68,9 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   std::string last_events(size_t index);
   std::string failing_events(const ApiError& error);
   std::vector<ScoredToken> scored(size_t index) const;
+  std::span<const int32_t> answer_tokens(size_t index) const;
   Json side(size_t index, const StepNote& note);
+  Json counted(Json piece, size_t index, int64_t tokens) const;
 
   Service& service_;
   const std::shared_ptr<Exchange> exchange_;
@@ -77,6 +81,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   std::vector<Answer> answers_;
   size_t left_;  // answers that have not ended
   std::string why_cancelled_;
+  int cancelled_status_ = 503;
   std::function<void()> ready_;
   Clock::time_point last_piece_ = begin_;   // of a stream
   bool ping_ = false;                       // the next piece shall not be empty

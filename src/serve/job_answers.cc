@@ -9,9 +9,9 @@ std::optional<ApiError> Job::failure() const {
   for (const Answer& answer : answers_) {
     if (!answer.result) continue;
     if (!*answer.result)
-      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(503, why_cancelled_);
+      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(cancelled_status_, why_cancelled_);
     if ((*answer.result)->stats.decode.cancelled)
-      return ApiError(503, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
+      return ApiError(cancelled_status_, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
   }
   return std::nullopt;
 }
@@ -40,25 +40,46 @@ FinishedAnswer Job::finished(size_t index) const {
       }
   }
   if (ask_.drops_answer) answer.text.clear();
-  if (ask_.logprobs && !request.gaps) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
+  if (ask_.logprobs) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
   return answer;
 }
 
+// Of a text with a gap, up to the token in which a stop text ends it, as far as the text was cut.
+std::span<const int32_t> Job::answer_tokens(size_t index) const {
+  const std::span<const int32_t> all = (*answers_[index].result)->tokens;
+  if (!ask_.requests[index].gaps) {
+    // Beside a prompt's scores there is the end token's, too: evaluation clients ask for one token behind the prompt and
+    // leave out the last entry, whichever token it is.
+    const int64_t said = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
+    return all.first(static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(all))));
+  }
+  const InfillGap& gap = ask_.gaps.front();
+  const auto filled = all.subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+  const Tokenizer& tokenizer = service_.model().tokenizer();
+  std::string text;
+  for (size_t i = 0; i < filled.size(); ++i) {
+    text += tokenizer.decode({&filled[i], 1});
+    for (const std::string& stop : ask_.stop)
+      if (text.find(stop) != std::string::npos) return filled.first(i + 1);
+  }
+  return filled;
+}
+
 std::vector<ScoredToken> Job::scored(size_t index) const {
-  const std::vector<int32_t>& prompt = ask_.requests[index].tokens;
+  const Request& request = ask_.requests[index];
   const Answer& answer = answers_[index];
   const Generation& g = **answer.result;
   std::vector<ScoredToken> tokens;
   if (ask_.scores_prompt)
-    tokens = scored_prompt(prompt, answer.score ? answer.score->continuations.front() : ContinuationScore());
-  // Beside a prompt's there is the end token's, too: evaluation clients ask for one token behind the prompt and leave
-  // out the last entry, whichever token it is.
-  const int64_t said = g.stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
-  const auto count = static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(g.tokens)));
-  for (size_t i = 0; i < count; ++i) {
+    tokens = scored_prompt(request.tokens, answer.score ? answer.score->continuations.front() : ContinuationScore());
+  const auto said = answer_tokens(index);
+  // Where they stand in the result, which of a text with gaps is the whole text, and in the canvas.
+  const auto first = static_cast<size_t>(said.data() - g.tokens.data());
+  const size_t before = request.gaps ? 0 : request.tokens.size();
+  for (size_t i = first; i < first + said.size(); ++i) {
     // Behind the end of an answer other tokens may have been decided than there are.
     const bool scored = i < g.scores.size() && g.scores[i].token == g.tokens[i];
-    tokens.push_back(scored ? with_score(g.scores[i]) : taken(g.tokens[i], answer.confidence[prompt.size() + i]));
+    tokens.push_back(scored ? with_score(g.scores[i]) : taken(g.tokens[i], answer.confidence[before + i]));
   }
   return tokens;
 }
@@ -93,7 +114,13 @@ HttpReply Job::whole() {
   Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, answers.front(), usage())
                                             : whole_json(head_, answers, usage());
   json["llada"] = {{"preset", ask_.preset}};
-  return json_reply(json);
+  if (!ask_.note.empty()) json["llada"]["note"] = ask_.note;
+  return with_note(json_reply(json));
+}
+
+HttpReply Job::with_note(HttpReply reply) const {
+  if (!ask_.note.empty()) reply.headers.emplace_back("Llada-Note", ask_.note);
+  return reply;
 }
 
 }  // namespace llada::serve

@@ -56,6 +56,14 @@ Json replacing(const AnswerHead& head, size_t index, const std::string& text, co
 
 }  // namespace
 
+// With the counts so far, where they are wanted in each piece.
+Json Job::counted(Json piece, size_t index, int64_t tokens) const {
+  if (!ask_.usage_in_pieces) return piece;
+  const int64_t prompt = prompt_tokens(ask_.requests[index]);
+  piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+  return piece;
+}
+
 std::string Job::events(size_t index, const StepNote& note) {
   Answer& answer = answers_[index];
   if (answer.text) answer.text->apply(note);
@@ -75,7 +83,8 @@ std::string Job::events(size_t index, const StepNote& note) {
     return event_text(json);
   }
   if (response_) return response_->delta(delta);
-  return delta.empty() ? "" : event_text(piece_json(head_, at, delta, "", nullptr));
+  if (delta.empty()) return "";
+  return event_text(counted(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
 }
 
 std::string Job::last_events(size_t index) {
@@ -105,8 +114,9 @@ std::string Job::last_events(size_t index) {
     if (ask_.requests[index].gaps) json["spans"] = end.spans;
     return event_text(json);
   }
-  return (rest.empty() ? "" : event_text(piece_json(head_, at, rest, "", nullptr))) +
-         event_text(piece_json(head_, at, "", end.reason, end.logprobs));
+  const int64_t tokens = (*answer.result)->stats.content_tokens;
+  return (rest.empty() ? "" : event_text(counted(piece_json(head_, at, rest, "", nullptr), index, tokens))) +
+         event_text(counted(piece_json(head_, at, "", end.reason, end.logprobs), index, tokens));
 }
 
 // What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step

@@ -52,13 +52,18 @@ Json llada_schema() {
 // What every route that decodes reads.
 Json decoding_properties() {
   return {{"model", string_schema()},
-          {"max_tokens", integer_schema(1)},
-          {"max_completion_tokens", integer_schema(1)},
+          {"max_tokens", integer_schema(-1)},
+          {"max_completion_tokens", integer_schema(-1)},
           {"temperature", {{"type", "number"}, {"minimum", 0}}},
-          {"seed", integer_schema(0)},
+          {"top_p", {{"type", "number"}, {"minimum", 0}, {"maximum", 1}}},
+          {"top_k", integer_schema(-1)},
+          {"min_p", {{"type", "number"}, {"minimum", 0}, {"maximum", 1}}},
+          {"seed", {{"type", "integer"}}},
+          {"ignore_eos", boolean_schema()},
           {"stop", {{"anyOf", {string_schema(), list_of(string_schema())}}}},
           {"stream", boolean_schema()},
-          {"stream_options", object_schema({{"include_usage", boolean_schema()}})},
+          {"stream_options",
+           object_schema({{"include_usage", boolean_schema()}, {"continuous_usage_stats", boolean_schema()}})},
           {"diffusing", {{"enum", {true, false, "frames"}}}},
           {"llada", reference("Options")}};
 }
@@ -83,7 +88,6 @@ Json alternatives_schema() { return {{"type", "integer"}, {"minimum", 0}, {"maxi
 Json chat_schema() {
   return request_schema({{"messages", messages_schema()},
                          {"n", integer_schema(1)},
-                         {"top_p", {{"type", "number"}}},
                          {"logprobs", boolean_schema()},
                          {"top_logprobs", alternatives_schema()},
                          {"response_format", object_schema({{"type", {{"const", "text"}}}}, {"type"})}},
@@ -95,7 +99,6 @@ Json completion_schema() {
   return request_schema({{"prompt", {{"anyOf", {string_schema(), list_of(string_schema()), ids, list_of(ids)}}}},
                          {"suffix", string_schema()},
                          {"n", integer_schema(1)},
-                         {"top_p", {{"type", "number"}}},
                          {"echo", boolean_schema()},
                          {"logprobs", alternatives_schema()}},
                         {"prompt"});
@@ -113,10 +116,12 @@ Json response_schema() {
   return object_schema({{"model", string_schema()},
                         {"input", {{"anyOf", {string_schema(), list}}}},
                         {"instructions", string_schema()},
-                        {"max_output_tokens", integer_schema(1)},
+                        {"max_output_tokens", integer_schema(-1)},
                         {"temperature", {{"type", "number"}, {"minimum", 0}}},
-                        {"top_p", {{"type", "number"}}},
-                        {"seed", integer_schema(0)},
+                        {"top_p", {{"type", "number"}, {"minimum", 0}, {"maximum", 1}}},
+                        {"seed", {{"type", "integer"}}},
+                        {"include", list_of(string_schema())},
+                        {"truncation", {{"enum", {"auto", "disabled"}}}},
                         {"stream", boolean_schema()},
                         {"llada", reference("Options")}},
                        {"input"});
@@ -140,7 +145,8 @@ Json body_schema(std::string_view path) {
   if (path == "/v1/completions") return reference("Completion");
   if (path == "/v1/responses") return response_schema();
   if (path == "/v1/fim/completions")
-    return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}}, {"prompt"});
+    return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}, {"n", integer_schema(1)}},
+                          {"prompt"});
   if (path == "/infill") return infill_schema();
   if (path == "/tokenize")
     return object_schema(

@@ -18,13 +18,11 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
   ask.alternatives = top.value_or(0);
-  LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  auto ids = service.model().chat_ids(messages);
-  if (!ids) return refuse("messages: " + ids.error().message, "messages");
-  LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, n.value_or(1), stop, ask.alternatives));
-  ask.preset = choice.preset();
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n.value_or(1), stop));
   return ask;
 }
 

@@ -17,7 +17,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   std::vector<std::vector<int32_t>> prompts;
   const auto add = [&](const json& item) -> std::expected<void, ApiError> {
     if (item.is_string()) {
-      LLADA_TRY(auto ids, service.model().prompt_ids(item.get_ref<const std::string&>()));
+      LLADA_TRY(auto ids, text_ids(service, item.get_ref<const std::string&>(), "prompt"));
       prompts.push_back(std::move(ids));
       return {};
     }
@@ -61,14 +61,13 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
     ask.drops_answer = true;
     body.put("max_tokens", 1);
   }
-  LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(ask.requests, make_requests(service, prompts, choice, n.value_or(1), stop, ask.alternatives));
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n.value_or(1), stop));
   if (echo)
     for (const Request& request : ask.requests)
       ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
-  ask.preset = choice.preset();
   return ask;
 }
 

@@ -13,14 +13,59 @@ using nlohmann::json;
 
 constexpr int64_t kGap = 32;  // tokens, where nobody says how many
 
-Answered<Ask> lay(Service& service, Ask ask, std::span<const InfillPiece> pieces, const DecodeChoice& choice) {
+// Of a gap, as the client's fields say it, the first before the others; kGap where none does, or -1.
+Answered<int64_t> read_gap(Body& body, std::initializer_list<const char*> names) {
+  std::optional<int64_t> length;
+  for (const char* name : names) {
+    LLADA_TRY(const auto value, body.integer(name, -1, INT64_MAX));
+    if (value == 0) return wrong(name, json(*value), "a whole number from 1");
+    if (value && *value > 0 && !length) length = std::min(*value, kMaxGap);
+  }
+  return length.value_or(kGap);
+}
+
+Answered<InfillLayout> lay_out(Service& service, const std::string& field, std::span<const InfillPiece> pieces) {
+  size_t bytes = 0;
+  for (const InfillPiece& piece : pieces) bytes += piece.text.size();
+  LLADA_TRY_STATUS(check_bytes(service, bytes, field));
   LLADA_TRY(InfillLayout layout, lay_out_infill(service.model(), pieces));
-  Request request{.tokens = std::move(layout.tokens), .gaps = std::move(layout.positions), .options = choice.options};
+  return layout;
+}
+
+// n answers, each with a seed of its own. field: where the text stood.
+Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLayout layout, const DecodeChoice& choice,
+                  int64_t n = 1) {
+  LLADA_TRY_STATUS(check_count(service, 1, n));
+  Request request{.tokens = std::move(layout.tokens),
+                  .gaps = std::move(layout.positions),
+                  .options = choice.options,
+                  .alternatives = ask.alternatives};
+  const int64_t context = service.model().context();
+  if (const Status status = check_request(service.model(), request);
+      !status && context > 0 && std::ssize(request.tokens) > context)
+    return too_long(field, status.error().message);
   LLADA_TRY_STATUS(check(service, request, choice));
-  ask.requests.push_back(std::move(request));
+  for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   ask.gaps = std::move(layout.gaps);
   ask.preset = choice.preset();
   return ask;
+}
+
+// One gap between two texts, no longer than what the context leaves beside them.
+Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::string_view before, int64_t gap,
+                      std::string_view behind, const DecodeChoice& choice, int64_t n = 1) {
+  const auto with = [&](int64_t length) {
+    return lay_out(service, field, std::vector<InfillPiece>{{before, 0}, {{}, length}, {behind, 0}});
+  };
+  LLADA_TRY(InfillLayout layout, with(gap));
+  const int64_t context = service.model().context(), size = std::ssize(layout.tokens);
+  if (context > 0 && size > context && gap - (size - context) >= 1) {
+    const int64_t left = gap - (size - context);
+    LLADA_TRY(layout, with(left));
+    ask.note =
+        fmt::format("the gap has {} tokens, not {}: the context of {} has {} of text", left, gap, context, size - gap);
+  }
+  return lay(service, std::move(ask), field, std::move(layout), choice, n);
 }
 
 // What stands in other files, before what stands in this one.
@@ -46,18 +91,18 @@ Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
-  LLADA_TRY(const auto most, body.integer("max_tokens", 1, kMaxGap));
-  LLADA_TRY(const auto also_most, body.integer("max_completion_tokens", 1, kMaxGap));
-  LLADA_TRY(const auto n, body.integer("n", 1, 1));
-  static_cast<void>(n);
-  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, true));
+  LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
+  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
+  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
+  ask.logprobs = logprobs.has_value();
+  ask.alternatives = logprobs.value_or(0);
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
-  const int64_t gap = also_most.value_or(most.value_or(kGap));
-  const InfillPiece pieces[] = {{before, 0}, {{}, gap}, {behind, 0}};
-  return lay(service, std::move(ask), pieces, choice);
+  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice,
+                 n.value_or(1));
 }
 
 Answered<Ask> read_infill(Service& service, Body body) {
@@ -71,7 +116,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(const DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, true));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
   // Of llama.vim: what it tells llama-server about its cache and time.
   body.ignore({"model", "id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
                "response_fields", "n_cache_reuse"});
@@ -81,14 +126,14 @@ Answered<Ask> read_infill(Service& service, Body body) {
   if (!text) {
     prefix += before.value_or("") + cursor.value_or("");
     const int64_t gap = length && *length > 0 ? std::min(*length, kMaxGap) : kGap;
-    const InfillPiece pieces[] = {{prefix, 0}, {{}, gap}, {behind ? *behind : std::string_view(), 0}};
-    return lay(service, std::move(ask), pieces, choice);
+    return lay_one(service, std::move(ask), "input_prefix", prefix, gap, behind.value_or(""), decoding.choice);
   }
   auto pieces = parse_infill_template(*text);
   if (!pieces) return refuse("text: " + pieces.error().message, "text");
   if (!ask.stop.empty()) return refuse("stop: the text goes on behind a gap; needed no stop text", "stop");
   ask.whole_text = true;
-  return lay(service, std::move(ask), *pieces, choice);
+  LLADA_TRY(InfillLayout layout, lay_out(service, "text", *pieces));
+  return lay(service, std::move(ask), "text", std::move(layout), decoding.choice);
 }
 
 namespace {

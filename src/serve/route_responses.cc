@@ -6,9 +6,15 @@ namespace llada::serve {
 namespace {
 
 // The fields that a response repeats, as they were understood.
-Json said_fields(const std::optional<std::string>& instructions, const DecodeChoice& choice, bool length_given) {
+Json said_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice) {
+  const auto repeat = [&](const char* name, const Json& otherwise) {
+    const nlohmann::json* value = body.find(name);
+    return value == nullptr ? otherwise : Json(*value);
+  };
   return {{"instructions", instructions ? Json(*instructions) : Json(nullptr)},
-          {"max_output_tokens", length_given ? Json(choice.options.gen_length) : Json(nullptr)},
+          {"max_output_tokens", repeat("max_output_tokens", nullptr)},
+          {"metadata", repeat("metadata", Json::object())},
+          {"parallel_tool_calls", repeat("parallel_tool_calls", true)},
           {"temperature", choice.options.temperature},
           {"top_p", choice.options.top_p}};
 }
@@ -22,16 +28,13 @@ Answered<Ask> read_response(Service& service, const std::string& text) {
   LLADA_TRY(auto messages, read_input(body));
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
-  const bool length_given = body.find("max_output_tokens") != nullptr;
-  LLADA_TRY(DecodeChoice choice,
+  LLADA_TRY(const Decoding decoding,
             read_decoding(body, service.model().special_ids().attention_block, false, {"max_output_tokens"}));
+  ask.said = said_fields(body, instructions, decoding.choice);
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  auto ids = service.model().chat_ids(messages);
-  if (!ids) return refuse("input: " + ids.error().message, "input");
-  LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, 1, {}, 0));
-  ask.preset = choice.preset();
-  ask.said = said_fields(instructions, choice, length_given);
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "input"));
+  LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
   return ask;
 }
 

@@ -31,12 +31,23 @@ void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange)
 
 namespace {
 
+// Beside OpenAI's fields those of llama-server (meta), vLLM (max_model_len) and Mistral (from type on), whose clients look
+// for them.
 Json model_json(const Service& service) {
+  const Model& model = service.model();
   return {{"id", service.name()},
           {"object", "model"},
           {"created", service.created()},
           {"owned_by", "llada"},
-          {"meta", {{"n_vocab", service.model().config().vocab}, {"n_ctx_train", service.model().config().context}}}};
+          {"meta", {{"n_vocab", model.config().vocab}, {"n_ctx_train", model.config().context}}},
+          {"max_model_len", model.context()},
+          {"type", "base"},
+          {"max_context_length", model.context()},
+          {"capabilities",
+           {{"completion_chat", true},
+            {"completion_fim", model.special_ids().attention_block == 0},
+            {"function_calling", false},
+            {"vision", false}}}};
 }
 
 }  // namespace

@@ -40,6 +40,9 @@ void answer_detokenize(Service& service, const std::shared_ptr<Exchange>& exchan
 void answer_apply_template(Service& service, const std::shared_ptr<Exchange>& exchange);
 void answer_tokenizer_info(Service& service, const std::shared_ptr<Exchange>& exchange);
 
+// Of a path that is none of the routes'.
+ApiError missing_route(std::string_view path);
+
 // The decoding options as a list for programs: key, unit, help, group, default, choices, range.
 Json options_json();
 

@@ -178,7 +178,7 @@ HttpReply Service::refusal(const HttpRequest& request, const Route* route) const
   if (route == nullptr) {
     const auto same_path = [&](const Route& r) { return has_path(r, request.path); };
     const auto other = std::ranges::find_if(routes(), same_path);
-    if (other == routes().end()) return error_reply(ApiError(404, "there is no such route (see /openapi.json)"));
+    if (other == routes().end()) return error_reply(missing_route(request.path));
     HttpReply reply = error_reply(ApiError(405, fmt::format("this route takes {}", other->method)));
     reply.headers.emplace_back("Allow", other->method);
     return reply;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "text/utf8.h"
+#include "text/utf8_stream.h"
 
 namespace llada::serve {
 namespace {
@@ -44,6 +45,8 @@ Json whole_json(const AnswerHead& head, const std::vector<FinishedAnswer>& answe
       choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
     } else {
       choice["text"] = answer.text;
+      // Clients of fill-in-the-middle read one or the other.
+      if (head.shape == Shape::fim) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
     }
     choice["logprobs"] = answer.logprobs;
     choice["finish_reason"] = answer.reason;
@@ -61,7 +64,6 @@ Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta,
     choice["delta"] = delta.empty() && !reason.empty() ? Json::object() : Json{{"content", delta}};
   } else {
     choice["text"] = delta;
-    // Clients of fill-in-the-middle read one or the other.
     if (head.shape == Shape::fim) choice["delta"] = {{"content", delta}};
   }
   choice["logprobs"] = logprobs;
@@ -147,26 +149,52 @@ std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const Co
   return tokens;
 }
 
+namespace {
+
+// A token's name where log-probabilities go by names: its text, or as OpenAI writes it where that is part of a
+// character, so that no two have one name.
+std::string token_name(const Model& model, int32_t token) {
+  const std::string bytes = model.tokenizer().decode({&token, 1}, true);
+  if (to_valid_utf8(bytes) == bytes) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
+
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
 Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens) {
   if (shape == Shape::chat) return chat_logprobs(model, tokens);
-  Json texts = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  Json names = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  // Where a token begins among the characters of the text: within one, where that one stands.
   size_t offset = 0;
+  Utf8Stream text;
   for (const ScoredToken& t : tokens) {
-    const std::string text = token_text(model, t.token);
-    texts.push_back(text), offsets.push_back(offset);
-    offset += text.size();
+    const std::string name = token_name(model, t.token);
+    names.push_back(name), offsets.push_back(offset);
+    text.append(model.tokenizer().decode({&t.token, 1}));
+    offset += characters(text.take());
     logprobs.push_back(t.log_probability ? Json(*t.log_probability) : Json(nullptr));
     if (!t.log_probability) {
       tops.push_back(nullptr);
       continue;
     }
-    // Of tokens that read alike the better one is named; the token itself is there however improbable it is.
+    // The token itself is there however improbable it is.
     Json top = Json::object();
-    for (const auto& [token, log_probability] : t.top) top.emplace(token_text(model, token), log_probability);
-    top.emplace(text, *t.log_probability);
+    const auto add = [&](int32_t token, double log_probability) {
+      const std::string own = token_name(model, token);
+      top.emplace(top.contains(own) ? fmt::format("token_id:{}", token) : own, log_probability);
+    };
+    for (const auto& [token, log_probability] : t.top) add(token, log_probability);
+    const bool named = std::ranges::find(t.top, t.token, &TokenScore::Alternative::token) != t.top.end();
+    if (!named) add(t.token, *t.log_probability);
     tops.push_back(std::move(top));
   }
-  return {{"tokens", texts}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
+  return {{"tokens", names}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }
 
 Json edit_json(const Model& model, const decode::Edit& edit) {

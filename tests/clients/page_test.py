@@ -1,10 +1,15 @@
 """The page of the server in Debian's Chromium, driven by Selenium: what a reader does, sees, and is told."""
 
+import http.server
 import json
 import os
+import re
 import subprocess
+import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -14,6 +19,7 @@ from selenium.webdriver.common.keys import Keys
 import support
 
 PROMPT = "Fred has 20 puzzles. Ken has 6 more than Fred. How many puzzles do Fred and Ken have together?"
+SAMPLE = "Sort the numbers from smallest to largest: 38 41 6 51 3"
 PICTURES = os.environ.get("LLADA_PICTURES")  # a folder for screenshots to look at
 
 
@@ -33,12 +39,17 @@ class PageTest(unittest.TestCase):
 
     def setUp(self):
         self.look(1180, 800, dark=False)
-        self.browser.get(support.server().url + "/")
-        self.wait(lambda: self.find("#options select"), "the list of options")
+        self.open(support.server().url + "/")
+        self.script("localStorage.clear(); sessionStorage.clear()")
+        self.open(support.server().url + "/")
 
     def tearDown(self):
         self.assertEqual(self.console(), [], "the console holds something")
         self.assertFalse(self.find("#trouble").is_displayed(), self.find("#trouble").text)
+
+    def open(self, url):
+        self.browser.get(url)
+        self.wait(lambda: self.find("#options select"), "the list of options")
 
     def look(self, width, height, dark):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
@@ -75,13 +86,10 @@ class PageTest(unittest.TestCase):
         self.wait(lambda: len(self.all(".answer[aria-busy=false]")) == answers, "the answer")
 
     def set_option(self, key, value, place="#options"):
-        for label in self.all(place + " .field"):
-            if self.script("return arguments[0].firstChild.textContent", label) == key.replace("_", " "):
-                self.script("""const input = arguments[0].querySelector("input, select");
-                               input.value = arguments[1];
-                               input.dispatchEvent(new Event("input", {bubbles: true}))""", label, value)
-                return
-        self.fail(f"no option {key}")
+        field = self.find(f"{place} .field[data-key={key}]")
+        self.script("""const input = arguments[0].querySelector("input, select");
+                       input.value = arguments[1];
+                       input.dispatchEvent(new Event("input", {bubbles: true}))""", field, value)
 
     def set_preset(self, preset, place="#options"):
         self.script("""arguments[0].value = arguments[1];
@@ -93,9 +101,12 @@ class PageTest(unittest.TestCase):
         self.set_option("gen_length", str(length))
         self.find("#prompt").send_keys(prompt + Keys.ENTER)
 
+    def ask_sample(self):
+        self.all(".sample")[0].click()
+
     def text(self):
-        """Of the cells that are content, as one reads them."""
-        return self.script("""return [...document.querySelectorAll(".answer:last-child .cell:not(.behind)")]
+        """Of the last answer's cells that are content, as one reads them."""
+        return self.script("""return [...[...document.querySelectorAll(".answer")].pop().querySelectorAll(".cell:not(.behind)")]
                                 .map(cell => cell.textContent).join("")""")
 
     def overflow(self):
@@ -172,6 +183,7 @@ class Chat(PageTest):
         self.find("#prompt").send_keys(PROMPT + Keys.ENTER)
         self.finished()
         self.assertIn("threshold", self.find(".answer .error").text)
+        self.assertEqual(self.find("#prompt").get_attribute("value"), PROMPT, "it can be sent again")
         self.picture("error")
         # The browser itself notes each refused request; nothing else may be there.
         self.assertEqual([message for message in self.console() if "400" not in message], [])
@@ -196,6 +208,7 @@ class OtherTabs(PageTest):
         self.set_preset(support.OPTIONS["preset"])
         self.find("#tab-fill").click()
         text = self.find("#fill-text")
+        text.clear()
         text.send_keys("Sorted: 1 2 3 4 5 6")
         self.script("arguments[0].setSelectionRange(11, 15)", text)
         self.find("#gap-length").clear()
@@ -213,13 +226,18 @@ class OtherTabs(PageTest):
     def test_settings_come_from_the_list_with_their_help(self):
         options = json.loads(support.get("/v1/llada/options"))["options"]
         self.find("#open-settings").click()
-        self.assertEqual(len(self.all("#options details .field")), len(options))
+        self.assertEqual(len(self.all("#options .field[data-key]")), len(options))
+        first = [field.get_attribute("data-key") for field in self.all("#options .field[data-key]")][:2]
+        self.assertEqual(first, ["gen_length", "temperature"], "what most people look for")
         for details in self.all("#options details")[:2]:
             details.click()
         self.picture("settings")
         helps = self.script("return document.getElementById('options').textContent")
         for option in options:
-            self.assertIn(option["help"], helps)
+            if option["key"] not in first:
+                said = re.sub(r"--([a-z][a-z-]*)", lambda name: name[1].replace("-", " "), option["help"])
+                self.assertIn(said, helps)
+        self.assertNotIn("--", helps, "the command line's words")
         self.set_option("threshold", "0.5")
         self.assertEqual(self.find("#changed").text, "1")
 
@@ -228,15 +246,162 @@ class OtherTabs(PageTest):
         self.assertEqual(self.script(active), "prompt")
         self.script("document.getElementById('tab-chat').focus()")
         order = []
-        for _ in range(4):
+        for _ in range(7):
             webdriver.ActionChains(self.browser).send_keys(Keys.TAB).perform()
             order.append(self.script(active))
-        self.assertEqual(order, ["open-settings", "prompt", "send", "new-chat"])
+        self.assertEqual(order, ["open-settings", "", "", "", "prompt", "send", "new-chat"], "samples have no name")
         self.script("document.getElementById('tab-chat').focus()")
         webdriver.ActionChains(self.browser).send_keys(Keys.ARROW_RIGHT).perform()
         self.assertEqual(self.script(active), "tab-compare")
         self.assertTrue(self.find("#compare").is_displayed())
         self.assertFalse(self.find("#chat").is_displayed())
+        for key, tab in ((Keys.END, "tab-fill"), (Keys.HOME, "tab-chat")):
+            webdriver.ActionChains(self.browser).send_keys(key).perform()
+            self.assertEqual(self.script(active), tab)
+
+    def test_probabilities_without_a_mouse(self):
+        self.ask_sample()
+        self.finished()
+        self.find(".tokens summary").send_keys(Keys.ENTER)
+        self.wait(lambda: self.all(".tokens li"), "the list")
+        said = [item.text for item in self.all(".tokens li")]
+        self.assertEqual(len(said), len(self.all(".answer .cell:not(.behind)")))
+        self.assertRegex(said[0], r'^"3", [\d.]+ % sure, step 1, final$')
+
+    def test_gaps_have_an_example(self):
+        self.find("#tab-fill").click()
+        self.find("#fill-send").click()
+        self.finished()
+        self.assertEqual(self.text(), "Ken has 20+6=26 puzzles. Theo has 26-3=23 puzzles.")
+
+
+class Trouble(PageTest):
+    def trouble(self):
+        return self.find("#trouble").text if self.find("#trouble").is_displayed() else ""
+
+    def test_a_reload_keeps_what_was_there(self):
+        self.ask_sample()
+        self.finished()
+        answer = self.text()
+        self.assertEqual(answer, support.run(SAMPLE)["text"])
+        self.set_option("threshold", "0.8")
+        self.set_option("temperature", "0")
+        self.find("#open-settings").click()
+        self.find("#system").send_keys("Be brief.")
+        self.find("#settings .main").click()
+        self.find("#prompt").send_keys("half a thou")
+        self.open(support.server().url + "/")
+        self.assertEqual([m.text for m in self.all(".message.user p")], [SAMPLE])
+        self.assertEqual(self.find(".message .cells").text, answer)
+        self.assertFalse(self.find("#welcome").is_displayed())
+        self.assertEqual(self.find("#prompt").get_attribute("value"), "half a thou")
+        self.assertEqual(self.script("return page.settings.values()"), {"threshold": 0.8, "temperature": 0})
+        body = self.script("return page.chatBody([])")
+        self.assertEqual(body["messages"], [{"role": "system", "content": "Be brief."}])
+        self.picture("reloaded")
+        self.find("#new-chat").click()
+        self.open(support.server().url + "/")
+        self.assertEqual(self.all(".message"), [])
+        self.assertTrue(self.find("#welcome").is_displayed())
+
+    def test_a_server_that_is_gone(self):
+        own = support.Server()
+        self.open(own.url + "/")
+        own.stop()
+        self.find("#prompt").send_keys(SAMPLE + Keys.ENTER)
+        self.wait(lambda: self.find(".answer .error"), "the error")
+        self.picture("gone")
+        self.assertIn(f"The server at 127.0.0.1:{own.port} does not answer.", self.find(".answer .error").text)
+        self.assertEqual(self.find("#prompt").get_attribute("value"), SAMPLE)
+        again = support.Server(port=own.port)
+        self.find(".retry").click()
+        self.wait(lambda: self.find(".answer .line") and self.find(".answer[aria-busy=false] .line"), "the answer")
+        self.assertEqual(self.text(), support.run(SAMPLE)["text"])
+        self.assertEqual(len(self.all(".message.user")), 1)
+        self.assertEqual(self.find("#prompt").get_attribute("value"), "")
+        again.stop()
+        self.console()
+
+    def test_keys_are_asked_for_where_they_are_typed(self):
+        path = support.ROOT / "build/clients-page-keys"
+        path.write_text("right-key\n")
+        guarded = support.Server("--api-key-file", str(path))
+        self.browser.get(guarded.url + "/")
+        self.wait(lambda: self.find("#settings[open]"), "the settings")
+        self.assertEqual(self.script("return document.activeElement.id"), "api-key")
+        self.assertEqual(self.trouble(), "This server asks for an API key.")
+        self.picture("key")
+        self.find("#api-key").send_keys("wrong-key" + Keys.ENTER)
+        self.wait(lambda: "does not know" in self.trouble(), "a word about the key")
+        self.assertEqual(self.script("return document.activeElement.id"), "api-key")
+        self.find("#api-key").send_keys(Keys.CONTROL + "a")
+        self.find("#api-key").send_keys("right-key" + Keys.ENTER)
+        self.wait(lambda: self.find("#options select"), "the list of options")
+        self.wait(lambda: not self.trouble(), "no trouble")
+        self.assertNotIn("right-key", self.script("return JSON.stringify({...localStorage})"))
+        self.ask_sample()
+        self.finished()
+        self.assertEqual(self.text(), support.run(SAMPLE)["text"])
+        guarded.stop()
+        path.unlink()
+        self.assertEqual([message for message in self.console() if "401" not in message], [])
+
+    def test_a_model_that_is_still_being_loaded(self):
+        self.script("""
+          const get = page.server.get.bind(page.server);
+          let calls = 0;
+          page.server.get = (path) => ++calls < 3 ? Promise.reject(new ServerError("loading", 503)) : get(path);
+          page.open()""")
+        self.wait(lambda: "being loaded" in self.trouble(), "the notice")
+        self.assertEqual(self.find("#trouble").get_attribute("class"), "notice")
+        self.wait(lambda: not self.trouble(), "its end")
+
+    def test_a_model_of_single_turns_says_so(self):
+        self.assertFalse(self.find("#single").is_displayed())
+        self.script("""
+          const get = page.server.get.bind(page.server);
+          page.server.get = async (path) => ({ ...await get(path), ...(path === "props" ? { single_turn: true } : {}) });
+          page.open()""")
+        self.wait(lambda: self.find("#single").is_displayed(), "the hint")
+        self.ask_sample()
+        self.finished()
+        self.find("#prompt").send_keys(PROMPT + Keys.ENTER)
+        self.finished(2)
+        self.assertEqual(self.text(), support.run(PROMPT)["text"], "as if it had been asked alone")
+        self.picture("single")
+
+    def test_below_a_path_of_a_proxy(self):
+        class Proxy(http.server.BaseHTTPRequestHandler):
+            def relay(self):
+                size = int(self.headers.get("Content-Length", 0))
+                body = self.rfile.read(size) if size else None
+                if not self.path.startswith("/models/llada/"):
+                    return self.send_error(404)
+                asked = urllib.request.Request(support.server().url + self.path.removeprefix("/models/llada"), body,
+                                               {"Content-Type": "application/json"}, method=self.command)
+                with urllib.request.urlopen(asked) as answer:
+                    content = answer.read()
+                    self.send_response(answer.status)
+                    for name in ("Content-Type", "Content-Security-Policy"):
+                        if answer.headers[name]:
+                            self.send_header(name, answer.headers[name])
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+
+            do_GET = do_POST = relay
+
+            def log_message(self, *_):
+                pass
+
+        proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        self.open(f"http://127.0.0.1:{proxy.server_port}/models/llada/")
+        self.ask_sample()
+        self.finished()
+        self.assertEqual(self.text(), support.run(SAMPLE)["text"])
+        proxy.shutdown()
+        self.console()
 
 
 class Parts(PageTest):
@@ -269,24 +434,33 @@ class Parts(PageTest):
 
 
 class Look(PageTest):
-    def contrast(self, selector):
-        """Of an element's text on what lies behind it, as the accessibility guidelines define it."""
+    def contrast(self, selector, border=False):
+        """Of an element's text, or its border, on what lies behind it, as the accessibility guidelines define it."""
         return self.script("""
           const channels = (text) => text.match(/[\\d.]+/g).map(Number);
           const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
           const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
-          let element = document.querySelector(arguments[0]), behind = element;
+          let element = document.querySelector(arguments[0]), behind = arguments[1] ? element.parentElement : element;
           while ((channels(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-          const a = light(channels(getComputedStyle(element).color));
+          const style = getComputedStyle(element);
+          const a = light(channels(arguments[1] ? style.borderTopColor : style.color));
           const b = light(channels(getComputedStyle(behind).backgroundColor));
-          return (Math.max(a, b) + .05) / (Math.min(a, b) + .05)""", selector)
+          return (Math.max(a, b) + .05) / (Math.min(a, b) + .05)""", selector, border)
+
+    def test_levels_differ_by_more_than_their_hue(self):
+        bars = [self.script("return getComputedStyle(document.querySelector(arguments[0])).borderBottomWidth",
+                            f".legend .level-{level}:not(.visible)") for level in range(3)]
+        self.assertEqual(len(set(bars)), 3, bars)
+        self.ask_sample()
+        self.finished()
+        self.assertTrue(self.find(".legend").is_displayed(), "what the colours mean stays there")
 
     def test_light_and_dark_can_be_read_and_a_phone_does_not_scroll_sideways(self):
         papers = []
         for dark in (False, True):
             self.look(390, 780, dark)
-            self.browser.get(support.server().url + "/")
-            self.wait(lambda: self.find("#options select"), "the list of options")
+            self.open(support.server().url + "/")
+            self.find("#new-chat").click()
             self.picture(f"phone-welcome-{'dark' if dark else 'light'}")
             self.assertEqual(self.overflow(), 0)
             self.ask()
@@ -301,6 +475,8 @@ class Look(PageTest):
             papers.append(self.script("return getComputedStyle(document.body).backgroundColor"))
             for selector in ("#prompt", ".line", "#send", ".message.user p", ".answer .cell:not(.behind)", ".keys"):
                 self.assertGreaterEqual(self.contrast(selector), 4.5, f"{selector}, dark {dark}")
+            for selector in ("#prompt", "#fill-text", "#gap-length", ".legend .masked", "#open-settings"):
+                self.assertGreaterEqual(self.contrast(selector, border=True), 3, f"border of {selector}, dark {dark}")
         self.assertNotEqual(papers[0], papers[1])
 
 

@@ -66,15 +66,21 @@ TEST_F(Responses, TakeInstructionsAndEarlierTurns) {
                        {"role", "assistant"},
                        {"content", {{{"type", "output_text"}, {"text", "Hello."}, {"annotations", json::array()}}}}},
                       {{"role", "user"}, {"content", kSum}}};
-  const auto reply = post(
-      "/v1/responses",
-      {{"input", input}, {"instructions", "Be brief."}, {"temperature", 0.7}, {"seed", 5}, {"max_output_tokens", 40}});
+  const auto reply = post("/v1/responses", {{"input", input},
+                                            {"instructions", "Be brief."},
+                                            {"temperature", 0.7},
+                                            {"seed", 5},
+                                            {"max_output_tokens", 40},
+                                            {"metadata", {{"run", "7"}}},
+                                            {"parallel_tool_calls", false}});
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(text_of(reply.json()), to_valid_utf8(alone.text));
   EXPECT_EQ(reply.json()["usage"]["input_tokens"], std::ssize(ids));
   EXPECT_EQ(reply.json()["instructions"], "Be brief.");
   EXPECT_EQ(reply.json()["max_output_tokens"], 40);
   EXPECT_EQ(reply.json()["temperature"], 0.7);
+  EXPECT_EQ(reply.json()["metadata"], (json{{"run", "7"}}));
+  EXPECT_EQ(reply.json()["parallel_tool_calls"], false);
 }
 
 TEST_F(Responses, ThatReachTheirLengthAreIncomplete) {
@@ -136,8 +142,8 @@ TEST_F(Responses, RefuseWithTheNameOfTheField) {
       {{{"previous_response_id", "resp_1"}}, "previous_response_id"},
       {{{"tools", {{{"type", "web_search"}}}}}, "tools"},
       {{{"background", true}}, "background"},
-      {{{"include", {"reasoning.encrypted_content"}}}, "include"},
-      {{{"truncation", "auto"}}, "truncation"},
+      {{{"include", {"message.output_text.logprobs"}}}, "include"},
+      {{{"truncation", "middle"}}, "truncation"},
       {{{"reasoning", {{"effort", "low"}}}}, "reasoning"},
       {{{"text", {{"format", {{"type", "json_schema"}}}}}}, "text.format"},
       {{{"text", {{"verbosity", "low"}}}}, "text.verbosity"},

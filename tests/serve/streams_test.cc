@@ -93,6 +93,23 @@ TEST_F(Streams, InMercurysShapeReplaceTheText) {
   EXPECT_FALSE(chunks.back().contains("diffusion_meta"));
 }
 
+TEST_F(Streams, InMercurysShapeEndBeforeAStopTextAllTheWay) {
+  const std::vector<std::pair<std::string, std::string>> given = {{"steps", "32"}, {"gen_length", "64"}};
+  const std::string all = run_alone(chat_prompt(kQuestion), given, "exact").text;
+  ASSERT_GT(all.size(), 20u);
+  const std::string stop = all.substr(all.size() / 3, 5);
+  json body = chat_body(kQuestion, {{"llada", {{"steps", 32}}}, {"max_tokens", 64}, {"diffusing", true}});
+  const auto shows = [&](const std::vector<json>& chunks) {
+    int64_t showing = 0;
+    for (const json& chunk : chunks)
+      showing += chunk["choices"][0]["delta"].value("content", "").contains(stop) ? 1 : 0;
+    return showing;
+  };
+  EXPECT_GT(shows(stream("/v1/chat/completions", body)), 1) << "it forms in several events";
+  body["stop"] = stop;
+  EXPECT_EQ(shows(stream("/v1/chat/completions", body)), 0);
+}
+
 // Replays the edits of frames: position to token id of what is decided.
 std::map<int64_t, int32_t> replay(const std::vector<json>& chunks) {
   std::map<int64_t, int32_t> canvas;

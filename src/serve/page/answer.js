@@ -74,8 +74,8 @@ class AnswerView {
   tellProgress(frame) {
     const f = this.recording.frames[frame];
     this.line.textContent =
-        `step ${f.step + 1}` + (f.masksLeft > 0 ? `, ${f.masksLeft} masks left` : ", all decided") +
-        (f.forwards !== undefined ? `, ${f.forwards} forwards` : "");
+        `step ${f.step + 1}` + (f.masksLeft > 0 ? `, ${plural(f.masksLeft, "mask")} left` : ", all decided") +
+        (f.forwards !== undefined ? ", " + plural(f.forwards, "forward") : "");
   }
 
   // "stop" and "length" come from the server; "stopped" was the reader's wish.
@@ -93,6 +93,7 @@ class AnswerView {
     this.summary();
     if (recording.frames.length > 1) this.addReplay();
     this.addCopy();
+    if (recording.frames.length > 0) this.addTokens();
   }
 
   // Where tokens end within a character, the last picture is the text itself; the slider still shows the cells.
@@ -109,8 +110,8 @@ class AnswerView {
     const usage = recording.usage;
     if (recording.finish === "stopped") parts.push("stopped");
     if (recording.finish === "length" && !this.textOf) parts.push("cut at its length");
-    if (usage) parts.push(`${usage.completion_tokens} tokens`);
-    if (recording.forwards()) parts.push(`${recording.forwards()} forwards`);
+    if (usage) parts.push(plural(usage.completion_tokens, "token"));
+    if (recording.forwards()) parts.push(plural(recording.forwards(), "forward"));
     if (usage && recording.forwards())
       parts.push(`${(usage.completion_tokens / recording.forwards()).toFixed(1)} tokens per forward`);
     if (recording.tokensPerSecond()) parts.push(`${recording.tokensPerSecond().toFixed(0)} tokens per second`);
@@ -118,12 +119,17 @@ class AnswerView {
     this.line.textContent = this.summaryText;
   }
 
-  fail(error) {
+  // retry(): asks again.
+  fail(error, retry) {
     this.recording.finish = "failed";
     this.root.setAttribute("aria-busy", "false");
-    const text = make("p", "error", error.message);
-    text.setAttribute("role", "alert");
-    this.line.replaceWith(text);
+    const box = make("div", "error failed");
+    box.setAttribute("role", "alert");
+    const button = make("button", "quiet small retry", "Retry");
+    button.type = "button";
+    button.addEventListener("click", retry);
+    box.append(make("p", "", error.message), button);
+    this.line.replaceWith(box);
     if (this.recording.frames.length === 0) this.cells.remove();
   }
 
@@ -191,15 +197,34 @@ class AnswerView {
   // What a cell says when pointed at, made only then.
   tell(span) {
     const cell = span.dataset.cell;
-    if (cell === undefined || this.shown < 0) return;
-    const now = this.recording.at(Number(cell), this.shown);
-    if (now.frame === undefined) span.title = "not decided";
-    else if (now.state === "given" || now.state === "fixed") span.title = "given";
-    else
-      span.title = [
-        JSON.stringify(now.text), `${(100 * now.confidence).toFixed(1)} % sure`,
-        `step ${this.recording.frames[now.frame].step + 1}`, now.state === "visible" ? "may still change" : "final",
-      ].join(", ");
+    if (cell !== undefined && this.shown >= 0) span.title = this.said(Number(cell), this.shown);
+  }
+
+  said(cell, frame) {
+    const now = this.recording.at(cell, frame);
+    if (now.frame === undefined) return "not decided";
+    if (now.state === "given" || now.state === "fixed") return "given";
+    return [
+      JSON.stringify(now.text), `${(100 * now.confidence).toFixed(1)} % sure`,
+      `step ${this.recording.frames[now.frame].step + 1}`, now.state === "visible" ? "may still change" : "final",
+    ].join(", ");
+  }
+
+  // The same as a list, for the keyboard, a finger and a screen reader; made when it is opened.
+  addTokens() {
+    const details = make("details", "tokens");
+    const list = make("ol");
+    details.append(make("summary", "", "Tokens"), list);
+    details.addEventListener("toggle", () => {
+      if (list.childElementCount > 0) return;
+      const last = this.recording.frames.length - 1;
+      const count = this.content === undefined ? this.spans.length : this.content;
+      for (let cell = 0; cell < count; ++cell) {
+        const said = this.said(cell, last);
+        if (said !== "given") list.append(make("li", "", said));
+      }
+    });
+    this.root.append(details);
   }
 }
 AnswerView.next = 0;

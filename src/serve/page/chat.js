@@ -31,15 +31,15 @@ class Work {
   }
 }
 
-// Streams one answer into a view; true when it came to its end.
-async function streamInto(view, server, path, body, signal) {
+// Streams one answer into a view; true when it came to its end. retry(): what the button behind an error does.
+async function streamInto(view, server, path, body, signal, retry) {
   try {
     await server.stream(path, { ...body, stream: true, diffusing: "frames" }, signal, (chunk) => view.add(chunk));
     view.done();
     return true;
   } catch (error) {
     if (signal.aborted) view.done("stopped");
-    else view.fail(error);
+    else view.fail(error, retry);
     return false;
   }
 }
@@ -51,7 +51,6 @@ function announce(text) {
 class Chat {
   constructor(page) {
     this.page = page;
-    this.messages = [];
     this.list = document.getElementById("messages");
     this.input = document.getElementById("prompt");
     this.send = document.getElementById("send");
@@ -62,6 +61,14 @@ class Chat {
     });
     this.input.addEventListener("input", () => this.fit());
     document.getElementById("new-chat").addEventListener("click", () => this.clear());
+    for (const sample of document.querySelectorAll(".sample"))
+      sample.addEventListener("click", () => {
+        if (page.work.busy) return;
+        this.type(sample.textContent.replace(/\s+/g, " ").trim());
+        this.ask();
+      });
+    kept.field(this.input, () => this.fit());
+    this.restore();
   }
 
   fit() {
@@ -69,38 +76,93 @@ class Chat {
     this.input.style.height = Math.min(this.input.scrollHeight + 2, 240) + "px";
   }
 
+  type(text) {
+    this.input.value = text;
+    kept.set("prompt", text);
+    this.fit();
+  }
+
   clear() {
     this.page.work.stop();
-    this.messages = [];
+    this.keep([]);
+    this.failed = undefined;
     this.list.replaceChildren();
     document.getElementById("welcome").hidden = false;
     this.input.focus();
+  }
+
+  // messages: [{role, content}], of an answer with the line below it.
+  keep(messages) {
+    this.messages = messages;
+    kept.set("messages", messages);
+  }
+
+  // A conversation from before a reload: its text, without its steps.
+  restore() {
+    const known = kept.get("messages", []);
+    const usable = Array.isArray(known) && known.every((m) => m && typeof m.content === "string");
+    this.messages = usable ? known : [];
+    document.getElementById("welcome").hidden = this.messages.length > 0;
+    for (const message of this.messages) {
+      if (message.role === "user") {
+        this.addQuestion(message.content);
+      } else {
+        const answer = this.addAnswer();
+        answer.append(make("div", "cells", message.content), make("p", "line", message.line || ""));
+      }
+    }
+    this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  addQuestion(text) {
+    const asked = make("article", "message user");
+    asked.append(make("h2", "away", "You"), make("p", "", text));
+    this.list.append(asked);
+    return asked;
+  }
+
+  addAnswer() {
+    const answered = make("article", "message");
+    answered.append(make("h2", "away", "Answer"));
+    this.list.append(answered);
+    return answered;
   }
 
   async ask() {
     const prompt = this.input.value;
     if (prompt.trim() === "") return;
     document.getElementById("welcome").hidden = true;
-    this.input.value = "";
-    this.fit();
-    const asked = make("article", "message user");
-    asked.append(make("h2", "away", "You"), make("p", "", prompt));
-    const answered = make("article", "message");
-    answered.append(make("h2", "away", "Answer"));
-    this.list.append(asked, answered);
+    for (const article of this.failed || []) article.remove();
+    this.failed = undefined;
+    this.type("");
+    const asked = this.addQuestion(prompt), answered = this.addAnswer();
     const view = new AnswerView(answered);
     answered.scrollIntoView({ block: "nearest" });
-    const conversation = [...this.messages, { role: "user", content: prompt }];
+    const question = { role: "user", content: prompt };
     const messages = this.messages;
+    const before = this.page.single ? [] : messages.map(({ role, content }) => ({ role, content }));
     await this.page.work.run(this.send, async (signal) => {
-      if (await streamInto(view, this.page.server, "/v1/chat/completions", this.page.chatBody(conversation), signal)) {
+      const body = this.page.chatBody([...before, question]);
+      const retry = () => this.retry(prompt);
+      if (await streamInto(view, this.page.server, "v1/chat/completions", body, signal, retry)) {
         // Another conversation may have begun meanwhile; an answer that was stopped is not part of this one.
         if (messages === this.messages)
-          this.messages = [...conversation, { role: "assistant", content: view.recording.text }];
+          this.keep([...messages, question,
+                     { role: "assistant", content: view.recording.text, line: view.summaryText }]);
         announce("Answer: " + view.recording.text);
+      } else if (!signal.aborted) {
+        // What failed is still there to be sent, and makes room for what is sent next.
+        this.failed = [asked, answered];
+        if (this.input.value === "") this.type(prompt);
       }
     });
     answered.scrollIntoView({ block: "nearest" });
+  }
+
+  retry(prompt) {
+    if (this.page.work.busy) return;
+    this.type(prompt);
+    this.ask();
   }
 }
 
@@ -122,11 +184,16 @@ class Compare {
       this.sides[1].form.preset.value = "exact";
       this.sides[1].form.tellChanged();
     }
+    kept.field(document.getElementById("compare-prompt"));
     document.getElementById("compare-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (page.work.busy) page.work.stop();
       else this.run();
     });
+  }
+
+  retry() {
+    if (!this.page.work.busy) this.run();
   }
 
   async run() {
@@ -138,8 +205,9 @@ class Compare {
     });
     const messages = [{ role: "user", content: prompt }];
     await this.page.work.run(this.button, async (signal) => {
-      const one = (i) => streamInto(views[i], this.page.server, "/v1/chat/completions",
-                                    this.page.chatBody(messages, this.sides[i].form.values()), signal);
+      const body = (i) => this.page.chatBody(messages, this.sides[i].form.values());
+      const one = (i) => streamInto(views[i], this.page.server, "v1/chat/completions", body(i), signal,
+                                    () => this.retry());
       if (document.getElementById("together").checked) await Promise.all([one(0), one(1)]);
       else for (const i of [0, 1]) await one(i);
       if (!signal.aborted)
@@ -160,11 +228,16 @@ function filled(template, spans) {
   return template.replace(/<mask(:\d+)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));
 }
 
+// Of what the shipped model knows.
+const kExample = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
+
 class Fill {
   constructor(page) {
     this.page = page;
     this.text = document.getElementById("fill-text");
     this.button = document.getElementById("fill-send");
+    kept.field(this.text);
+    if (this.text.value === "") this.text.value = kExample;
     document.getElementById("make-gap").addEventListener("click", () => this.makeGap());
     document.getElementById("fill-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -178,7 +251,12 @@ class Fill {
     if (!length.reportValidity() || length.value === "") return;
     const { selectionStart, selectionEnd } = this.text;
     this.text.setRangeText(`<mask:${length.value}>`, selectionStart, selectionEnd, "end");
+    kept.set(this.text.id, this.text.value);
     this.text.focus();
+  }
+
+  retry() {
+    if (!this.page.work.busy) this.run();
   }
 
   async run() {
@@ -190,7 +268,7 @@ class Fill {
       const body = { text: this.text.value, llada, stream_options: { include_usage: true } };
       const template = body.text;
       view.textOf = (recording) => filled(template, recording.spans || []);
-      if (!(await streamInto(view, this.page.server, "/infill", body, signal))) return;
+      if (!(await streamInto(view, this.page.server, "infill", body, signal, () => this.retry()))) return;
       announce("Filled: " + view.recording.text);
       const use = make("button", "quiet small", "Use as the text");
       use.type = "button";

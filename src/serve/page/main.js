@@ -11,11 +11,12 @@ class Page {
       sessionStorage.setItem(kKeyStore, this.keyInput.value);
       this.open();
     });
-    this.server = new Server(() => this.keyInput.value.trim());
+    this.server = new Server(() => this.keyInput.value.trim(), () => this.askForKey());
     this.work = new Work();
     this.chat = new Chat(this);
     this.fill = new Fill(this);
     this.settings = { values: () => ({}) };  // until the list is there
+    kept.field(document.getElementById("system"));
   }
 
   chatBody(messages, llada) {
@@ -28,26 +29,63 @@ class Page {
     };
   }
 
-  // What needs the server: the model's name, and the list of options, once.
+  // What needs the server: the model's name and what it can do, and the list of options, once.
   async open() {
-    const trouble = document.getElementById("trouble");
     try {
-      const models = await this.server.get("/v1/models");
+      const models = await this.server.get("v1/models");
+      const list = await this.server.get("v1/llada/options");
+      const props = await this.server.get("props");
       this.model = models.data[0].id;
+      this.single = props.single_turn === true;
+      document.getElementById("single").hidden = !this.single;
       document.getElementById("model").textContent = this.model;
       document.title = "llada: " + this.model;
       if (!this.compare) {
-        const list = await this.server.get("/v1/llada/options");
         this.settings = new SettingsForm(document.getElementById("options"), list, (values) => {
           document.getElementById("changed").textContent = Object.keys(values).length || "";
-        });
+          kept.set("settings", values);
+        }, kept.get("settings", {}));
         this.compare = new Compare(this, list);
       }
-      trouble.hidden = true;
+      document.getElementById("key-asked").hidden = true;
+      this.tell("");
     } catch (error) {
-      trouble.textContent = error.status === 401 ? "This server asks for an API key: see the settings." : error.message;
-      trouble.hidden = false;
+      if (error.status === 401) return;  // it is said where the key is asked for
+      this.tell(error.status === 503 ? "The model is being loaded. You can write meanwhile." : error.message,
+                error.status === 503);
+      this.wait();
     }
+  }
+
+  // Until the server is there and has its model.
+  wait() {
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(async () => {
+      try {
+        await this.server.get("ready");
+      } catch {
+        this.wait();
+        return;
+      }
+      this.open();
+    }, 1000);
+  }
+
+  tell(text, harmless) {
+    const trouble = document.getElementById("trouble");
+    trouble.textContent = text;
+    trouble.hidden = text === "";
+    trouble.className = harmless ? "notice" : "error";
+  }
+
+  askForKey() {
+    const given = this.keyInput.value.trim() !== "";
+    this.tell(given ? "This server does not know that API key." : "This server asks for an API key.");
+    const settings = document.getElementById("settings");
+    if (!settings.open) settings.showModal();
+    document.getElementById("key-asked").hidden = false;
+    this.keyInput.focus();
+    this.keyInput.select();
   }
 }
 
@@ -65,9 +103,11 @@ function listenToTabs() {
   for (const tab of tabs) {
     tab.addEventListener("click", () => selectTab(tab));
     tab.addEventListener("keydown", (event) => {
-      const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-      if (by === 0) return;
-      const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length];
+      const at = tabs.indexOf(tab), count = tabs.length;
+      const to = { ArrowRight: (at + 1) % count, ArrowLeft: (at + count - 1) % count, Home: 0, End: count - 1 };
+      if (!(event.key in to)) return;
+      event.preventDefault();
+      const next = tabs[to[event.key]];
       selectTab(next);
       next.focus();
     });

@@ -1,10 +1,16 @@
 // The form of the decoding options, made from the list that the server sends: a new option needs no change here.
 "use strict";
 
+// What most people look for stands first, in words of its own.
+const kFirst = {
+  gen_length: ["Length", "Tokens of an answer at most. Empty: as long as it needs."],
+  temperature: ["Temperature", "0 takes the best token each time; 0.7 and more make answers vary."],
+};
+
 class SettingsForm {
-  // changed(values): called with values() whenever they are others.
+  // changed(values): called with values() whenever they are others. before: values to begin with.
   // list: {options: [{key, unit, help, group, default, choices, least, most}], presets: [{name, options}]}
-  constructor(parent, list, changed) {
+  constructor(parent, list, changed, before = {}) {
     this.inputs = new Map();  // by key
     this.list = list;
     this.changed = changed || (() => {});
@@ -13,13 +19,20 @@ class SettingsForm {
     const field = this.field("Preset", this.preset, "");
     this.presetHelp = field.querySelector(".help");
     this.root.append(field);
-    for (const [title, options] of groupsOf(list.options)) this.root.append(this.group(title, options));
+    for (const key of Object.keys(kFirst)) {
+      const option = list.options.find((one) => one.key === key);
+      if (option) this.root.append(this.fieldOf(option));
+    }
+    const others = list.options.filter((option) => !(option.key in kFirst));
+    for (const [title, options] of groupsOf(others)) this.root.append(this.group(title, options));
     const reset = make("button", "quiet", "Reset all");
     reset.type = "button";
     reset.addEventListener("click", () => this.reset());
     this.root.append(reset);
     this.root.addEventListener("input", () => this.tellChanged());
     parent.append(this.root);
+    this.preset.value = this.known(this.preset, before.preset);
+    for (const [key, input] of this.inputs) input.value = this.known(input, before[key]);
     this.tellChanged();
   }
 
@@ -28,12 +41,23 @@ class SettingsForm {
     const summary = make("summary", "", title);
     summary.append(make("span", "count"));
     details.append(summary);
-    for (const option of options) {
-      const input = this.inputOf(option);
-      this.inputs.set(option.key, input);
-      details.append(this.field(option.key.replaceAll("_", " "), input, helpOf(option)));
-    }
+    for (const option of options) details.append(this.fieldOf(option));
     return details;
+  }
+
+  fieldOf(option) {
+    const input = this.inputOf(option);
+    this.inputs.set(option.key, input);
+    const [name, help] = kFirst[option.key] || [option.key.replaceAll("_", " "), helpOf(option)];
+    const field = this.field(name, input, help);
+    field.dataset.key = option.key;
+    return field;
+  }
+
+  // A value of before, where the field still takes it.
+  known(input, value) {
+    const text = value === undefined ? "" : String(value);
+    return !input.options || [...input.options].some((option) => option.value === text) ? text : "";
   }
 
   // Empty means: not said, so that the preset decides. A switch therefore has three states as well.
@@ -97,9 +121,10 @@ function valueOf(text) {
   return /^-?(\d+\.?\d*|\.\d+)(e-?\d+)?$/i.test(text) ? Number(text) : text;
 }
 
+// Without the dashes of the command line.
 function helpOf(option) {
-  const needed = option.needed ? ` (${option.needed})` : "";
-  return option.help + needed;
+  const help = option.help.replace(/--([a-z][a-z-]*)/g, (_, name) => name.replaceAll("-", " "));
+  return option.needed ? `${help} (${option.needed})` : help;
 }
 
 function groupsOf(options) {

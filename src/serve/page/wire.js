@@ -8,10 +8,14 @@ class ServerError extends Error {
   }
 }
 
-// headers(): of every request; the key is asked for each time because it may have been typed since.
+// Where the server is: the page may lie below a path of a proxy.
+const kBase = location.pathname.endsWith("/") ? location.pathname : location.pathname + "/";
+
+// key(): for every request, because it may have been typed since. refused(): called when the server wants another one.
 class Server {
-  constructor(key) {
+  constructor(key, refused) {
     this.key = key;
+    this.refused = refused;
   }
 
   headers() {
@@ -20,21 +24,34 @@ class Server {
                : { "Content-Type": "application/json" };
   }
 
+  async fetch(path, options) {
+    let answer;
+    try {
+      answer = await fetch(kBase + path, { ...options, headers: this.headers() });
+    } catch (error) {
+      if (options.signal && options.signal.aborted) throw error;
+      throw new ServerError(`The server at ${location.host} does not answer.`);
+    }
+    if (answer.ok) return answer;
+    if (answer.status === 401) this.refused();
+    throw await errorOf(answer);
+  }
+
   async get(path) {
-    const answer = await fetch(path, { headers: this.headers() });
-    if (!answer.ok) throw await errorOf(answer);
-    return answer.json();
+    return (await this.fetch(path, {})).json();
   }
 
   // Calls take(object) for every event until the stream ends; aborting `signal` ends it and the server's work.
   async stream(path, body, signal, take) {
-    const answer = await fetch(path, { method: "POST", headers: this.headers(), body: JSON.stringify(body), signal });
-    if (!answer.ok) throw await errorOf(answer);
+    const answer = await this.fetch(path, { method: "POST", body: JSON.stringify(body), signal });
     const events = new EventReader();
     const text = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
-      const { value, done } = await text.read();
-      if (done) throw new ServerError("the connection ended before the answer did");
+      const { value, done } = await text.read().catch((error) => {
+        if (signal.aborted) throw error;
+        return { done: true };
+      });
+      if (done) throw new ServerError(`The connection to ${location.host} ended before the answer did.`);
       for (const data of events.add(value)) {
         if (data === "[DONE]") return;
         const object = JSON.parse(data);
