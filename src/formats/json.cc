@@ -11,7 +11,6 @@ namespace llada {
 
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file, const JsonLimits& limits) {
   using nlohmann::json;
-  if (text.empty()) return invalid("{}: is empty, a JSON object needed", file);
   LLADA_TRY_STATUS(check_json_limits(text, file, limits));
   std::vector<std::set<std::string>> open;  // fields of the objects that are being parsed
   std::string duplicate;

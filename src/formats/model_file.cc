@@ -133,6 +133,7 @@ Result<ModelFile> ModelFile::open_gguf(const std::string& path) {
 Result<ModelConfig> read_folder_config(const std::string& folder) {
   const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
   LLADA_TRY(const auto config_text, read_config(config_path));
+  if (config_text.empty()) return invalid("{}: is empty, a JSON object needed", config_path);
   std::string generation_text;
   if (exists(generation_path)) {
     LLADA_TRY(generation_text, read_config(generation_path));
