@@ -200,8 +200,10 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_model_describe(const llada_model *
  * Functions that fill a buffer store in *needed (*count) how much there is. capacity 0 asks for that alone and is
  * LLADA_OK; another capacity that is too small is LLADA_ERROR_SPACE and the buffer is as it was. A size is in bytes. */
 
-enum { LLADA_WITH_BOS = 1 /* the token that begins a text first, where the model wants one */ };
-/* A text never gives a control token. */
+enum {
+  LLADA_WITH_BOS = 1,    /* the token that begins a text first, where the model wants one */
+  LLADA_WITH_CONTROL = 2 /* texts of control tokens are these tokens, as in llada_submit_text; else they are text */
+};
 LLADA_API LLADA_MUST_CHECK llada_status llada_tokenize(const llada_model *model, const char *text, size_t size,
                                                        int32_t flags, int32_t *tokens, size_t capacity,
                                                        size_t *count);

@@ -93,7 +93,8 @@ class LladaLM(TemplateLM):
     def tok_encode(self, string: str, add_special_tokens: Optional[bool] = None, **_: Any) -> list[int]:
         if string in self._conversations:
             return list(self._conversations[string])
-        return self._model.tokenize(string, bos=self._bos if add_special_tokens is None else add_special_tokens)
+        bos = self._bos if add_special_tokens is None else add_special_tokens
+        return self._model.tokenize(string, bos=bos, control=True)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         if context in self._conversations:

@@ -55,8 +55,9 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {
     json["tokenizer"] = {
-        {"tokens", t->tokens},         {"merges", t->merges},   {"pre_tokenizer", t->pre_tokenizer},
-        {"chat_style", t->chat_style}, {"add_bos", t->add_bos}, {"has_chat_template", t->has_chat_template}};
+        {"tokens", t->tokens},          {"merges", t->merges},   {"pre_tokenizer", t->pre_tokenizer},
+        {"chat_style", t->chat_style},  {"add_bos", t->add_bos}, {"has_chat_template", t->has_chat_template},
+        {"single_turn", t->single_turn}};
   }
   if (tensors) {
     json["tensors"] = Json::array();
@@ -103,6 +104,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row("tokenizer", fmt::format("byte-level BPE, {} tokens, {} merges, pre-tokenizer {}{}", t->tokens, t->merges,
                                  t->pre_tokenizer, t->add_bos ? ", adds bos" : ""));
     row("chat", fmt::format("{} style{}", t->chat_style, t->has_chat_template ? "" : " (no template in the file)"));
+    if (t->single_turn) row("", "each message stands alone: trained on single questions");
   } else {
     row("tokenizer", "none: takes token ids only");
   }

@@ -59,11 +59,7 @@ Result<ModelFile> ModelFile::open_gguf(const std::string& path) {
   return model;
 }
 
-Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::string& folder) {
-  ModelFile model;
-  model.path_ = path;
-  model.folder_ = folder;
-  if (path == folder) LLADA_TRY_STATUS(check_is_model_folder(folder));
+Result<ModelConfig> read_folder_config(const std::string& folder) {
   const std::string config_path = folder + "/config.json", generation_path = folder + "/generation_config.json";
   LLADA_TRY(const auto config_text, read_file(config_path, kMaxConfigBytes));
   std::string generation_text;
@@ -72,6 +68,15 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   }
   LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
   config.name = last_part(folder);
+  return config;
+}
+
+Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::string& folder) {
+  ModelFile model;
+  model.path_ = path;
+  model.folder_ = folder;
+  if (path == folder) LLADA_TRY_STATUS(check_is_model_folder(folder));
+  LLADA_TRY(const auto config, read_folder_config(folder));
 
   std::vector<std::string> names = {"model.safetensors"};
   if (path != folder) {

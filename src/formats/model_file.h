@@ -19,6 +19,9 @@
 
 namespace llada {
 
+// config.json and generation_config.json of a Hugging Face folder; its weights need not be there.
+Result<ModelConfig> read_folder_config(const std::string& folder);
+
 class ModelFile {
  public:
   using Entry = ModelTensor;
