@@ -113,7 +113,9 @@ llada_status llada_tokenize(const llada_model* model, const char* text, size_t s
     LLADA_TRY_STATUS(check_tokenizer(*object.model));
     LLADA_TRY(const auto bytes, read_text("text", text, size));
     std::vector<int32_t> ids;
-    if ((flags & LLADA_WITH_BOS) != 0) LLADA_TRY(ids, object.model->prompt_ids(""));
+    if ((flags & LLADA_WITH_BOS) != 0) {
+      LLADA_TRY(ids, object.model->prompt_ids(""));
+    }
     const auto controls = (flags & LLADA_WITH_CONTROL) != 0 ? llada::ControlText::token : llada::ControlText::letters;
     const auto body = object.model->tokenizer().encode(bytes, controls);
     ids.insert(ids.end(), body.begin(), body.end());

@@ -27,7 +27,9 @@ Replied tokenize(Service& service, const std::string& text_body) {
   if (!prompt && !content) return refuse("prompt: needed, a text (or content)", "prompt");
   const std::string& text = prompt ? *prompt : *content;
   std::vector<int32_t> ids;
-  if (special || also_special) LLADA_TRY(ids, service.model().prompt_ids(""));
+  if (special || also_special) {
+    LLADA_TRY(ids, service.model().prompt_ids(""));
+  }
   const auto body_ids = service.model().tokenizer().encode(text, controls ? ControlText::token : ControlText::letters);
   ids.insert(ids.end(), body_ids.begin(), body_ids.end());
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
