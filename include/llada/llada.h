@@ -238,7 +238,7 @@ LLADA_API void llada_engine_free(llada_engine *engine);
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_chat(llada_engine *engine, const char *const *roles,
                                                           const char *const *contents, size_t messages,
                                                           const llada_options *options, llada_request **request);
-/* A text as it is, without a chat template (`llada run --raw`). */
+/* A text as it is, without a chat template (`llada run --raw`): texts of control tokens in it are these tokens. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_text(llada_engine *engine, const char *text, size_t size,
                                                           const llada_options *options, llada_request **request);
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_tokens(llada_engine *engine, const int32_t *tokens, size_t count,

@@ -127,7 +127,8 @@ Work setup_inspect(CLI::App& app) {
     bool tensors = false, json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder");
+  app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder")
+      ->check(refuse_empty_path, "");
   add_hub_option(app, o->model, "Options");
   app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
   app.add_flag("--json", o->json, "one JSON object on stdout");

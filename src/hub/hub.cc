@@ -83,7 +83,11 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
     LLADA_TRY_STATUS(check_free_space(c.cache.blob("x"), static_cast<uint64_t>(missing)));
   }
   for (size_t i = 0; i <= wanted.size(); ++i) {
-    if (i == small && choice.folder && c.events.judge) LLADA_TRY_STATUS(c.events.judge(pulled.path));
+    if (i == small && choice.folder && c.events.judge) {
+      Status judged = c.events.judge(pulled.path);
+      if (!judged && i < wanted.size()) judged.error().message += "; its weights were not downloaded";
+      LLADA_TRY_STATUS(judged);
+    }
     if (i == wanted.size()) break;
     const Wanted& file = wanted[i];
     const auto progress = [&](int64_t bytes) {

@@ -75,10 +75,11 @@ TEST(TokenizerFiles, AVocabularyWithMergesGivesThePublishedIds) {
     for (const json& item : items)
       ASSERT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>()) << item;
     for (const json& item : whole)
-      if (item["tokenizer"] == "qwen2")
+      if (item["tokenizer"] == "qwen2") {
         ASSERT_EQ(tokenizer.encode(item["text"].get<std::string>(), ControlText::token),
                   item["ids"].get<std::vector<int32_t>>())
             << item;
+      }
     const TokenizerSpec &a = tokenizer.spec(), &b = from_json.spec();
     EXPECT_EQ(a.tokens, b.tokens);
     EXPECT_EQ(a.kinds, b.kinds);
