@@ -232,7 +232,7 @@ TEST_F(ChatTerminal, BackslashesAndQuotesJoinLines) {
 
 // labels: long
 TEST_F(ChatTerminal, AConversationThatOutgrowsTheContextForgetsItsOldestTurns) {
-  const auto session = open({"--no-live", "-n", "96"}, false, several_turns_model());
+  const auto session = open({"--no-live", "-n", "96"}, false, test::several_turns_model());
   for (int i = 0; i < 5; ++i) {
     session->type(kSort + "\r");
     session->read_for(700);

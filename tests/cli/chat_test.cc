@@ -67,7 +67,7 @@ TEST(TrimHistory, PassesErrorsOn) {
   EXPECT_EQ(result.error().message, "no tokenizer");
 }
 
-std::vector<std::string> chat_arguments(const std::string& model = several_turns_model()) {
+std::vector<std::string> chat_arguments(const std::string& model = test::several_turns_model()) {
   return {"run", "-m", model, "--chat", "--gen-length", "24", "--threshold", "0.9", "--json"};
 }
 
