@@ -4,6 +4,9 @@
 Never needed to build or to test: the results are committed. Needs `pip install tokenizers` (written with 0.23.3).
 
   make_tokenizer_fixtures.py fixtures DIR                trains the small tokenizers, writes DIR/NAME.json, DIR/NAME.expected.json, DIR/chat.expected.json
+  make_tokenizer_fixtures.py more DIR                    with those: DIR/whole.expected.json, texts in which special tokens' texts are the tokens, and
+                                                         DIR/templates.expected.json, conversations as Jinja renders the published templates
+                                                         (`pip install jinja2`, written with 3.1.6)
   make_tokenizer_fixtures.py strings TOKENIZER N OUT     writes N strings to OUT.bin (u32 length, bytes) and their ids to OUT.ids, one
                                                          line each: the material of a larger comparison
 """
@@ -131,7 +134,9 @@ SYSTEM = "You are a helpful assistant."
 TEMPLATES = {  # only what recognises a style and its default system text
     "llama": "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' }}",
     "qwen2": "{{ '<|im_start|>system\\n" + SYSTEM + "<|im_end|>' }}",
-    "bailing": "<role>HUMAN</role>{{ content }}<|role_end|>",
+    "bailing": "{{- '<role>SYSTEM</role>' }}{% if messages[0].role == 'system' %}{{- messages[0].content + '\\n' }}{% endif %}"
+               "{{- 'detailed thinking off<|role_end|>' }}{% for message in messages %}"
+               "{{- '<role>HUMAN</role>' + message.content + '<|role_end|>' }}{% endfor %}",
 }
 
 
@@ -145,8 +150,10 @@ def rendered(name, messages, header):
         return ("" if system else f"<|im_start|>system\n{SYSTEM}<|im_end|>\n") + "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages) + (
             "<|im_start|>assistant\n" if header else "")
     roles = {"system": "SYSTEM", "user": "HUMAN", "assistant": "ASSISTANT"}
-    return ("" if system else "<role>SYSTEM</role>detailed thinking off<|role_end|>") + "".join(
-        f"<role>{roles[m['role']]}</role>{m['content']}<|role_end|>" for m in messages) + ("<role>ASSISTANT</role>" if header else "")
+    off = "detailed thinking off"
+    return ("" if system else f"<role>SYSTEM</role>{off}<|role_end|>") + "".join(
+        f"<role>{roles[m['role']]}</role>{m['content']}" + (f"\n{off}" if system and m is messages[0] else "") + "<|role_end|>"
+        for m in messages) + ("<role>ASSISTANT</role>" if header else "")
 
 
 def write_chats(folder):
@@ -168,6 +175,145 @@ def write_chats(folder):
         file.write("[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]\n")
 
 
+def write_whole(folder):
+    items = []
+    for name in FIXTURES:
+        r = random.Random("whole " + name)
+        tokenizer = Tokenizer.from_file(os.path.join(folder, name + ".json"))
+        own = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        made = 0
+        while made < 40:
+            text = "".join(r.choice([r.choice(own + CONTROLS), random_text(r)]) for _ in range(r.randrange(1, 8)))
+            if name == "qwen2" and tokenizer.normalizer.normalize_str(text) != unicodedata.normalize("NFC", text): continue
+            items.append({"tokenizer": name, "text": text, "ids": ids_of(tokenizer, text)})
+            made += 1
+    with open(os.path.join(folder, "whole.expected.json"), "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]\n")
+
+
+# What the models' templates do with a conversation, in their own ways of writing it.
+PUBLISHED = {
+    ("llada-8b", "llama"): """{% set loop_messages = messages %}{% for message in loop_messages %}{% if loop.index0 == 0 %}{{ bos_token }}{% endif %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>
+
+' + message['content'] | trim + '<|eot_id|>' %}{{ content }}{% endfor %}{{ '<|start_header_id|>assistant<|end_header_id|>
+
+' }}""",
+    ("tiny", "llama"): "{% for m in messages %}{% if loop.first %}<|startoftext|>{% endif %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] | trim }}<|eot_id|>"
+                       "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+    ("dream", "qwen2"): """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {{- "# Tools\\n\\nYou may call functions:\\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\\n</tools><|im_end|>\\n" }}
+{%- else %}
+    {%- if messages[0]['role'] == 'system' %}
+        {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
+    {%- else %}
+        {{- '<|im_start|>system\\nYou are a careful helper. "Quote" it.<|im_end|>\\n' }}
+    {%- endif %}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "tool" %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+""",
+    ("thinks", "qwen2"): """{%- if messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- set ns = namespace(last_query_index=messages|length - 1) %}
+{%- for message in messages %}
+    {%- if message.role == "user" or (message.role == "system" and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {%- set content = message.content %}
+        {%- if '</think>' in message.content %}
+            {%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}
+        {%- endif %}
+        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}""",
+    ("ling-2", "bailing"): """{% set thinking_option = 'off' %}
+{{- '<role>SYSTEM</role>' }}
+{%- if messages[0].role == 'system' %}
+    {{- messages[0].content + '\\n' }}
+{%- endif %}
+{%- if tools %}
+    {{- "# Tools\\n\\nYou may call functions:\\n" }}
+    {%- for tool in tools %}
+        {{- tool | tojson }}
+    {%- endfor %}
+{%- endif %}
+{{- 'detailed thinking ' + thinking_option + '<|role_end|>' }}
+{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
+{%- for message in messages %}
+    {%- if message.content is string %}
+        {%- set content = message.content %}
+    {%- else %}
+        {%- set content = '' %}
+    {%- endif %}
+    {%- if message.role == "user" %}
+        {{- '<role>HUMAN</role>' + message.content + '<|role_end|>' }}
+    {%- elif message.role == "system" and not loop.first %}
+        {{- '<role>SYSTEM</role>' + message.content + '<|role_end|>' }}
+    {%- elif message.role == "assistant" %}
+        {%- if '</think>' in content %}
+            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+        {%- endif %}
+        {{- '<role>ASSISTANT</role>' + content }}
+        {%- if message.tool_calls %}
+            {{- '<tool_call>' }}
+        {%- endif %}
+        {{- '<|role_end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<role>ASSISTANT</role>' }}
+{%- endif %}""",
+}
+
+
+def write_templates(folder):
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    thought = "<think>\nHm. 1 < 2.\n</think>\n\n\nYes.\n"
+    conversations = [
+        [("user", "Hello, who are you?")],
+        [("system", " Be brief. "), ("user", "\n What's 12 * 34?\t")],
+        [("user", "Hi"), ("assistant", " Hello! \n"), ("user", "Don't\n\nstop"), ("assistant", "OK."), ("user", "\u4f60\u597d")],
+        [("system", ""), ("user", "   ")],
+        [("system", "One."), ("user", "a"), ("system", "Two."), ("user", "b")],
+        [("user", "Sure?"), ("assistant", thought), ("user", "Really?")],
+    ]
+    items = []
+    for (name, fixture), source in PUBLISHED.items():
+        tokenizer = Tokenizer.from_file(os.path.join(folder, fixture + ".json"))
+        template = environment.from_string(source)
+        for conversation in conversations:
+            messages = [{"role": role, "content": content} for role, content in conversation]
+            text = template.render(messages=messages, add_generation_prompt=True, bos_token="<|startoftext|>")
+            items.append({"name": name, "tokenizer": fixture, "messages": messages, "ids": ids_of(tokenizer, text)})
+    content = {"templates": {name: source for (name, _), source in PUBLISHED.items()}, "items": items}
+    with open(os.path.join(folder, "templates.expected.json"), "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=0, separators=(",", ":"))
+        file.write("\n")
+
+
 def write_strings(path, count, out):
     r = random.Random(7)
     tokenizer = Tokenizer.from_file(path)
@@ -184,6 +330,9 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "fixtures":
         write_fixtures(sys.argv[2])
         write_chats(sys.argv[2])
+    elif len(sys.argv) == 3 and sys.argv[1] == "more":
+        write_whole(sys.argv[2])
+        write_templates(sys.argv[2])
     elif len(sys.argv) == 5 and sys.argv[1] == "strings":
         write_strings(sys.argv[2], int(sys.argv[3]), sys.argv[4])
     else:

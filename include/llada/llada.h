@@ -203,8 +203,10 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_model_describe(const llada_model *
  * Functions that fill a buffer store in *needed (*count) how much there is. capacity 0 asks for that alone and is
  * LLADA_OK; another capacity that is too small is LLADA_ERROR_SPACE and the buffer is as it was. A size is in bytes. */
 
-enum { LLADA_WITH_BOS = 1 /* the token that begins a text first, where the model wants one */ };
-/* A text never gives a control token. */
+enum {
+  LLADA_WITH_BOS = 1,    /* the token that begins a text first, where the model wants one */
+  LLADA_WITH_CONTROL = 2 /* texts of control tokens are these tokens, as in llada_submit_text; else they are text */
+};
 LLADA_API LLADA_MUST_CHECK llada_status llada_tokenize(const llada_model *model, const char *text, size_t size,
                                                        int32_t flags, int32_t *tokens, size_t capacity,
                                                        size_t *count);
@@ -241,7 +243,7 @@ LLADA_API void llada_engine_free(llada_engine *engine);
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_chat(llada_engine *engine, const char *const *roles,
                                                           const char *const *contents, size_t messages,
                                                           const llada_options *options, llada_request **request);
-/* A text as it is, without a chat template (`llada run --raw`). */
+/* A text as it is, without a chat template (`llada run --raw`): texts of control tokens in it are these tokens. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_text(llada_engine *engine, const char *text, size_t size,
                                                           const llada_options *options, llada_request **request);
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_tokens(llada_engine *engine, const int32_t *tokens, size_t count,

@@ -77,11 +77,12 @@ class Model(AsyncCalls):
             check(call(*arguments, ids, count.value, ctypes.byref(count)))
         return list(ids)
 
-    def tokenize(self, text: str, *, bos: bool = False) -> list[int]:
-        """The ids of a text, which never gives a control token. bos: the token that begins a text first, where the
-        model wants one."""
+    def tokenize(self, text: str, *, bos: bool = False, control: bool = False) -> list[int]:
+        """The ids of a text. bos: the token that begins a text first, where the model wants one. control: texts of
+        control tokens are these tokens, as in a raw prompt; otherwise they are text."""
         data = _prompts.text_bytes("text", text)
-        return self._filled("llada_tokenize", [self._live(), data, len(data), _capi.WITH_BOS if bos else 0])
+        flags = (_capi.WITH_BOS if bos else 0) | (_capi.WITH_CONTROL if control else 0)
+        return self._filled("llada_tokenize", [self._live(), data, len(data), flags])
 
     def chat_tokens(self, messages: Iterable[Message]) -> list[int]:
         """The ids of a conversation in the model's own format, up to where the answer begins."""
@@ -126,7 +127,8 @@ class Model(AsyncCalls):
         if isinstance(continuations, (str, bytes)):
             raise TypeError(f"continuations: found {type(continuations).__name__}, needed a list of texts or of ids")
         behind = [
-            id_array("continuation", self.tokenize(one) if isinstance(one, str) else one) for one in continuations
+            id_array("continuation", self.tokenize(one, control=raw) if isinstance(one, str) else one)
+            for one in continuations
         ]
         if not behind:
             return []
@@ -147,7 +149,7 @@ class Model(AsyncCalls):
 
     def _prompt_ids(self, prompt: Any, raw: bool) -> Any:
         if isinstance(prompt, str):
-            prompt = self.tokenize(prompt, bos=True) if raw else self.chat_tokens([("user", prompt)])
+            prompt = self.tokenize(prompt, bos=True, control=True) if raw else self.chat_tokens([("user", prompt)])
         elif _prompts.is_conversation(prompt):
             prompt = self.chat_tokens(prompt)
         return id_array("prompt", prompt, _prompts.PROMPTS)

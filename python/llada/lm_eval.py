@@ -81,8 +81,8 @@ class LladaLM(TemplateLM):
         return self._model.info.chat_style if chat_template else ""
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The conversation in the model's own format, as text. Text never gives control tokens, so its ids are kept
-        for when this text comes back as a request."""
+        """The conversation in the model's own format, as text. A message never gives control tokens, so its ids are
+        kept for when this text comes back as a request."""
         begun = "" if add_generation_prompt else chat_history[-1]["content"]
         messages = chat_history if add_generation_prompt else chat_history[:-1]
         ids = self._model.chat_tokens(messages) + self._model.tokenize(begun)
@@ -93,7 +93,8 @@ class LladaLM(TemplateLM):
     def tok_encode(self, string: str, add_special_tokens: Optional[bool] = None, **_: Any) -> list[int]:
         if string in self._conversations:
             return list(self._conversations[string])
-        return self._model.tokenize(string, bos=self._bos if add_special_tokens is None else add_special_tokens)
+        bos = self._bos if add_special_tokens is None else add_special_tokens
+        return self._model.tokenize(string, bos=bos, control=True)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         if context in self._conversations:

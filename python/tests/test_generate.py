@@ -145,6 +145,8 @@ def test_without_numpy(model, monkeypatch):
 def test_text_and_tokens(model):
     for text in [SORT, "", "Größe 3 €\n\U0001f600", "a\0b"]:
         assert model.detokenize(model.tokenize(text)) == text
+    assert model.tokenize("<|eot_id|>", control=True) == [model.info.eot_token]
+    assert model.info.eot_token not in model.tokenize("<|eot_id|>")
     end = [model.info.eos_token]
     assert model.detokenize(end) == ""
     assert model.detokenize(end, control=True) != ""

@@ -114,10 +114,11 @@ llada_status llada_tokenize(const llada_model* model, const char* text, size_t s
     LLADA_TRY(const auto bytes, read_text("text", text, size));
     std::vector<int32_t> ids;
     if ((flags & LLADA_WITH_BOS) != 0) {
-      LLADA_TRY(ids, object.model->prompt_ids(bytes));
-    } else {
-      ids = object.model->tokenizer().encode(bytes);
+      LLADA_TRY(ids, object.model->prompt_ids(""));
     }
+    const auto controls = (flags & LLADA_WITH_CONTROL) != 0 ? llada::ControlText::token : llada::ControlText::letters;
+    const auto body = object.model->tokenizer().encode(bytes, controls);
+    ids.insert(ids.end(), body.begin(), body.end());
     return fill_buffer<int32_t>("tokens", ids, tokens, capacity, count);
   });
 }

@@ -28,7 +28,8 @@ struct TokenizerSpec {
   bool nfc = false;                  // normalise to NFC first (Qwen2's tokenizer.json)
   bool ignore_merges = false;        // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
   bool add_bos = false;
-  std::string chat_template;  // Jinja source as shipped; only recognised, never interpreted
+  std::string chat_template;  // Jinja source as shipped; its texts are read, it is never run
+  bool single_turn = false;   // trained on single questions: a message stands alone, whatever was said before it
 
   // -1: not given.
   int32_t bos = -1, eos = -1, pad = -1, eot = -1, mask = -1;

@@ -90,7 +90,9 @@ class Chat {
     const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
     const std::string first = fmt::format("{}, {}", name, preset.empty() ? "options as given" : "preset " + preset);
     const std::string second = workspace_.model().device().info().description;
-    return fmt::format("{}\n{}\n{}\n", one_line(first).substr(0, columns), one_line(second).substr(0, columns),
+    const bool single = workspace_.model().chat_format().single_turn;
+    return fmt::format("{}\n{}\n{}{}\n", one_line(first).substr(0, columns), one_line(second).substr(0, columns),
+                       single ? "each message stands alone: this model was trained on single questions\n" : "",
                        "/help: commands; Ctrl-C: stop an answer; Ctrl-D: leave");
   }
 

@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "engine/folder_check.h"
 
 namespace llada::cli {
 namespace {
@@ -18,6 +19,14 @@ std::string environment(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
   return "";
+}
+
+// "~" at the beginning is HOME, as Hugging Face's tools have it.
+std::string folder_in(std::initializer_list<const char*> names) {
+  std::string path = environment(names);
+  if (path == "~" || path.starts_with("~/"))
+    if (const std::string user = environment({"HOME"}); !user.empty()) path.replace(0, 1, user);
+  return path;
 }
 
 bool is_on(std::string text) {  // as Hugging Face's tools read a switch
@@ -35,14 +44,14 @@ std::string token_in(std::string_view text) {
 
 Result<hub::HubSettings> hub_settings_from_environment() {
   hub::HubSettings settings;
-  std::string home = environment({"HF_HOME"});
+  std::string home = folder_in({"HF_HOME"});
   if (home.empty()) {
-    const std::string cache = environment({"XDG_CACHE_HOME"}), user = environment({"HOME"});
+    const std::string cache = folder_in({"XDG_CACHE_HOME"}), user = environment({"HOME"});
     if (cache.empty() && user.empty())
       return invalid("none of HOME, XDG_CACHE_HOME and HF_HOME is set: no place for files");
     home = (cache.empty() ? user + "/.cache" : cache) + "/huggingface";
   }
-  settings.cache = environment({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"});
+  settings.cache = folder_in({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"});
   if (settings.cache.empty()) settings.cache = home + "/hub";
   if (const std::string endpoint = environment({"HF_ENDPOINT"}); !endpoint.empty()) {
     if (!endpoint.starts_with("https://") && !endpoint.starts_with("http://"))
@@ -51,7 +60,7 @@ Result<hub::HubSettings> hub_settings_from_environment() {
   }
   settings.token = token_in(environment({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
   if (settings.token.empty()) {
-    const std::string file = environment({"HF_TOKEN_PATH"});
+    const std::string file = folder_in({"HF_TOKEN_PATH"});
     if (const auto text = read_any_file(file.empty() ? home + "/token" : file, 4096)) settings.token = token_in(*text);
   }
   // A line end would begin a header of its own.
@@ -99,6 +108,7 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
       note(whole + "\n");
     }
   };
+  events.judge = check_folder;
   events.stopped = [] { return InterruptGuard::signal_number() != 0; };
   auto result = hub::pull(settings, request, prefer_cache, events);
   progress.reset();

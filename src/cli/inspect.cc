@@ -62,8 +62,9 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {
     json["tokenizer"] = {
-        {"tokens", t->tokens},         {"merges", t->merges},   {"pre_tokenizer", t->pre_tokenizer},
-        {"chat_style", t->chat_style}, {"add_bos", t->add_bos}, {"has_chat_template", t->has_chat_template}};
+        {"tokens", t->tokens},          {"merges", t->merges},   {"pre_tokenizer", t->pre_tokenizer},
+        {"chat_style", t->chat_style},  {"add_bos", t->add_bos}, {"has_chat_template", t->has_chat_template},
+        {"single_turn", t->single_turn}};
   }
   if (tensors) {
     json["tensors"] = Json::array();
@@ -110,6 +111,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row("tokenizer", fmt::format("byte-level BPE, {} tokens, {} merges, pre-tokenizer {}{}", t->tokens, t->merges,
                                  t->pre_tokenizer, t->add_bos ? ", adds bos" : ""));
     row("chat", fmt::format("{} style{}", t->chat_style, t->has_chat_template ? "" : " (no template in the file)"));
+    if (t->single_turn) row("", "each message stands alone: trained on single questions");
   } else {
     row("tokenizer", "none: takes token ids only");
   }
@@ -132,7 +134,8 @@ Work setup_inspect(CLI::App& app) {
     bool tensors = false, json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder");
+  app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder")
+      ->check(refuse_empty_path, "");
   add_hub_option(app, o->model, "Options");
   app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
   app.add_flag("--json", o->json, "one JSON object on stdout");

@@ -75,9 +75,15 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
   add_pack_cache_option(app, options, further(kGroup));
 }
 
+// An unset variable of a shell gives one.
+std::string refuse_empty_path(const std::string& path) {
+  return path.empty() ? "'' is no path: needed a file or a folder" : "";
+}
+
 void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-m,--model", options.path, "a GGUF file or Hugging Face folder; or -hf OWNER/NAME")
       ->type_name("MODEL")
+      ->check(refuse_empty_path, "")
       ->group(kGroup);
   add_hub_option(app, options, further(kGroup));
   add_device_options(app, options.load);

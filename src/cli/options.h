@@ -20,6 +20,7 @@ struct ModelOptions {
 
 // -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache.
 void add_model_options(CLI::App& app, ModelOptions& options);
+std::string refuse_empty_path(const std::string& path);  // for CLI::Option::check; empty: it is one
 void add_device_options(CLI::App& app, LoadOptions& options);
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);

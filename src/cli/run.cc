@@ -203,7 +203,7 @@ Work setup(CLI::App& app, bool talk) {
       ->type_name("TEXT")
       ->group(kGroup);
   if (!talk)
-    app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template")
+    app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template; special tokens count")
         ->group(further(kGroup));
   app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep what was typed")
       ->group(talk ? kGroup : further(kGroup));

@@ -48,7 +48,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
 }
 
 void warn_of_notes(const Model& model) {
-  for (const std::string& line : model.config().notes) note(fmt::format("llada: warning: {}\n", one_line(line)));
+  for (const std::string& line : model.notes()) note(fmt::format("llada: warning: {}\n", one_line(line)));
 }
 
 namespace {

@@ -40,6 +40,8 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
                     "ones",
                     path, fmt::join(from, ", ")));
   notes.insert(notes.end(), file.config().notes.begin(), file.config().notes.end());
+  for (const std::string& note : written->config.notes)
+    if (std::ranges::count(notes, note) == 0) notes.push_back(note);
   return ConvertReport{.bytes_in = file.file_bytes(), .out = std::move(*written), .notes = std::move(notes)};
 }
 

@@ -21,20 +21,6 @@ std::string_view name(Architecture architecture) {
   return "";
 }
 
-std::string_view name(ChatStyle style) {
-  switch (style) {
-    case ChatStyle::llada:
-      return "llada";
-    case ChatStyle::chatml:
-      return "chatml";
-    case ChatStyle::bailing:
-      return "bailing";
-    case ChatStyle::plain:
-      return "plain";
-  }
-  return "";
-}
-
 namespace {
 
 void add_tensors(const ModelFile& file, ModelSummary& summary) {
@@ -71,16 +57,18 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
     LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(*spec), file.path()));
     const TokenizerSpec& s = tokenizer.spec();
     note_llama_cpp(file, &s, summary);
-    const ChatStyle style = detect_chat_style(tokenizer);
+    const ChatFormat format = detect_chat_format(tokenizer);
     summary.tokenizer = {.tokens = tokenizer.vocab_size(),
                          .merges = static_cast<int64_t>(s.merges.size()),
                          .pre_tokenizer = s.regexes.empty() ? s.pre : "regex",
-                         .chat_style = std::string(name(style)),
+                         .chat_style = std::string(name(format.style)),
                          .add_bos = s.add_bos,
-                         .has_chat_template = !s.chat_template.empty()};
+                         .has_chat_template = !s.chat_template.empty(),
+                         .single_turn = format.single_turn};
+    if (!format.note.empty()) summary.config.notes.push_back(format.note);
     if (summary.config.bos_id < 0) summary.config.bos_id = s.bos;
     if (summary.config.pad_id < 0) summary.config.pad_id = s.pad;
-    ids = resolve_special_ids(summary.config, &tokenizer, style);
+    ids = resolve_special_ids(summary.config, &tokenizer, format.style);
   } else {
     note_llama_cpp(file, nullptr, summary);
     ids = resolve_special_ids(summary.config, nullptr, ChatStyle::plain);

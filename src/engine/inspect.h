@@ -33,6 +33,7 @@ struct TokenizerSummary {
   std::string pre_tokenizer;  // a name such as "llama-bpe", or "regex" where the file spells it out
   std::string chat_style;     // "llada", "chatml", "bailing", "plain"
   bool add_bos = false, has_chat_template = false;
+  bool single_turn = false;  // a message stands alone, whatever was said before it
 };
 
 struct ModelSummary {
@@ -47,7 +48,6 @@ struct ModelSummary {
 };
 
 std::string_view name(Architecture architecture);  // "llada-moe"
-std::string_view name(ChatStyle style);            // "chatml"
 
 Result<ModelSummary> inspect_model(const std::string& path);
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "base/file.h"
 #include "devices/cuda/cuda_device.h"
 #include "engine/device_spec.h"
+#include "engine/folder_check.h"
 #include "engine/open_device.h"
 #include "engine/weight_reading.h"
 #include "models/model_graph.h"
-#include "text/tokenizer_json.h"
 
 namespace llada {
 namespace {
@@ -39,7 +38,9 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
     for (const int32_t id : ids.end_ids)
       if (ids.eot < 0 && id != ids.eos) ids.eot = id;
   }
-  for (const int32_t id : {ids.eos, ids.eot})
+  std::vector<int32_t> ends = config.end_ids;
+  ends.insert(ends.end(), {ids.eos, ids.eot});
+  for (const int32_t id : ends)
     if (id >= 0 && std::ranges::count(ids.end_ids, id) == 0) ids.end_ids.push_back(id);
   return ids;
 }
@@ -47,11 +48,7 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) {
   if (file.tokenizer()) return file.tokenizer();
   if (file.folder().empty()) return std::nullopt;
-  LLADA_TRY(const std::string json, read_file(file.folder() + "/tokenizer.json"));
-  const auto config = read_file(file.folder() + "/tokenizer_config.json");
-  LLADA_TRY(auto spec,
-            parse_tokenizer_json(json, config ? std::string_view(*config) : std::string_view(), file.folder()));
-  return spec;
+  return read_folder_tokenizer(file.folder());
 }
 
 Model::Model(ModelFile file)
@@ -75,17 +72,13 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (spec) {
     LLADA_TRY(auto tokenizer, Tokenizer::create(std::move(*spec), path));
     model->tokenizer_.emplace(std::move(tokenizer));
-    model->chat_style_ = detect_chat_style(*model->tokenizer_);
+    model->chat_format_ = detect_chat_format(*model->tokenizer_);
     for (int32_t id = 0; id < model->tokenizer_->vocab_size(); ++id)
       model->longest_token_ = std::max(model->longest_token_, model->tokenizer_->piece(id).size());
-    if (model->tokenizer_->vocab_size() > model->config().vocab)
-      return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, model->tokenizer_->vocab_size(),
-                     model->config().vocab);
   }
-  model->ids_ =
-      resolve_special_ids(model->config(), model->has_tokenizer() ? &*model->tokenizer_ : nullptr, model->chat_style_);
-  if (model->ids_.mask < 0 || model->ids_.mask >= model->config().vocab)
-    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
+  const Tokenizer* tokenizer = model->has_tokenizer() ? &*model->tokenizer_ : nullptr;
+  model->ids_ = resolve_special_ids(model->config(), tokenizer, model->chat_style());
+  LLADA_TRY_STATUS(check_tokens_fit(model->config(), tokenizer, model->ids_, path));
   LLADA_TRY(*model->graph_, build_model(model->config()));
   if (options.before_weights) LLADA_TRY_STATUS(options.before_weights(*model));
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
@@ -112,6 +105,12 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
   LLADA_TRY(*model->device_, open_device(where, options, model->file_, *model->graph_, hooks));
   return model;
+}
+
+std::vector<std::string> Model::notes() const {
+  std::vector<std::string> notes = config().notes;
+  if (!chat_format_.note.empty()) notes.push_back(chat_format_.note);
+  return notes;
 }
 
 Status Model::set_context(int64_t wanted) {
@@ -142,7 +141,7 @@ Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
   std::vector<int32_t> ids;
   const int32_t bos = config().bos_id >= 0 ? config().bos_id : tokenizer_->spec().bos;
   if (tokenizer_->spec().add_bos && bos >= 0) ids.push_back(bos);
-  const auto body = tokenizer_->encode(text);
+  const auto body = tokenizer_->encode(text, ControlText::token);
   ids.insert(ids.end(), body.begin(), body.end());
   return ids;
 }
@@ -152,7 +151,7 @@ Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messag
   size_t bytes = 0;
   for (const ChatMessage& message : messages) bytes += message.content.size();
   LLADA_TRY_STATUS(check_length(bytes));
-  return render_chat(*tokenizer_, chat_style_, messages, true);
+  return render_chat(*tokenizer_, chat_format_, messages, true);
 }
 
 Result<LatencyTable> Model::latency(int threads) const {

@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/pages.h"
@@ -78,7 +79,9 @@ class Model {
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  ChatStyle chat_style() const { return chat_style_; }
+  ChatStyle chat_style() const { return chat_format_.style; }
+  const ChatFormat& chat_format() const { return chat_format_; }
+  std::vector<std::string> notes() const;  // what of the file is not followed: ModelConfig::notes, ChatFormat::note
   const decode::SpecialIds& special_ids() const { return ids_; }
   Device& device() const;
   Device* fallback() const;  // null: none
@@ -86,8 +89,8 @@ class Model {
   // Absent where no experts are shared out.
   const std::optional<ExpertSplitOptions>& experts() const { return experts_; }
 
-  // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
-  // the model wants one.
+  // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model
+  // wants one. A plain text is a program's: control tokens' texts in it are these tokens. In a message they are text.
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 
@@ -107,7 +110,7 @@ class Model {
   std::unique_ptr<ModelGraph> graph_;
   std::optional<Tokenizer> tokenizer_;
   size_t longest_token_ = 1;  // bytes
-  ChatStyle chat_style_ = ChatStyle::plain;
+  ChatFormat chat_format_;
   decode::SpecialIds ids_;
   int64_t context_ = 0;
   std::unique_ptr<OpenedDevice> device_;

@@ -100,6 +100,7 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   add_id(out, "tokenizer.ggml.padding_token_id", c.pad_id, spec.pad);
   add_id(out, "tokenizer.ggml.eot_token_id", c.eot_id, spec.eot);
   add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
+  if (!c.end_ids.empty()) out.add_i32s(kKeyEndIds, c.end_ids);
 }
 
 // tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours
@@ -131,6 +132,7 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   add_ids(out, c, spec);
   out.add_bool("tokenizer.ggml.add_bos_token", spec.add_bos);
   if (!spec.chat_template.empty()) out.add_string("tokenizer.chat_template", spec.chat_template);
+  if (spec.single_turn) out.add_bool(kKeySingleTurn, true);
   if (!spec.regexes.empty()) out.add_strings(kKeyRegexes, spec.regexes);
   // Written whenever there is an exact pre-tokenizer to go with: their defaults follow the name, which may be
   // approximate.

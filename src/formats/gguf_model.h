@@ -13,6 +13,8 @@ namespace llada {
 inline constexpr std::string_view kKeyRegexes = "llada.tokenizer.regex";               // array of strings
 inline constexpr std::string_view kKeyNfc = "llada.tokenizer.nfc";                     // bool
 inline constexpr std::string_view kKeyIgnoreMerges = "llada.tokenizer.ignore_merges";  // bool
+inline constexpr std::string_view kKeyEndIds = "llada.tokenizer.end_token_ids";  // array of int32, beside eos and eot
+inline constexpr std::string_view kKeySingleTurn = "llada.chat.single_turn";     // bool
 
 // Gates of a softmax router are renormalised over the experts used; llama.cpp never does that for llada-moe.
 inline constexpr std::string_view kKeyRenormalise = "llada.experts.renormalise";  // bool

@@ -71,6 +71,7 @@ class TokenizerReader {
   Status texts(TokenizerSpec& spec) {
     LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", ""));
     LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxTemplateBytes));
+    LLADA_TRY(spec.single_turn, fields_.boolean(std::string(kKeySingleTurn), false));
     LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", false));
     if (file_.find(kKeyRegexes) != nullptr) {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));

@@ -51,6 +51,7 @@ class ConfigReader {
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
+    LLADA_TRY_STATUS(further_ends());
     if (config_.mask_id < 0 && config_.architecture == Architecture::dream && config_.vocab > kDreamMask)
       config_.mask_id = kDreamMask;
     if (config_.mask_id < 0 && is_mixture(config_.architecture) && config_.vocab == kLladaMoeVocab)
@@ -116,13 +117,34 @@ class ConfigReader {
     for (const json* source : {&root_, &generation_}) {
       auto found = source->find(name);
       if (found == source->end() || found->is_null()) continue;
-      const json& value = found->is_array() && !found->empty() ? found->front() : *found;
-      if (!value.is_number_integer() || value.get<int64_t>() < 0 ||
-          value.get<int64_t>() > std::numeric_limits<int32_t>::max())
-        return wrong(name, value, "a token id");
-      return static_cast<int32_t>(value.get<int64_t>());
+      return token_id(name, found->is_array() && !found->empty() ? found->front() : *found);
     }
     return -1;
+  }
+
+  Result<int32_t> token_id(const std::string& name, const json& value) const {
+    if (!value.is_number_integer() || value.get<int64_t>() < 0 ||
+        value.get<int64_t>() > std::numeric_limits<int32_t>::max())
+      return wrong(name, value, "a token id");
+    return static_cast<int32_t>(value.get<int64_t>());
+  }
+
+  // Both files may list several ends, of which generation stops at any.
+  Status further_ends() {
+    constexpr size_t kMost = 64;
+    std::vector<int32_t>& ends = config_.end_ids;
+    for (const json* source : {&root_, &generation_}) {
+      const auto found = source->find("eos_token_id");
+      if (found == source->end() || found->is_null()) continue;
+      const json list = found->is_array() ? *found : json::array({*found});
+      if (list.size() > kMost)
+        return invalid("{}: eos_token_id lists {} ids, at most {} needed", file_, list.size(), kMost);
+      for (const json& value : list) {
+        LLADA_TRY(const int32_t id, token_id("eos_token_id", value));
+        if (id != config_.eos_id && id != config_.eot_id && std::ranges::count(ends, id) == 0) ends.push_back(id);
+      }
+    }
+    return {};
   }
 
   Status architecture() {

@@ -54,6 +54,7 @@ struct ModelConfig {
   int64_t attention_block = 0;  // block-causal attention over blocks counted from position 0; 0: full
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
+  std::vector<int32_t> end_ids = {};  // that end an answer beside eos and eot
 
   // What the file says and is not done, because the code that the model was published with does not do it
   // either. One sentence each, for people.

@@ -116,6 +116,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   LLADA_TRY_STATUS(is_id(file, "bos", c.bos_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "eos", c.eos_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "pad", c.pad_id, c.vocab));
+  for (const int32_t id : c.end_ids) LLADA_TRY_STATUS(is_id(file, "eos", id, c.vocab));
   return is_id(file, "eot", c.eot_id, c.vocab);
 }
 

@@ -25,6 +25,7 @@ bool has_end(std::string_view name, std::initializer_list<std::string_view> ends
 
 Status check_is_path(const std::string& path) {
   if (there(path)) return {};
+  if (path.empty()) return invalid("'' is no path: needed a file or a folder");
   if (path.contains("://"))
     return invalid("{}: an address, needed a file or a folder; llada pull OWNER/NAME downloads a repository",
                    printable(path, 200));

@@ -89,7 +89,15 @@ Status Cache::link(const std::string& commit, const std::string& path, const std
   // Beside it and then in its place, so that the name is never without a file.
   const std::string beside = fmt::format("{}.{}.tmp", name, ::getpid());
   ::unlink(beside.c_str());
-  if (::symlink(target.c_str(), beside.c_str()) != 0 || ::rename(beside.c_str(), name.c_str()) != 0) {
+  const std::string file = blob(etag);
+  const auto made = [&] {
+    if (::symlink(target.c_str(), beside.c_str()) == 0) return true;
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES) return false;
+    // A file system without symbolic links, which may have hard ones. Otherwise the file itself moves there, as
+    // Hugging Face's tools do it.
+    return ::link(file.c_str(), beside.c_str()) == 0 || ::rename(file.c_str(), beside.c_str()) == 0;
+  };
+  if (!made() || ::rename(beside.c_str(), name.c_str()) != 0) {
     Error error{ErrorKind::failed, fmt::format("{}: cannot link: {}", name, std::strerror(errno))};
     ::unlink(beside.c_str());
     return std::unexpected(std::move(error));

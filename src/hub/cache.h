@@ -2,7 +2,7 @@
 //
 //   models--OWNER--NAME/blobs/ETAG                the files, named by SHA-256 (Git LFS) or Git's SHA-1 of a blob
 //   models--OWNER--NAME/blobs/ETAG.incomplete     what has come of one
-//   models--OWNER--NAME/snapshots/COMMIT/PATH     relative links to them
+//   models--OWNER--NAME/snapshots/COMMIT/PATH     relative links to them; where there can be none, the files themselves
 //   models--OWNER--NAME/refs/REVISION             the commit that a branch or tag was at
 //   .locks/models--OWNER--NAME/ETAG.lock          held (flock) by who is downloading it
 //

@@ -117,6 +117,7 @@ HttpAnswer Http::State::perform(const std::string& url, bool head, int64_t from,
   HttpAnswer answer = std::move(transfer.answer);
   if (code == CURLE_OK) return answer;
   answer.stopped = code == CURLE_ABORTED_BY_CALLBACK;
+  answer.unknown_host = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
   answer.failure = transfer.too_long   ? "the answer is longer than expected"
                    : reason[0] != '\0' ? std::string(reason)
                                        : std::string(curl_easy_strerror(code));

@@ -48,6 +48,11 @@ std::string reason_of(const HttpAnswer& answer) {
   return answer.status == 0 ? printable(answer.failure) : fmt::format("the server answered {}", answer.status);
 }
 
+// A name without an address rarely gets one within seconds: two attempts, and no long pause between them.
+int most_attempts(const Connection& c, const HttpAnswer& answer) {
+  return answer.unknown_host ? std::min(c.settings.attempts, 2) : c.settings.attempts;
+}
+
 int64_t backoff(const Connection& c, int attempt, const HttpAnswer& answer) {
   const int64_t own = std::min<int64_t>(int64_t{c.settings.backoff_ms} << std::min(attempt, 10), kMostBackoffMs);
   const int64_t asked = number(answer.header("retry-after"));  // seconds; the date form is not taken
@@ -100,7 +105,11 @@ class Partial {
     while (bytes_ < info.st_size) {
       if (c.stopped()) return stop_error(c);
       const ssize_t n = ::pread(file_.fd, buffer.data(), buffer.size(), bytes_);
-      if (n <= 0) return failed("{}: read failed: {}", path_, std::strerror(errno));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failed("{}: read failed: {}", path_, std::strerror(errno));
+      if (n == 0)
+        return failed("{}: became shorter while it was read: {} of {} bytes", path_, bytes_,
+                      static_cast<int64_t>(info.st_size));
       sum_->update({buffer.data(), static_cast<size_t>(n)});
       bytes_ += n;
     }
@@ -219,7 +228,7 @@ Status fill(const Connection& c, const std::string& address, const std::string& 
     const std::string why = wrong_range ? "the server sends another part than was asked for"
                             : answer.status == 0 || answer.status >= 400 ? reason_of(answer)
                                                                          : "the connection ended";
-    if (++attempt >= c.settings.attempts)
+    if (++attempt >= most_attempts(c, answer))
       return failed("{}: {} after {} of {} bytes, {} times without progress; the same command goes on from there",
                     printable(path), why, partial.bytes(), head.bytes, attempt);
     const int64_t wait = backoff(c, attempt - 1, answer);
@@ -252,7 +261,7 @@ Result<HttpAnswer> ask_patiently(const Connection& c, const std::string& what, c
     if (answer.stopped || c.stopped()) return stop_error(c);
     if (answer.status >= 200 && answer.status < 400) return answer;
     if (!may_pass(answer)) return refusal(c, what, answer);
-    if (attempt + 1 >= c.settings.attempts)
+    if (attempt + 1 >= most_attempts(c, answer))
       return failed("{}: {}: {} ({} attempts at {})", c.request.repository.full_name(), what, reason_of(answer),
                     attempt + 1, c.settings.endpoint);
     const int64_t wait = backoff(c, attempt, answer);

@@ -27,6 +27,7 @@ struct HttpAnswer {
   long status = 0;      // 0: no answer, or one that broke off
   std::string failure;  // why
   bool stopped = false;
+  bool unknown_host = false;  // its name, or the proxy's, has no address
   std::map<std::string, std::string> headers;  // names in lower case, of the last answer; at most 200
   std::string body;
   const std::string& header(const std::string& name) const {

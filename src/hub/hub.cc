@@ -67,19 +67,29 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
   LLADA_TRY(const Choice choice, choose_files(names, c.request.what, name));
   Pulled pulled{.path = path_of(c.cache, listing.commit, choice), .commit = listing.commit};
   std::vector<Wanted> wanted;  // a file of a commit does not change, so what is linked is what it was
+  size_t small = 0;            // of these, before the weights
   int64_t total = 0, done = 0, missing = 0;
-  for (const std::string& path : choice.files) {
+  for (size_t i = 0; i < choice.files.size(); ++i) {
+    const std::string& path = choice.files[i];
     if (c.cache.has(listing.commit, path)) continue;
     LLADA_TRY(RemoteHead head, ask_head(c, listing.commit, path, listed[path]));
     total += head.bytes;
     missing += head.bytes - bytes_there(c.cache, head);
     wanted.push_back({path, std::move(head)});
+    if (i < choice.small) small = wanted.size();
   }
   if (!wanted.empty()) {
     LLADA_TRY_STATUS(c.cache.make_folders());
     LLADA_TRY_STATUS(check_free_space(c.cache.blob("x"), static_cast<uint64_t>(missing)));
   }
-  for (const Wanted& file : wanted) {
+  for (size_t i = 0; i <= wanted.size(); ++i) {
+    if (i == small && choice.folder && c.events.judge) {
+      Status judged = c.events.judge(pulled.path);
+      if (!judged && i < wanted.size()) judged.error().message += "; its weights were not downloaded";
+      LLADA_TRY_STATUS(judged);
+    }
+    if (i == wanted.size()) break;
+    const Wanted& file = wanted[i];
     const auto progress = [&](int64_t bytes) {
       if (c.events.progress) c.events.progress(done + bytes, total, file.path);
     };

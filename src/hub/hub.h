@@ -39,6 +39,9 @@ struct PullEvents {
   std::function<void(int64_t done, int64_t total, std::string_view file)> progress = {};
   std::function<void(std::string_view line)> say = {};  // a retry, a wait for another process
   std::function<bool()> stopped = {};                   // asked several times a second
+  // Of a folder whose files are there but for the weights, before these are asked for. An error ends the download; what
+  // is there stays.
+  std::function<Status(const std::string& folder)> judge = {};
 };
 
 struct Pulled {

@@ -58,9 +58,9 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 constexpr std::string_view kFolderFiles[] = {
-    "config.json",           "generation_config.json",      "tokenizer.json",
-    "tokenizer_config.json", "special_tokens_map.json",     "chat_template.jinja",
-    "added_tokens.json",     "model.safetensors.index.json"};
+    "config.json",       "generation_config.json",      "tokenizer.json",          "vocab.json",
+    "merges.txt",        "tokenizer_config.json",       "special_tokens_map.json", "chat_template.jinja",
+    "added_tokens.json", "model.safetensors.index.json"};
 
 // Weights of the folder itself; those below it belong to something else.
 bool is_folder_weight(const std::string& path) {
@@ -91,6 +91,8 @@ Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_
     if (!single && static_cast<int>(parts.second.size()) != parts.first)
       return invalid("{}: {} of {} weight files of {} are there", name, parts.second.size(), parts.first,
                      printable(set));
+  choice.small = static_cast<size_t>(
+      std::ranges::count_if(choice.files, [](const std::string& file) { return !is_folder_weight(file); }));
   if (std::ranges::count(files, "config.json") == 0)
     return invalid("{}: has safetensors and no config.json, so what they belong to is not known", name);
   return choice;

@@ -34,6 +34,7 @@ inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
 struct Choice {
   std::vector<std::string> files;  // in the order in which to fetch them: small ones first
   bool folder = false;             // a Hugging Face folder; otherwise one file
+  size_t small = 0;                // how many of a folder's files come before its weights
 };
 
 // What to fetch for `what`: that file; the GGUF file with that quantization in its name; or, where nothing is asked

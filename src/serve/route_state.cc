@@ -75,6 +75,7 @@ void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
                                 {"n_ctx", model.config().context},
                                 {"attention_block", model.special_ids().attention_block},
                                 {"default_preset", "balanced"},
+                                {"single_turn", model.chat_format().single_turn},
                                 {"total_slots", service.admission().limits().running},
                                 {"waiting", service.admission().limits().waiting},
                                 {"row_budget", service.engine().row_budget()}}));

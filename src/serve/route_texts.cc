@@ -15,29 +15,6 @@ void reply(const std::shared_ptr<Exchange>& exchange, Replied answer) {
   exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
 }
 
-// With control tokens taken whole, as llama-server and the Python tokenizers do where a program sends a template's
-// text. What a user types never comes here: prompts and messages have no control tokens.
-std::vector<int32_t> encode_with_controls(const Tokenizer& tokenizer, std::string_view text) {
-  constexpr size_t kLongest = 64;  // bytes of a control token; bounds the work on a text of many '<'
-  std::vector<int32_t> ids;
-  const auto plain = [&](std::string_view part) {
-    const auto more = tokenizer.encode(part);
-    ids.insert(ids.end(), more.begin(), more.end());
-  };
-  size_t begin = 0;
-  for (size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
-    if (at < begin) continue;
-    const std::string_view rest = text.substr(at, kLongest);
-    const auto control = tokenizer.find_control(rest.substr(0, rest.find('>') + 1));
-    if (!control) continue;
-    plain(text.substr(begin, at - begin));
-    ids.push_back(*control);
-    begin = at + rest.find('>') + 1;
-  }
-  plain(text.substr(begin));
-  return ids;
-}
-
 Replied tokenize(Service& service, const std::string& text_body) {
   LLADA_TRY(Body body, Body::parse(text_body));
   LLADA_TRY(const auto prompt, body.text("prompt"));
@@ -51,12 +28,10 @@ Replied tokenize(Service& service, const std::string& text_body) {
   const std::string& text = prompt ? *prompt : *content;
   std::vector<int32_t> ids;
   if (special || also_special) {
-    LLADA_TRY(ids, service.model().prompt_ids(text));
-  } else if (controls) {
-    ids = encode_with_controls(service.model().tokenizer(), text);
-  } else {
-    ids = service.model().tokenizer().encode(text);
+    LLADA_TRY(ids, service.model().prompt_ids(""));
   }
+  const auto body_ids = service.model().tokenizer().encode(text, controls ? ControlText::token : ControlText::letters);
+  ids.insert(ids.end(), body_ids.begin(), body_ids.end());
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
 }
 

@@ -1,8 +1,10 @@
 #include "text/chat_template.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
+#include "text/template_texts.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -11,6 +13,7 @@ namespace {
 constexpr std::string_view kStartHeader = "<|start_header_id|>", kEndHeader = "<|end_header_id|>";
 constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>", kEndOfText = "<|endoftext|>";
 constexpr std::string_view kImStart = "<|im_start|>", kImEnd = "<|im_end|>";
+constexpr std::string_view kThinkingOff = "detailed thinking off";
 constexpr std::string_view kRole = "<role>", kRoleClose = "</role>", kRoleEnd = "<|role_end|>";
 
 // Python's str.isspace(), which the template's `trim` means.
@@ -102,21 +105,77 @@ Status check_messages(std::span<const ChatMessage> messages) {
   return {};
 }
 
-std::string_view default_system(const std::string& chat_template) {
-  constexpr std::string_view kLong = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-  constexpr std::string_view kShort = "You are a helpful assistant.";
-  if (chat_template.find(kLong) != std::string::npos) return kLong;
-  if (chat_template.find(kShort) != std::string::npos) return kShort;
+// What stands between the head of a system message and its end, where no value does.
+std::string default_system(std::string_view texts) {
+  constexpr std::string_view kHead = "<|im_start|>system\n";
+  for (size_t at = texts.find(kHead); at != std::string_view::npos; at = texts.find(kHead, at + 1)) {
+    const std::string_view rest = texts.substr(at + kHead.size());
+    const size_t end = std::min(rest.find("<|im_"), rest.size());
+    const std::string_view text = rest.substr(0, end);
+    if (!rest.substr(end).starts_with(kImEnd) || text.contains(kHole) || text.contains(kTrimmedHole)) continue;
+    return std::string(text);
+  }
   return {};
+}
+
+// Whether `texts` has one of the forms that a message may have and nothing but `known` texts, white space and values.
+bool is_known(std::string_view texts, std::initializer_list<std::string> forms, std::vector<std::string> known) {
+  const bool formed = std::ranges::any_of(forms, [&](const std::string& form) { return texts.contains(form); });
+  std::ranges::sort(known, std::greater<>(), &std::string::size);
+  std::string rest(texts);
+  for (const std::string& text : known) rest = without(rest, text);
+  const auto harmless = [](char c) { return c == kHole || c == kTrimmedHole || c == ' ' || c == '\n' || c == '\t'; };
+  return formed && std::ranges::all_of(rest, harmless);
+}
+
+bool is_known(const ChatFormat& format, const Tokenizer& tokenizer, std::string_view texts) {
+  const std::string hole(1, kHole), trimmed(1, kTrimmedHole);
+  switch (format.style) {
+    case ChatStyle::llada: {
+      const std::string bos = tokenizer.spec().bos >= 0 ? std::string(tokenizer.piece(tokenizer.spec().bos)) : "";
+      const auto form = [&](const std::string& role) {
+        return fmt::format("{}{}{}\n\n{}{}", kStartHeader, role, kEndHeader, trimmed, kEndOfTurn);
+      };
+      return is_known(texts, {form(hole), form("user")},
+                      {std::string(kStartHeader), std::string(kEndHeader), std::string(kEndOfTurn), std::string(kStart),
+                       bos, "system", "user", "assistant"});
+    }
+    case ChatStyle::chatml: {
+      const auto form = [&](const std::string& role) {
+        return fmt::format("{}{}\n{}{}\n", kImStart, role, hole, kImEnd);
+      };
+      return is_known(
+          texts, {form(hole), form("user")},
+          {std::string(kImStart), std::string(kImEnd), format.default_system, "system", "user", "assistant"});
+    }
+    case ChatStyle::bailing: {
+      const std::string end(tokenizer.find_control(kRoleEnd) ? kRoleEnd : "");
+      const auto form = [&](const std::string& role) {
+        return fmt::format("{}{}{}{}{}", kRole, role, kRoleClose, hole, end);
+      };
+      return is_known(texts, {form(hole), form("HUMAN")},
+                      {std::string(kRole), std::string(kRoleClose), end, std::string(kThinkingOff),
+                       "detailed thinking ", "off", "SYSTEM", "HUMAN", "ASSISTANT", "system", "user", "assistant"});
+    }
+    case ChatStyle::plain:
+      return false;
+  }
+  return false;
+}
+
+// Behind the thoughts, as the templates cut them.
+std::string without_thoughts(const std::string& answer) {
+  constexpr std::string_view kEnd = "</think>";
+  const size_t at = answer.rfind(kEnd);
+  if (at == std::string::npos) return answer;
+  return answer.substr(std::min(answer.find_first_not_of('\n', at + kEnd.size()), answer.size()));
 }
 
 std::string_view bailing_role(const std::string& role) {
   return role == "system" ? "SYSTEM" : role == "user" ? "HUMAN" : "ASSISTANT";
 }
 
-}  // namespace
-
-ChatStyle detect_chat_style(const Tokenizer& tokenizer) {
+ChatStyle detect_style(const Tokenizer& tokenizer) {
   const std::string& source = tokenizer.spec().chat_template;
   const auto mentions = [&](std::string_view text) { return source.find(text) != std::string::npos; };
   const auto has = [&](std::string_view name) { return tokenizer.find_control(name).has_value(); };
@@ -131,18 +190,63 @@ ChatStyle detect_chat_style(const Tokenizer& tokenizer) {
   return ChatStyle::plain;
 }
 
-Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, ChatStyle style,
+}  // namespace
+
+std::string_view name(ChatStyle style) {
+  switch (style) {
+    case ChatStyle::llada:
+      return "llada";
+    case ChatStyle::chatml:
+      return "chatml";
+    case ChatStyle::bailing:
+      return "bailing";
+    case ChatStyle::plain:
+      return "plain";
+  }
+  return "";
+}
+
+ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
+  const std::string& source = tokenizer.spec().chat_template;
+  ChatFormat format;
+  format.style = detect_style(tokenizer);
+  format.single_turn = tokenizer.spec().single_turn;
+  const std::string texts = template_texts(source);
+  if (format.style == ChatStyle::chatml) format.default_system = default_system(texts);
+  if (format.style == ChatStyle::bailing && tokenizer.find_control(kRoleEnd)) {
+    if (source.empty() || source.contains("detailed thinking")) format.default_system = kThinkingOff;
+    const std::string behind = fmt::format("{}\ndetailed thinking", kHole);
+    if (source.empty() || texts.contains(behind)) format.ends_system = fmt::format("\n{}", kThinkingOff);
+  }
+  format.drops_thoughts = source.contains("</think>") || (source.empty() && !format.ends_system.empty());
+  if (source.find_first_not_of(" \t\r\n") == std::string::npos) return format;
+  if (!is_known(format, tokenizer, texts))
+    format.note = fmt::format(
+        "the chat template of the file is not one of those that are known: conversations are laid out in {} style, "
+        "which may be another text than the template writes",
+        name(format.style));
+  return format;
+}
+
+Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
                                          std::span<const ChatMessage> messages, bool add_assistant_header) {
   LLADA_TRY_STATUS(check_messages(messages));
   const TokenizerSpec& spec = tokenizer.spec();
   const std::string end_text = spec.eos >= 0 ? std::string(tokenizer.piece(spec.eos)) : std::string();
   const bool has_system = messages[0].role == "system";
   std::vector<ChatMessage> turns(messages.begin(), messages.end());
-  for (ChatMessage& turn : turns)
-    if (turn.role == "assistant") turn.content = without(turn.content, end_text);
+  const auto last_question = static_cast<size_t>(
+      turns.rend() - std::ranges::find(turns.rbegin(), turns.rend(), "user", &ChatMessage::role));  // counted from 1
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (turns[i].role != "assistant") continue;
+    turns[i].content = without(turns[i].content, end_text);
+    if (format.drops_thoughts && i < last_question) turns[i].content = without_thoughts(turns[i].content);
+  }
+  if (format.single_turn && last_question > 1)
+    turns.erase(turns.begin() + (has_system ? 1 : 0), turns.begin() + static_cast<std::ptrdiff_t>(last_question) - 1);
 
   Renderer out(tokenizer);
-  switch (style) {
+  switch (format.style) {
     case ChatStyle::llada: {
       LLADA_TRY_STATUS(need_controls(tokenizer, "llada", {kStartHeader, kEndHeader, kEndOfTurn}));
       const auto header = [&](std::string_view role) {
@@ -165,8 +269,7 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, ChatStyle s
       const auto turn_of = [&](std::string_view role, std::string_view content) {
         out.control(kImStart).text(role).text("\n").text(content).control(kImEnd).text("\n");
       };
-      if (const auto system = default_system(spec.chat_template); !has_system && !system.empty())
-        turn_of("system", system);
+      if (!has_system && !format.default_system.empty()) turn_of("system", format.default_system);
       for (const ChatMessage& turn : turns) turn_of(turn.role, turn.content);
       if (add_assistant_header) out.control(kImStart).text("assistant\n");
       break;
@@ -179,7 +282,11 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, ChatStyle s
         out.text(content);
         if (ends_turns) out.control(kRoleEnd);
       };
-      if (ends_turns && !has_system) turn_of("SYSTEM", "detailed thinking off");
+      if (has_system) {
+        turns[0].content += format.ends_system;
+      } else if (!format.default_system.empty()) {
+        turn_of("SYSTEM", format.default_system);
+      }
       for (const ChatMessage& turn : turns) turn_of(bailing_role(turn.role), turn.content);
       if (add_assistant_header) header("ASSISTANT");
       break;

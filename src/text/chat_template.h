@@ -1,20 +1,25 @@
-// Conversations in the form that the models were trained on. The Jinja templates that models ship are recognised and
-// not run. Control tokens come from here alone, so a message can never forge a turn. Styles:
+// Conversations in the form that the models were trained on. The Jinja templates that models ship are not run: a style
+// is recognised, the texts that a template adds are read off it (template_texts.h), and a note says where it writes
+// anything else. Control tokens come from here alone, so a message can never forge a turn. Styles:
 //
 //   llada    BOS, then per message <|start_header_id|>ROLE<|end_header_id|>\n\n TEXT <|eot_id|>; TEXT is trimmed
-//   chatml   per message <|im_start|>ROLE\n TEXT <|im_end|>\n; a default system message where the model's template has
-//            one (Dream and Qwen2.5 have one, Qwen3 has not)
-//   bailing  per message <role>ROLE</role> TEXT <|role_end|> with the roles SYSTEM, HUMAN and ASSISTANT; the system
-//            text is "detailed thinking off" where none is given (LLaDA-MoE, LLaDA2); both are left out for a
-//            vocabulary without <|role_end|> (the first Ling models)
+//   chatml   per message <|im_start|>ROLE\n TEXT <|im_end|>\n; a default system message where the model's template
+//            has one (Dream and Qwen2.5 have one, Qwen3 has not)
+//   bailing  per message <role>ROLE</role> TEXT <|role_end|> with the roles SYSTEM, HUMAN and ASSISTANT; the first
+//            system message ends with "detailed thinking off", which is all of it where none is given (Ling 2.0,
+//            LLaDA-MoE, LLaDA2). A template says which of the two it does, if any; without a template both are done.
+//            None of it, and no <|role_end|>, for a vocabulary without that token (the first Ling models)
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
-// programs do. Deliberately absent: tools, images, "thinking" switches.
+// programs do; so is what an answer thought (up to </think>) where the template does that. Of a model that was trained
+// on single questions (TokenizerSpec::single_turn) the leading system message and what begins with the last user
+// message are laid out. Deliberately absent: tools, images, "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -23,18 +28,28 @@
 namespace llada {
 
 enum class ChatStyle { llada, chatml, bailing, plain };
+std::string_view name(ChatStyle style);  // "chatml"
 
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
 };
 
-// By the shipped template's text, else by the control tokens that the vocabulary has.
-ChatStyle detect_chat_style(const Tokenizer& tokenizer);
+struct ChatFormat {
+  ChatStyle style = ChatStyle::plain;
+  std::string default_system;   // the system message where none is given; empty: none
+  std::string ends_system;      // behind a first system message that is given
+  bool drops_thoughts = false;  // of answers before the last question
+  bool single_turn = false;
+  std::string note;  // a sentence for people where a template is there and may write something else; empty: it does not
+};
+
+// The style by the shipped template's text, else by the control tokens that the vocabulary has.
+ChatFormat detect_chat_format(const Tokenizer& tokenizer);
 
 // The ids of a whole conversation; with add_assistant_header they end where the answer begins.
 // Errors: no messages, an unknown role, a style whose control tokens the vocabulary lacks.
-Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, ChatStyle style,
+Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
                                          std::span<const ChatMessage> messages, bool add_assistant_header);
 
 // The ids that end an answer, ascending, without repetition.

@@ -26,10 +26,14 @@ constexpr Named kNamed[] = {
     {"llama-v3", kLlamaRegex, true},
     {"qwen2", kQwenRegex, false},
     {"deepseek-r1-qwen", kQwenRegex, false},
+    {"qwen35", kQwen35Regex, false},
+    {"gpt-4o", kGpt4oRegex, false},
     {"bailingmoe", kBailingRegex, false},
     {"bailingmoe2", kBailingRegex, false},
     {"llada-moe", kBailingRegex, false},
 };
+
+constexpr std::string_view kDeepseek = "deepseek-v3";
 
 constexpr std::string_view kGpt2WithoutFallback =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
@@ -54,14 +58,17 @@ Result<PreTokenizerRules> pre_tokenizer_rules(std::string_view name) {
   if (name.empty() || name == "default") return PreTokenizerRules{{kDefault.begin(), kDefault.end()}, false};
   for (const Named& known : kNamed)
     if (known.name == name) return PreTokenizerRules{{std::string(known.regex)}, known.ignore_merges};
-  std::string names = "default";
+  if (name == kDeepseek) return PreTokenizerRules{{kDeepseekV3Regexes.begin(), kDeepseekV3Regexes.end()}, false};
+  std::string names = fmt::format("default, {}", kDeepseek);
   for (const Named& known : kNamed) names += fmt::format(", {}", known.name);
   return invalid("tokenizer.ggml.pre is {}, needed one of: {}", in_quotes(name), names);
 }
 
 bool is_linear_regex(std::string_view regex) {
   const auto same = [&](std::string_view known) { return known == regex; };
-  return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const Named& known) { return same(known.regex); }) ||
+  // Of GPT-4o's, two classes that share letters follow each other.
+  const auto named = [&](const Named& known) { return same(known.regex) && known.regex != kGpt4oRegex; };
+  return std::any_of(std::begin(kNamed), std::end(kNamed), named) ||
          std::any_of(kDefault.begin(), kDefault.end(), same) || std::any_of(kRelatives.begin(), kRelatives.end(), same);
 }
 

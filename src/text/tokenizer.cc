@@ -13,9 +13,14 @@ namespace {
 // One call of encode(): the memory it needs and the ids so far.
 class Encoder {
  public:
-  explicit Encoder(const TokenizerTables& tables) : tables_(tables), scratch_(tables.pre_tokenizer) {}
+  Encoder(const TokenizerTables& tables, ControlText controls)
+      : tables_(tables), takes_controls_(controls == ControlText::token), scratch_(tables.pre_tokenizer) {}
 
   std::vector<int32_t> run(std::string_view text) {
+    if (!takes_controls_ && !tables_.user_defined) {
+      plain(text);
+      return std::move(ids_);
+    }
     cut_out(tables_.literals, text, [this](std::string_view part) {
       cut_out(tables_.last_literals, part, [this](std::string_view rest) { plain(rest); });
     });
@@ -23,7 +28,7 @@ class Encoder {
   }
 
  private:
-  // Takes the user-defined tokens of `literals` out of a text; between(part) for each stretch without them.
+  // Takes the tokens of `literals` out of a text; between(part) for each stretch without them.
   template <class Between>
   void cut_out(const LiteralMatcher& literals, std::string_view text, Between between) {
     size_t begin = 0, at = 0;
@@ -31,7 +36,7 @@ class Encoder {
       const auto match = literals.find(text, at);
       if (match.length == 0) break;
       at = match.begin + match.length;
-      if (match.value < 0) continue;
+      if (!takes_controls_ && is_control_kind(tables_.spec.kinds[match.value])) continue;
       between(text.substr(begin, match.begin - begin));
       ids_.push_back(match.value);
       begin = at;
@@ -39,7 +44,7 @@ class Encoder {
     between(text.substr(begin));
   }
 
-  // Text without user-defined tokens: valid stretches, and invalid bytes one by one.
+  // Text without such tokens: valid stretches, and invalid bytes one by one.
   void plain(std::string_view text) {
     size_t begin = 0, at = 0;
     while (at < text.size()) {
@@ -77,6 +82,7 @@ class Encoder {
   }
 
   const TokenizerTables& tables_;
+  bool takes_controls_;
   PreTokenizer::Scratch scratch_;
   BpeMerger merger_;
   std::vector<int32_t> word_, ids_;
@@ -91,7 +97,9 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec, const std::string& sourc
   return Tokenizer(std::move(tables));
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const { return Encoder(*tables_).run(text); }
+std::vector<int32_t> Tokenizer::encode(std::string_view text, ControlText controls) const {
+  return Encoder(*tables_, controls).run(text);
+}
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool show_special) const {
   std::string text;
@@ -106,8 +114,7 @@ std::string_view Tokenizer::piece(int32_t id) const {
 
 bool Tokenizer::is_control(int32_t id) const {
   if (id < 0 || id >= vocab_size()) return false;
-  const TokenKind kind = tables_->spec.kinds[id];
-  return kind == TokenKind::control || kind == TokenKind::unknown;
+  return is_control_kind(tables_->spec.kinds[id]);
 }
 
 std::optional<int32_t> Tokenizer::find_control(std::string_view text) const {

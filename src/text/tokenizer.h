@@ -7,12 +7,15 @@
 //   pre-token           a piece that the regexes cut (pre_tokenizer.h)
 //
 // Rules beyond the published ones:
-// - A control token's text that a user types is plain text. No merge may produce a control token. A token that the
-//   model uses as begin, end, padding or mask becomes a control token even if the file calls it something else.
+// - A control token's text is plain text, unless the caller says that the whole text is a program's
+//   (ControlText::token): then it is the token, as the published tokenizers have it. No merge may produce a control
+//   token. A token that the model uses as begin, end, padding or mask becomes a control token even if the file calls it
+//   something else.
 // - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are tokenized as
 //   texts of their own.
 // - User-defined tokens match leftmost-longest, before normalisation. Those in spec.matched_last match only in what the
-//   others left. None is found inside the text of a control token.
+//   others left. None is found inside the text of a control token. White space around a control token stays, also where
+//   a file asks for it to be taken away (lstrip, rstrip).
 // - With spec.nfc a text is normalised, so its form C comes back. GGUF has no such key, and llama.cpp never does it.
 //
 // Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation, post-processors.
@@ -30,6 +33,9 @@
 
 namespace llada {
 
+// What the text of a control token inside a text becomes.
+enum class ControlText { letters, token };
+
 // Immutable; copies share the tables. All methods may be called from many threads at once.
 class Tokenizer {
  public:
@@ -38,8 +44,8 @@ class Tokenizer {
   // pre-tokenizer.
   static Result<Tokenizer> create(TokenizerSpec spec, const std::string& source);
 
-  // Any bytes. Never a control token; BOS is the caller's business (spec().add_bos).
-  std::vector<int32_t> encode(std::string_view text) const;
+  // Any bytes. BOS is the caller's business (spec().add_bos).
+  std::vector<int32_t> encode(std::string_view text, ControlText controls = ControlText::letters) const;
 
   // Raw bytes. Control tokens are dropped unless show_special; unused tokens and ids out of range give
   // nothing.

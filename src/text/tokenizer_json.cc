@@ -1,16 +1,13 @@
 #include "text/tokenizer_json.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "text/json_input.h"
+#include "text/added_tokens.h"
 #include "text/pre_tokenizer_rules.h"
 #include "text/utf8.h"
 
 namespace llada {
 namespace {
-
-constexpr int64_t kMaxHoles = 65536;  // ids without a token, so that a hostile id cannot ask for gigabytes
 
 Result<std::string> type_of(const Json& component, const std::string& where) {
   if (!component.is_object()) return invalid("{} is {}, needed an object", where, kind_of(component));
@@ -105,6 +102,27 @@ Status refuse_text(const Json& model, const char* name, const std::string& where
   return {};
 }
 
+Status read_vocabulary(const Json& vocab, const std::string& where, TokenizerSpec& spec) {
+  if (!vocab.is_object()) return invalid("{} is {}, needed an object", where, kind_of(vocab));
+  const int64_t limit = static_cast<int64_t>(vocab.size()) + kMaxHoles;
+  for (const auto& [text, id] : vocab.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(limit))
+      return invalid("{}[{}] is {}, needed an id below {}", where, in_quotes(text),
+                     id.is_number() ? id.dump() : std::string(kind_of(id)), limit);
+    const auto index = id.get<size_t>();
+    if (index >= spec.tokens.size()) {
+      spec.tokens.resize(index + 1);
+      spec.kinds.resize(index + 1, TokenKind::unused);
+    }
+    if (spec.kinds[index] != TokenKind::unused)
+      return invalid("{} gives the id {} to {} and to {}", where, index, in_quotes(spec.tokens[index]),
+                     in_quotes(text));
+    spec.tokens[index] = text;
+    spec.kinds[index] = TokenKind::normal;
+  }
+  return {};
+}
+
 Status read_merges(const Json& model, const std::string& where, TokenizerSpec& spec) {
   const Json* merges = find_member(model, "merges");
   if (merges == nullptr || !merges->is_array()) return invalid("{}.merges is not a list", where);
@@ -133,113 +151,38 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
   LLADA_TRY_STATUS(refuse_text(model, "end_of_word_suffix", where));
   LLADA_TRY(spec.ignore_merges, bool_member(model, "ignore_merges", false, where));
   const Json* vocab = find_member(model, "vocab");
-  if (vocab == nullptr || !vocab->is_object()) return invalid("{}.vocab is not an object", where);
-  const int64_t limit = static_cast<int64_t>(vocab->size()) + kMaxHoles;
-  for (const auto& [text, id] : vocab->items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(limit))
-      return invalid("{}.vocab[{}] is {}, needed an id below {}", where, in_quotes(text),
-                     id.is_number() ? id.dump() : std::string(kind_of(id)), limit);
-    const auto index = id.get<size_t>();
-    if (index >= spec.tokens.size()) {
-      spec.tokens.resize(index + 1);
-      spec.kinds.resize(index + 1, TokenKind::unused);
-    }
-    if (spec.kinds[index] != TokenKind::unused)
-      return invalid("{}.vocab gives the id {} to {} and to {}", where, index, in_quotes(spec.tokens[index]),
-                     in_quotes(text));
-    spec.tokens[index] = text;
-    spec.kinds[index] = TokenKind::normal;
-  }
+  if (vocab == nullptr) return invalid("{}.vocab is missing", where);
+  LLADA_TRY_STATUS(read_vocabulary(*vocab, where + ".vocab", spec));
   return read_merges(model, where, spec);
 }
 
-// --- added tokens
+// --- post_processor
 
-Status read_added_token(const Json& token, const std::string& where, TokenizerSpec& spec) {
-  if (!token.is_object()) return invalid("{} is {}, needed an object", where, kind_of(token));
-  LLADA_TRY(const int64_t id, index_member(token, "id", static_cast<int64_t>(spec.tokens.size()) + kMaxHoles, where));
-  LLADA_TRY(const std::string content, string_member(token, "content", "", where));
-  if (content.empty()) return invalid("{}.content is missing or empty", where);
-  LLADA_TRY(const bool special, bool_member(token, "special", false, where));
-  LLADA_TRY(const bool normalized, bool_member(token, "normalized", !special, where));
-  if (!special) {  // a special one is never made of a text, so the rest does not matter
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-      LLADA_TRY(const bool set, bool_member(token, flag, false, where));
-      if (set) return invalid("{}.{} is true, needed false for a token that is not special", where, flag);
-    }
-    if (normalized && spec.nfc)
-      return invalid("{}.normalized is true together with the NFC normalizer, needed false", where);
+// The token before a single text, by the published library's template; empty: none.
+Status read_post_processor(const Json& value, const std::string& where, std::string& begins_with) {
+  if (value.is_null()) return {};
+  LLADA_TRY(const std::string type, type_of(value, where));
+  if (type == "Sequence") {
+    const Json* parts = find_member(value, "processors");
+    if (parts == nullptr || !parts->is_array()) return invalid("{}.processors is not a list", where);
+    for (size_t i = 0; i < parts->size(); ++i)
+      LLADA_TRY_STATUS(read_post_processor((*parts)[i], fmt::format("{}.processors[{}]", where, i), begins_with));
   }
-  const auto index = static_cast<size_t>(id);
-  if (index >= spec.tokens.size()) {
-    spec.tokens.resize(index + 1);
-    spec.kinds.resize(index + 1, TokenKind::unused);
-  }
-  if (spec.kinds[index] != TokenKind::unused && spec.tokens[index] != content)
-    return invalid("{}.id is {}, which is already {}, needed a free id for {}", where, index,
-                   in_quotes(spec.tokens[index]), in_quotes(content));
-  if (normalized) spec.matched_last.push_back(static_cast<int32_t>(index));
-  spec.tokens[index] = content;
-  spec.kinds[index] = special ? TokenKind::control : TokenKind::user_defined;
+  if (type != "TemplateProcessing") return {};
+  const Json* single = find_member(value, "single");
+  if (single == nullptr || !single->is_array()) return invalid("{}.single is not a list", where);
+  const Json* first = single->empty() ? nullptr : find_member(single->front(), "SpecialToken");
+  if (first == nullptr) return {};
+  LLADA_TRY(begins_with, string_member(*first, "id", "", where + ".single[0].SpecialToken"));
   return {};
-}
-
-// --- tokenizer_config.json
-
-Status read_special(const Json& config, const char* name, const std::string& where, const TokenizerSpec& spec,
-                    int32_t& id) {
-  const Json* value = find_member(config, name);
-  if (value == nullptr || value->is_null()) return {};
-  if (const Json* content = find_member(*value, "content")) value = content;
-  if (!value->is_string())
-    return invalid("{}.{} is {}, needed a string or an object with content", where, name, kind_of(*value));
-  const auto& text = value->get_ref<const std::string&>();
-  for (const bool added : {true, false}) {  // an added token before one of the vocabulary
-    for (size_t i = 0; i < spec.tokens.size(); ++i) {
-      const bool is_added = spec.kinds[i] == TokenKind::control || spec.kinds[i] == TokenKind::user_defined;
-      if (is_added != added || spec.kinds[i] == TokenKind::unused || spec.tokens[i] != text) continue;
-      id = static_cast<int32_t>(i);
-      return {};
-    }
-  }
-  return invalid("{}.{} is {}, which the vocabulary does not have", where, name, in_quotes(text));
-}
-
-// A string, or a list of {name, template} of which "default" counts.
-Status read_chat_template(const Json& config, const std::string& where, TokenizerSpec& spec) {
-  const Json* value = find_member(config, "chat_template");
-  if (value == nullptr || !value->is_array()) {
-    LLADA_TRY(spec.chat_template, string_member(config, "chat_template", "", where));
-    return {};
-  }
-  for (size_t i = 0; i < value->size(); ++i) {
-    const std::string path = fmt::format("{}.chat_template[{}]", where, i);
-    LLADA_TRY(const std::string name, string_member((*value)[i], "name", "", path));
-    if (name != "default") continue;
-    LLADA_TRY(spec.chat_template, string_member((*value)[i], "template", "", path));
-  }
-  return {};
-}
-
-Status read_config(std::string_view text, const std::string& where, TokenizerSpec& spec) {
-  LLADA_TRY(const Json config, parse_json(text, where));
-  if (!config.is_object()) return invalid("{} is {}, needed an object", where, kind_of(config));
-  LLADA_TRY_STATUS(read_special(config, "bos_token", where, spec, spec.bos));
-  LLADA_TRY_STATUS(read_special(config, "eos_token", where, spec, spec.eos));
-  LLADA_TRY_STATUS(read_special(config, "pad_token", where, spec, spec.pad));
-  LLADA_TRY_STATUS(read_special(config, "mask_token", where, spec, spec.mask));
-  LLADA_TRY(spec.add_bos, bool_member(config, "add_bos_token", false, where));
-  return read_chat_template(config, where, spec);
 }
 
 }  // namespace
 
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-                                           const std::string& source) {
-  const std::string where = source + ": tokenizer.json";
-  LLADA_TRY(const Json json, parse_json(tokenizer_json, where));
+Status read_tokenizer_json(std::string_view text, const std::string& where, TokenizerSpec& spec,
+                           std::string& begins_with) {
+  LLADA_TRY(const Json json, parse_json(text, where));
   if (!json.is_object()) return invalid("{} is {}, needed an object", where, kind_of(json));
-  TokenizerSpec spec;
   if (const Json* normalizer = find_member(json, "normalizer"))
     LLADA_TRY_STATUS(read_normalizer(*normalizer, where + ".normalizer", spec));
 
@@ -259,20 +202,46 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std:
   if (model == nullptr) return invalid("{}.model is missing", where);
   LLADA_TRY_STATUS(read_model(*model, where + ".model", spec));
 
-  if (const Json* added = find_member(json, "added_tokens"); added != nullptr && !added->is_null()) {
-    if (!added->is_array()) return invalid("{}.added_tokens is {}, needed a list", where, kind_of(*added));
-    for (size_t i = 0; i < added->size(); ++i)
-      LLADA_TRY_STATUS(read_added_token((*added)[i], fmt::format("{}.added_tokens[{}]", where, i), spec));
-    std::ranges::sort(spec.matched_last);
+  if (const Json* post = find_member(json, "post_processor"))
+    LLADA_TRY_STATUS(read_post_processor(*post, where + ".post_processor", begins_with));
+  const Json* added = find_member(json, "added_tokens");
+  if (added == nullptr || added->is_null()) return {};
+  if (!added->is_array()) return invalid("{}.added_tokens is {}, needed a list", where, kind_of(*added));
+  AddedTokens tokens(spec);
+  for (size_t i = 0; i < added->size(); ++i) {
+    const Json& entry = (*added)[i];
+    const std::string path = fmt::format("{}.added_tokens[{}]", where, i);
+    LLADA_TRY(const AddedToken token, read_added_token(entry, spec.nfc, path));
+    LLADA_TRY(const int64_t id, index_member(entry, "id", tokens.size() + kMaxHoles, path));
+    LLADA_TRY_STATUS(tokens.add(id, token, path));
   }
-  for (size_t i = 0; i < spec.tokens.size(); ++i)
-    if (spec.kinds[i] == TokenKind::unused) spec.tokens[i] = fmt::format("[PAD{}]", i);
+  tokens.finish();
+  return {};
+}
 
-  if (!tokenizer_config_json.empty())
-    LLADA_TRY_STATUS(read_config(tokenizer_config_json, source + ": tokenizer_config.json", spec));
-  spec.eot = find_control_token(spec, kEndOfTurnTexts);
-  if (spec.mask < 0) spec.mask = find_control_token(spec, kMaskTexts);
-  return spec;
+// --- vocab.json and merges.txt
+
+Status read_vocab_json(std::string_view json, const std::string& where, TokenizerSpec& spec) {
+  LLADA_TRY(const Json vocab, parse_json(json, where));
+  return read_vocabulary(vocab, where, spec);
+}
+
+Status read_merges_txt(std::string_view text, const std::string& where, TokenizerSpec& spec) {
+  constexpr std::string_view kSpace = " \t\r";
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && kSpace.contains(line.back())) line.remove_suffix(1);
+    while (!line.empty() && kSpace.contains(line.front())) line.remove_prefix(1);
+    if (line.empty() || (number == 1 && line.starts_with("#version:"))) continue;
+    const size_t gap = line.find_first_of(kSpace);
+    const size_t next = gap == std::string_view::npos ? gap : line.find_first_not_of(kSpace, gap);
+    if (next == std::string_view::npos || line.find_first_of(kSpace, next) != std::string_view::npos)
+      return invalid("{}:{}: {}, needed two tokens", where, number, in_quotes(line));
+    spec.merges.push_back(fmt::format("{} {}", line.substr(0, gap), line.substr(next)));
+  }
+  return {};
 }
 
 }  // namespace llada

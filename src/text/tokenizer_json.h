@@ -1,21 +1,23 @@
-// Hugging Face's tokenizer.json and tokenizer_config.json -> TokenizerSpec, for byte-level BPE.
-// Understood: model BPE; normalizer null or NFC; pre_tokenizer ByteLevel, or a Sequence of Split (Isolated),
-// Digits and a final ByteLevel; added_tokens (special ones become control tokens, the others user-defined);
-// bos, eos, pad and mask tokens, add_bos_token and chat_template of the configuration. Not read: truncation
-// and padding (the caller's business), post_processor (templates and add_bos say where control tokens go),
-// decoder beyond its type. Everything else that would change ids is refused by name.
+// tokenizer.json, and the two files that say the same of a vocabulary, read into a TokenizerSpec. Inside text/ only;
+// tokenizer_files.h says what is understood.
 #pragma once
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
+#include "text/json_input.h"
 
 namespace llada {
 
-// `tokenizer_config_json` may be empty. `source` names the folder or file in error lines. Ids that neither
-// the vocabulary nor added_tokens name are unused tokens called [PAD<id>].
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
-                                           const std::string& source);
+inline constexpr int64_t kMaxHoles = 65536;  // ids without a token, so that a hostile id cannot ask for gigabytes
+
+// `where` names the file. begins_with: the text of the token that the post-processor puts first; empty: none.
+Status read_tokenizer_json(std::string_view json, const std::string& where, TokenizerSpec& spec,
+                           std::string& begins_with);
+
+// vocab.json: token to id. merges.txt: two tokens a line, best first; "#version: 0.2" before them.
+Status read_vocab_json(std::string_view json, const std::string& where, TokenizerSpec& spec);
+Status read_merges_txt(std::string_view text, const std::string& where, TokenizerSpec& spec);
 
 }  // namespace llada

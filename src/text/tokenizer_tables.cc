@@ -76,7 +76,6 @@ using TokenIndex = std::unordered_map<std::string_view, int32_t>;
 Status index_tokens(const std::string& source, TokenizerTables& tables, TokenIndex& normal) {
   const TokenizerSpec& spec = tables.spec;
   std::vector<LiteralMatcher::Literal> literals, last_literals;
-  bool user_defined = false;
   TokenIndex whole;
   normal.reserve(spec.tokens.size());
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
@@ -97,15 +96,13 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
         return invalid("{}: the user-defined token {} has {} bytes, needed at most {}", source, id, text.size(),
                        kMaxUserDefined);
       }
-      user_defined = user_defined || !control;
+      tables.user_defined = tables.user_defined || !control;
       const bool last = std::ranges::binary_search(spec.matched_last, id);
-      (last ? last_literals : literals).emplace_back(text, control ? -1 : id);
+      (last ? last_literals : literals).emplace_back(text, id);
     }
   }
-  if (user_defined) {
-    tables.literals = LiteralMatcher(std::move(literals));
-    tables.last_literals = LiteralMatcher(std::move(last_literals));
-  }
+  tables.literals = LiteralMatcher(std::move(literals));
+  tables.last_literals = LiteralMatcher(std::move(last_literals));
   for (int byte = 0; byte < 256; ++byte) {
     std::string text;
     append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));

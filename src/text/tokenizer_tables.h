@@ -24,15 +24,17 @@ struct TokenizerTables {
   std::map<std::string_view, int32_t> controls;         // text -> id
   MergeTable merges;
   PreTokenizer pre_tokenizer;
-  // Fixed strings that are looked for first, and then in what those left. A control token's value is -1: its
-  // text stays text, but no user-defined token is found inside it. Empty where there is no user-defined
-  // token.
+  // Texts of the control and user-defined tokens: those that are looked for first, and those that are looked for in
+  // what the first ones left. Where a control token's text stays text, no user-defined token is found inside it.
   LiteralMatcher literals, last_literals;
+  bool user_defined = false;  // there is a user-defined token
 
   std::string_view piece(int32_t id) const {
     return std::string_view(bytes).substr(begin[id], begin[id + 1] - begin[id]);
   }
 };
+
+inline bool is_control_kind(TokenKind kind) { return kind == TokenKind::control || kind == TokenKind::unknown; }
 
 // Fills `tables`, which stays where it is: its members point into each other.
 Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTables& tables);

@@ -150,6 +150,15 @@ TEST(CApi, TextAndTokens) {
   ASSERT_EQ(llada_detokenize(tiny().model, ids, count, 0, back, std::strlen(text) + 1, &size), LLADA_OK);
   EXPECT_STREQ(back, text);
   EXPECT_EQ(size, std::strlen(text));
+  const std::string control = "<|eot_id|>";
+  ASSERT_EQ(
+      llada_tokenize(tiny().model, control.data(), control.size(), LLADA_WITH_CONTROL, ids, std::size(ids), &count),
+      LLADA_OK);
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(ids[0], 1004);
+  ASSERT_EQ(llada_tokenize(tiny().model, control.data(), control.size(), LLADA_WITH_BOS, ids, std::size(ids), &count),
+            LLADA_OK);
+  EXPECT_GT(count, 5u) << "the text is text";
   // A conversation's tokens are those that a request of it has.
   const char *role = "user", *content = tiny().golden[0].prompt.c_str();
   std::vector<int32_t> chat(1000);

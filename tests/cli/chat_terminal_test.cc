@@ -36,8 +36,9 @@ class ChatTerminal : public testing::Test {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
-  std::unique_ptr<TerminalSession> open(const std::vector<std::string>& more = {}, bool by_name = false) {
-    std::vector<std::string> words = {"chat", tiny_model()};
+  std::unique_ptr<TerminalSession> open(const std::vector<std::string>& more = {}, bool by_name = false,
+                                        const std::string& model = tiny_model()) {
+    std::vector<std::string> words = {"chat", model};
     if (by_name) words.erase(words.begin());
     words.insert(words.end(), more.begin(), more.end());
     auto session = std::make_unique<TerminalSession>(
@@ -65,10 +66,11 @@ class ChatTerminal : public testing::Test {
 // Slow enough for a person, or a test, to step in.
 const std::vector<std::string> kSlow = {"--preset-decode", "exact", "--live-delay", "60"};
 
-TEST_F(ChatTerminal, ABannerOfThreeLinesAnAnswerAndTheWayOut) {
+TEST_F(ChatTerminal, ABannerOfFourLinesAnAnswerAndTheWayOut) {
   const auto session = open({}, true);  // llada MODEL
   const std::string banner = session->screen().text();
-  EXPECT_EQ(std::ranges::count(banner, '\n'), 4) << banner;
+  EXPECT_EQ(std::ranges::count(banner, '\n'), 5) << banner;
+  EXPECT_THAT(banner, HasSubstr("each message stands alone: this model was trained on single questions\n"));
   EXPECT_THAT(banner, HasSubstr("tiny-llada, preset balanced\n"));
   EXPECT_THAT(banner, HasSubstr("/help"));
   session->type(kSort + "\r");
@@ -230,7 +232,7 @@ TEST_F(ChatTerminal, BackslashesAndQuotesJoinLines) {
 
 // labels: long
 TEST_F(ChatTerminal, AConversationThatOutgrowsTheContextForgetsItsOldestTurns) {
-  const auto session = open({"--no-live", "-n", "96"});
+  const auto session = open({"--no-live", "-n", "96"}, false, test::several_turns_model());
   for (int i = 0; i < 5; ++i) {
     session->type(kSort + "\r");
     session->read_for(700);

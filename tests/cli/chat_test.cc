@@ -67,8 +67,8 @@ TEST(TrimHistory, PassesErrorsOn) {
   EXPECT_EQ(result.error().message, "no tokenizer");
 }
 
-std::vector<std::string> chat_arguments() {
-  return {"run", "-m", tiny_model(), "--chat", "--gen-length", "24", "--threshold", "0.9", "--json"};
+std::vector<std::string> chat_arguments(const std::string& model = test::several_turns_model()) {
+  return {"run", "-m", model, "--chat", "--gen-length", "24", "--threshold", "0.9", "--json"};
 }
 
 std::vector<nlohmann::json> answers(const std::string& out) {
@@ -88,6 +88,17 @@ TEST(Chat, EveryLineIsAnsweredWithTheHistoryBeforeIt) {
   const auto list = answers(result.out);
   ASSERT_EQ(list.size(), 2u);
   EXPECT_GT(list[1]["stats"]["prompt_tokens"], list[0]["stats"]["prompt_tokens"]);
+}
+
+// The shipped model was trained on single questions: the second answer is that of the question alone.
+TEST(Chat, AMessageOfASingleQuestionModelStandsAlone) {
+  const std::string first = "Sort the numbers from smallest to largest: 38 41 6 51 3\n",
+                    second = "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.\n";
+  const auto both = run_llada(chat_arguments(tiny_model()), {.stdin_text = first + second});
+  const auto alone = run_llada(chat_arguments(tiny_model()), {.stdin_text = second});
+  ASSERT_EQ(answers(both.out).size(), 2u) << both.err;
+  EXPECT_EQ(answers(both.out)[1]["tokens"], answers(alone.out)[0]["tokens"]);
+  EXPECT_EQ(answers(both.out)[1]["stats"]["prompt_tokens"], answers(alone.out)[0]["stats"]["prompt_tokens"]);
 }
 
 TEST(Chat, TheFirstAnswerIsThatOfASinglePrompt) {

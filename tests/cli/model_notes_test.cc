@@ -81,6 +81,27 @@ TEST_F(ModelNotes, InspectSaysWhereLlamaCppDiffers) {
               HasSubstr("\nnote           llama.cpp will give other tokens"));
 }
 
+// A template that is not followed is mentioned by all who lay out a chat, wherever the template stands.
+TEST_F(ModelNotes, AnUnknownChatTemplate) {
+  const fs::path shipped = LLADA_SOURCE_DIR "/models/tiny-llada", own = folder_ / "template";
+  fs::create_directories(own);
+  for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"})
+    fs::create_symlink(shipped / name, own / name);
+  const std::string says = "the chat template of the file is not one of those that are known";
+  const std::vector<std::string> run = {"-p", "2+2", "--gen-length", "8", "--threshold", "0.5"};
+  const auto warnings = [&](std::vector<std::string> words) {
+    words.insert(words.end(), run.begin(), run.end());
+    return run_llada(words).err;
+  };
+  EXPECT_EQ(warnings({"run", "-m", own.string()}).find("warning"), std::string::npos);
+  std::ofstream(own / "chat_template.jinja") << "[INST] {{ messages[-1].content }} [/INST]";
+  EXPECT_THAT(warnings({"run", "-m", own.string()}), HasSubstr("llada: warning: " + says));
+  EXPECT_THAT(run_llada({"inspect", own.string()}).out, HasSubstr("\nnote           " + says));
+  const auto converted = run_llada({"convert", own.string(), path("t.gguf"), "--type", "f16"});
+  EXPECT_THAT(converted.err, HasSubstr("llada: warning: " + says));
+  EXPECT_THAT(warnings({"run", "-m", path("t.gguf")}), HasSubstr(says)) << "the converted file has the template";
+}
+
 TEST_F(ModelNotes, LogitsAreTheRecordedOnes) {
   const Json golden = Json::parse(read(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json"));
   const Json& item = golden["items"][0];

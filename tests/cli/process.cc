@@ -11,6 +11,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -75,6 +78,29 @@ struct Pipe {
 };
 
 }  // namespace
+
+std::string several_turns_model() {
+  namespace fs = std::filesystem;
+  struct Folder {
+    fs::path path = fs::temp_directory_path() / ("llada_several_turns_" + std::to_string(::getpid()));
+    Folder() {
+      fs::create_directories(path);
+      for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"})
+        fs::create_symlink(fs::path(tiny_model()) / name, path / name);
+      std::ifstream in(fs::path(tiny_model()) / "tokenizer_config.json");
+      std::string text{std::istreambuf_iterator<char>(in), {}};
+      const std::string word = "\"llada_single_turn\": true,";
+      text.erase(text.find(word), word.size());
+      std::ofstream(path / "tokenizer_config.json") << text;
+    }
+    ~Folder() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  return folder.path.string();
+}
 
 std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }
 

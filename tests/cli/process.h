@@ -68,6 +68,7 @@ bool has_terminal();
 #define LLADA_NEEDS_TERMINAL() \
   if (!llada::test::has_terminal()) GTEST_SKIP() << "no pseudo terminal here; is /dev/pts mounted?"
 
-std::string tiny_model();  // the shipped model's folder
+std::string tiny_model();           // the shipped model's folder
+std::string several_turns_model();  // the same without the word that its messages stand alone
 
 }  // namespace llada::test

@@ -99,6 +99,34 @@ TEST_F(PullCli, AModelIsPulledRunAndListed) {
   EXPECT_EQ(inspected.status, 0) << inspected.err;
 }
 
+// Before the weights: what cannot be opened is not downloaded.
+TEST_F(PullCli, AFolderThatCannotBeOpenedIsRefusedEarly) {
+  LLADA_NEEDS_DOWNLOADS();
+  auto files = hub->files;
+  const auto refused = [&](const std::string& says) {
+    hub.emplace(files, "tiny/llada");
+    const auto result = llada({"pull", "tiny/llada"});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_TRUE(hub->asked_elsewhere().empty()) << "where the weights are";
+  };
+  const auto config = files["config.json"];
+  files.erase("tokenizer.json");
+  files["tokenizer.model"] = {"sentencepiece"};
+  refused("needed tokenizer.json, or vocab.json and merges.txt");
+  fs::remove_all(root / "hf");
+  files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "BertForMasked");
+  refused("architectures names \"BertForMasked\"");
+}
+
+TEST_F(PullCli, HomeIsFoundInHfHome) {
+  LLADA_NEEDS_DOWNLOADS();
+  const auto listed = llada({"pull", "--list"}, {"HOME=" + root.string(), "HF_HOME=~/of it"});
+  EXPECT_TRUE(listed.out.starts_with((root / "of it/hub").string())) << listed.out;
+  const auto cache = llada({"pull", "--list"}, {"HOME=" + root.string(), "HF_HUB_CACHE=~"});
+  EXPECT_TRUE(cache.out.starts_with(root.string() + ":")) << cache.out;
+}
+
 TEST_F(PullCli, ATokenIsSentAndNeverShown) {
   LLADA_NEEDS_DOWNLOADS();
   hub->instead = [](const WebRequest& request) {
@@ -166,6 +194,7 @@ TEST_F(PullCli, WhatAPathIsInsteadOfAModel) {
       {many.string(), "name the file: " + (many / "a-Q8_0.gguf").string() + " (1 others)"},
       {(root / "missing").string(), "No such file"},
       {"./missing/x", "No such file"},
+      {"", "'' is no path"},
   };
   for (const auto& [path, says] : cases) {
     expect_one_line(llada({"inspect", path}), 2, says);

@@ -145,11 +145,13 @@ TEST(Convert, TokenizersSurvive) {
   const TempFolder in, out;
   ModelConfig config = tiny_config(Architecture::llada);
   config.vocab = 44;
-  const ModelFile model = opened(write_folder(in, config));
+  const std::string folder = write_folder(in, config);
+  in.write("generation_config.json", R"({"eos_token_id":[3,4]})");
+  const ModelFile model = opened(folder);
   TokenizerSpec spec = tiny_tokenizer();
   spec.pre.clear();
   spec.regexes = {R"(\p{L}+|\p{N}{1,2}|\s+)"};
-  spec.nfc = spec.ignore_merges = spec.add_bos = true;
+  spec.nfc = spec.ignore_merges = spec.add_bos = spec.single_turn = true;
   spec.bos = 35;
   spec.chat_template = "{{ messages }}\n";
   spec.tokens[7].clear();  // an id without a text in the middle
@@ -166,8 +168,9 @@ TEST(Convert, TokenizersSurvive) {
   EXPECT_EQ(read.merges, spec.merges);
   EXPECT_EQ(read.regexes, spec.regexes);
   EXPECT_EQ(read.pre, "default");
-  EXPECT_TRUE(read.nfc && read.ignore_merges && read.add_bos);
+  EXPECT_TRUE(read.nfc && read.ignore_merges && read.add_bos && read.single_turn);
   EXPECT_EQ(read.bos, 35);
+  EXPECT_THAT(written.config().end_ids, testing::ElementsAre(3, 4));
   EXPECT_EQ(read.chat_template, spec.chat_template);
 
   spec.regexes = {

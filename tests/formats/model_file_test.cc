@@ -468,7 +468,43 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   const auto model = ModelFile::open(folder.path());
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->config().bos_id, 35);
-  EXPECT_EQ(model->config().eos_id, 37);  // config.json comes first
+  EXPECT_EQ(model->config().eos_id, 37);                             // config.json comes first
+  EXPECT_THAT(model->config().end_ids, testing::ElementsAre(1, 2));  // and both end an answer
+  folder.write("generation_config.json", R"({"eos_token_id":[37,2,2]})");
+  EXPECT_THAT(ModelFile::open(folder.path())->config().end_ids, testing::ElementsAre(2));
+  folder.write("generation_config.json", R"({"eos_token_id":[37,40]})");
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos token id is 40, below the vocabulary size 40"));
+  folder.write("generation_config.json", R"({"eos_token_id":[37,"2"]})");
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id is \"2\", a token id needed"));
+  std::string many = R"({"eos_token_id":[1)";
+  for (int i = 0; i < 100; ++i) many += ",1";
+  folder.write("generation_config.json", many + "]}");
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id lists 101 ids, at most 64 needed"));
+}
+
+TEST(ModelFile, EveryEndOfAnAnswerInGguf) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(Architecture::llada);
+  const auto open = [&](const std::function<void(GgufWriter&)>& add) {
+    GgufWriter writer = gguf_writer(config, {.tokenizer = true});
+    add(writer);
+    // The tensors' bytes do not matter here.
+    return ModelFile::open(folder.write("m.gguf", writer.header() + std::string(writer.data_bytes(), '\0')));
+  };
+  const std::vector<int32_t> ids = {3, 4};
+  const auto both = open([&](GgufWriter& out) {
+    out.add_u32("tokenizer.ggml.eom_token_id", 5);
+    out.add_i32s("llada.tokenizer.end_token_ids", ids);
+  });
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_THAT(both->config().end_ids, testing::ElementsAre(5, 3, 4));
+  const std::vector<int32_t> large = {40}, negative = {-2}, many(65, 1);
+  for (const auto& [list, says] : {std::pair(large, "eos token id is 40"), std::pair(negative, "found -2"),
+                                   std::pair(many, "65 x int32, at most 64 x int32 needed")}) {
+    const auto refused = open([&](GgufWriter& out) { out.add_i32s("llada.tokenizer.end_token_ids", list); });
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr(says));
+  }
 }
 
 TEST(ModelFile, TiedHeads) {

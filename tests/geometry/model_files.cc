@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 #include "formats/convert_metadata.h"
@@ -128,9 +129,14 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
   out << std::string_view(reinterpret_cast<const char*>(&length), sizeof length) << header;
   for (const std::string_view part : data) out << part;
   write_bytes(folder + "/config.json", config_json(c));
-  for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::copy_file(std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe/") + file, folder + "/" + file,
-                               std::filesystem::copy_options::overwrite_existing);
+  const std::string shipped = LLADA_SOURCE_DIR "/models/tiny-llada-moe/";
+  std::filesystem::copy_file(shipped + "tokenizer.json", folder + "/tokenizer.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  std::ifstream in(shipped + "tokenizer_config.json");
+  std::string tokenizer_config{std::istreambuf_iterator<char>(in), {}};
+  const std::string single = "\"llada_single_turn\": true,";  // not so here
+  tokenizer_config.erase(tokenizer_config.find(single), single.size());
+  write_bytes(folder + "/tokenizer_config.json", tokenizer_config);
 }
 
 void write_gguf(const SmallModel& m, const std::string& path) {

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -131,6 +132,35 @@ TEST_F(Pull, AFolderComesWholeInTheSharedLayout) {
   EXPECT_EQ(listed[0].revisions, std::vector<std::string>{"main"});
   EXPECT_EQ(listed[0].bytes, static_cast<uint64_t>(pulled->bytes));
   EXPECT_EQ(listed[0].files, 3u);
+}
+
+TEST_F(Pull, AFolderIsJudgedBeforeItsWeights) {
+  std::vector<std::string> judged;
+  events.judge = [&](const std::string& folder) -> Status {
+    judged.push_back(folder);
+    EXPECT_TRUE(fs::exists(folder + "/config.json"));
+    EXPECT_TRUE(fs::exists(folder + "/tokenizer.json"));
+    if (judged.size() == 1) {
+      EXPECT_FALSE(fs::exists(folder + "/model.safetensors"));
+      return invalid("{}: of another kind", folder);
+    }
+    return {};
+  };
+  expect_failure(pull(), "of another kind", ErrorKind::invalid_input);
+  EXPECT_EQ(downloads(), 0) << "the large files lie on the other host";
+  const auto pulled = pull();
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_EQ(downloads(), 1);
+  EXPECT_EQ(judged, (std::vector<std::string>{snapshot().string(), snapshot().string()}));
+  ASSERT_TRUE(pull("owner/name:model.safetensors"));
+  EXPECT_EQ(judged.size(), 2u) << "a single file is no folder";
+}
+
+// The name is one that no resolver is asked for.
+TEST_F(Pull, ANameWithoutAnAddressIsTriedTwice) {
+  settings.endpoint = "http://no..such..host:1";
+  expect_failure(pull(), "2 attempts", ErrorKind::failed);
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
 }
 
 TEST_F(Pull, ACommitIsTheOneThatWasAskedFor) {

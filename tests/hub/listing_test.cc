@@ -148,6 +148,11 @@ TEST(Choice, OfAFolderLeavesOutWhatNobodyReads) {
                 .front()
                 .find("2 of 3 weight files"),
             std::string::npos);
+  EXPECT_EQ(chosen({"added_tokens.json", "config.json", "merges.txt", "model.safetensors", "special_tokens_map.json",
+                    "tokenization_dream.py", "tokenizer_config.json", "vocab.json"}),
+            (Files{"config.json", "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+                   "added_tokens.json", "model.safetensors"}));
+  EXPECT_EQ(hub::choose_files({"config.json", "model.safetensors", "vocab.json"}, "", "o/n")->small, 2u);
   EXPECT_NE(chosen({"model.safetensors"}).front().find("no config.json"), std::string::npos);
   EXPECT_NE(chosen({"config.json", "pytorch_model.bin"}).front().find("pickles"), std::string::npos);
   EXPECT_NE(chosen({"README.md"}).front().find("no GGUF and no safetensors"), std::string::npos);

@@ -214,6 +214,22 @@ TEST_F(Answers, FillGaps) {
   EXPECT_EQ(vim.json()["content"], filled);
 }
 
+// A text that a template has rendered: its control tokens are tokens wherever a program sends it, and text in a message.
+TEST_F(Answers, ARenderedTemplateAsAPrompt) {
+  const auto prompt = post("/apply-template", chat_body(kSum)).json();
+  const std::string text = prompt["prompt"];
+  EXPECT_EQ(post("/tokenize", {{"content", text}}).json()["tokens"], prompt["tokens"]);
+  const json ids = {{"prompt", prompt["tokens"]}, {"max_tokens", 32}}, written = {{"prompt", text}, {"max_tokens", 32}};
+  const auto one = post("/v1/completions", ids), two = post("/v1/completions", written);
+  ASSERT_EQ(two.status, 200) << two.body;
+  EXPECT_EQ(two.json()["choices"], one.json()["choices"]);
+  EXPECT_EQ(two.json()["usage"]["prompt_tokens"], prompt["tokens"].size());
+  const auto message = post("/apply-template", chat_body(text)).json();
+  EXPECT_GT(message["tokens"].size(), 2 * prompt["tokens"].size()) << "spelled out";
+  const auto letters = post("/tokenize", {{"content", text}, {"parse_special", false}}).json();
+  EXPECT_GT(letters["count"], 2 * prompt["tokens"].size());
+}
+
 TEST_F(Answers, TokensAndBack) {
   const auto ids =
       post("/tokenize", {{"prompt", "Liam has 40 rings."}, {"add_special_tokens", false}}).json()["tokens"];
@@ -234,6 +250,7 @@ TEST_F(Answers, SayWhatTheServerIs) {
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(get("/ready").status, 200);
   EXPECT_EQ(get("/props").json()["total_slots"], 8);
+  EXPECT_EQ(get("/props").json()["single_turn"], true);
   const json list = get("/v1/llada/options").json();
   EXPECT_EQ(list["options"].size(), decode::fields().size());
   EXPECT_EQ(list["options"][0]["key"], "gen_length");

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "text/byte_alphabet.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_files.h"
 #include "text/utf8.h"
 
 namespace llada::text_test {
@@ -31,6 +31,14 @@ std::string read_text(const std::string& path) {
 std::string fixture_path(const std::string& name) { return LLADA_SOURCE_DIR "/tests/data/text/" + name; }
 
 nlohmann::json read_json(const std::string& path) { return nlohmann::json::parse(read_text(path)); }
+
+Result<TokenizerSpec> parse_tokenizer_json(const std::string& tokenizer_json, const std::string& config_json,
+                                           const std::string& source) {
+  TokenizerFiles files;
+  files.tokenizer = tokenizer_json;
+  files.config = config_json;
+  return parse_tokenizer_files(files, source);
+}
 
 Tokenizer load_tokenizer(const std::string& tokenizer_json, const std::string& config_json) {
   auto spec = parse_tokenizer_json(tokenizer_json, config_json, "test");

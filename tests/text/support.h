@@ -14,6 +14,8 @@ namespace llada::text_test {
 std::string read_text(const std::string& path);     // aborts the test program when the file is missing
 std::string fixture_path(const std::string& name);  // tests/data/text/NAME
 nlohmann::json read_json(const std::string& path);
+Result<TokenizerSpec> parse_tokenizer_json(const std::string& tokenizer_json, const std::string& config_json,
+                                           const std::string& source);
 Tokenizer load_tokenizer(const std::string& tokenizer_json, const std::string& config_json = "");
 Tokenizer fixture(const std::string& name, const std::string& config_json = "");  // tests/data/text/NAME.json
 Tokenizer tiny_llada();

@@ -1,6 +1,7 @@
 // Conversations in each chat format, token by token.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -10,13 +11,24 @@
 namespace llada {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using text_test::fixture;
 
+// The tokenizer's own format in another style.
+ChatFormat in_style(const Tokenizer& tokenizer, ChatStyle style) {
+  ChatFormat format = detect_chat_format(tokenizer);
+  format.style = style;
+  format.single_turn = false;
+  return format;
+}
+
+ChatStyle detect_chat_style(const Tokenizer& tokenizer) { return detect_chat_format(tokenizer).style; }
+
 std::vector<int32_t> render(const Tokenizer& tokenizer, ChatStyle style, const std::vector<ChatMessage>& messages,
                             bool header = true) {
-  const auto ids = render_chat(tokenizer, style, messages, header);
+  const auto ids = render_chat(tokenizer, in_style(tokenizer, style), messages, header);
   EXPECT_TRUE(ids) << ids.error().message;
   return ids ? *ids : std::vector<int32_t>();
 }
@@ -46,6 +58,91 @@ TEST(Chat, RenderedConversationsEqualThePublishedLibrarys) {
     const auto ids = render(tokenizer, detect_chat_style(tokenizer), messages, item["header"]);
     EXPECT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << item.dump(-1, ' ', true);
   }
+}
+
+nlohmann::json begin_of(bool llama) { return llama ? nlohmann::json("<|startoftext|>") : nlohmann::json(); }
+
+// Expected ids: Jinja and the published library, with templates as they are published.
+TEST(Chat, PublishedTemplatesAreFollowed) {
+  const auto golden = text_test::read_json(text_test::fixture_path("templates.expected.json"));
+  ASSERT_EQ(golden["items"].size(), 30u);
+  for (const auto& item : golden["items"]) {
+    const nlohmann::json config = {{"bos_token", begin_of(item["tokenizer"] == "llama")},
+                                   {"chat_template", golden["templates"][item["name"].get<std::string>()]}};
+    const Tokenizer tokenizer = fixture(item["tokenizer"], config.dump());
+    const ChatFormat format = detect_chat_format(tokenizer);
+    EXPECT_EQ(format.note, "") << item["name"];
+    std::vector<ChatMessage> messages;
+    for (const auto& message : item["messages"]) messages.push_back({message["role"], message["content"]});
+    const auto ids = render_chat(tokenizer, format, messages, true);
+    ASSERT_TRUE(ids) << ids.error().message;
+    EXPECT_EQ(*ids, item["ids"].get<std::vector<int32_t>>())
+        << item["name"] << " gave " << tokenizer.decode(*ids, true) << ", needed "
+        << tokenizer.decode(item["ids"].get<std::vector<int32_t>>(), true);
+  }
+}
+
+// A change to a template that changes what it writes is noticed.
+TEST(Chat, OtherTemplatesAreNoted) {
+  const auto golden = text_test::read_json(text_test::fixture_path("templates.expected.json"));
+  const auto note = [&](const char* tokenizer, const std::string& chat_template) {
+    const nlohmann::json config = {{"bos_token", begin_of(std::string_view(tokenizer) == "llama")},
+                                   {"chat_template", chat_template}};
+    return detect_chat_format(fixture(tokenizer, config.dump())).note;
+  };
+  const auto changed = [&](const char* name, const std::string& from, const std::string& to) {
+    auto source = golden["templates"][name].get<std::string>();
+    const size_t at = source.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    source.replace(at, from.size(), to);
+    return note(std::string_view(name) == "ling-2" ? "bailing"
+                : std::string_view(name) == "tiny" ? "llama"
+                                                   : "qwen2",
+                source);
+  };
+  const auto noted = HasSubstr("the chat template of the file is not one of those that are known");
+  EXPECT_THAT(note("llama", "[INST] {{ messages[0].content }} [/INST]"), noted);
+  EXPECT_THAT(note("gpt2", "{{ messages[0].content }}"), AllOf(noted, HasSubstr("plain style")));
+  EXPECT_EQ(note("gpt2", " \n"), "");
+  EXPECT_EQ(changed("tiny", "loop.first", "loop.index == 1"), "");
+  EXPECT_THAT(changed("tiny", " | trim", ""), noted);
+  EXPECT_THAT(changed("tiny", "\n\n", "\n"), noted);
+  EXPECT_THAT(changed("tiny", "<|eot_id|>", "<|eot_id|>\n"), "") << "between the messages: not seen";
+  EXPECT_THAT(changed("dream", "+ message.content +", "+ 'Q: ' + message.content +"), noted);
+  EXPECT_THAT(changed("dream", "{{- '<|im_start|>assistant", "{{- 'Think. <|im_start|>assistant"), noted);
+  EXPECT_THAT(changed("ling-2", "'off'", "'on'"), noted);
+  EXPECT_THAT(changed("ling-2", "+ content }}", "+ '<think>' + content }}"), noted);
+}
+
+TEST(Chat, HostileTemplatesEnd) {
+  for (const std::string& piece :
+       {std::string("{{"), std::string("{% if tool %}"), std::string("{{ '"), std::string("{#"), std::string("{{ a(b["),
+        std::string("{% set x = \"\\"), std::string("{"), std::string("{{ x == y if z | trim }}"),
+        std::string("-%}{%-"), std::string("<|im_start|>system\n")}) {
+    std::string source;
+    while (source.size() < 200'000) source += piece;
+    TokenizerSpec spec = text_test::byte_spec({}, {"<|im_start|>", "<|im_end|>"});
+    spec.chat_template = source;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_NE(detect_chat_format(*Tokenizer::create(spec, "test")).note, "");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << piece;
+  }
+}
+
+TEST(Chat, SingleQuestionsStandAlone) {
+  const Tokenizer tokenizer = text_test::tiny_llada();
+  const ChatFormat format = detect_chat_format(tokenizer);
+  ASSERT_TRUE(format.single_turn);
+  const auto ids = [&](const std::vector<ChatMessage>& messages) {
+    return *render_chat(tokenizer, format, messages, true);
+  };
+  EXPECT_EQ(ids({{"user", "a"}, {"assistant", "b"}, {"user", "c"}}), ids({{"user", "c"}}));
+  EXPECT_EQ(ids({{"system", "s"}, {"user", "a"}, {"assistant", "b"}, {"user", "c"}}),
+            ids({{"system", "s"}, {"user", "c"}}));
+  EXPECT_EQ(ids({{"user", "a"}, {"user", "c"}, {"assistant", "d"}}), ids({{"user", "c"}, {"assistant", "d"}}));
+  EXPECT_NE(ids({{"user", "c"}, {"assistant", "d"}}), ids({{"user", "c"}}));
+  EXPECT_TRUE(render_chat(tokenizer, format, std::vector<ChatMessage>{{"assistant", "d"}}, true))
+      << "without a question";
 }
 
 TEST(Chat, ForgedTurnsInMessagesStayText) {
@@ -166,12 +263,12 @@ TEST(Chat, StopIds) {
 TEST(Chat, BadRequestsAreErrors) {
   const Tokenizer tokenizer = text_test::tiny_llada();
   const auto error = [&](ChatStyle style, const std::vector<ChatMessage>& messages) {
-    const auto ids = render_chat(tokenizer, style, messages, true);
+    const auto ids = render_chat(tokenizer, in_style(tokenizer, style), messages, true);
     return ids ? "fine" : ids.error().message;
   };
   EXPECT_THAT(error(ChatStyle::llada, {}), HasSubstr("at least one message"));
   EXPECT_THAT(error(ChatStyle::llada, {{"user", "a"}, {"to\nol", "b"}}),
-              testing::AllOf(HasSubstr("message 1"), HasSubstr("to\\x0aol")));
+              AllOf(HasSubstr("message 1"), HasSubstr("to\\x0aol")));
   EXPECT_THAT(error(ChatStyle::chatml, {{"user", "a"}}), HasSubstr("<|im_start|>"));
 }
 

@@ -5,7 +5,7 @@
 
 #include "text/support.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_files.h"
 
 namespace llada {
 namespace {
@@ -41,6 +41,33 @@ TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
       ASSERT_EQ(tokenizer.decode(ids), text);
     }
   }
+}
+
+// What GGUF names is what a tokenizer.json spells out: the regexes of its fixture are those of DeepSeek-V3.
+TEST(Tokenizer, ANamedPreTokenizerEqualsThePublishedLibrarys) {
+  TokenizerSpec spec = fixture("overlaps").spec();
+  spec.regexes.clear();
+  spec.pre = "deepseek-v3";
+  const Tokenizer tokenizer = *Tokenizer::create(spec, "named");
+  for (const auto& item : text_test::read_json(text_test::fixture_path("overlaps.expected.json")))
+    ASSERT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>());
+  for (const char* name : {"qwen35", "gpt-4o"}) {
+    spec.pre = name;
+    EXPECT_EQ(create_error(spec), "created") << name;
+  }
+}
+
+TEST(Tokenizer, WholeControlTokensEqualThePublishedLibrarys) {
+  const auto items = text_test::read_json(text_test::fixture_path("whole.expected.json"));
+  ASSERT_EQ(items.size(), 240u);
+  int controls = 0;
+  for (const auto& item : items) {
+    const Tokenizer tokenizer = fixture(item["tokenizer"]);
+    const auto ids = tokenizer.encode(item["text"].get<std::string>(), ControlText::token);
+    ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << item.dump(-1, ' ', true);
+    for (const int32_t id : ids) controls += tokenizer.is_control(id);
+  }
+  EXPECT_GT(controls, 100);
 }
 
 TEST(Tokenizer, AnyBytesComeBack) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "text/support.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_files.h"
 
 namespace llada {
 namespace {
@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using text_test::parse_tokenizer_json;
 
 const json& base() {
   static const json tokenizer = text_test::read_json(text_test::fixture_path("llama.json"));

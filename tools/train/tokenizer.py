@@ -94,7 +94,7 @@ def save(folder, vocab, merges):
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "pad_token": EOS,
         "mask_token": MASK, "model_max_length": 256, "clean_up_tokenization_spaces": False, "add_bos_token": False,
-        "add_eos_token": False, "chat_template": CHAT_TEMPLATE,
+        "add_eos_token": False, "llada_single_turn": True, "chat_template": CHAT_TEMPLATE,
         "added_tokens_decoder": {str(token): entry for token, entry in special.items()}}
     for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", config)):
         text = json.dumps(content, ensure_ascii=False, indent=1)

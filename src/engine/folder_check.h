@@ -1,0 +1,23 @@
+// A Hugging Face folder's tokenizer, and what of a folder can be refused before its weights are there.
+#pragma once
+#include <string>
+
+#include "base/error.h"
+#include "base/tokenizer_spec.h"
+#include "decode/options.h"
+#include "formats/model_config.h"
+#include "text/tokenizer.h"
+
+namespace llada {
+
+// By the files that text/tokenizer_files.h names.
+Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder);
+
+// Configuration and tokenizer: whatever Model::load() refuses of these two.
+Status check_folder(const std::string& folder);
+
+// A tokenizer (null: none) that fits the embedding table, and a mask that is one of its rows. `path` is for errors.
+Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
+                        const std::string& path);
+
+}  // namespace llada

@@ -1,0 +1,68 @@
+// Tokens that a folder's other files add to a vocabulary, and the names that they give to tokens. Inside text/ only.
+// Source of the rules: transformers' PreTrainedTokenizerBase.from_pretrained.
+#pragma once
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/tokenizer_spec.h"
+#include "text/json_input.h"
+
+namespace llada {
+
+struct AddedToken {
+  std::string text;
+  bool special = false;
+  bool last = false;  // "normalized": looked for in what the others left
+};
+
+class AddedTokens {
+ public:
+  explicit AddedTokens(TokenizerSpec& spec) : spec_(spec), last_(spec.matched_last.begin(), spec.matched_last.end()) {}
+
+  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. `where`
+  // names the entry.
+  Status add(int64_t id, const AddedToken& token, const std::string& where);
+
+  // The id of an added token with this text, else of one of the vocabulary; -1: none.
+  int32_t find(std::string_view text);
+
+  bool is_added_already(std::string_view text);  // as a control or user-defined token
+  int64_t size() const { return std::ssize(spec_.tokens); }
+  void make_control(int32_t id) { spec_.kinds[static_cast<size_t>(id)] = TokenKind::control; }
+
+  void finish();  // fills spec.matched_last
+
+ private:
+  void index();
+  TokenizerSpec& spec_;
+  std::set<int32_t> last_;
+  std::unordered_map<std::string, int32_t> ids_;  // filled at the first need; of equal texts the added one
+  bool indexed_ = false;
+};
+
+// An object {content, special, normalized, single_word, lstrip, rstrip} of tokenizer.json or tokenizer_config.json.
+Result<AddedToken> read_added_token(const Json& value, bool nfc, const std::string& where);
+
+// tokenizer_config.json's added_tokens_decoder: id to such an object.
+Status read_added_tokens_decoder(const Json& decoder, const std::string& where, bool nfc, AddedTokens& out);
+
+// added_tokens.json: text to id. special: the texts that special_tokens_map.json or tokenizer_config.json name.
+Status read_added_tokens_json(std::string_view json, const std::string& where, bool nfc,
+                              const std::set<std::string>& special, AddedTokens& out);
+
+// The text of a member that is a string or an object with content; empty where it is absent or null.
+Result<std::string> special_text(const Json& object, const char* name, const std::string& where);
+
+inline constexpr const char* kSpecialLists[] = {"additional_special_tokens", "extra_special_tokens"};
+
+// The texts of a member that lists special tokens; empty where it is absent or null.
+Result<std::vector<std::string>> special_list(const Json& object, const char* name, const std::string& where);
+
+// All texts that special_tokens_map.json or tokenizer_config.json calls special.
+Result<std::set<std::string>> special_texts(const Json& object, const std::string& where);
+
+}  // namespace llada
