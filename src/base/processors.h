@@ -1,7 +1,7 @@
 // Which processors of a machine a compute thread should use, as the kernel describes them below /sys: one hardware
 // thread of every physical core before any second one, fast cores before slow ones (arm64 publishes a capacity per
-// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than the quotas of the process's control
-// group and of those above it pay for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology,
+// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than the quotas of the process's
+// control group and of those above it pay for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology,
 // cpu_capacity), cgroup-v2.rst (cpu.max), cgroups(7) (/proc/self/cgroup).
 #pragma once
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Processors {
   int threads = 1;
 };
 
-// root: of the file system ("/"), where sys and proc are. allowed: the affinity mask, ascending. What is not there counts
-// as: every processor a core of its own, all of the same capacity, no quota.
+// root: of the file system ("/"), where sys and proc are. allowed: the affinity mask, ascending. What is not there
+// counts as: every processor a core of its own, all of the same capacity, no quota.
 Processors find_processors(const std::filesystem::path& root, const std::vector<int>& allowed);
 
 // Of this process now.

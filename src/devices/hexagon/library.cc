@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <system_error>
 #include <thread>
 
 #include "base/pages.h"
@@ -44,12 +45,16 @@ struct Guarded::State {
 };
 
 Guarded::Guarded(std::function<int()> function) : state_(std::make_shared<State>()) {
-  std::thread([state = state_, function = std::move(function)] {
-    const int result = function();
-    const std::lock_guard lock(state->mutex);
-    state->result = result;
-    state->changed.notify_all();
-  }).detach();
+  try {
+    std::thread([state = state_, function = std::move(function)] {
+      const int result = function();
+      const std::lock_guard lock(state->mutex);
+      state->result = result;
+      state->changed.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {
+    state_->result = AEE_ENOMEMORY;  // no thread, so no call
+  }
 }
 
 std::optional<int> Guarded::wait(double seconds) const {

@@ -83,6 +83,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
 }
 
 bool Session::Channel::end() {
+  if (!thread.joinable()) return true;  // the system gave none
   bool free = false;
   {
     const std::lock_guard lock(worker->mutex);

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <system_error>
 
 namespace llada::standin {
 namespace {
@@ -63,7 +64,7 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
   DspProcess* self = p.get();
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
   const std::string space_text = std::to_string(space);
-  p->keeper_ = std::thread([self, paths, host, control, space_text] {
+  const auto keep = [self, paths, host, control, space_text] {
     const char* const arguments[] = {paths.emulator.c_str(), "-cpu",       "v67",           "-R",   space_text.c_str(),
                                      paths.program.c_str(),  host.c_str(), control.c_str(), nullptr};
     const int parent = ::getpid();
@@ -82,7 +83,13 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
     self->ended_ = true;
     futex_wake(&self->ring(0).ready);
     for (uint32_t channel = 0; channel < RING_CHANNELS; ++channel) futex_wake(&self->ring(channel).reply);
-  });
+  };
+  try {
+    p->keeper_ = std::thread(keep);
+  } catch (const std::system_error&) {
+    why = "the system gives no thread to keep it";
+    return nullptr;
+  }
   while (current(first.ready) == 0 && p->alive()) futex_wait(&first.ready, 0, 100);
   if (!p->alive()) {
     why = "'" + paths.emulator + " -R " + space_text + " " + paths.program + "' ended before it served";

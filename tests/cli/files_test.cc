@@ -1,0 +1,166 @@
+// The files that a user names: texts of any encoding, pipes in the place of files, disks that are full.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "cli/message_history.h"
+#include "cli/process.h"
+#include "engine/convert.h"
+#include "formats/temp_folder.h"
+
+namespace llada::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr const char* kSortPrompt = "Sort the numbers from smallest to largest: 38 41 6";
+constexpr const char* kUtf8Mark = "\xEF\xBB\xBF";
+
+class UserFiles : public ::testing::Test {
+ protected:
+  ProcessResult run(Words words, std::string stdin_text = {}) const {
+    return run_llada(words, {.stdin_text = std::move(stdin_text), .environment = {"XDG_CACHE_HOME=" + folder.path()}});
+  }
+  ProcessResult answer(Words more, std::string stdin_text = {}) const {
+    Words words = {"run", "-q", "-m", tiny_model(), "-n", "16"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, std::move(stdin_text));
+  }
+  static void expect_line(const ProcessResult& result, int status, const std::string& text) {
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  TempFolder folder;
+};
+
+TEST_F(UserFiles, AByteOrderMarkIsNoPartOfAText) {
+  const std::string text = kSortPrompt, marked = kUtf8Mark + text;
+  const auto plain = answer({text});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(answer({"-f", folder.write("marked", marked)}).out, plain.out);
+  EXPECT_EQ(answer({}, marked).out, plain.out);
+  const auto infill = [&](Words more) {
+    more.insert(more.begin(), {"infill", "-q", "-m", tiny_model()});
+    return run(more);
+  };
+  EXPECT_EQ(infill({"-f", folder.write("gaps", kUtf8Mark + std::string("2+2=<mask:1>."))}).out,
+            infill({"--text", "2+2=<mask:1>."}).out);
+  const auto logits = run({"logits", "-m", tiny_model(), "--ids", folder.write("ids", kUtf8Mark + std::string("1 2 3")),
+                           "-o", folder / "rows"});
+  EXPECT_EQ(logits.status, 0) << logits.err;
+  const std::string talk = run({"chat", "-q", "-m", tiny_model(), "-n", "16"}, text + "\n").out;
+  EXPECT_EQ(run({"chat", "-q", "-m", tiny_model(), "-n", "16"}, marked + "\n").out, talk);
+}
+
+TEST_F(UserFiles, WhatIsNotUtf8IsRefusedWithItsPlace) {
+  const std::string latin = folder.write("latin1.txt", "one\ncaf\xE9"),
+                    wide = folder.write("wide", std::string("\xFF\xFEh\0i\0", 6));
+  const std::string message = "byte 8 (line 2): found 0xe9, which is not UTF-8 there";
+  expect_line(answer({"-f", latin}), 2, latin + ": " + message);
+  expect_line(answer({}, "one\ncaf\xE9"), 2, "stdin: " + message);
+  expect_line(answer({"-p", "one\ncaf\xE9"}), 2, "prompt: " + message);
+  expect_line(answer({"--system", "one\ncaf\xE9", kSortPrompt}), 2, "--system: " + message);
+  expect_line(answer({"-f", wide}), 2, wide + ": found UTF-16, needed UTF-8");
+  const Words infill = {"infill", "-q", "-m", tiny_model()}, score = {"score", "-m", tiny_model()};
+  const auto with = [&](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  expect_line(with(infill, {"-f", latin}), 2, latin + ": " + message);
+  expect_line(with(infill, {"--text", "one\ncaf\xE9"}), 2, "--text: " + message);
+  expect_line(with(score, {"-p", "one\ncaf\xE9", "--continuation", "a"}), 2, "-p: " + message);
+  expect_line(with(score, {"-p", "a", "--continuation", "one\ncaf\xE9"}), 2, "--continuation: " + message);
+  expect_line(with(score, {"--tasks", latin}), 2, latin + ": " + message);
+  expect_line(run({"eval", "-m", tiny_model(), "--tasks", latin}), 2, latin + ": " + message);
+  expect_line(run({"logits", "-m", tiny_model(), "--ids", latin, "-o", folder / "rows"}), 2, latin + ": " + message);
+  expect_line(run({"serve", "-m", tiny_model(), "--port", "0", "--api-key-file", latin}), 2, latin + ": " + message);
+  expect_line(run({"chat", "-q", "-m", tiny_model()}, "caf\xE9\n"), 2, "the message: byte 4 (line 1)");
+}
+
+TEST_F(UserFiles, ATextMayComeOutOfAPipeAndAModelMayNot) {
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const Words& words : {Words{"inspect", pipe}, Words{"run", "-m", pipe, "x"}, Words{"pack", pipe},
+                             Words{"convert", pipe, folder / "out.gguf", "--type", "f16"}})
+    expect_line(run(words), 2, pipe + ": not a regular file");
+  const auto plain = answer({kSortPrompt});
+  std::thread writer([&] { std::ofstream(pipe) << kSortPrompt; });
+  EXPECT_EQ(answer({"-f", pipe}).out, plain.out);
+  writer.join();
+}
+
+TEST_F(UserFiles, AFullDiskIsOneLineAndNothingIsLeft) {
+  const std::string tasks = folder.write("t", R"({"task":"a","prompt":"3 1","response":"1 3","answer":"1 3"})");
+  const std::string choices = folder.write("c", R"({"prompt":"a","choices":[" b"," c"],"answer":0})");
+  const std::string ids = folder.write("ids", "1 2 3"), out = folder / "out", m = tiny_model();
+  const Words runs[] = {{"convert", m, out, "--type", "q8_0"},
+                        {"synth", out, "--preset", "tiny", "--type", "q8_0"},
+                        {"logits", "-m", m, "--ids", ids, "-o", out},
+                        {"run", "-q", "-m", m, "-n", "8", "--trace", out, "x"},
+                        {"score", "-m", m, "--tasks", choices, "-o", out},
+                        {"eval", "-m", m, "--tasks", tasks, "--gen-length", "8", "--record", out},
+                        {"eval", "-m", m, "--tasks", tasks, "--gen-length", "8", "--reference", out},
+                        {"chat", "-q", "-m", m}};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{10, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const size_t files = folder.files();
+  for (const Words& words : runs) {
+    const auto result = run(words, words[0] == "chat" ? "/save " + out + "\n" : "");
+    EXPECT_EQ(result.status, 1) << words[0] << ": " << result.err;
+    EXPECT_NE(result.err.find(out + ": write failed: File too large\n"), std::string::npos)
+        << words[0] << ": " << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << words[0] << ": " << result.err;
+    EXPECT_EQ(folder.files(), files) << words[0];
+  }
+  // A message that has no room leaves the history as it was.
+  const auto history = cli::MessageHistory::open(folder / "history");
+  ASSERT_TRUE(history) << history.error().message;
+  EXPECT_TRUE(history->add("short"));
+  EXPECT_FALSE(history->add("too long"));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(folder.read("history"), "short\n");
+}
+
+TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
+  const std::string model = folder / "m.gguf";
+  ASSERT_TRUE(convert_model(tiny_model(), model, "q8_0", {}));
+  const auto made = run_llada({"pack", model}, {.environment = {"XDG_CACHE_HOME=~/c", "HOME=" + folder.path()}});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out.find(folder / "c/llada/packed/"), 0u) << made.out;
+  EXPECT_FALSE(fs::exists("~"));
+}
+
+// Limits so small that threads, maps or buffers are refused, each at another place.
+TEST_F(UserFiles, LittleMemoryIsOneLine) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  for (int mib = 50; mib <= 80; mib += 5)
+    for (const Words& words : {Words{"--version"}, Words{"run", "-q", "-t", "8", "-m", tiny_model(), "-n", "8", "x"}}) {
+      const rlimit small{rlim_t(mib) << 20, before.rlim_max};
+      ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+      const auto result = run(words);
+      ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+      EXPECT_TRUE(result.status == 0 || result.status == 1 || result.status == 127) << result.status << result.err;
+      EXPECT_EQ(std::ranges::count(result.err, '\n'), result.status != 0) << mib << words[0] << result.err;
+    }
+}
+
+}  // namespace
+}  // namespace llada::test
