@@ -76,6 +76,7 @@ class Model {
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  size_t longest_token() const { return longest_token_; }  // bytes of text
   ChatStyle chat_style() const { return chat_style_; }
   const decode::SpecialIds& special_ids() const { return ids_; }
   Device& device() const;
