@@ -229,7 +229,7 @@ typedef struct llada_engine llada_engine;
 typedef struct llada_request llada_request;
 
 /* options: null, or options for engines: streams (requests that share forwards; 1), threads (0: as many as the model),
- * row_budget (rows of a shared forward; 0: measured, which takes some forwards), cache (bytes of kept prefixes of a
+ * row_budget (rows of a shared forward; 0: learned from those that are run), cache (bytes of kept prefixes of a
  * block-causal model). An answer does not depend on who shares its forwards. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_engine_create(llada_model *model, const llada_options *options,
                                                             llada_engine **engine);

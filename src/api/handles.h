@@ -28,7 +28,7 @@ struct ApiError {
   ApiError(llada_status code, std::string text) : status(code), message(std::move(text)) {}
   ApiError(const Error& error)  // NOLINT: an engine's error is one
       : status(error.kind == ErrorKind::invalid_input ? LLADA_ERROR_INVALID
-               : error.message == kOutOfMemory        ? LLADA_ERROR_MEMORY
+               : error.kind == ErrorKind::memory      ? LLADA_ERROR_MEMORY
                                                       : LLADA_ERROR_FAILED),
         message(error.message) {}
 };

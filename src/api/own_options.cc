@@ -101,7 +101,7 @@ constexpr OwnOption kOwn[] = {
     {LLADA_FOR_ENGINE, "streams", "N", "a whole number from 1 to 1024", "1",
      "requests that share forwards; the others wait in the order in which they came", kEngine, set_streams},
     {LLADA_FOR_ENGINE, "row_budget", "N", "a whole number from 0 to 1048576", "0",
-     "rows of a shared forward; 0: as measured, where streams is more than 1", kEngine, set_row_budget},
+     "rows of a shared forward; 0: learned from the forwards that are run", kEngine, set_row_budget},
     {LLADA_FOR_ENGINE, "cache", "BYTES", "a whole number from 0", "0",
      "of the K/V of prompts that later requests begin with too, of a block-causal model", kEngine, set_cache},
     {LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", "chain",

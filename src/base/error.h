@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <expected>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace llada {
 enum class ErrorKind {
   invalid_input,  // the request or a file is wrong; exit status 2
   failed,         // the work failed: device, I/O, memory; exit status 1
-  data,           // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1
+  memory,         // this machine has no memory left for it; 1
+  data,  // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1
 };
 
 struct Error {
@@ -36,8 +38,24 @@ std::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args
 }
 
 template <class... Args>
+std::unexpected<Error> no_memory(fmt::format_string<Args...> format, Args&&... args) {
+  return std::unexpected(Error{ErrorKind::memory, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+template <class... Args>
 std::unexpected<Error> damaged(fmt::format_string<Args...> format, Args&&... args) {
   return std::unexpected(Error{ErrorKind::data, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+// What std::bad_alloc becomes: an error of the work that asked for the memory. Takes none itself.
+inline constexpr const char* kOutOfMemory = "out of memory";
+template <class Work>
+auto within_memory(Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(Error{ErrorKind::memory, kOutOfMemory});
+  }
 }
 
 inline int exit_status(const Error& error) { return error.kind == ErrorKind::invalid_input ? 2 : 1; }

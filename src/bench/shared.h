@@ -20,7 +20,7 @@ struct SharedResult {
   double seconds_min = 0, seconds_max = 0;
   int64_t forwards = 0, rows = 0;  // of the median run; rows of all its forwards
   int64_t parts = 0;               // of requests in forwards: as many as forwards where one is alone
-  int64_t row_budget = 0;          // of a forward, as the scheduler measured it
+  int64_t row_budget = 0;          // of a forward, as the scheduler learned it
 
   double tokens_per_s() const { return static_cast<double>(requests * work.gen_tokens) / seconds; }
   double rows_per_forward() const { return static_cast<double>(rows) / static_cast<double>(forwards); }

@@ -168,14 +168,15 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,
                      "answers that wait; beyond that requests get status 429 (256)")
       ->group(kLoad);
-  add_integer_option(app, "--kv-memory", o->kv_mib, 0, int64_t{1} << 32,
-                     "MiB of keys and values of the answers being computed; the others wait; 0: no bound (0)")
+  add_integer_option(
+      app, "--kv-memory", o->kv_mib, 0, int64_t{1} << 32,
+      "MiB that the answers being computed may hold: keys and values, logits, text; the others wait; 0: no bound (0)")
       ->group(kLoad);
   add_integer_option(app, "--prefix-memory", o->prefix_mib, 0, int64_t{1} << 32,
                      "MiB of a block-causal model's keys and values kept between requests (1024)")
       ->group(further(kLoad));
   add_integer_option(app, "--row-budget", o->service.row_budget, 0, 1 << 20,
-                     "rows of a shared forward; 0: measured on the device (0)")
+                     "rows of a shared forward; 0: learned from the forwards that are run (0)")
       ->group(further(kLoad));
   app.add_option_function<std::string>(
          "--timeout",

@@ -285,6 +285,9 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
       seen.back().position = p;
     }
     reviser_->merge(canvas, block_, seen, edits);
+    // What a position that is masked again was predicted to be is no agreement with what comes.
+    for (const Edit& edit : edits)
+      if (edit.state == TokenState::masked) settling_[static_cast<size_t>(edit.position)] = {};
   }
   kv_.drifted(result.drift);
   step_ += !asked_.sweep;

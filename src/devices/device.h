@@ -80,8 +80,8 @@ struct Run {
   const StepInputs* inputs = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
   Unit unit = Unit::accelerator;
-  // Of a run that is one experts op: which unit computes which expert, and what is moved for it. Results do not
-  // depend on it. Null: one unit computes them all.
+  // Of a run that is one experts op: which unit computes which expert, and what is moved for it. Units may round
+  // differently; otherwise results do not depend on it. Null: one unit computes them all.
   const ExpertsPlan* experts = nullptr;
 };
 
@@ -113,8 +113,18 @@ class ExpertHost {
   // its memory: rows x columns; empty where the device cannot show it.
   virtual std::span<const float> peek(const Program& program, ValueId id) const = 0;
   virtual ExpertLink expert_link() { return {}; }
-  // Nothing is resident any more: another run of steps begins.
+  // Another run of steps begins: nothing is resident any more, and the books of the runs before are void. Its number.
+  int64_t begin_expert_run() {
+    drop_experts();
+    return ++expert_run_;
+  }
+  int64_t expert_run() const { return expert_run_; }  // the last that began; 0: none
+
+ protected:
   virtual void drop_experts() {}
+
+ private:
+  int64_t expert_run_ = 0;
 };
 
 // Time that is emulated.
@@ -172,6 +182,9 @@ class Device {
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;
   virtual Status wait(Ticket ticket) = 0;
+
+  // Bytes that the device keeps beside a store of this shape at most (KvStore::reserve_digests).
+  virtual int64_t digest_bytes(const KvShape&) const { return 0; }
 
   // Memory that every unit of the device sees: K/V that is made of it needs no copies. Null when there is none.
   virtual SharedBytes allocate(int64_t bytes) { return allocate_shared(bytes); }

@@ -55,13 +55,21 @@ class Engine::Promise {
   Promise(const Promise&) = delete;
   Promise& operator=(const Promise&) = delete;
   ~Promise() {
-    if (!kept_) settle(std::unexpected(Error{ErrorKind::failed, kOutOfMemory}));  // takes no memory
+    if (!kept_) settle(std::unexpected(Error{ErrorKind::memory, kOutOfMemory}));
   }
 
   const Handle& handle() const { return handle_; }
-  void settle(Result<T> result) {
+  void settle(Result<T> result) noexcept {
     kept_ = true;
-    if (on_done_) on_done_(result);
+    if (on_done_) {
+      auto copy = within_memory([&]() -> Result<T> { return result; });
+      if (!copy) result = std::unexpected(copy.error());
+      // What a callback did when it got no memory is its own affair; the handle has its answer.
+      static_cast<void>(within_memory([&]() -> Status {
+        on_done_(std::move(copy));
+        return {};
+      }));
+    }
     {
       const std::lock_guard lock(handle_->mutex_);
       handle_->result_ = std::move(result);
@@ -149,6 +157,7 @@ void Engine::work() {
     {
       std::unique_lock lock(mutex_);
       stats_ = scheduler_->stats();
+      row_budget_ = scheduler_->row_budget();
       changed_.wait(lock, [&] { return stopping_ || !incoming_.empty() || !scheduler_->idle(); });
       stopping = stopping_;
       incoming.swap(incoming_);

@@ -5,7 +5,15 @@
 // thread, one at a time and outside all locks: they may submit and cancel, but must not wait for an answer, nor destroy
 // the Engine, and every other request waits while one runs. The device computes on the engine's thread and its own. A
 // model may be used by sessions at the same time only where SchedulerOptions::threads gives the Engine a share of its
-// own. The destructor cancels what is under way, calls its callbacks, and joins the thread; handles stay usable.
+// own.
+//
+// The end: every on_done is called exactly once, and nothing of a request is called after it. A cancelled request's
+// on_step may still be called for the forward that is under way. The destructor cancels what is under way or waits,
+// calls all callbacks, those of what they submit meanwhile too, and joins the thread. When it has returned no callback
+// runs or will run, and every handle is done; handles stay usable. So whoever owns what callbacks use destroys the
+// Engine first. No other thread may submit once the destructor has begun; cancelling by a handle is always allowed.
+//
+// A request that gets no memory ends with that error (ErrorKind::memory); the others go on.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -83,9 +91,6 @@ class Submission : public SubmittedFor<Generation> {
 
 using ScoreSubmission = SubmittedFor<ScoreResult>;
 
-// The error of every request that was under way when the engine's thread got no memory; it goes on without them.
-inline constexpr const char* kOutOfMemory = "out of memory";
-
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
@@ -105,13 +110,13 @@ class Engine {
   // A score takes part in the same forwards and holds nobody up; on_done may be empty.
   std::shared_ptr<ScoreSubmission> submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done = {});
 
-  SchedulerStats stats() const;  // as of the last forward
-  int64_t row_budget() const { return row_budget_; }
+  SchedulerStats stats() const;                       // as of the last forward
+  int64_t row_budget() const { return row_budget_; }  // of the next forward
 
  private:
   explicit Engine(std::unique_ptr<Scheduler> scheduler);
   void work();
-  // Settles a handle once: with its result, or, where that never comes, with kOutOfMemory.
+  // Settles a handle once: with its result, or, where that never comes, with kOutOfMemory. Throws nothing.
   template <class T>
   class Promise;
   void work_on();
@@ -124,7 +129,7 @@ class Engine {
   void track(const Result<Scheduler::Id>& id, const std::shared_ptr<Promise<T>>& promise);
 
   const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
-  const int64_t row_budget_;
+  std::atomic<int64_t> row_budget_;
   std::map<Scheduler::Id, std::shared_ptr<Submitted>> running_;  // the thread's alone
   mutable std::mutex mutex_;                                     // guards what follows
   std::condition_variable changed_;

@@ -8,6 +8,7 @@
 #include "base/cpu_time.h"
 #include "engine/model.h"
 #include "engine/model_runner.h"
+#include "engine/request.h"
 
 namespace llada {
 namespace {
@@ -92,15 +93,12 @@ Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& a
     return invalid("latency table: found {} positions, needed 1 to the model's {}", request.keys, context);
   if (request.most_rows == 0) request.most_rows = model.config().experts > 0 ? 256 : 128;
   request.most_rows = std::clamp<int64_t>(request.most_rows, 1, request.keys);
-  std::unique_ptr<Device> own;
-  if (request.threads > 0) {
-    LLADA_TRY(own, model.device().share(request.threads));
-  }
-  Device& device = own ? *own : model.device();
+  LLADA_TRY(const OwnDevices own, share_devices(model, request.threads));
+  Device& device = device_of(model, own);
   decode::HeadRule rule;
   rule.never_sampled = {model.special_ids().mask};
   LLADA_TRY(auto runner,
-            SingleRunner::create(model, device, request.keys, false, rule, nullptr, {.memory = model.memory()}));
+            SingleRunner::create(model, device, request.keys, false, rule, nullptr, executor_options(model, own, {})));
   LLADA_TRY(const double all, timed(device, *runner, plan_of(model, request.keys, request)));  // fills the store
   static_cast<void>(all);
   LatencyTable table{device.info().description, request.keys, request.logit_rows, {}};

@@ -82,6 +82,7 @@ class Model {
   ChatStyle chat_style() const { return chat_format_.style; }
   const ChatFormat& chat_format() const { return chat_format_; }
   std::vector<std::string> notes() const;  // what of the file is not followed: ModelConfig::notes, ChatFormat::note
+  size_t longest_token() const { return longest_token_; }  // bytes of text
   const decode::SpecialIds& special_ids() const { return ids_; }
   Device& device() const;
   Device* fallback() const;  // null: none

@@ -33,4 +33,24 @@ int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms) {
   return 1;
 }
 
+// A size stands for the rows above the next smaller one: 8, 16, 32, 64, 128, 256.
+void RowBudget::ran(int64_t rows, double seconds) {
+  constexpr int64_t kLeast = 8, kAgain = 256;  // forwards until larger sizes are tried again
+  if (rows < 1 || rows > most_ || !(seconds > 0)) return;
+  int64_t size = kLeast;
+  while (size < rows) size *= 2;
+  const double ms = seconds * 1e3 / static_cast<double>(rows) * static_cast<double>(size);  // as if it were full
+  const auto at = std::ranges::lower_bound(sizes_, size, {}, &decode::LatencyPoint::rows);
+  if (at == sizes_.end() || at->rows != size) {
+    sizes_.insert(at, {size, ms});
+  } else {
+    at->ms = std::min(at->ms, ms);
+  }
+  const int64_t best = row_budget(sizes_);
+  if (++forwards_ % kAgain == 0) std::erase_if(sizes_, [&](const auto& known) { return known.rows > best; });
+  const int64_t largest = sizes_.back().rows;
+  rows_ = std::max(best == largest ? std::max(2 * largest, kFirst) : best, kLeast);
+  rows_ = std::min(rows_, most_);
+}
+
 }  // namespace llada

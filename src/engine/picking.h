@@ -25,4 +25,23 @@ std::vector<size_t> pick(std::span<const Candidate> oldest_first, int64_t row_bu
 // The fewest rows at which a row costs at most a tenth more than where it is cheapest. The points ascend in rows.
 int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms);
 
+// The budget as the forwards that are run anyway teach it: the devices, weights and settings that it is for, at no cost
+// of time. It begins with kFirst rows. What is known of each size is its cheapest forward. Where the largest size that
+// was seen is the best one, the next larger one is tried, and now and then again: what was slow once may have been
+// interrupted. Company changes no answer, so neither does what is learned.
+class RowBudget {
+ public:
+  static constexpr int64_t kFirst = 64, kMost = 128;
+  static constexpr int64_t kMostOfMixture = 256;  // whose experts serve more rows at once
+
+  explicit RowBudget(int64_t most) : most_(most) {}
+  void ran(int64_t rows, double seconds);
+  int64_t rows() const { return rows_; }
+
+ private:
+  const int64_t most_;
+  int64_t rows_ = kFirst, forwards_ = 0;
+  std::vector<decode::LatencyPoint> sizes_;  // ascending: up to so many rows, of which so many take `ms` at least
+};
+
 }  // namespace llada

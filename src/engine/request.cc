@@ -49,10 +49,6 @@ Result<decode::Canvas> lay(const Model& model, const Request& request) {
   return decode::lay_infill(request.tokens, *request.gaps, ids);
 }
 
-bool keeps_logits(const decode::DecodeOptions& options, int64_t alternatives) {
-  return decode::needs_logits(options) || alternatives > 0;
-}
-
 }  // namespace
 
 std::string_view finish_reason(const Generation& g) {
@@ -71,21 +67,6 @@ Status check_request(const Model& model, const Request& request) {
   return {};
 }
 
-double kv_bytes(const Model& model, const Request& request) {
-  const auto size = static_cast<int64_t>(request.tokens.size());
-  const int64_t positions =
-      request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
-  int64_t rows = request.options.block_length;
-  if (request.options.revision == decode::Revision::dual_path)
-    rows += std::max(request.options.revise_rows, request.options.final_sweep);
-  if (request.options.revision == decode::Revision::wino) rows *= 2;
-  rows = std::min(rows, positions);
-  return KvStore::needed_bytes(kv_shape(model, positions, request.options.cfg_scale > 0)) +
-         (keeps_logits(request.options, request.alternatives)
-              ? static_cast<double>(rows * model.config().vocab) * sizeof(float)
-              : 0);
-}
-
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
   auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
                                                   : decode::answer_length(canvas, begin, model.special_ids().end_ids));
@@ -93,6 +74,13 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
   const std::span states = std::span(canvas.states).subspan(from);
   while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
   return text_with_holes(model.tokenizer(), std::span(canvas.tokens).subspan(from, length), states);
+}
+
+// A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
+// room for an answer of common length and doubles what is generated.
+int64_t first_positions(const Model& model, const Request& request, int64_t all) {
+  if (!request.options.auto_length || request.gaps) return all;
+  return std::min(all, canvas_positions(model, std::ssize(request.tokens), decode::DecodeOptions().gen_length));
 }
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
@@ -168,6 +156,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       options_(request.options),
       stop_(request.stop),
       alternatives_(request.alternatives),
+      first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
       shares_prefix_(model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
@@ -201,8 +190,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
   device_ = &device;
-  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions(), options_.cfg_scale > 0, rule_));
-  state_->keep_logits = keeps_logits(options_, alternatives_);
+  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
+  state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0;
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
@@ -216,21 +205,16 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
   return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
 }
 
-// A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
-// room for an answer of common length and doubles what is generated.
-int64_t RunningRequest::first_positions() const {
-  const int64_t all = denoiser_.canvas().size();
-  if (!options_.auto_length || infill_) return all;
-  return std::min(all, canvas_positions(*model_, prompt_tokens_, decode::DecodeOptions().gen_length));
-}
-
 Status RunningRequest::make_room(const decode::StepPlan& plan) {
   int64_t keys = plan.keys;
   for (const decode::StepPlan& draft : plan.drafts) keys = std::max<int64_t>(keys, draft.keys);
   const int64_t positions = state_->kv.shape().positions;
   if (keys <= positions) return {};
-  const int64_t doubled = prompt_tokens_ + 2 * (positions - prompt_tokens_);
-  return state_->grow(*device_, std::min(denoiser_.canvas().size(), std::max(keys, doubled)));
+  const int64_t doubled = std::max(keys, prompt_tokens_ + 2 * (positions - prompt_tokens_));
+  // Old and new store are there together while it grows: what is copied is never more than half of all, or the first
+  // store (request_bytes).
+  const int64_t all = denoiser_.canvas().size();
+  return state_->grow(*device_, doubled > all / 2 ? all : doubled);
 }
 
 Result<RequestStep> RunningRequest::step() {

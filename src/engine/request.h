@@ -74,16 +74,16 @@ std::string_view finish_reason(const Generation& generation);
 // Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
 Status check_request(const Model& model, const Request& request);
 
-// Bytes of keys and values, and of a block's logits where they are kept, that a checked request will hold at most;
-// digests of a device apart.
-double kv_bytes(const Model& model, const Request& request);
-
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
 // Positions that the context leaves behind a prompt, less than 1 where it has no room for an answer; kMaxGenLength where
 // the model has no bound.
 int64_t room_behind(const Model& model, int64_t prompt_tokens);
+
+// Positions that a request's first K/V store has, where its canvas may become `all`: with a length that follows the
+// answer, room for an answer of common length.
+int64_t first_positions(const Model& model, const Request& request, int64_t all);
 
 // Positions to generate behind a prompt at most: gen_length, or with auto_length no more than the context has.
 int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
@@ -140,7 +140,6 @@ class RunningRequest {
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
-  int64_t first_positions() const;
   Status make_room(const decode::StepPlan& plan);
   std::span<const float> logits_of(const decode::StepPlan& plan, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
@@ -151,6 +150,7 @@ class RunningRequest {
   const decode::DecodeOptions options_;
   const std::vector<std::string> stop_;
   const int64_t alternatives_;
+  const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const decode::HeadRule rule_;
   const bool infill_, shares_prefix_;

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/latency.h"
-#include "engine/picking.h"
-
 namespace llada {
 namespace {
 
@@ -35,12 +32,11 @@ class GenerationJob final : public ForwardJob {
 
 }  // namespace
 
-Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options,
-                     int64_t budget)
+Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options)
     : model_(std::move(model)),
       own_(std::move(own)),
       options_(options),
-      budget_(budget),
+      learned_(model_->config().experts > 0 ? RowBudget::kMostOfMixture : RowBudget::kMost),
       runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)) {
   if (options_.trace != nullptr) device().set_trace(options_.trace);
 }
@@ -55,12 +51,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
     return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0, 0, 1 or more",
                    options.row_budget, options.patience, options.most_running);
   LLADA_TRY(auto devices, share_devices(*model, options.threads));
-  int64_t budget = options.row_budget;
-  if (budget == 0) {
-    LLADA_TRY(const LatencyTable table, model->latency(options.threads));
-    budget = llada::row_budget(table.points);
-  }
-  return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options, budget));
+  return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options));
 }
 
 Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end) {
@@ -69,31 +60,32 @@ Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<
 }
 
 Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {
-  LLADA_TRY(auto running, RunningRequest::create(model_, request, options_.threads));
-  auto job = std::make_unique<GenerationJob>(std::move(running), std::move(on_step));
-  GenerationJob* const generation = job.get();
-  return enqueue(std::move(job), [this, generation, on_done = std::move(on_done)](Entry& entry) {
-    if (!on_done) return;
-    if (entry.error) {
-      on_done(std::unexpected(std::move(*entry.error)));
-    } else {
-      on_done(generation->finish(device()));
-    }
+  return within_memory([&]() -> Result<Id> {
+    LLADA_TRY(auto running, RunningRequest::create(model_, request, options_.threads));
+    auto job = std::make_unique<GenerationJob>(std::move(running), std::move(on_step));
+    GenerationJob* const generation = job.get();
+    return enqueue(std::move(job), [this, generation, on_done = std::move(on_done)](Entry& entry) {
+      const auto result = [&]() -> Result<Generation> {
+        if (entry.error) return std::unexpected(std::move(*entry.error));
+        return generation->finish(device());
+      };
+      if (on_done) on_done(within_memory(result));
+    });
   });
 }
 
 Result<Scheduler::Id> Scheduler::add_score(const ScoreRequest& request, ScoredCallback on_done) {
-  LLADA_TRY(auto job, start_score(model_, request));
-  ScoreJob* const score = job.get();
-  return enqueue(std::move(job), [score, on_done = std::move(on_done)](Entry& entry) {
-    if (!on_done) return;
-    if (entry.error) {
-      on_done(std::unexpected(std::move(*entry.error)));
-    } else if (score->cancelled()) {
-      on_done(failed("score: cancelled"));
-    } else {
-      on_done(score->finish());
-    }
+  return within_memory([&]() -> Result<Id> {
+    LLADA_TRY(auto job, start_score(model_, request));
+    ScoreJob* const score = job.get();
+    return enqueue(std::move(job), [score, on_done = std::move(on_done)](Entry& entry) {
+      const auto result = [&]() -> Result<ScoreResult> {
+        if (entry.error) return std::unexpected(std::move(*entry.error));
+        if (score->cancelled()) return failed("score: cancelled");
+        return score->finish();
+      };
+      if (on_done) on_done(within_memory(result));
+    });
   });
 }
 
@@ -110,7 +102,8 @@ void Scheduler::admit() {
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     Entry& entry = *running_.back();
-    if (const Status status = entry.job->allocate(device(), prefixes()); !status) entry.error = status.error();
+    const Status status = within_memory([&] { return entry.job->allocate(device(), prefixes()); });
+    if (!status) entry.error = status.error();
   }
 }
 
@@ -119,7 +112,7 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
   std::vector<Turn> turns, further;
   for (const auto& entry : running_) {
     if (entry->finished()) continue;
-    auto steps = entry->job->plan(budget_);
+    auto steps = within_memory([&] { return entry->job->plan(row_budget()); });
     if (!steps) {
       entry->error = steps.error();
       continue;
@@ -154,9 +147,12 @@ void Scheduler::run(std::span<const Turn> turns) {
   stats_.parts += static_cast<int64_t>(steps.size());
   stats_.rows += rows;
   if (steps.size() > 1) stats_.most_rows = std::max(stats_.most_rows, rows);
-  const double before = runner_.device_seconds();
+  Clock* const emulated = device().capabilities().clock;
+  const auto clock = [&] { return emulated != nullptr ? emulated->emulated().seconds : runner_.device_seconds(); };
+  const double before = runner_.device_seconds(), begin = clock();
   auto results = runner_.run(steps);
   const double seconds = runner_.device_seconds() - before;
+  learned_.ran(rows, clock() - begin);
   for (size_t i = 0; i < turns.size(); ++i) {
     Entry& entry = *turns[i].entry;
     const auto take = [&]() -> Status {
@@ -164,7 +160,7 @@ void Scheduler::run(std::span<const Turn> turns) {
       return entry.job->take(turns[i].step, std::move(result), seconds, prefixes());
     };
     if (entry.error) continue;  // of another of its steps
-    if (const Status status = take(); !status) entry.error = status.error();
+    if (const Status status = within_memory(take); !status) entry.error = status.error();
   }
 }
 
@@ -175,7 +171,7 @@ void Scheduler::run_forward() {
   std::vector<Candidate> candidates;
   for (const Turn& turn : turns) candidates.push_back({decode::rows_of(*turn.step.plan), turn.passed_over});
   std::vector<Turn> picked;
-  for (const size_t i : pick(candidates, budget_, options_.patience)) picked.push_back(turns[i]);
+  for (const size_t i : pick(candidates, row_budget(), options_.patience)) picked.push_back(turns[i]);
   for (const auto& entry : running_)
     if (!entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;

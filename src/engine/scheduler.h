@@ -15,13 +15,14 @@
 
 #include "engine/forward_job.h"
 #include "engine/likelihood.h"
+#include "engine/picking.h"
 #include "engine/request.h"
 
 namespace llada {
 
 struct SchedulerOptions {
   int threads = 0;            // 0: use the model's device itself; otherwise a share with that many threads
-  int64_t row_budget = 0;     // rows of a forward; 0: from the device's rows -> ms table, which is measured for it
+  int64_t row_budget = 0;     // rows of a forward; 0: learned from the forwards that are run (RowBudget)
   int64_t patience = 4;       // forwards that a request is passed over before it comes before older ones
   int64_t most_running = 64;  // requests that hold a K/V store; the others wait in the order in which they came
   std::shared_ptr<PrefixCache> prefixes = {};         // kept blocks of block-causal models; null: none are
@@ -59,7 +60,8 @@ class Scheduler {
   // Ends the request with what there is of its answer, a score with an error. Nothing where it has ended.
   void cancel(Id id);
 
-  // Forgets everybody without a word: where no memory was left for more, with whatever state that left.
+  // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
+  // left. A request that gets none ends with that error, and the others go on.
   void drop() {
     running_.clear();
     waiting_.clear();
@@ -69,7 +71,7 @@ class Scheduler {
   void run_forward();
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
-  int64_t row_budget() const { return budget_; }
+  int64_t row_budget() const { return options_.row_budget > 0 ? options_.row_budget : learned_.rows(); }
   const SchedulerStats& stats() const { return stats_; }
   bool fell_back() const { return runner_.fell_back(); }
 
@@ -89,7 +91,7 @@ class Scheduler {
     int64_t passed_over;
   };
 
-  Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options, int64_t budget);
+  Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options);
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
   void admit();
@@ -101,7 +103,7 @@ class Scheduler {
   const std::shared_ptr<const Model> model_;
   OwnDevices own_;  // not const: g++ 12 emits no destructor of a const member of this type
   const SchedulerOptions options_;
-  const int64_t budget_;
+  RowBudget learned_;
   ModelRunner runner_;
   SchedulerStats stats_;
   Id next_id_ = 0;

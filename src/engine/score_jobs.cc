@@ -37,16 +37,20 @@ size_t index_in(std::span<const int32_t> ascending, int32_t value) {
 
 }  // namespace
 
+int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows) {
+  return model.special_ids().attention_block > 0 ? 1 : std::max<int64_t>(rows / std::max<int64_t>(canvas_rows, 1), 1);
+}
+
 CanvasScore::CanvasScore(std::shared_ptr<const Model> model, const ScoreRequest& request)
     : model_(std::move(model)),
       request_(request),
       canvases_(score_canvases(request, model_->special_ids())),
-      answers_(canvases_.size()) {}
+      answers_(canvases_.size()) {
+  for (const ScoreCanvas& canvas : canvases_) positions_ = std::max(positions_, canvas.end);
+}
 
 Status CanvasScore::add_lane() {
-  int64_t positions = 1;
-  for (const ScoreCanvas& canvas : canvases_) positions = std::max(positions, canvas.end);
-  LLADA_TRY(auto state, keeping_logits(*model_, *device_, positions, request_.options.cfg_scale > 0,
+  LLADA_TRY(auto state, keeping_logits(*model_, *device_, positions_, request_.options.cfg_scale > 0,
                                        decode::head_rule({}, model_->special_ids())));
   lanes_.push_back(std::make_unique<Lane>(std::move(state)));
   return {};
@@ -93,10 +97,10 @@ void CanvasScore::lay(Lane& lane, size_t index) const {
 }
 
 Result<std::vector<RequestStep>> CanvasScore::plan(int64_t rows) {
-  const bool one_lane = model_->special_ids().attention_block > 0;
+  const int64_t lanes = score_lanes(*model_, positions_ * (request_.options.cfg_scale > 0 ? 2 : 1), rows);
   std::vector<RequestStep> steps;
   int64_t total = 0;
-  for (size_t i = 0; i == 0 || !one_lane; ++i) {
+  for (size_t i = 0; static_cast<int64_t>(i) < lanes; ++i) {
     const bool laid = i < lanes_.size() && lanes_[i]->canvas;
     if (!laid && next_ == canvases_.size()) {
       if (i >= lanes_.size()) break;

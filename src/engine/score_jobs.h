@@ -11,6 +11,10 @@
 
 namespace llada {
 
+// How many canvases of at most so many rows may be computed at a time, each in a K/V store of its own that is as long as
+// the longest of them: what such stores hold is bounded by the rows of a forward, or is one store.
+int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows);
+
 // Canvases in any order, as many at a time as the rows of a forward allow. With full attention each is computed whole.
 // Of a block-causal model one at a time: what it has in common with the one before, up to a block, stays in the store.
 class CanvasScore final : public ScoreJob {
@@ -45,6 +49,7 @@ class CanvasScore final : public ScoreJob {
   const std::shared_ptr<const Model> model_;
   const ScoreRequest request_;
   const std::vector<ScoreCanvas> canvases_;
+  int64_t positions_ = 1;  // of the longest canvas
   Device* device_ = nullptr;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Answer> answers_;

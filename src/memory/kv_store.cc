@@ -17,8 +17,8 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   store.shape_ = shape;
   const int64_t element = element_bytes(shape);
   const auto missing = [&] {
-    return failed("K/V store: memory for {} positions x {} layers x {} sequences could not be allocated",
-                  shape.positions, shape.layers, shape.sequences);
+    return no_memory("K/V store: memory for {} positions x {} layers x {} sequences could not be allocated",
+                     shape.positions, shape.layers, shape.sequences);
   };
   // No machine maps more than 2^47 bytes; below that nothing here overflows.
   constexpr double kMostBytes = 0x1p47;
@@ -29,8 +29,10 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   store.data_ = allocate ? allocate(2 * store.half_bytes_) : allocate_shared(2 * store.half_bytes_);
   if (store.data_ == nullptr) return missing();
   forget(store.data_.get(), 2 * store.half_bytes_);
-  store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
-  return store;
+  return within_memory([&]() -> Result<KvStore> {
+    store.versions_.assign(static_cast<size_t>(shape.positions * shape.sequences), kAbsent);
+    return std::move(store);
+  });
 }
 
 Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) const {
@@ -112,17 +114,22 @@ void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte*
   }
 }
 
-Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
-  if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
-  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
+void KvStore::drop_digests() {
   digested_.clear();
   digests_.reset();
   digest_maker_ = nullptr;
-  digest_bytes_ = 0;
+  digest_head_bytes_ = digest_bytes_ = 0;
+}
+
+Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
+  if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
+  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
+  drop_digests();
   digests_ = allocate_aligned(heads * head_bytes);
   if (digests_ == nullptr)
-    return failed("K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
-                  heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
+    return no_memory(
+        "K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
+        heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
   // Long attention reads blocks of positions whole. What was never digested has no influence, but must not be
   // undefined. (The pages are written soon anyway.)
   std::memset(digests_.get(), 0, static_cast<size_t>(heads * head_bytes));

@@ -51,16 +51,17 @@ class KvStore {
   // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks.
   // `maker` stands for the form: another one's are lost. Fails when the memory is not there.
   Status reserve_digests(const void* maker, int64_t head_bytes);
+  void drop_digests();  // there are none any more
   std::byte* digest(int layer, int sequence, int head) {
     return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
   }
-  // Whether all heads' digests of a position are those of its keys and values. Whoever writes these calls changed();
+  // Whether all heads' digests of a position are those of its keys and values; never without digests. Whoever writes these calls changed();
   // different positions may be written by different threads.
   bool digested(int layer, int sequence, int64_t position) const {
-    return digested_[layer_index(layer, sequence, position)] != 0;
+    return !digested_.empty() && digested_[layer_index(layer, sequence, position)] != 0;
   }
   void set_digested(int layer, int sequence, int64_t position) {
-    digested_[layer_index(layer, sequence, position)] = 1;
+    if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 1;
   }
   void changed(int layer, int sequence, int64_t position) {
     if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 0;

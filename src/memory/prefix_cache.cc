@@ -45,8 +45,10 @@ PrefixCache::Cursor PrefixCache::begin(const std::shared_ptr<const void>& model,
   };
   auto root = std::ranges::find_if(roots_, same);
   if (root == roots_.end()) {
+    // Nobody can ask for the pages of a model that is gone; they leave as the longest unused.
+    std::erase_if(roots_, [](const Root& old) { return old.model.expired(); });
     auto page = std::make_shared<Page>();
-    page->hash = mix64(roots_.size());
+    page->hash = mix64(next_root_++);
     root = roots_.insert(roots_.end(), Root{model, shape, block, std::move(page)});
   }
   Cursor cursor;
@@ -118,16 +120,34 @@ void PrefixCache::publish(Cursor& cursor, std::span<const int32_t> tokens, const
 }
 
 // Drops what is longest unused and referenced by nobody. A reference to an unreferenced page can only be had with the
-// lock, which is held here.
+// lock, which is held here. Every page is looked at once: one that was passed because its children stood on it is
+// dropped with the last of them.
 bool PrefixCache::make_room(int64_t bytes) {
-  for (auto it = pages_.end(); stats_.bytes + bytes > budget_ && it != pages_.begin();) {
-    --it;
-    if (it->use_count() > 1) continue;
-    // Its parent may be free now, and it may lie behind: parents are used no later than their children.
-    drop(it);
-    it = pages_.end();
+  const auto full = [&] { return stats_.bytes + bytes > budget_; };
+  for (auto behind = pages_.end(); full() && behind != pages_.begin();) {
+    const auto page = std::prev(behind);
+    if (page->use_count() > 1) {
+      behind = page;
+      continue;
+    }
+    const bool first = page == pages_.begin();
+    const auto before = first ? pages_.end() : std::prev(page);
+    std::shared_ptr<Page> parent = (*page)->parent;
+    drop(page);
+    // References: the list's and this one. The next page in the list comes in its turn.
+    while (full() && parent->parent != nullptr && parent.use_count() == 2 && place_of(*parent) != before) {
+      std::shared_ptr<Page> next = parent->parent;
+      drop(place_of(*parent));
+      parent = std::move(next);
+    }
+    behind = first ? pages_.begin() : std::next(before);
   }
-  return stats_.bytes + bytes <= budget_;
+  return !full();
+}
+
+std::list<std::shared_ptr<PrefixCache::Page>>::iterator PrefixCache::place_of(const Page& page) const {
+  const auto [first, last] = by_hash_.equal_range(page.hash);
+  return std::find_if(first, last, [&](const auto& entry) { return entry.second->get() == &page; })->second;
 }
 
 void PrefixCache::drop(std::list<std::shared_ptr<Page>>::iterator page) {

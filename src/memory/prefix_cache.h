@@ -71,7 +71,7 @@ class PrefixCache {
  private:
   // What lies below a root is of one model, one type and one geometry.
   struct Root {
-    std::weak_ptr<const void> model;  // also when it is gone: its place is not taken while this is here
+    std::weak_ptr<const void> model;  // its place is not taken while this is here
     KvShape shape;
     int64_t block;
     std::shared_ptr<Page> page;
@@ -79,6 +79,7 @@ class PrefixCache {
 
   std::shared_ptr<Page> find(const Page& parent, uint64_t hash, std::span<const int32_t> tokens);
   bool make_room(int64_t bytes);
+  std::list<std::shared_ptr<Page>>::iterator place_of(const Page& page) const;
   void drop(std::list<std::shared_ptr<Page>>::iterator page);
 
   const int64_t budget_;
@@ -86,6 +87,7 @@ class PrefixCache {
   mutable std::mutex mutex_;  // guards everything below, and which pages are found
   PrefixStats stats_;
   std::vector<Root> roots_;
+  uint64_t next_root_ = 0;
   std::list<std::shared_ptr<Page>> pages_;  // most recently used first
   std::unordered_multimap<uint64_t, std::list<std::shared_ptr<Page>>::iterator> by_hash_;
 };

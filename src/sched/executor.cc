@@ -72,12 +72,14 @@ Status Executor::prepare() {
     LLADA_TRY(const auto built, build_(plain_shape(1, 1)));
     LLADA_TRY(memory_, MemoryRuntime::create(*device_, *built, options_.memory));
   }
-  if (options_.experts && !split_) {
-    if (can_.experts != nullptr) can_.experts->drop_experts();
-    split_.emplace(*options_.experts);
-  }
+  if (options_.experts && !split_) begin_experts();
   prepared_ = true;
   return {};
+}
+
+void Executor::begin_experts() {
+  if (can_.experts != nullptr) expert_run_ = can_.experts->begin_expert_run();
+  split_.emplace(*options_.experts);
 }
 
 Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape shape) {
@@ -90,12 +92,22 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape sh
 }
 
 Status Executor::run_once(const Forward& forward) {
+  Status status = within_memory([&] { return run_stretches(forward); });
+  // What a sound device was given may still write results; it shall not when somebody else uses their memory.
+  const Ticket last = std::exchange(last_, 0);
+  if (!status && status.error().kind != ErrorKind::failed) static_cast<void>(device_->wait(last));
+  return status;
+}
+
+Status Executor::run_stretches(const Forward& forward) {
   const StepInputs& inputs = *forward.inputs;
+  // Somebody else has computed with the device: no expert is where this run's books say.
+  if (split_ && can_.experts != nullptr && can_.experts->expert_run() != expert_run_) begin_experts();
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
   empty(inputs, *forward.outputs);
-  Ticket ticket = 0;
+  Ticket& ticket = last_ = 0;
   if (split_) split_->begin_step(inputs);
   for (const MemoryRuntime::Stretch& stretch : prepared->stretches) {
     if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
@@ -149,10 +161,14 @@ Status Executor::finish_beside() {
   const Ticket due = runs_beside() ? now : std::exchange(beside_before_, now);
   const auto forward = std::exchange(under_way_, {});
   if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
-  return forward ? finish_results(*forward) : Status{};
+  return forward ? within_memory([&] { return finish_results(*forward); }) : Status{};
 }
 
 Status Executor::submit_beside(const Forward& forward) {
+  return within_memory([&] { return start_beside(forward); });
+}
+
+Status Executor::start_beside(const Forward& forward) {
   const StepInputs& inputs = *forward.inputs;
   LLADA_TRY_STATUS(prepare());
   LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));

@@ -4,7 +4,8 @@
 // both. A step's K/V is written before it is read, so what the failed device left behind does not show.
 //
 // Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
-// They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand.
+// They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand. Nor is it the
+// device's failure where this machine has no memory for the step (ErrorKind::memory).
 #pragma once
 #include <functional>
 #include <memory>
@@ -76,12 +77,15 @@ class Executor {
     StepOutputs* outputs;
     std::vector<Status>* streams;
   };
+  void begin_experts();
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
   Status run_once(const Forward& forward);
+  Status run_stretches(const Forward& forward);
   Status finish_beside();
   // There is one prediction for each that was asked for; each is given its position, and what is no number is told.
   Status finish_results(const Forward& forward) const;
   Status submit_beside(const Forward& forward);
+  Status start_beside(const Forward& forward);
   // After a failure: the fallback takes over. Where there is none to take over, that error.
   Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
@@ -92,8 +96,10 @@ class Executor {
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
-  std::optional<Forward> under_way_;           // what really runs beside
-  Ticket beside_ = 0, beside_before_ = 0;   // sparse passes of this step and of the one before
+  int64_t expert_run_ = 0;                 // of the device, that split_ keeps the books of
+  Ticket last_ = 0;                        // of the step's last run
+  std::optional<Forward> under_way_;       // what really runs beside
+  Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};
 };

@@ -10,6 +10,13 @@ namespace llada {
 namespace {
 
 constexpr int32_t kAheadLayers = 3;  // that a guess reaches
+constexpr double kNewest = 0.25;     // weight of the last layer's time beside those before it
+
+// The device's time: emulated where it has a clock of its own.
+double now(Device& device) {
+  if (Clock* const clock = device.capabilities().clock) return clock->emulated().seconds;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 LayerRouting summed(std::span<const float> gates, int32_t experts) {
   LayerRouting routing{std::vector<int32_t>(static_cast<size_t>(experts), 0),
@@ -35,6 +42,7 @@ void ExpertSplit::begin_step(const StepInputs& inputs) {
   std::vector<Work> work;
   for (const Stream& stream : inputs.streams) work.push_back({.block = stream.block});
   for (const RowSpan& span : inputs.spans) work[static_cast<size_t>(span.stream)].rows += span.count;
+  planned_at_s_ = 0;
   const bool block = work != work_;
   work_ = std::move(work);
   if (runtime_) runtime_->begin_step(block);
@@ -54,8 +62,9 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     // A recording of routing has no place for damage. Without a listener it shows in the results of the rows that have
     // it, and costs other requests nothing.
     if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
-      return damaged("{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
-                     device.info().name, op.layer);
+      return damaged(
+          "{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
+          device.info().name, op.layer);
     if (program.shape.chooses())
       return failed("{}: routing is not listened to where rows are chosen: which ones go on is the device's to know",
                     device.info().name);
@@ -67,6 +76,11 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     LLADA_TRY_STATUS(options_.listen({layer, positions, gates, op.experts}));
   }
   if (!runtime_) return nullptr;
+  // From the plan of the layer before to this one its experts were computed, and then what stands between. The
+  // accelerator has nothing else to do when a layer is planned: its routing was waited for.
+  if (const double since = now(device) - planned_at_s_; planned_at_s_ > 0 && layer == plan_.layer + 1)
+    clock_.between_s +=
+        (clock_.between_s > 0 ? kNewest : 1) * (std::max(0.0, since - plan_.predicted_s) - clock_.between_s);
   const auto seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
@@ -81,7 +95,9 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     routing = sliced(routing, slices);
     for (LayerRouting& guess : ahead) guess = sliced(guess, slices);
   }
-  plan_ = runtime_->layer(layer, routing, ahead, {.link = host->expert_link()});
+  clock_.link = host->expert_link();
+  plan_ = runtime_->layer(layer, routing, ahead, clock_);
+  planned_at_s_ = now(device);
   runtime_->add_seconds(guessed - begin, seconds() - guessed);
   return &plan_;
 }

@@ -41,6 +41,7 @@ class ExpertSplit {
   Result<const ExpertsPlan*> plan(Device& device, const Program& program, const Op& op, const StepInputs& inputs);
 
   const MoeStats& stats() const { return runtime_->stats(); }
+  const LayerClock& clock() const { return clock_; }  // that the last layer was planned by
   bool plans() const { return runtime_.has_value(); }
 
  private:
@@ -53,6 +54,8 @@ class ExpertSplit {
   };
   std::vector<Work> work_;  // of the streams of the step before
   ExpertsPlan plan_;
+  double planned_at_s_ = 0;  // the last layer; 0: none of this step
+  LayerClock clock_;
 };
 
 }  // namespace llada

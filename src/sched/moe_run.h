@@ -1,6 +1,6 @@
 // The experts of a model over a run: takes each layer's routing, decides what the units and the link do, and records
 // what is on the accelerator. Decisions are made here, times pass on the device (real or simulated). Nothing decided
-// here changes a result: experts compute the same numbers on either unit.
+// here changes a result by more than the rounding of the unit that an expert is computed on.
 //
 // With sliced costs everything here is about slices: layers x (experts * slices), and options made by sliced().
 //

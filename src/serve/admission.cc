@@ -2,7 +2,32 @@
 
 #include <algorithm>
 
+#include "engine/request_memory.h"
+
 namespace llada::serve {
+
+// The tokens behind the first, each given those before it.
+ScoreRequest prompt_score(const Request& request) {
+  ScoreRequest score{.prompt = {request.tokens.front()},
+                     .continuations = {{request.tokens.begin() + 1, request.tokens.end()}}};
+  score.options.top = request.alternatives;
+  return score;
+}
+
+double answer_bytes(const Model& model, const Request& request, bool scores_prompt, int64_t row_budget) {
+  constexpr double kTextCopies = 12;     // valid UTF-8, JSON with every byte escaped, the reply
+  constexpr double kJsonOfToken = 1024;  // one token with its log-probability, or its edit
+  constexpr double kJsonOfText = 32;     // a byte of a token's text in a list of bytes
+  constexpr double kNotes = 128;         // steps of blocks that wait for a slow reader
+  const int64_t positions = most_positions(model, request);
+  const double text = text_bytes(model, positions), each = 1 + static_cast<double>(request.alternatives);
+  double bytes = request_bytes(model, request);
+  // One after the other; the scores stay.
+  if (scores_prompt) bytes = std::max(bytes, score_bytes(model, prompt_score(request), row_budget));
+  const double edits = static_cast<double>(positions) + kNotes * static_cast<double>(request.options.block_length);
+  return bytes + kTextCopies * text + edits * 2 * sizeof(decode::Edit) +
+         each * (static_cast<double>(positions) * kJsonOfToken + kJsonOfText * text);
+}
 
 bool Admission::fits(double kv_bytes) const {
   if (static_cast<int64_t>(running_.size()) >= limits_.running) return false;

@@ -1,7 +1,10 @@
 #include "serve/job.h"
 
+#include <algorithm>
+
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
+#include "engine/request_memory.h"
 
 namespace llada::serve {
 namespace {
@@ -14,14 +17,6 @@ AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
   return {shape, kind + id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
 }
 
-// The tokens behind the first, each given those before it.
-ScoreRequest score_request(const Request& request, int64_t alternatives) {
-  ScoreRequest score{.prompt = {request.tokens.front()},
-                     .continuations = {{request.tokens.begin() + 1, request.tokens.end()}}};
-  score.options.top = alternatives;
-  return score;
-}
-
 }  // namespace
 
 Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
@@ -32,19 +27,22 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       answers_(ask_.requests.size()),
       left_(answers_.size()) {
   if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
-  const decode::SpecialIds& ids = service.model().special_ids();
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    const Request& request = ask_.requests[i];
-    Answer& answer = answers_[i];
+}
+
+// Once it is admitted: what is laid here is as large as the answer may become.
+void Job::lay(size_t index) {
+  const Model& model = service_.model();
+  const Request& request = ask_.requests[index];
+  Answer& answer = answers_[index];
+  if (ask_.logprobs) answer.confidence.resize(static_cast<size_t>(most_positions(model, request)), 1);
+  if (!ask_.stream) return;
+  if (!request.gaps) {
     const auto size = std::ssize(request.tokens);
-    if (ask_.logprobs) answer.confidence.resize(static_cast<size_t>(size + request.options.gen_length), 1);
-    if (!ask_.stream) continue;
-    if (!request.gaps) {
-      answer.text.emplace(service.model().tokenizer(), size, request.options.gen_length, ids.end_ids, request.stop);
-    } else if (!ask_.whole_text) {
-      const InfillGap& gap = ask_.gaps.front();
-      answer.text.emplace(service.model().tokenizer(), gap.position, gap.length, std::vector<int32_t>(), ask_.stop);
-    }
+    answer.text.emplace(model.tokenizer(), size, most_generated(model, size, request.options),
+                        model.special_ids().end_ids, request.stop);
+  } else if (!ask_.whole_text) {
+    const InfillGap& gap = ask_.gaps.front();
+    answer.text.emplace(model.tokenizer(), gap.position, gap.length, std::vector<int32_t>(), ask_.stop);
   }
 }
 
@@ -52,10 +50,20 @@ void Job::begin() {
   if (!service_.began(shared_from_this()))
     return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
   std::vector<Admission::Ticket> tickets;
-  for (size_t i = 0; i < answers_.size(); ++i)
-    tickets.push_back({.kv_bytes = kv_bytes(service_.model(), ask_.requests[i]),
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const Request& request = ask_.requests[i];
+    const double bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
+                                      std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture));
+    if (!service_.admission().could_hold(bytes)) {
+      exchange_->respond(
+          error_reply(ApiError(400, fmt::format("the answer needs {:.3g} MB of memory, {:.3g} MB at most are there",
+                                                bytes / 1e6, service_.admission().limits().kv_bytes / 1e6))));
+      return service_.ended(shared_from_this());
+    }
+    tickets.push_back({.kv_bytes = bytes,
                        .start = [self = shared_from_this(), i] { self->start(i); },
                        .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long"); }});
+  }
   const auto known = [&](const std::vector<Admission::Id>& ids) {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < ids.size(); ++i) answers_[i].ticket = ids[i];
@@ -72,17 +80,22 @@ void Job::begin() {
 
 // Called by admission, on any thread.
 void Job::start(size_t index) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (answers_[index].stage != Stage::waiting) return;
-    answers_[index].stage = Stage::running;
-    answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
-  }
-  if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
-    score(index);
-  } else {
-    generate(index);
-  }
+  const Status begun = within_memory([&]() -> Status {
+    {
+      const std::lock_guard lock(mutex_);
+      if (answers_[index].stage != Stage::waiting) return {};
+      answers_[index].stage = Stage::running;
+      answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
+      lay(index);
+    }
+    if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
+      score(index);
+    } else {
+      generate(index);
+    }
+    return {};
+  });
+  if (!begun) done(index, std::unexpected(begun.error()));
 }
 
 void Job::hold(size_t index, std::shared_ptr<Submitted> handle) {
@@ -100,7 +113,7 @@ void Job::score(size_t index) {
     }
     self->generate(index);
   };
-  hold(index, service_.engine().submit_score(score_request(ask_.requests[index], ask_.alternatives), on_done));
+  hold(index, service_.engine().submit_score(prompt_score(ask_.requests[index]), on_done));
 }
 
 void Job::generate(size_t index) {
@@ -149,6 +162,7 @@ void Job::done(size_t index, Result<Generation> result) {
   {
     const std::lock_guard lock(mutex_);
     Answer& answer = answers_[index];
+    if (answer.stage == Stage::ended) return;  // where there was no memory to begin it, two say so
     if (result) {
       const GenerationStats& stats = result->stats;
       if (stats.decode.cancelled) {

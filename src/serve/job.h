@@ -50,6 +50,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
     std::vector<double> confidence = {};          // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);
+  void lay(size_t index);
   void score(size_t index);
   void generate(size_t index);
   void hold(size_t index, std::shared_ptr<Submitted> handle);
@@ -77,7 +78,8 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   const Ask ask_;
   const AnswerHead head_;
   const Clock::time_point begin_ = Clock::now();
-  mutable std::mutex mutex_;  // guards what follows, but for what belongs to take()
+  // Guards what follows, but for what belongs to take(), and until all answers have ended: then they stay as they are.
+  mutable std::mutex mutex_;
   std::vector<Answer> answers_;
   size_t left_;  // answers that have not ended
   std::string why_cancelled_;

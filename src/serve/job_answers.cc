@@ -102,8 +102,8 @@ Json Job::usage() const {
   return usage_json(stats, prompts);
 }
 
+// All answers have ended, so that nothing changes any more and no lock is held while text and JSON are made.
 HttpReply Job::whole() {
-  const std::lock_guard lock(mutex_);
   if (const auto error = failure()) return error_reply(*error);
   std::vector<FinishedAnswer> answers;
   for (size_t i = 0; i < answers_.size(); ++i) {

@@ -68,7 +68,7 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_requests_waiting", "gauge", "answers in the queue", now.waiting);
   out += one("llada_requests_running", "gauge", "answers being computed", now.running);
   out += one("llada_connections", "gauge", "open connections", now.connections);
-  out += one("llada_kv_bytes", "gauge", "keys and values of the running answers", now.kv_bytes);
+  out += one("llada_kv_bytes", "gauge", "memory that the running answers may come to hold", now.kv_bytes);
   out += one("llada_forwards_total", "counter", "forwards, shared ones once", now.forwards);
   out += one("llada_forward_parts_total", "counter", "parts of requests in forwards", now.parts);
   out += one("llada_rows_total", "counter", "rows computed in forwards", now.rows);

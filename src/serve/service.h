@@ -28,7 +28,7 @@ struct ServiceOptions {
   int64_t most_answers = 128;     // of one request: prompts times n
   int64_t kept_prefix_bytes = 0;  // of K/V between requests, of a block-causal model
   int threads = 0;                // of the engine's share of the device; 0: the device itself
-  int64_t row_budget = 0;         // rows of a forward; 0: measured
+  int64_t row_budget = 0;         // rows of a forward; 0: learned
   std::string cors = {};          // an origin that may ask from a browser, or *; empty: none but the page itself
   std::function<void(const std::string& line)> log = {};  // one JSON object per reply, and warnings; from any thread
   std::function<int64_t()> connections = {};              // for the metrics

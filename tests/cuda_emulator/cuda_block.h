@@ -120,6 +120,8 @@ struct Block {
 namespace llada::cuda_emulator {
 // Queues work on a stream; it runs when somebody waits for it.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+// An error of a launch, which cudaGetLastError() then says.
+void refuse_launch();
 // A permutation of n blocks: i-th of launch number `launch`.
 int64_t shuffled(int64_t i, int64_t n, uint64_t launch);
 uint64_t next_launch();
@@ -129,9 +131,11 @@ namespace llada::cuda {
 
 template <class Kernel>
 void launch(cudaStream_t stream, Grid grid, int64_t shared_bytes, const Kernel& kernel) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  constexpr int64_t kMostShared = 48 << 10;  // what a launch gets without asking
+  if (shared_bytes > kMostShared || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
+    return cuda_emulator::refuse_launch();
   cuda_emulator::enqueue(stream, [=] {
-    constexpr int64_t kMostShared = 48 << 10;  // what a launch gets without asking
-    if (shared_bytes > kMostShared || grid.y > 65535 || grid.z > 65535) std::abort();
     std::vector<double> memory(static_cast<size_t>(shared_bytes / 8 + 1));
     const int64_t blocks = grid.x * grid.y * grid.z;
     const uint64_t number = cuda_emulator::next_launch();

@@ -1,6 +1,7 @@
 // The emulated GPU: memory with canaries, streams as queues, events as places in them. One lock guards everything; the
 // kernels run on the thread that waits.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "cuda_block.h"
 
@@ -21,6 +23,9 @@ struct CUevent_st {
 struct CUstream_st {
   struct Entry {
     std::function<void()> work;
+    bool kernel = false;
+    std::thread::id whose = {};
+    std::array<std::pair<const std::byte*, size_t>, 2> memory = {};  // of a copy: what it reads and writes
     CUstream_st* wait_stream = nullptr;  // of an entry that waits: nothing happens here before that place there
     uint64_t wait_place = 0;
   };
@@ -70,14 +75,22 @@ void run_until(CUstream_st* stream, uint64_t place) {
   }
 }
 
-void run_everything() {
-  for (CUstream_st* stream : gpu().streams) run_until(stream, stream->added);
-}
-
 void add(CUstream_st* stream, CUstream_st::Entry entry) {
   if (!gpu().streams.contains(stream)) broken("work for a stream that does not exist");
   stream->queue.push_back(std::move(entry));
   ++stream->added;
+}
+
+// Memory that is freed while work is queued that uses it: the runtime's own cudaFree() waits for everything, pools and
+// captured graphs do not. Of kernels it is not known what they use, so whoever queued one waits before it frees.
+void check_unused(const std::byte* data, size_t bytes) {
+  for (const CUstream_st* stream : gpu().streams)
+    for (const CUstream_st::Entry& entry : stream->queue) {
+      if (entry.kernel && entry.whose == std::this_thread::get_id()) broken("memory is freed while kernels are queued");
+      for (const auto& [begin, size] : entry.memory)
+        if (begin != nullptr && begin < data + bytes && data < begin + size)
+          broken("memory is freed while a copy of it is queued");
+    }
 }
 
 void check_canary(const std::byte* data, size_t bytes) {
@@ -100,6 +113,7 @@ cudaError_t release(std::map<const std::byte*, size_t>& memory, void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   const auto it = memory.find(static_cast<std::byte*>(pointer));
   if (it == memory.end()) broken("memory is freed that was not allocated");
+  check_unused(it->first, it->second);
   check_canary(it->first, it->second);
   memory.erase(it);
   std::free(pointer);
@@ -114,8 +128,11 @@ namespace llada::cuda_emulator {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   const Lock lock(gpu().mutex);
-  add(stream, {std::move(work)});
+  add(stream, {.work = std::move(work), .kernel = true, .whose = std::this_thread::get_id()});
 }
+
+thread_local cudaError_t last_error = cudaSuccess;
+void refuse_launch() { last_error = cudaErrorInvalidConfiguration; }
 
 int64_t shuffled(int64_t i, int64_t n, uint64_t launch) {
   int64_t step = static_cast<int64_t>(launch % 61) * 2 + 1;  // coprime with n: every block once
@@ -184,7 +201,6 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 }
 cudaError_t cudaFree(void* pointer) {
   const Lock lock(gpu().mutex);
-  run_everything();
   if (const auto it = gpu().device.find(static_cast<std::byte*>(pointer)); it != gpu().device.end())
     gpu().used -= it->second;
   return release(gpu().device, pointer);
@@ -195,7 +211,6 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* pointer) {
   const Lock lock(gpu().mutex);
-  run_everything();
   return release(gpu().host, pointer);
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
@@ -215,11 +230,14 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (inside(gpu().device, to, to_bytes) != to_device || inside(gpu().device, from, from_bytes) != from_device)
     return cudaErrorInvalidValue;
-  add(stream, {[=] {
-        for (size_t i = 0; i < height; ++i)
-          std::memcpy(static_cast<std::byte*>(to) + i * to_pitch, static_cast<const std::byte*>(from) + i * from_pitch,
-                      width);
-      }});
+  add(stream,
+      {.work =
+           [=] {
+             for (size_t i = 0; i < height; ++i)
+               std::memcpy(static_cast<std::byte*>(to) + i * to_pitch,
+                           static_cast<const std::byte*>(from) + i * from_pitch, width);
+           },
+       .memory = {{{static_cast<const std::byte*>(to), to_bytes}, {static_cast<const std::byte*>(from), from_bytes}}}});
   // Memory that is not pinned is copied before the call returns.
   const void* other = to_device ? from : to;
   if (to_device != from_device && !inside(gpu().host, other, to_device ? from_bytes : to_bytes))
@@ -236,9 +254,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   gpu().streams.insert(*stream);
   return cudaSuccess;
 }
+// The runtime's returns at once while work goes on.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock(gpu().mutex);
-  run_until(stream, stream->added);
+  if (stream->done < stream->added) broken("a stream is destroyed while work is queued");
   gpu().streams.erase(stream);
   delete stream;
   return cudaSuccess;
@@ -251,7 +270,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(gpu().mutex);
-  if (event->stream != nullptr) add(stream, {{}, event->stream, event->place});
+  if (event->stream != nullptr) add(stream, {.work = {}, .wait_stream = event->stream, .wait_place = event->place});
   return cudaSuccess;
 }
 
@@ -267,7 +286,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(gpu().mutex);
-  add(stream, {[event] { event->time = std::chrono::steady_clock::now(); }});
+  add(stream, {.work = [event] { event->time = std::chrono::steady_clock::now(); }});
   event->stream = stream;
   event->place = stream->added;
   return cudaSuccess;
@@ -288,7 +307,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t secon
   *ms = std::chrono::duration<float, std::milli>(second->time - first->time).count();
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(llada::cuda_emulator::last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
@@ -297,6 +316,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid argument";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
     case cudaErrorNoDevice:
       return "no device";
     case cudaErrorNotReady:

@@ -3,6 +3,7 @@
 // labels of this file: native
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <thread>
 
@@ -79,6 +80,39 @@ TEST(Picking, TheBudgetIsWhereRowsStopBeingCheap) {
   EXPECT_EQ(row_budget(Points{{1, 1}, {8, 8}}), 1);
   EXPECT_EQ(row_budget(Points{{4, 7}}), 4);
   EXPECT_EQ(row_budget({}), 1);
+}
+
+// Forwards of a device whose rows are free up to `knee` and cost their full price behind it.
+int64_t learned(int64_t knee, std::span<const int64_t> sizes, RowBudget& budget) {
+  for (const int64_t rows : sizes) budget.ran(rows, 0.01 * static_cast<double>(std::max(rows, knee)));
+  return budget.rows();
+}
+
+TEST(Picking, TheBudgetIsLearnedFromForwardsThatAreRunAnyway) {
+  const RowBudget fresh(RowBudget::kMost);
+  EXPECT_EQ(fresh.rows(), 64) << "before anything is known";
+  // As many requests of 16 rows as the budget has room for, again and again.
+  for (const int64_t knee : {8, 16, 32, 64, 128}) {
+    RowBudget budget(RowBudget::kMost);
+    for (int forward = 0; forward < 20; ++forward) {
+      const int64_t rows = std::max<int64_t>(budget.rows() / 16, 1) * 16;
+      learned(knee, std::array{rows, int64_t{16}, int64_t{8}}, budget);
+    }
+    EXPECT_EQ(budget.rows(), knee) << knee;
+  }
+  RowBudget mixture(RowBudget::kMostOfMixture);
+  for (int forward = 0; forward < 20; ++forward) learned(1000, std::array{mixture.rows()}, mixture);
+  EXPECT_EQ(mixture.rows(), 256);
+  // A forward that something interrupted is not believed for ever.
+  RowBudget budget(RowBudget::kMost);
+  budget.ran(64, 100);
+  EXPECT_EQ(learned(64, std::array{int64_t{32}}, budget), 32);
+  for (int forward = 0; forward < 300; ++forward) learned(64, std::array{budget.rows()}, budget);
+  EXPECT_EQ(budget.rows(), 64);
+  // What says nothing changes nothing.
+  RowBudget quiet(RowBudget::kMost);
+  quiet.ran(0, 1), quiet.ran(5000, 1), quiet.ran(8, 0);
+  EXPECT_EQ(quiet.rows(), 64);
 }
 
 class SharedForwards : public testing::Test {
@@ -261,13 +295,17 @@ TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
   EXPECT_TRUE(got[1] == alone[4]);
 }
 
-// labels: long
-TEST_F(SharedForwards, TheDevicesOwnTableGivesTheBudget) {
-  const auto model = load(path("q8_0"), "sim:v79-8elite");  // modelled time: the same every time
-  const auto a = *Scheduler::create(model, {}), b = *Scheduler::create(model, {});
-  EXPECT_EQ(a->row_budget(), b->row_budget());
-  EXPECT_GT(a->row_budget(), 1) << "an NPU's first rows cost no more than one";
-  EXPECT_FALSE(Scheduler::create(model, {.row_budget = -1}));
+// The budget that forwards teach changes who shares them, and no answer. Making a Scheduler runs none.
+TEST_F(SharedForwards, ALearnedBudgetChangesNoAnswer) {
+  for (const char* device : {"cpu", "sim:v79-8elite"}) {  // measured, and modelled
+    const auto model = load(path("q8_0"), device);
+    const auto wanted = eight();
+    const Together together = run_together(model, wanted, {});
+    expect_same(wanted, together.ran, run_alone(model, wanted));
+    EXPECT_LT(together.stats.forwards, together.stats.parts) << device;
+  }
+  EXPECT_EQ((*Scheduler::create(load(kFloat), {}))->stats().forwards, 0);
+  EXPECT_FALSE(Scheduler::create(load(kFloat), {.row_budget = -1}));
 }
 
 // ---- Shared prefixes
@@ -419,6 +457,57 @@ TEST_F(SharedForwards, ManyThreadsSubmitAndCancel) {
   EXPECT_GT(whole, 0);
   EXPECT_GT(cancelled, 0);
   EXPECT_GT(steps_seen, whole);
+}
+
+// However an Engine ends: each on_done once, nothing of a request behind it, and nothing at all once it is gone.
+TEST_F(SharedForwards, NoCallbackOutlivesTheEngine) {
+  const auto model = load(kFloat);
+  const auto wanted = eight();
+  for (int way = 0; way < 6; ++way) {
+    struct Seen {
+      std::atomic<int> done = 0, steps_behind_done = 0;
+    };
+    std::vector<Seen> seen(2 * wanted.size());
+    std::atomic<bool> gone = false;
+    std::atomic<int> late = 0;
+    std::vector<std::shared_ptr<Submission>> handles;
+    Engine* again = nullptr;
+    const auto submit = [&](size_t i, bool chain, const auto& self) -> std::shared_ptr<Submission> {
+      const auto on_step = [&, i](const decode::StepEvent&) {
+        late += gone;
+        seen[i].steps_behind_done += seen[i].done > 0;
+        return true;
+      };
+      const auto on_done = [&, i, chain](const Result<Generation>&) {
+        late += gone;
+        ++seen[i].done;
+        // As a server goes from a prompt's score to its answer, in the midst of the end too.
+        if (chain) self(i + wanted.size(), false, self);
+      };
+      return again->submit(wanted[i % wanted.size()].request, {.on_step = on_step, .on_done = on_done});
+    };
+    {
+      const auto engine = *Engine::create(model, {.row_budget = 30, .most_running = way % 2 == 0 ? 2 : 8});
+      again = engine.get();
+      std::vector<std::jthread> cancelling;
+      for (size_t i = 0; i < wanted.size(); ++i) handles.push_back(submit(i, true, submit));
+      if (way >= 2) handles[0]->wait_for(std::chrono::milliseconds(1));
+      if (way >= 4)  // another thread's cancelling and the end may meet
+        cancelling.emplace_back([handles] {
+          for (const auto& handle : handles) handle->cancel();
+        });
+    }
+    gone = true;
+    for (const auto& handle : handles) {
+      EXPECT_TRUE(handle->done());
+      handle->cancel();
+    }
+    for (const Seen& of : seen) {
+      EXPECT_EQ(of.done, 1) << way;
+      EXPECT_EQ(of.steps_behind_done, 0) << way;
+    }
+    EXPECT_EQ(late, 0) << way;
+  }
 }
 
 TEST_F(SharedForwards, TheEngineEndsWithWhatIsUnderWay) {

@@ -109,6 +109,26 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
   EXPECT_FALSE(grown->digested(1, 0, 3)) << "digests were left behind";
 }
 
+// Who has not asked for digests, or has dropped them, has none, whatever it says of them.
+TEST(KvStore, WithoutDigestsNothingIsDigested) {
+  KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 1, .head_dim = 8, .positions = 5}));
+  const auto nothing = [&] {
+    kv.set_digested(1, 0, 4);
+    kv.changed(1, 0, 4);
+    return !kv.digested(1, 0, 4) && !kv.digested(0, 0, 0);
+  };
+  EXPECT_TRUE(nothing());
+  const int64_t without = kv.bytes();
+  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
+  kv.set_digested(1, 0, 4);
+  EXPECT_TRUE(kv.digested(1, 0, 4));
+  kv.drop_digests();
+  EXPECT_TRUE(nothing());
+  EXPECT_EQ(kv.bytes(), without);
+  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
+  EXPECT_FALSE(kv.digested(1, 0, 4)) << "they are made anew";
+}
+
 TEST(KvStore, ImpossibleSizeIsAnError) {
   const auto kv = KvStore::create({.layers = 1000,
                                    .sequences = 2,

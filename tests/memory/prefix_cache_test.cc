@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "base/random.h"
@@ -166,6 +167,49 @@ TEST(PrefixCache, TheLongestUnusedGoesAndWhatIsStoodOnStays) {
 }
 
 // A request that ends between two blocks, and one that goes on where there was no room before.
+// Whatever is used, released and kept in any order: the budget holds, what is found has the right bits (found() looks),
+// what a cursor stands on stays, and when nobody stands anywhere all room can be had again.
+TEST(PrefixCache, RoomIsMadeInAnyOrder) {
+  const auto model = new_model();
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    PrefixCache cache(6 * kPage);
+    std::map<uint64_t, PrefixCache::Cursor> held;
+    auto random = [&, n = uint64_t{0}](uint64_t below) mutable { return mix64(seed * 1000 + ++n) % below; };
+    for (int i = 0; i < 60; ++i) {
+      // A tree: conversations share their first blocks.
+      auto tokens = tokens_of(random(3), 8);
+      const auto rest = tokens_of(100 + random(6), 4 * static_cast<int64_t>(random(5)));
+      tokens.insert(tokens.end(), rest.begin(), rest.end());
+      if (random(3) == 0) {
+        found(cache, model, tokens);
+      } else {
+        auto cursor = cache.begin(model, kShape, kBlock);
+        cache.publish(cursor, tokens, computed(tokens));
+        if (random(2) == 0) held[random(3)] = cursor;
+      }
+      ASSERT_LE(cache.stats().bytes, 6 * kPage);
+      ASSERT_EQ(cache.stats().bytes, cache.stats().pages * kPage);
+      if (random(4) == 0) held.erase(random(3));
+    }
+    held.clear();
+    EXPECT_EQ(publish(cache, model, tokens_of(999, 24)), 24) << "six pages, all of the budget";
+    EXPECT_EQ(found(cache, model, tokens_of(999, 24)), 24);
+  }
+}
+
+// Models come and go: what is known of those that are gone does not grow, and no new one finds their pages.
+TEST(PrefixCache, ModelsThatAreGoneLeaveNothingToBeFound) {
+  PrefixCache cache(6 * kPage);
+  const auto tokens = tokens_of(1, 8);
+  for (int i = 0; i < 100; ++i) {
+    const auto model = new_model();
+    EXPECT_EQ(found(cache, model, tokens), 0) << i;
+    EXPECT_EQ(publish(cache, model, tokens), 8) << i;
+    EXPECT_EQ(found(cache, model, tokens), 8) << i;
+    EXPECT_LE(cache.stats().bytes, 6 * kPage);
+  }
+}
+
 TEST(PrefixCache, HalfAPrefixIsAPrefix) {
   PrefixCache cache(4 * kPage);
   const auto model = new_model();

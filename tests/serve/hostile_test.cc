@@ -1,6 +1,7 @@
 // Clients that go away, send garbage, too much or too little; queues that are full; keys; the end of the server.
 #include <future>
 
+#include "base/memory_usage.h"
 #include "serve/admission.h"
 #include "serve/fixture.h"
 #include "serve/keys.h"
@@ -58,7 +59,7 @@ TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
 
 TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
   const Request request{.tokens = chat_prompt("Count."), .options = {.gen_length = 200}};
-  options.admission.kv_bytes = 1.5 * kv_bytes(*tiny_model(), request);
+  options.admission.kv_bytes = 1.5 * answer_bytes(*tiny_model(), request);
   start();
   Client first(server->port()), second(server->port());
   for (Client* client : {&first, &second})
@@ -79,7 +80,7 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
-    return kv_bytes(*tiny_model(), {.tokens = prompt, .options = {.gen_length = length}});
+    return answer_bytes(*tiny_model(), {.tokens = prompt, .options = {.gen_length = length, .auto_length = true}});
   };
   // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
   const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};
@@ -99,6 +100,24 @@ TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
     EXPECT_EQ(longest, length) << bound;
     TearDown();
   }
+}
+
+// What an answer may become is laid when it begins, and clamped to what the model's context leaves: 8 MiB of
+// confidences for each of 64 answers that wait would be 512.
+TEST_F(Hostile, AnswersThatWaitTakeNoMemory) {
+  options.admission = {.running = 1, .waiting = 100};
+  start();
+  const int64_t before = peak_memory_bytes();
+  const json body = {
+      {"prompt", "hi"}, {"logprobs", 0}, {"n", 64}, {"llada", {{"gen_length", "auto:1048576"}, {"steps", 0}}}};
+  Client client(server->port());
+  client.send(http_request("POST", "/v1/completions", body.dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  EXPECT_GT(metric("llada_requests_waiting"), 32);
+  client.close();
+  ASSERT_TRUE(becomes("llada_requests_running", 0));
+  EXPECT_LT(peak_memory_bytes() - before, int64_t{64} << 20);
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
 }
 
 TEST_F(Hostile, AnAnswerHasATimeLimit) {

@@ -92,6 +92,11 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return {value(id), static_cast<size_t>(int64_t{program.shape.count(v.rows)} * v.columns)};
   }
 
+  int64_t digest_bytes(const KvShape& kv) const override {
+    if (exact_attention_ || kv.positions < kernels::kDigestKeys) return 0;
+    return int64_t{kv.layers} * kv.sequences * kv.kv_heads * kernels_.digest_bytes(kv.type, kv.positions, kv.head_dim);
+  }
+
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override {
     return weights_->packed_bytes() + arena_.bytes() + activations_.bytes() + attention_.memory_bytes() +

@@ -223,7 +223,7 @@ struct HeadReduce {
   HeadArguments a;
 
   LLADA_DEVICE void operator()(const Block& block) const {
-    const int row = block.y, begin = a.begin + block.x * kHeadChunk;
+    const int row = block.x, begin = a.begin + block.y * kHeadChunk;  // only x has room for any number of rows
     const int end = begin + kHeadChunk < a.end ? begin + kHeadChunk : a.end;
     const float* logits = a.logits + row * a.stride - a.begin;
     const HeadRow rule = a.rows_of[row];
@@ -320,7 +320,7 @@ void attention(cudaStream_t stream, const AttentionArguments& a, int64_t tiles, 
 
 void head_reduce(cudaStream_t stream, const HeadArguments& a, int64_t rows) {
   const int64_t chunks = (a.end - a.begin + kHeadChunk - 1) / kHeadChunk;
-  launch(stream, {chunks, rows}, HeadReduce::kThreads * static_cast<int64_t>(sizeof(HeadPartial)), HeadReduce{a});
+  launch(stream, {rows, chunks}, HeadReduce::kThreads * static_cast<int64_t>(sizeof(HeadPartial)), HeadReduce{a});
 }
 void head_merge(cudaStream_t stream, const HeadArguments& a, int64_t rows, Prediction* results) {
   launch(stream, {rows}, HeadMerge::kThreads * static_cast<int64_t>(sizeof(HeadPartial)), HeadMerge{a, results});

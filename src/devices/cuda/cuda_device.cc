@@ -47,6 +47,14 @@ class Cuda final : public CudaDevice {
     LLADA_TRY(stream_, make_stream());
     return {};
   }
+  // For the slots of experts. The device that a model is opened with has it from then on, so that nothing that comes
+  // later leaves too little; one that shares takes it with its first step.
+  Status take_slot_memory() {
+    if (slot_memory_.data() != nullptr) return {};
+    LLADA_TRY(slot_memory_, gpu_->memory->allocate(ExpertSlots::bytes_needed(*gpu_->options.experts, gpu_->piece_bytes),
+                                                   "the slots of experts"));
+    return {};
+  }
 
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
@@ -65,6 +73,7 @@ class Cuda final : public CudaDevice {
     return other;
   }
 
+  int64_t digest_bytes(const KvShape& kv) const override { return KvMirrors::digest_bytes(kv); }
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
   Capabilities capabilities() override { return {.experts = this}; }
@@ -80,6 +89,7 @@ class Cuda final : public CudaDevice {
     static_cast<void>(cudaStreamSynchronize(stream_.get()));
     head_.forget();
     op_times_.clear();
+    forget_copies();
     return std::unexpected(queued.error());
   }
 
@@ -107,9 +117,12 @@ class Cuda final : public CudaDevice {
   Result<ExpertCosts> measure_experts(const Op& op) override {
     if (!gpu_->options.experts) return failed("cuda: all experts are in device memory, nothing is to be measured");
     LLADA_TRY_STATUS(finish());
+    LLADA_TRY_STATUS(take_slot_memory());
+    slots_.reset();
     LLADA_TRY(costs_, measure_expert_costs({.weights = gpu_->weights.get(),
                                             .experts = *gpu_->options.experts,
                                             .piece_bytes = gpu_->piece_bytes,
+                                            .slot_memory = slot_memory_.data(),
                                             .source = source(),
                                             .tensor_cores = gpu_->options.tensor_products},
                                            op, *host_, experts_, stream_.get()));
@@ -135,7 +148,10 @@ class Cuda final : public CudaDevice {
   const float* vector(WeightId id) const { return gpu_->weights->vectors[static_cast<size_t>(id)]; }
 
   Status queue(const Run& run) {
-    if (run.first == 0) LLADA_TRY_STATUS(finish());
+    if (run.first == 0) {
+      stores_.clear();  // of a step that nobody waits for any more, stores included
+      LLADA_TRY_STATUS(finish());
+    }
     LLADA_TRY_STATUS(prepare(run));
     run_ = &run;
     if (slots_) LLADA_TRY_STATUS(slots_->pump());
@@ -159,8 +175,10 @@ class Cuda final : public CudaDevice {
     plan_ = std::move(plan);
     if (run.first == 0 || program_ != run.program) mirrored_.clear();
     program_ = run.program;
-    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations"));
+    LLADA_TRY_STATUS(reserve(*gpu_->memory, arena_, plan_->bytes, "activations", stream_.get()));
     if (run.first > 0) return {};
+    for (const Stream& stream : run.inputs->streams)
+      if (stream.kv != nullptr) stores_.push_back(stream.kv);
     LLADA_TRY(auto stores, kv_.of(*gpu_->memory, run.inputs->streams));
     return step_.bind(*gpu_->memory, *run.inputs, *run.program, std::move(stores), stream_.get());
   }
@@ -266,7 +284,7 @@ class Cuda final : public CudaDevice {
   Status store(const Op& op, int64_t rows) {
     const Attention& a = program_->attention(op);
     if (std::ranges::any_of(run_->inputs->spans, &RowSpan::trial))
-      LLADA_TRY_STATUS(reserve(*gpu_->memory, trial_, 2 * rows * a.kv_heads * a.head_dim * 4, "trials"));
+      LLADA_TRY_STATUS(reserve(*gpu_->memory, trial_, 2 * rows * a.kv_heads * a.head_dim * 4, "trials", stream_.get()));
     store_kv(stream_.get(),
              {.k = value(op.in[0]),
               .v = value(op.in[1]),
@@ -312,9 +330,18 @@ class Cuda final : public CudaDevice {
 
   // Waits for the stream and takes what it brought.
   Status finish() {
-    LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream_.get()), "waiting for the GPU"));
+    if (const Status done = check(cudaStreamSynchronize(stream_.get()), "waiting for the GPU"); !done) {
+      forget_copies();
+      return done;
+    }
+    stores_.clear();
     LLADA_TRY_STATUS(op_times_.take(times_, trace_));
     return head_.take();
+  }
+
+  // The stores of the step say of what was queued that the GPU has it, which after an error nobody knows.
+  void forget_copies() {
+    for (KvStore* const store : std::exchange(stores_, {})) store->drop_digests();
   }
 
   // ---- Experts
@@ -361,7 +388,8 @@ class Cuda final : public CudaDevice {
           "copying the host's experts");
     }
     if (!slots_) {
-      LLADA_TRY(slots_, ExpertSlots::create(*gpu_->memory, *gpu_->options.experts, gpu_->piece_bytes, source()));
+      LLADA_TRY_STATUS(take_slot_memory());
+      LLADA_TRY(slots_, ExpertSlots::create(slot_memory_.data(), *gpu_->options.experts, gpu_->piece_bytes, source()));
     }
     // The host's copy of the gates loses the GPU's experts.
     const std::vector<float> gates(mirror(op.in[1]), mirror(op.in[1]) + rows * op.experts);
@@ -390,7 +418,9 @@ class Cuda final : public CudaDevice {
 
   ExpertSlots::Source source() const {
     return [gpu = gpu_](ExpertId id, int piece) {
-      return gpu->weights->views[static_cast<size_t>(gpu->pieces.at(id)[static_cast<size_t>(piece)])].data;
+      const auto weight = static_cast<size_t>(gpu->pieces.at(id)[static_cast<size_t>(piece)]);
+      const TensorView& view = gpu->weights->views[weight];
+      return std::span(view.data, static_cast<size_t>(view.bytes()));
     };
   }
 
@@ -402,7 +432,9 @@ class Cuda final : public CudaDevice {
   const Run* run_ = nullptr;
   StepData step_;
   KvMirrors kv_;
+  std::vector<KvStore*> stores_;  // of the step that is under way
   ExpertRun experts_;
+  DeviceBytes slot_memory_;
   std::unique_ptr<ExpertSlots> slots_;
   std::optional<ExpertCosts> costs_;
   int64_t moved_bytes_ = 0;
@@ -443,12 +475,10 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options,
       gpu->pieces[{infos[i].layer - options.experts->first_layer, infos[i].expert}][piece] = static_cast<WeightId>(i);
       gpu->piece_bytes[piece] = std::max(gpu->piece_bytes[piece], weights[i].bytes());
     }
-    // What the first step would find out.
-    LLADA_TRY(const auto probe, gpu->memory->allocate(ExpertSlots::bytes_needed(*options.experts, gpu->piece_bytes),
-                                                      "the slots of experts"));
   }
   auto device = std::make_unique<Cuda>(std::move(gpu), std::move(host));
   LLADA_TRY_STATUS(device->start());
+  if (options.experts) LLADA_TRY_STATUS(device->take_slot_memory());
   return device;
 }
 

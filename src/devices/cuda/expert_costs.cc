@@ -14,6 +14,12 @@ double seconds_of(const std::function<Status()>& work, Status& status) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// After an error too, what was queued ends before the memory that it uses.
+struct WaitsFor {
+  cudaStream_t stream;
+  ~WaitsFor() { static_cast<void>(cudaStreamSynchronize(stream)); }
+};
+
 // The shortest of three: what an interruption adds is nobody's cost.
 double shortest(const std::function<Status()>& work, Status& status) {
   double best = 1e30;
@@ -85,7 +91,12 @@ Result<ExpertCosts> measure_expert_costs(const ExpertsOnGpu& gpu, const Op& op, 
   // The link, with the copy into pinned memory that goes before it; then the GPU's products of what has arrived.
   CudaExperts few = gpu.experts;
   few.slots = 0, few.buffer = 0, few.staging = several;
-  LLADA_TRY(auto slots, ExpertSlots::create(*gpu.weights->memory, few, gpu.piece_bytes, gpu.source));
+  DeviceBytes own;  // where the model's slots are fewer
+  if (ExpertSlots::bytes_needed(few, gpu.piece_bytes) > ExpertSlots::bytes_needed(gpu.experts, gpu.piece_bytes)) {
+    LLADA_TRY(own, gpu.weights->memory->allocate(ExpertSlots::bytes_needed(few, gpu.piece_bytes), "measuring experts"));
+  }
+  LLADA_TRY(auto slots, ExpertSlots::create(own.data() != nullptr ? own.data() : gpu.slot_memory, few, gpu.piece_bytes,
+                                            gpu.source));
   double moved = 1e30;
   for (int e = 0; e < several; ++e) {  // each for the first time, as in a run
     const ExpertMove move{.id = {0, e}, .to = MoveTo::staging};
@@ -101,6 +112,7 @@ Result<ExpertCosts> measure_expert_costs(const ExpertsOnGpu& gpu, const Op& op, 
   c.link_bytes_per_s = c.expert_bytes() / moved;
   LLADA_TRY(auto memory,
             gpu.weights->memory->allocate(int64_t{kMost} * (2 * gate.inputs + op.experts) * 4, "measuring experts"));
+  const WaitsFor queued{stream};
   auto* const x = reinterpret_cast<float*>(memory.data());
   const auto gpu_time = [&](int rows, int experts) {
     std::vector<float> gates(static_cast<size_t>(rows * op.experts), 0.0f),

@@ -10,6 +10,7 @@ struct ExpertsOnGpu {
   const Weights* weights;
   const CudaExperts& experts;
   std::array<int64_t, 3> piece_bytes;
+  uint8_t* slot_memory;  // of the experts' slots, which nobody uses meanwhile
   ExpertSlots::Source source;
   bool tensor_cores = false;  // for types that have kernels for them
 };

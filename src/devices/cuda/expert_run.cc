@@ -19,7 +19,7 @@ Status ExpertRun::prepare(const Job& job) {
                 plan = take(e * (1 + 4 + 3 * 8) + 16),
                 split_x = take(job.tensor_cores ? split_bytes(job.rows, gate.inputs) : 0),
                 split_hidden = take(job.tensor_cores ? split_bytes(gathered, gate.outputs) : 0);
-  LLADA_TRY_STATUS(reserve(*job.weights->memory, memory_, bytes, "experts' rows"));
+  LLADA_TRY_STATUS(reserve(*job.weights->memory, memory_, bytes, "experts' rows", job.stream));
   const auto ints = [&](int64_t offset) { return reinterpret_cast<int32_t*>(memory_.data() + offset); };
   const auto floats = [&](int64_t offset) { return reinterpret_cast<float*>(memory_.data() + offset); };
   rows_ = {ints(begins), ints(rows), ints(places), ints(chosen), ints(scratch)};
@@ -179,6 +179,8 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
       for (int p = 0; p < 3; ++p)
         tables[static_cast<size_t>(p) * e + static_cast<size_t>(expert)] = slots.address({plan.layer, expert}, p);
     const auto bytes = static_cast<int64_t>(e * (3 * 8 + 4 + 1));
+    // The plan of the layer before may still be under way from here.
+    if (plan_copied_) LLADA_TRY_STATUS(check(cudaEventSynchronize(plan_copied_.get()), "copying a plan of experts"));
     if (bytes > plan_bytes_) {
       pinned_ = allocate_pinned(bytes);
       plan_bytes_ = pinned_ != nullptr ? bytes : 0;
@@ -190,6 +192,10 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
     LLADA_TRY_STATUS(
         check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
               "copying a plan of experts"));
+    if (!plan_copied_) {
+      LLADA_TRY(plan_copied_, make_event(false));
+    }
+    LLADA_TRY_STATUS(check(cudaEventRecord(plan_copied_.get(), job.stream), "copying a plan of experts"));
     const auto* table = reinterpret_cast<const uint8_t* const*>(plan_);
     const auto* device_order = reinterpret_cast<const int32_t*>(plan_ + 3 * e * 8);
     if (!order.empty()) {
@@ -243,7 +249,7 @@ Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
     others = others_;
   }
   add_up(job, plan_ + static_cast<int64_t>(op.experts) * (3 * 8 + 4), others);
-  return {};
+  return check(cudaGetLastError(), "starting kernels of experts");
 }
 
 }  // namespace llada::cuda

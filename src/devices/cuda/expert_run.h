@@ -45,6 +45,7 @@ class ExpertRun {
   uint8_t* plan_ = nullptr;  // here, order, and three tables of a plan
   SharedBytes pinned_;       // of plan_
   int64_t plan_bytes_ = 0;
+  Event plan_copied_;  // from there to plan_
 };
 
 }  // namespace llada::cuda

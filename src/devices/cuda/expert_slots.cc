@@ -16,7 +16,7 @@ int64_t ExpertSlots::bytes_needed(const CudaExperts& experts, std::array<int64_t
   return slot_count(experts) * (align(bytes[0]) + align(bytes[1]) + align(bytes[2]));
 }
 
-Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(Memory& memory, const CudaExperts& experts,
+Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(uint8_t* memory, const CudaExperts& experts,
                                                          std::array<int64_t, 3> piece_bytes, Source source) {
   std::unique_ptr<ExpertSlots> made(new ExpertSlots);
   ExpertSlots& s = *made;
@@ -24,12 +24,11 @@ Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(Memory& memory, const C
   s.piece_bytes_ = piece_bytes;
   s.source_ = std::move(source);
   s.offsets_ = {0, align(piece_bytes[0]), align(piece_bytes[0]) + align(piece_bytes[1])};
-  LLADA_TRY(s.memory_, memory.allocate(bytes_needed(experts, piece_bytes), "the slots of experts"));
   LLADA_TRY(s.stream_, make_stream());
   const int64_t stride = s.offsets_[2] + align(piece_bytes[2]);
   for (int64_t i = 0; i < slot_count(experts); ++i) {
     Slot& slot = s.slots_.emplace_back();
-    slot.data = s.memory_.data() + i * stride;
+    slot.data = memory + i * stride;
     LLADA_TRY(slot.used, make_event(false));
     for (Event& piece : slot.piece) {
       LLADA_TRY(piece, make_event(false));
@@ -65,11 +64,11 @@ void ExpertSlots::work() {
     if (ends_) return;
     const Job job = jobs_.front();
     jobs_.pop_front();
-    if (failure_) {
+    if (status_) {
       lock.unlock();
       Status done = carry_out(job);
       lock.lock();
-      failure_ = std::move(done);
+      status_ = std::move(done);
     }
     ++done_;
     changed_.notify_all();
@@ -85,9 +84,11 @@ Status ExpertSlots::carry_out(const Job& job) {
     LLADA_TRY_STATUS(check(cudaStreamWaitEvent(stream_.get(), slot.used.get(), 0), "waiting for an expert's slot"));
   Pinned& staging = pinned_[static_cast<size_t>(done_) % pinned_.size()];
   LLADA_TRY_STATUS(check(cudaEventSynchronize(staging.done.get()), "an expert's staging buffer"));
-  const auto bytes = static_cast<size_t>(piece_bytes_[p]);
+  const size_t bytes = job.from.size();
+  if (bytes > static_cast<size_t>(piece_bytes_[p]))
+    return failed("cuda: a piece of an expert has {} bytes, its slot {}", bytes, piece_bytes_[p]);
   const auto begin = std::chrono::steady_clock::now();
-  std::memcpy(staging.data.get(), job.from, bytes);
+  std::memcpy(staging.data.get(), job.from.data(), bytes);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   LLADA_TRY_STATUS(
       check(cudaMemcpyAsync(slot.data + offsets_[p], staging.data.get(), bytes, cudaMemcpyHostToDevice, stream_.get()),
@@ -95,14 +96,15 @@ Status ExpertSlots::carry_out(const Job& job) {
   LLADA_TRY_STATUS(check(cudaEventRecord(staging.done.get(), stream_.get()), "moving an expert"));
   LLADA_TRY_STATUS(check(cudaEventRecord(slot.piece[p].get(), stream_.get()), "moving an expert"));
   const std::lock_guard lock(mutex_);
-  traffic_.moved_bytes += piece_bytes_[p];
+  traffic_.moved_bytes += static_cast<int64_t>(bytes);
   traffic_.copy_s += took.count();
   return {};
 }
 
+// Without an error: after one, what counts as done was dropped, and its events are those of who was there before.
 bool ExpertSlots::queued(int64_t ticket) {
   const std::lock_guard lock(mutex_);
-  return done_ >= ticket;
+  return status_ && done_ >= ticket;
 }
 
 Status ExpertSlots::wait_queued(int64_t ticket) {
@@ -110,7 +112,7 @@ Status ExpertSlots::wait_queued(int64_t ticket) {
   const auto begin = std::chrono::steady_clock::now();
   changed_.wait(lock, [&] { return done_ >= ticket; });
   traffic_.wait_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return failure_;
+  return status_;
 }
 
 ExpertTraffic ExpertSlots::traffic() {
@@ -163,7 +165,7 @@ Status ExpertSlots::copy_piece(ExpertId id, Held& held) {
   const int p = held.next_piece++;
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_) return failure_;
+    if (!status_) return status_;
     slot.ticket[static_cast<size_t>(p)] = ++asked_;
     jobs_.push_back({held.slot, p, source_(id, p), p == 0 && slot.was_used});
   }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -22,9 +23,11 @@ namespace llada::cuda {
 class ExpertSlots {
  public:
   ~ExpertSlots();
-  using Source = std::function<const std::byte*(ExpertId, int piece)>;  // stored bytes
+  using Source = std::function<std::span<const std::byte>(ExpertId, int piece)>;  // stored bytes
 
-  static Result<std::unique_ptr<ExpertSlots>> create(Memory& memory, const CudaExperts& experts,
+  // memory: bytes_needed(), on the GPU, for as long as this lives. piece_bytes: of the largest in any layer; layers may
+  // store theirs in smaller types.
+  static Result<std::unique_ptr<ExpertSlots>> create(uint8_t* memory, const CudaExperts& experts,
                                                      std::array<int64_t, 3> piece_bytes, Source source);
   static int64_t bytes_needed(const CudaExperts& experts, std::array<int64_t, 3> piece_bytes);
 
@@ -72,7 +75,7 @@ class ExpertSlots {
   struct Job {
     size_t slot = 0;
     int piece = 0;
-    const std::byte* from = nullptr;
+    std::span<const std::byte> from = {};
     bool after_use = false;  // of what was in the slot
   };
   ExpertSlots() = default;
@@ -88,19 +91,18 @@ class ExpertSlots {
   CudaExperts experts_;
   std::array<int64_t, 3> piece_bytes_{}, offsets_{};
   Source source_;
-  DeviceBytes memory_;
   std::vector<Slot> slots_;
   std::deque<size_t> free_;  // the one that waited longest first
   std::map<ExpertId, Held> held_;
   std::vector<ExpertId> arriving_;  // residents and guesses, as asked for
   std::vector<Pinned> pinned_;
   int64_t residents_ = 0, buffered_ = 0;
-  Queue stream_;      // behind the memory: it waits for its copies before that goes
+  Queue stream_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   int64_t asked_ = 0, done_ = 0;  // tickets: pieces given to the thread; of those on the stream
-  Status failure_;
+  Status status_;                 // of the copies so far; after an error none is made
   bool ends_ = false;
   ExpertTraffic traffic_;
   std::thread thread_;

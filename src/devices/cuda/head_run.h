@@ -32,7 +32,6 @@ class HeadRun {
   struct Pending {  // results on their way
     StepOutputs* outputs;
     int64_t rows;
-    std::vector<int32_t> positions;
   };
   // Queues copies of the columns that are there: one for neighbouring rows that are kept.
   static Status keep_logits(const Job& job, int64_t vocab, const HeadArguments& a);

@@ -17,6 +17,10 @@ int64_t head_bytes(const KvStore& kv) {
 
 }  // namespace
 
+int64_t KvMirrors::digest_bytes(const KvShape& kv) {
+  return int64_t{kv.layers} * kv.sequences * kv.kv_heads * kUnusedDigest;
+}
+
 Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   const int64_t bytes = 2 * kv.half_bytes();
   for (auto it = mirrors_.begin(); it != mirrors_.end(); ++it) {

@@ -23,6 +23,9 @@ class KvMirrors {
   // (Device::allocate), or no memory.
   Result<std::vector<KvPlace>> of(Memory& memory, std::span<const Stream> streams);
 
+  // Bytes of flags' memory that a store of this shape gets here.
+  static int64_t digest_bytes(const KvShape& shape);
+
   // Queues copies of what `keys` of a sequence name and the GPU does not have.
   static Status refresh(const KvPlace& place, KvStore& kv, int layer, int sequence, KeyRange keys, cudaStream_t stream);
 

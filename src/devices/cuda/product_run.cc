@@ -9,7 +9,8 @@ Status ProductRun::begin(const Op& op, const float* x, int64_t rows, int64_t inp
     if (id != kNoWeight && on_tensor_cores(weights_.matrices[static_cast<size_t>(id)].type))
       types.push_back(weights_.matrices[static_cast<size_t>(id)].type);
   if (rows == 0 || types.empty()) return {};
-  LLADA_TRY_STATUS(reserve(*weights_.memory, memory_, split_bytes(rows, inputs), "activations for the tensor cores"));
+  LLADA_TRY_STATUS(
+      reserve(*weights_.memory, memory_, split_bytes(rows, inputs), "activations for the tensor cores", stream));
   split_ = split_at(memory_.data(), rows, inputs, types);
   split_rows(stream, x, 0, rows, inputs, split_);
   return {};

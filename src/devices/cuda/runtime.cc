@@ -52,8 +52,9 @@ int64_t Memory::used() const {
   return used_;
 }
 
-Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::string& what) {
+Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::string& what, cudaStream_t stream) {
   if (needed <= bytes.bytes()) return {};
+  if (bytes.data() != nullptr) LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream), "waiting for memory to be free"));
   { const DeviceBytes old = std::move(bytes); }
   LLADA_TRY(bytes, memory.allocate(needed, what));
   return {};

@@ -64,14 +64,18 @@ class Memory : public std::enable_shared_from_this<Memory> {
   int64_t used_ = 0;
 };
 
-// Grows, never shrinks; contents are lost on growth. The caller has waited for whoever used it.
-Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::string& what);
+// Grows, never shrinks; contents are lost on growth, before which the stream that uses it is waited for.
+Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::string& what, cudaStream_t stream);
 
 // Pinned memory of the host, which the GPU sees too; null when there is none.
 SharedBytes allocate_pinned(int64_t bytes);
 
+// cudaStreamDestroy() returns at once while work goes on: what the work uses must outlive it.
 struct StreamEnd {
-  void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
+  void operator()(cudaStream_t stream) const {
+    static_cast<void>(cudaStreamSynchronize(stream));
+    static_cast<void>(cudaStreamDestroy(stream));
+  }
 };
 using Queue = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamEnd>;
 Result<Queue> make_stream();

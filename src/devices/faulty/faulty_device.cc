@@ -69,6 +69,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
     return {};
   }
 
+  int64_t digest_bytes(const KvShape& kv) const override { return device_->digest_bytes(kv); }
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   void use_arena(SharedBytes memory, int64_t bytes) override { can_.host->use_arena(std::move(memory), bytes); }
   Status load(std::span<const WeightId> ids) override { return can_.host->load(ids); }
@@ -94,7 +95,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
     return can_.experts->peek(program, id);
   }
   ExpertLink expert_link() override { return can_.experts->expert_link(); }
-  void drop_experts() override { can_.experts->drop_experts(); }
+  void drop_experts() override { can_.experts->begin_expert_run(); }
   EmulatedStats emulated() override { return can_.clock->emulated(); }
   void reset_emulated() override { can_.clock->reset_emulated(); }
   bool dry() const override { return can_.clock->dry(); }

@@ -258,6 +258,8 @@ class Hexagon final : public HexagonDevice {
   }
   bool overlaps() const override { return true; }
 
+  int64_t digest_bytes(const KvShape& kv) const override { return host_->digest_bytes(kv); }
+
   PhaseTimes take_phase_times() override {
     PhaseTimes times = host_->take_phase_times();
     for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(times_[k], 0.0);
@@ -407,8 +409,8 @@ class Hexagon final : public HexagonDevice {
       if (reply.status == WIRE_NOT_FINITE) {
         const auto begin = batch.head_begin.find(reply.op);
         const size_t row = reply.detail + (begin != batch.head_begin.end() ? begin->second : 0);
-        return failed("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
-                      row < rows_.positions[2].size() ? rows_.positions[2][row] : -1);
+        return damaged("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
+                       row < rows_.positions[2].size() ? rows_.positions[2][row] : -1);
       }
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
       counters_.dsp_ops += static_cast<int64_t>(last - first);

@@ -209,6 +209,7 @@ class Sim final : public SimDevice {
 
   std::vector<LaneSpan> take_spans() override { return lanes_.take_spans(); }
 
+  int64_t digest_bytes(const KvShape& kv) const override { return numerics_ ? numerics_->digest_bytes(kv) : 0; }
   PhaseTimes take_phase_times() override { return numerics_ ? numerics_->take_phase_times() : PhaseTimes{}; }
   int64_t memory_bytes() const override { return numerics_ ? numerics_->memory_bytes() : 0; }
   void set_trace(Trace* trace) override {

@@ -1,0 +1,104 @@
+#include "engine/request_memory.h"
+
+#include <algorithm>
+
+#include "decode/length.h"
+#include "decode/sampling.h"
+#include "engine/score_jobs.h"
+
+namespace llada {
+namespace {
+
+// What strategy, canvas, plans and results remember of a position of one sequence; and of a request whatever its size.
+constexpr double kPositionBytes = 512, kRequestBytes = 64 << 10;
+// Copies of an answer's parts that are there at a time: the request's own, the answer, the one for the handle.
+constexpr double kAnswerCopies = 3;
+constexpr double kAllocation = 32;  // what an allocation costs beside its bytes
+
+double store_bytes(const Model& model, int64_t positions, bool guided) {
+  const KvShape shape = kv_shape(model, positions, guided);
+  const double places = static_cast<double>(positions) * shape.sequences;
+  const double heads = static_cast<double>(shape.layers) * shape.sequences * shape.kv_heads;
+  const auto digests = static_cast<double>(model.device().digest_bytes(shape));
+  constexpr double kLine = 64;  // heads begin at cache lines
+  return KvStore::needed_bytes(shape) + 2 * heads * kLine + places * sizeof(int64_t) +
+         (digests > 0 ? digests + places * shape.layers : 0);
+}
+
+double score_bytes_of(int64_t positions, int64_t alternatives) {
+  const double each = sizeof(TokenScore) + static_cast<double>(alternatives) * sizeof(TokenScore::Alternative);
+  return static_cast<double>(positions) * (each + kAllocation);
+}
+
+// Rows whose logits a step keeps.
+double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t positions) {
+  const int64_t block = std::max(o.block_length, model.special_ids().attention_block);
+  int64_t rows = block;                                                                         // its masks and looks
+  if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
+  if (o.mbsd) rows += o.mbsd_lookahead;
+  if (o.ahead_steps > 0 || o.slide) rows = positions;
+  rows = std::min(rows, positions);
+  if (o.revision == decode::Revision::wino) rows += block;
+  if (o.revision == decode::Revision::dual_path) {
+    const int64_t trials = std::max(o.revise_rows, o.final_sweep);
+    rows += std::min(trials, positions) * (o.revise_path == decode::RevisePath::separate ? 2 : 1);
+  }
+  return static_cast<double>(rows);
+}
+
+// Over the vocabulary: so many rows, and what one row takes while a token is chosen from it.
+double logits_bytes(const Model& model, double rows) {
+  constexpr double kChoosing = 24;
+  return static_cast<double>(model.config().vocab) * (rows * sizeof(float) + kChoosing);
+}
+
+}  // namespace
+
+double text_bytes(const Model& model, int64_t tokens) {
+  return static_cast<double>(tokens) * static_cast<double>(std::max(model.longest_token(), kHole.size()));
+}
+
+int64_t most_positions(const Model& model, const Request& request) {
+  const auto size = std::ssize(request.tokens);
+  return request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
+}
+
+double request_bytes(const Model& model, const Request& request) {
+  const decode::DecodeOptions& o = request.options;
+  const bool guided = o.cfg_scale > 0;
+  const int64_t positions = most_positions(model, request);
+  const double store = store_bytes(model, positions, guided);
+  double bytes = kRequestBytes + store;
+  if (const int64_t first = first_positions(model, request, positions); first < positions)
+    bytes += store_bytes(model, std::max(first, positions / 2), guided);
+  // Extra rows beside a step: their keys and values are kept aside, before and after, and on a device that computes
+  // them beside it they have a store of their own.
+  if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
+  if (decode::needs_logits(o) || request.alternatives > 0) bytes += logits_bytes(model, kept_rows(model, o, positions));
+  if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
+  bytes += static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
+  if (o.draft != 0) bytes += static_cast<double>(positions) * 16 * kPositionBytes;  // states with plans of their own
+  return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);
+}
+
+double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows) {
+  int64_t longest = 0;
+  double tokens = 0, masked = 0;  // of all canvases: there is one for each token, which masks it and what follows
+  for (const std::vector<int32_t>& text : request.continuations) {
+    const auto length = static_cast<double>(text.size());
+    longest = std::max<int64_t>(longest, std::ssize(text));
+    tokens += length;
+    masked += length * (length + 1) / 2;
+  }
+  const int64_t positions = canvas_positions(model, std::ssize(request.prompt), longest);
+  const bool guided = request.options.cfg_scale > 0;
+  const int64_t lanes = score_lanes(model, positions * (guided ? 2 : 1), rows);
+  constexpr double kCanvas = 512;
+  return kRequestBytes +
+         static_cast<double>(lanes) *
+             (store_bytes(model, positions, guided) + static_cast<double>(positions) * kPositionBytes) +
+         logits_bytes(model, static_cast<double>(lanes)) + 2 * masked * sizeof(int32_t) + tokens * kCanvas +
+         kAnswerCopies * score_bytes_of(static_cast<int64_t>(tokens), request.options.top);
+}
+
+}  // namespace llada

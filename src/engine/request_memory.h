@@ -1,0 +1,28 @@
+// What a request holds in memory at most, counted before it begins: whoever admits requests keeps to a budget by it.
+//
+// Counted: keys and values with their versions and digests, the old ones beside the new while a store grows; logits
+// that are kept for sampling, alternatives and scores; the answer's tokens, alternatives and text; what the strategy
+// remembers of each position. Not counted, since no request alone owns it: the scratch memory of a device, which is as
+// large as its largest forward needed, and the pages of a PrefixCache, which has a budget of its own.
+#pragma once
+#include <cstdint>
+
+#include "engine/likelihood.h"
+#include "engine/model.h"
+#include "engine/request.h"
+
+namespace llada {
+
+// Of a request that check_request() lets pass.
+double request_bytes(const Model& model, const Request& request);
+
+// Of a score by the method `chain` that check_score() lets pass, in forwards of at most `rows` rows.
+double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows);
+
+// Bytes of text that so many tokens are at most, undecided ones included.
+double text_bytes(const Model& model, int64_t tokens);
+
+// Positions of the canvas that a request may come to.
+int64_t most_positions(const Model& model, const Request& request);
+
+}  // namespace llada
