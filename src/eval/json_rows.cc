@@ -25,7 +25,15 @@ bool shallow(std::string_view text) {
 Status for_each_row(std::string_view text, const std::string& source,
                     const std::function<Status(const Json& row, const std::string& where)>& visit) {
   return for_each_json_line(text, source, [&](std::string_view line, const std::string& where) -> Status {
-    const Json json = shallow(line) ? Json::parse(line, nullptr, false) : Json(Json::value_t::discarded);
+    if (!shallow(line)) return invalid("{}: not a JSON object, but nested more than 64 deep", where);
+    Json json;
+    try {
+      json = Json::parse(line);
+    } catch (const Json::parse_error& error) {
+      return invalid("{}: column {}: not JSON", where, error.byte);
+    } catch (const Json::exception&) {  // a number that no double holds
+      return invalid("{}: not JSON", where);
+    }
     if (!json.is_object()) return invalid("{}: not a JSON object", where);
     return visit(json, where);
   });
