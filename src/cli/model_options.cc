@@ -76,19 +76,21 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
   add_pack_cache_option(app, options, further(kGroup));
 }
 
-static void add_named_model(CLI::App& app, ModelOptions& options, const std::string& names) {
-  app.add_option(names, options.path, "a GGUF file or Hugging Face folder; or -hf OWNER/NAME")
-      ->type_name("MODEL")
-      ->group(kGroup);
+static constexpr const char* kModelHelp = "a GGUF file or Hugging Face folder; or -hf OWNER/NAME";
+
+static void add_named_model(CLI::App& app, ModelOptions& options, const std::string& names, const char* help) {
+  app.add_option(names, options.path, help)->type_name("MODEL")->group(kGroup);
   add_hub_option(app, options, further(kGroup));
   add_device_options(app, options.load);
 }
 
-void add_model_options(CLI::App& app, ModelOptions& options) { add_named_model(app, options, "-m,--model,MODEL"); }
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  add_named_model(app, options, "-m,--model,MODEL", kModelHelp);
+}
 
 void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::string>& first_word) {
-  add_named_model(app, options, "-m,--model");
-  app.add_option("MODEL", first_word, "the same, without -m")->group(further(kGroup));
+  app.add_option("MODEL", first_word, kModelHelp)->group(kGroup);
+  add_named_model(app, options, "-m,--model", "the same, at any place");
 }
 
 Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,

@@ -216,12 +216,12 @@ Work setup(CLI::App& app, bool talk) {
                     "Examples:\n"
                     "  llada chat model.gguf\n"
                     "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
-                  : "Without options of its own it decodes with the preset balanced. A pipe or file on stdin is read "
-                    "to its end and goes behind the prompt, in a new line; < /dev/null: nothing does.\n\n"
+                  : "Without options of its own it decodes with the preset balanced. A pipe or file "
+                    "on stdin is read to its end and goes below the prompt (</dev/null: none).\n\n"
                     "Examples:\n"
                     "  llada run model.gguf 'Why is the sky blue?'\n"
                     "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
-                    "  llada run -m model.gguf -f prompt.txt -n 256 --preset-decode fast --json\n"
+                    "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
                     "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
   return [o, first_word, prompt, file]() -> Result<int> {
     o->has_file = file != nullptr && file->count() > 0;

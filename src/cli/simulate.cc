@@ -79,7 +79,7 @@ std::string paragraph(const std::string& text) { return wrapped(text, 0, static_
 
 std::string window_text(const Simulation& s) {
   if (s.window_bytes < 0)
-    return paragraph("the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip");
+    return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
   const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
   std::string text = fmt::format(
       "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
@@ -99,9 +99,10 @@ std::string uncertain_text(const std::vector<SensitivityRow>& rows) {
   for (const SensitivityRow& row : rows) {
     const std::string low = fmt::format("{:.1f} s", row.seconds_low), high = fmt::format("{:.1f} s", row.seconds_high);
     if (low == high) continue;
-    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {}, {:g} gives {}\n    {}\n", row.path, row.value, row.unit,
-                       row.trust, row.low, low, row.high, high,
-                       wrapped(row.source, 4, static_cast<size_t>(output_width()), 4));
+    const auto columns = static_cast<size_t>(output_width());
+    const std::string effect = fmt::format("{} = {:g} {} [{}]: {:g} gives {}, {:g} gives {}", row.path, row.value,
+                                           row.unit, row.trust, row.low, low, row.high, high);
+    out += fmt::format("  {}\n    {}\n", wrapped(effect, 4, columns, 2), wrapped(row.source, 4, columns, 4));
   }
   if (out.empty()) return "\nwithin their ranges the least certain numbers change nothing\n";
   return "\nleast certain numbers, and the last line at their ends ([H] read in a primary\n"
@@ -110,9 +111,9 @@ std::string uncertain_text(const std::vector<SensitivityRow>& rows) {
 }
 
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
-  std::string out = paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.",
-                                          s.preset, s.profile, o.prompt, o.gen)) +
-                    paragraph(s.description) + '\n';
+  std::string out =
+      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
+      paragraph("All numbers are modelled. " + s.description) + '\n';
   constexpr const char* kHead = "{:<14} {:>9} {:>7} {:>9} {:>8} {:>9} {:>9}\n";
   out += fmt::format(kHead, "", "", "", "tokens", "", "mapped", "exposed");
   out += fmt::format(kHead, "", "seconds", "passes", "per pass", "joules", "GiB/pass", "map s");

@@ -220,7 +220,7 @@ TEST_F(ChatTerminal, CommandsSayWhatTheyDid) {
   session->type("/clear\r");
   EXPECT_TRUE(session->shows("2 messages forgotten\n> ")) << session->screen().text();
   session->type("/set\r");
-  EXPECT_TRUE(session->shows("llada help options\n> ")) << session->screen().text();
+  EXPECT_TRUE(session->shows("of llada help\n  options\n> ")) << session->screen().text();
   EXPECT_THAT(session->screen().text(), HasSubstr("\n/set takes preset-decode, stop"));
   std::stringstream lines(session->screen().text());
   for (std::string line; std::getline(lines, line);)

@@ -53,7 +53,7 @@ class Examples : public testing::Test {
   // What a shell prints and its status at the end.
   std::pair<std::string, int> shell(const std::string& script) const {
     std::ofstream(folder_ / "script.sh") << script;
-    FILE* pipe = ::popen(fmt::format("cd '{0}' && sh ./script.sh 2>&1", folder_.string()).c_str(), "r");
+    FILE* pipe = ::popen(fmt::format("cd '{0}' && sh ./script.sh 2>&1 </dev/null", folder_.string()).c_str(), "r");
     std::string out;
     char bytes[4096];
     for (size_t n = 0; (n = std::fread(bytes, 1, sizeof bytes, pipe)) > 0;) out.append(bytes, n);
@@ -63,7 +63,7 @@ class Examples : public testing::Test {
   // The arguments of every `llada` and `curl` of the commands, as a shell hands them over.
   std::vector<Words> words_of(const std::string& commands) const {
     const auto [out, status] = shell(
-        "llada() { printf '%s\\037' llada \"$@\"; printf '\\036'; }\n"
+        "llada() { if [ -p /dev/stdin ]; then cat >/dev/null; fi; printf '%s\\037' llada \"$@\"; printf '\\036'; }\n"
         "curl() { printf '%s\\037' curl \"$@\"; printf '\\036'; }\n" +
         commands);
     EXPECT_EQ(status, 0) << out;
