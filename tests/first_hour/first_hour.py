@@ -71,11 +71,11 @@ ADDED = {r"^llada serve\b": " --port 0"}
 
 # What differs from machine to machine and from run to run: pattern, what stands for it.
 MASKS = [
+    (r"127\.0\.0\.1:\d+", "<address>"),
     (r"-?\b\d+\.\d+(e-?\d+)?", "#"),
     (r"(?<![\w.#])\d+(?= ?(ms|s|min|h|tokens/s|rows/s|GB/s|MB/s|kB/s|GB|MB|kB|B)\b)", "#"),
     (r'("(peak_memory_bytes|seconds|device)": ?)("[^"]*"|\d+)', r"\1#"),
     (r"\b[0-9a-f]{40}\b", "<commit>"),
-    (r"127\.0\.0\.1:\d+", "<hub>"),
     (r"/tmp/first_hour[^ /]*", "<home>"),
 ]
 # Tells what this machine has; whether it does is seen by the status.
