@@ -45,7 +45,7 @@ measure() {
   local name=$1 times=() run
   shift
   for ((run = 0; run < ${RUNS:-1}; ++run)); do
-    if ! "$build/bin/llada" run -p measure --json "$@" >"$out/$name.json" 2>"$out/$name.err"; then
+    if ! "$build/bin/llada" run -p measure --json "$@" </dev/null >"$out/$name.json" 2>"$out/$name.err"; then
       printf ' %12s' failed
       ended=1
       return

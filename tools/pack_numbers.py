@@ -21,7 +21,8 @@ PROMPT = ["-p", "Why is the sky blue?", "--gen-length", "8", "--steps", "1", "--
 
 
 def run(llada, words, **more):
-    return subprocess.run([llada, *words], check=True, capture_output=True, text=True, **more).stdout
+    return subprocess.run([llada, *words], check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          **more).stdout
 
 
 def first_forward_seconds(llada, model, cache, folder):
@@ -48,7 +49,8 @@ def pss_bytes(pid):
 def together(llada, model, cache, count):
     """Sum of the PSS of so many processes in the middle of their first answer."""
     words = ["run", "-m", model, "--pack-cache", cache, "--threads", "1", "-p", "Why?", "--gen-length", "48", "--quiet"]
-    started = [subprocess.Popen([llada, *words], stdout=subprocess.DEVNULL) for _ in range(count)]
+    started = [subprocess.Popen([llada, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+               for _ in range(count)]
     try:
         last, same = -1, 0
         while same < 5:  # until every weight has been read once

@@ -15,7 +15,7 @@ root=
 fail() { echo "package: $*" >&2; exit 1; }
 
 answers() {  # model program...
-  local found; found=$("${@:2}" run -m "$1" 'Sort the numbers from smallest to largest: 38 41 6 51 3' -q) || return 1
+  local found; found=$("${@:2}" run -m "$1" 'Sort the numbers from smallest to largest: 38 41 6 51 3' -q </dev/null) || return 1
   [ "$found" = '3 6 38 41 51' ]
 }
 

@@ -36,7 +36,7 @@ def expected(args):
     answers = []
     for text, _, flags in CASES:
         out = subprocess.run([args.llada, "run", "-m", args.model, "-p", text, "--json", *flags], check=True,
-                             capture_output=True, text=True).stdout
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
         answers.append(json.loads(out)["text"])
     return answers
 

@@ -45,7 +45,7 @@ def program_seconds(program, model, number, tokens, decoding):
             flags += [f"--{key.replace('_', '-')}"] + ([] if value is True else [str(value)])
     command = [program, "run", "-m", model, "-p", prompt_of(number), "--raw", "--json", "-n", str(tokens),
                "--logits-eos-inf", *flags]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
     return json.loads(out)["stats"]["seconds"]
 
 

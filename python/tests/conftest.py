@@ -55,7 +55,8 @@ def command(model_path: str):
 
     def run(name: str, *arguments: str):
         line = [program(), name, "-m", model_path, "--threads", "1", "--json", *arguments]
-        return json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+        return json.loads(subprocess.run(line, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL).stdout)
 
     return run
 

@@ -1,6 +1,7 @@
 // llada bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
 #include "bench/bench.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "lab/simulate.h"
 
 namespace llada::cli {
 namespace {
@@ -152,7 +154,7 @@ Work setup_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   bench::BenchOptions& b = o->bench;
   b.types = {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K};
-  app.add_option("-m,--model", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
+  app.add_option("-m,--model,MODEL", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
   add_hub_option(app, o->hub, further("Details"));
   app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
@@ -202,7 +204,8 @@ Work setup_bench(CLI::App& app) {
          },
          "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
       ->type_name("P%");
-  app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE");
+  offer(app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE"),
+        fmt::format("{}", fmt::join(profile_names(), " ")));
   for (const char* name : {"--requests", "--stream-mib", "--replay-runs", "--block-length", "--experts-on-device",
                            "--profile", "--attention-keys", "--attention-rows"})
     app.get_option(name)->group(further("Details"));
@@ -210,12 +213,10 @@ Work setup_bench(CLI::App& app) {
   app.add_flag("--quick", o->quick, "about a minute: 8 layers, few repeats and rows");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
-      "Ceilings are measured in the same run; a share is of the peak just before and after. A product or forward is\n"
-      "timed again, at most twice, where that peak fell: something else had a core. Whole runs commit\n"
-      "the given number of most certain tokens per step, so that random weights take a real model's "
-      "forwards.\n"
-      "Lines come as they are measured; Ctrl-C ends with those that are there.\n"
-      "LLADA_ISA=NAME in the environment chooses the kernels.\n\n"
+      "Ceilings are measured in the same run; a share is of the peak just before and after. A product or forward is "
+      "timed again, at most twice, where that peak fell: something else had a core. Whole runs commit the given number "
+      "of most certain tokens per step, so that random weights take a real model's forwards. Lines come as they are "
+      "measured; Ctrl-C ends with those that are there. LLADA_ISA=NAME in the environment chooses the kernels.\n\n"
       "Examples:\n"
       "  llada bench --preset llada-8b:q4_0 --quick\n"
       "  llada bench --preset llada-8b:q4_0\n"

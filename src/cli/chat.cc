@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "cli/help.h"
 #include "cli/mistakes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -74,24 +75,34 @@ class Chat {
 
   int64_t attention_block() const { return workspace_.model().special_ids().attention_block; }
 
+  static size_t columns() { return static_cast<size_t>(std::max(20, terminal_size(STDERR_FILENO).columns - 1)); }
+
+  // In lines that break between options.
   std::string setting() const {
     const std::string& preset = options_.decode.preset();
     const std::string flags = decode::as_flags(options_.decode.options);
     std::string text = preset.empty() ? "no preset" : "preset " + preset;
     if (!flags.empty()) text += ": " + flags;
     for (const std::string& stop : stop_) text += fmt::format(" --stop '{}'", stop);
-    return text;
+    return wrapped(text, 2, columns());
+  }
+
+  // What /set takes, in short.
+  static std::string settable() {
+    std::string names = "/set takes preset-decode, stop";
+    for (const decode::Field& field : decode::fields())
+      if (field.basic) names += ", " + std::string(decode::flag(field).substr(2));
+    return wrapped(names + " and the others of llada help options", 2, columns());
   }
 
   std::string banner() const {
-    const auto columns = static_cast<size_t>(std::max(20, terminal_size(STDERR_FILENO).columns - 1));
     const std::string& preset = options_.decode.preset();
     const std::filesystem::path path = workspace_.model().file().path();
     const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
     const std::string first = fmt::format("{}, {}", name, preset.empty() ? "options as given" : "preset " + preset);
     const std::string second = workspace_.model().device().info().description;
     const bool single = workspace_.model().chat_format().single_turn;
-    return fmt::format("{}\n{}\n{}{}\n", one_line(first).substr(0, columns), one_line(second).substr(0, columns),
+    return fmt::format("{}\n{}\n{}{}\n", one_line(first).substr(0, columns()), one_line(second).substr(0, columns()),
                        single ? "each message stands alone: this model was trained on single questions\n" : "",
                        "/help: commands; Ctrl-C: stop an answer; Ctrl-D: leave");
   }
@@ -179,20 +190,29 @@ class Chat {
 
   Status keep() {
     if (!stopped_) return invalid("/keep: no answer was stopped");
+    if (trimmed(stopped_->answer).empty())
+      return invalid("/keep: nothing stands before the first open token; /regen asks again");
     turns_ = std::move(stopped_->before);
     turns_.push_back({"user", stopped_->question});
     turns_.push_back({"assistant", stopped_->answer});
     stopped_.reset();
-    return {};
+    return tell(fmt::format("kept: {}", turns_.back().content));
+  }
+
+  Status clear() {
+    const int64_t forgotten = std::ssize(std::exchange(turns_, {}));
+    stopped_.reset();
+    return tell(counted(forgotten, "message") + " forgotten");
   }
 
   Status save(const std::string& path) const {
     const std::string text = conversation_text(with_system(turns_));
+    const bool replaced = ::access(path.c_str(), F_OK) == 0;
     LLADA_TRY(auto file, AtomicFile::create(path));
     LLADA_TRY_STATUS(file.write(text.data(), text.size()));
     LLADA_TRY_STATUS(file.commit());
-    tell(fmt::format("{} messages written to {}", turns_.size(), one_line(path)));
-    return {};
+    return tell(fmt::format("{} written to {}{}", counted(std::ssize(turns_), "message"), one_line(path),
+                            replaced ? ", which was replaced" : ""));
   }
 
   Status load(const std::string& path) {
@@ -203,14 +223,15 @@ class Chat {
       system_ = messages.front().content;
       messages.erase(messages.begin());
     }
-    turns_ = std::move(messages);
+    const size_t before = std::exchange(turns_, std::move(messages)).size();
     stopped_.reset();
-    tell(fmt::format("{} messages read from {}", turns_.size(), one_line(path)));
-    return {};
+    return tell(
+        fmt::format("{} read from {}{}", counted(std::ssize(turns_), "message"), one_line(path),
+                    before > 0 ? fmt::format("; {} forgotten", counted(static_cast<int64_t>(before), "message")) : ""));
   }
 
   Status set(std::string_view rest) {
-    if (rest.empty()) return tell(setting());
+    if (rest.empty()) return tell(setting() + '\n' + settable());
     const size_t end = std::min(rest.find_first_of(" \t="), rest.size());
     const std::string_view name = rest.substr(0, end);
     const std::string_view value = end < rest.size() ? trimmed(rest.substr(end + 1)) : "";
@@ -246,7 +267,7 @@ class Chat {
     else if (word == "help" || word == "?")
       note(kHelp);
     else if (word == "clear")
-      turns_.clear(), stopped_.reset();
+      return clear();
     else if (word == "system")
       return system(rest);
     else if (word == "regen")

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "cli/help.h"
 #include "cli/manual.h"
+#include "cli/mistakes.h"
 #include "engine/options.h"
 
 namespace llada::cli {
@@ -14,7 +16,8 @@ namespace {
 struct Flag {
   std::vector<std::string> names;  // with their dashes
   std::string help, unit;          // unit: empty for a switch
-  std::vector<std::string> words;  // that it takes, where these are known
+  std::string words;               // that it takes, where these are known
+  bool files() const { return words.empty() || unit.find("FILE") != std::string::npos; }  // it may name one
 };
 
 struct Described {
@@ -22,15 +25,16 @@ struct Described {
   std::vector<Flag> flags;
 };
 
-Flag flag_of(const CLI::Option& option) {
-  Flag flag{.names = {}, .help = option.get_description(), .unit = {}, .words = {}};
+Flag flag_of(const CLI::App& app, const CLI::Option& option) {
+  Flag flag{.names = {}, .help = option.get_description(), .unit = {}, .words = offered(option)};
   for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
+  for (const std::string_view name : other_short_names(app, option)) flag.names.emplace_back(name);
   if (option.get_items_expected_max() > 0)
     flag.unit = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
   for (const decode::Field& field : decode::fields())
     for (const std::string& name : flag.names)
-      if (decode::flag(field) == name) flag.words.assign(field.words.begin(), field.words.end());
+      if (decode::flag(field) == name) flag.words = fmt::format("{}", fmt::join(field.words, " "));
   return flag;
 }
 
@@ -42,7 +46,7 @@ std::vector<Described> describe(std::span<const Command> commands) {
     Described& d = all.emplace_back(std::string(command.name), std::string(command.summary), std::vector<Flag>{});
     for (const OptionGroup& group : option_groups(app))
       for (const CLI::Option* option : group.options)
-        if (Flag flag = flag_of(*option); !flag.names.empty()) d.flags.push_back(std::move(flag));
+        if (Flag flag = flag_of(app, *option); !flag.names.empty()) d.flags.push_back(std::move(flag));
     d.flags.push_back({{"--help"}, "its options and examples", "", {}});
     d.flags.push_back({{"--help-all"}, "every option", "", {}});
   }
@@ -68,28 +72,37 @@ std::string in_single(std::string_view text) {
 
 std::string bash(std::span<const Described> commands) {
   std::string names, cases;
-  std::map<std::string, std::string> words;  // by option
+  std::map<std::string, std::map<std::string, const Flag*>> by_option;  // its commands, and what it is there
   for (const Described& d : commands) {
     names += (names.empty() ? "" : " ") + d.name;
     std::string list;
     for (const Flag& flag : d.flags)
       for (const std::string& name : flag.names) {
         list += (list.empty() ? "" : " ") + name;
-        if (!flag.words.empty()) words[name] = fmt::format("{}", fmt::join(flag.words, " "));
+        if (!flag.unit.empty()) by_option[name][d.name] = &flag;
       }
     cases += fmt::format("    {}) words='{}' ;;\n", d.name, list);
   }
   std::string of_options;
-  for (const auto& [name, list] : words)
-    of_options += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", name, list);
+  for (const auto& [name, uses] : by_option) {
+    const std::string& first = uses.begin()->second->words;
+    const bool alike = std::ranges::all_of(uses, [&](const auto& use) { return use.second->words == first; });
+    for (const auto& [command, flag] : uses) {
+      if (!flag->words.empty())
+        of_options +=
+            fmt::format("    {}\\ {}) COMPREPLY=($(compgen -W '{}' -- \"$word\"){}); return ;;\n",
+                        alike ? "*" : command, name, flag->words, flag->files() ? " $(compgen -f -- \"$word\")" : "");
+      if (alike) break;
+    }
+  }
   return fmt::format(
       "# bash completion of llada\n_llada() {{\n"
       "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} words=\n"
       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
       "    COMPREPLY=($(compgen -W 'help {} --help --version' -- \"$word\") $(compgen -f -- \"$word\"))\n"
-      "    return\n  fi\n  case $before in\n    help) [ \"$COMP_CWORD\" = 2 ] && COMPREPLY=($(compgen -W '{} options' "
-      "-- "
-      "\"$word\")) && return ;;\n{}  esac\n  case ${{COMP_WORDS[1]}} in\n{}  esac\n"
+      "    return\n  fi\n  case \"${{COMP_WORDS[1]}} $before\" in\n"
+      "    help\\ help) COMPREPLY=($(compgen -W '{} options' -- \"$word\")); return ;;\n"
+      "{}  esac\n  case ${{COMP_WORDS[1]}} in\n{}  esac\n"
       "  case $word in\n    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
       "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}}\ncomplete -o filenames -F _llada llada\n",
       names, names, of_options, cases);
@@ -103,10 +116,11 @@ std::string zsh(std::span<const Described> commands) {
     for (const Flag& flag : d.flags) {
       const std::string help = in_single(escaped(flag.help, "[]:", "\\"));
       const std::string action =
-          flag.unit.empty()
-              ? ""
-              : fmt::format(":{}:{}", in_single(escaped(flag.unit, "[]:", "\\")),
-                            flag.words.empty() ? "_files" : fmt::format("({})", fmt::join(flag.words, " ")));
+          flag.unit.empty() ? ""
+                            : fmt::format(":{}:{}", in_single(escaped(flag.unit, "[]:", "\\")),
+                                          flag.words.empty() ? "_files"
+                                          : flag.files()     ? fmt::format("{{_values word {}; _files}}", flag.words)
+                                                             : fmt::format("({})", flag.words));
       for (const std::string& name : flag.names) specs += fmt::format(" \\\n        '*{}[{}]{}'", name, help, action);
     }
     cases += fmt::format("      {}) _arguments{} \\\n        '*:file:_files' ;;\n", d.name, specs);
@@ -129,7 +143,7 @@ std::string fish(std::span<const Described> commands) {
         out += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
                                       : fmt::format(" -{} {}", name.size() == 2 ? 's' : 'o', name.substr(1));
       if (!flag.words.empty())
-        out += fmt::format(" -x -a '{}'", fmt::join(flag.words, " "));
+        out += fmt::format(" {} -a '{}'", flag.files() ? "-r -F" : "-x", flag.words);
       else if (!flag.unit.empty())
         out += " -r";
       out += fmt::format(" -d {}\n", quoted(flag.help));

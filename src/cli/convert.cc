@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -19,7 +20,10 @@ Work setup_convert(CLI::App& app) {
   app.add_option("SOURCE", o->source, "a Hugging Face folder or a GGUF file")->required();
   app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
       ->required();
-  app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")->type_name("TYPE")->required();
+  offer(app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")
+            ->type_name("TYPE")
+            ->required(),
+        "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "Examples:\n"
@@ -47,7 +51,7 @@ Work setup_convert(CLI::App& app) {
       return 0;
     }
     std::string types;  // vectors and rows that a type cannot hold are in another one
-    for (const TypeTotal& t : out.types) types += fmt::format(", {} in {} tensors", t.type, t.tensors);
+    for (const TypeTotal& t : out.types) types += fmt::format(", {} in {}", t.type, counted(t.tensors, "tensor"));
     LLADA_TRY_STATUS(print(
         fmt::format("{}: {} from {}{}{}\n", one_line(o->out), bytes_text(static_cast<double>(out.file_bytes)),
                     bytes_text(static_cast<double>(report.bytes_in)), types, out.tokenizer ? "" : ", no tokenizer")));

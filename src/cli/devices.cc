@@ -4,11 +4,30 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
+
+namespace {
+
+// Those that compute here, those that cannot, and the clocks of machines that are not here.
+std::string devices_text(const std::vector<DeviceSummary>& devices, size_t columns) {
+  std::string usable, others, simulated;
+  for (const DeviceSummary& d : devices) {
+    std::string text = fmt::format("{}: {}", d.name, d.description);
+    if (!d.instruction_sets.empty()) text += fmt::format("; instruction sets: {}", fmt::join(d.instruction_sets, ", "));
+    std::string& part = d.name.starts_with("sim:") ? simulated : d.usable ? usable : others;
+    part += wrapped(text, 4, columns) + '\n';
+  }
+  return usable + (others.empty() ? "" : "\nNot usable here:\n" + others) +
+         (simulated.empty() ? "" : "\nSimulated (computed by the cpu, with the modelled time of another machine):\n") +
+         simulated;
+}
+
+}  // namespace
 
 Work setup_devices(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
@@ -30,10 +49,7 @@ Work setup_devices(CLI::App& app) {
       }
       out = json_line({{"devices", std::move(list)}});
     } else {
-      for (const DeviceSummary& d : devices)
-        out += d.instruction_sets.empty() ? fmt::format("{}: {}\n", d.name, d.description)
-                                          : fmt::format("{}: {}; instruction sets: {}\n", d.name, d.description,
-                                                        fmt::join(d.instruction_sets, ", "));
+      out = devices_text(devices, static_cast<size_t>(output_width()));
     }
     LLADA_TRY_STATUS(print(out));
     return 0;

@@ -127,7 +127,8 @@ Result<int> run(EvalOptions& o) {
 Work setup_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   add_model_options(app, o->model);
-  app.add_option("--tasks", o->tasks, "examples, one JSON object per line: task, prompt, response, answer")
+  app.add_option("--tasks", o->tasks,
+                 "examples, one JSON object per line: prompt, answer, and if you like task, response")
       ->type_name("FILE")
       ->required();
   add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");

@@ -18,12 +18,32 @@ std::pair<std::string, std::string> headings(const CLI::Option& option) {
   return {group.substr(0, at), group.substr(at + 1)};
 }
 
-// `text` in lines of at most `width` columns, the second and later ones after `indent` spaces. Lines break at spaces.
-std::string wrap(std::string_view text, size_t used, size_t indent, size_t width, std::string_view mark = "") {
+// Where the first argument of a command ends: at a space outside quotes.
+size_t argument_end(std::string_view text) {
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == ' ') {
+      return i;
+    }
+  }
+  return text.size();
+}
+
+size_t word_end(std::string_view text) { return std::min(text.find(' '), text.size()); }
+
+// `text` in lines of at most `width` columns, the second and later ones after `indent` spaces. Lines break where `part`
+// says that a word ends, behind `mark`; a longer word stands alone.
+std::string wrap(std::string_view text, size_t used, size_t indent, size_t width,
+                 size_t (*part)(std::string_view) = word_end, std::string_view mark = "") {
   std::string out;
   size_t column = used;
   for (bool first = true; !text.empty(); first = false) {
-    const size_t end = std::min(text.find(' '), text.size());
+    const size_t end = part(text);
     if (!first && column + 1 + end + mark.size() > width) {
       out += fmt::format("{}\n{:{}}", mark, "", indent);
       column = indent;
@@ -50,7 +70,8 @@ std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   return out + wrap(option.get_description(), column, column, width) + '\n';
 }
 
-// Prose is wrapped; a command that is too long goes on behind a backslash, so that it can still be pasted.
+// Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can still be
+// pasted.
 std::string footer_text(std::string_view footer, size_t width) {
   std::string out;
   while (!footer.empty()) {
@@ -58,7 +79,8 @@ std::string footer_text(std::string_view footer, size_t width) {
     std::string_view line = footer.substr(0, end);
     const size_t indent = std::min(line.find_first_not_of(' '), line.size());
     out += fmt::format("{:{}}", "", indent);
-    out += wrap(line.substr(indent), indent, indent > 0 ? indent + 4 : 0, width, indent > 0 ? " \\" : "") + '\n';
+    line.remove_prefix(indent);
+    out += (indent > 0 ? wrap(line, indent, indent + 4, width, argument_end, " \\") : wrap(line, 0, 0, width)) + '\n';
     footer.remove_prefix(std::min(footer.size(), end + 1));
   }
   return out;
@@ -69,6 +91,12 @@ bool is_shown(const CLI::App& app, const CLI::Option* option) {
 }
 
 }  // namespace
+
+std::string wrapped(std::string_view text, size_t indent, size_t width, size_t used) {
+  return wrap(text, used, indent, width);
+}
+
+CLI::Option* offer(CLI::Option* option, const std::string& words) { return option->option_text(words); }
 
 std::string names_of(const CLI::Option& option, bool whole) {
   std::string names = option.get_positional() ? option.get_name(true) : "";

@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llada::cli {
@@ -18,6 +19,14 @@ struct OptionGroup {
   std::vector<const CLI::Option*> options;
 };
 std::vector<OptionGroup> option_groups(const CLI::App& app);
+
+// Words that the option takes, with spaces between, for a shell to complete; it may take others too.
+CLI::Option* offer(CLI::Option* option, const std::string& words);
+inline const std::string& offered(const CLI::Option& option) { return option.get_option_text(); }
+
+// In lines of at most `width` columns, the second and later ones after `indent` spaces. The first one begins at column
+// `used`.
+std::string wrapped(std::string_view text, size_t indent, size_t width, size_t used = 0);
 
 // "-p, --prompt TEXT"; all of its long names, or the first.
 std::string names_of(const CLI::Option& option, bool whole);

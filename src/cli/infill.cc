@@ -73,8 +73,8 @@ Result<int> infill(InfillOptions& o) {
   } else {
     LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
     if (!o.show.quiet)
-      note(fmt::format("{}{}\n", generation.stats.decode.cancelled ? unfinished_line(generation) : "",
-                       stats_line(generation.stats)));
+      note((generation.stats.decode.cancelled ? unfinished_line(generation) : "") +
+           stats_lines(generation.stats, o.decode.preset(), o.show.verbose));
   }
   LLADA_TRY_STATUS(workspace->close());
   return status_of(generation);
@@ -84,10 +84,10 @@ Result<int> infill(InfillOptions& o) {
 
 Work setup_infill(CLI::App& app) {
   auto o = std::make_shared<InfillOptions>();
-  add_model_options(app, o->model);
-  auto* text = app.add_option("-p,--text,--prompt", o->text,
+  auto first_word = std::make_shared<std::optional<std::string>>();
+  add_model_options(app, o->model, *first_word);
+  auto* text = app.add_option("-p,--text,--prompt,TEXT", o->text,
                               "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")
-                   ->type_name("TEXT")
                    ->group("Text");
   auto* file =
       app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");
@@ -96,10 +96,10 @@ Work setup_infill(CLI::App& app) {
   app.footer(
       "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
       "Examples:\n"
-      "  llada infill -m model.gguf --text 'The <mask:4> fox jumps over the <mask:2> dog.'\n"
+      "  llada infill model.gguf 'The <mask:4> fox jumps over the <mask:2> dog.'\n"
       "  llada infill -m model.gguf -f draft.txt --threshold 0.9 --json");
-  return [o, text, file]() -> Result<int> {
-    o->has_text = text->count() > 0;
+  return [o, first_word, text, file]() -> Result<int> {
+    LLADA_TRY(o->has_text, place_model(o->model, *first_word, o->text, text->count() > 0));
     o->has_file = file->count() > 0;
     read_environment(o->model.load);
     auto status = infill(*o);

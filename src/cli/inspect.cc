@@ -91,11 +91,11 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   row("path", m.path);
   row("format", m.format);
   row("architecture", c.name.empty() ? m.architecture : fmt::format("{} ({})", m.architecture, c.name));
-  row("parameters", fmt::format("{} in {} tensors", m.parameters, m.tensors.size()));
+  row("parameters", fmt::format("{} in {}", m.parameters, counted(std::ssize(m.tensors), "tensor")));
   row("file size", fmt::format("{} bytes ({})", m.file_bytes, bytes_text(static_cast<double>(m.file_bytes))));
   for (const TypeTotal& t : m.types)
     row(&t == &m.types.front() ? "types" : "",
-        fmt::format("{}: {} tensors, {}", t.type, t.tensors, bytes_text(static_cast<double>(t.bytes))));
+        fmt::format("{}: {}, {}", t.type, counted(t.tensors, "tensor"), bytes_text(static_cast<double>(t.bytes))));
   row("layers", fmt::format("{} of width {}, feed-forward {}", c.layers, c.width,
                             c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")

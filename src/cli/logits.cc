@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -40,7 +41,12 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text, std::string_view w
 Result<int> logits(const LogitsOptions& o) {
   LLADA_TRY(const auto text, read_text(o.ids));
   LLADA_TRY(const auto ids, parse_ids(text, o.ids));
-  LLADA_TRY(auto file, AtomicFile::create(o.out));
+  const bool to_stdout = o.out == "-";
+  std::optional<AtomicFile> file;
+  if (!to_stdout) {
+    LLADA_TRY(auto created, AtomicFile::create(o.out));
+    file.emplace(std::move(created));
+  }
   ModelOptions model = o.model;
   model.load.before_weights = [&](const Model& opened) {
     return check_context(opened, static_cast<int64_t>(ids.size()), 0);
@@ -49,13 +55,21 @@ Result<int> logits(const LogitsOptions& o) {
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
   LLADA_TRY(const auto values, workspace->session().logits(ids, positions));
-  LLADA_TRY_STATUS(file.write(values.data(), values.size() * sizeof(float)));
-  LLADA_TRY_STATUS(file.commit());
-  const int64_t vocab = workspace->model().config().vocab;
-  if (o.json) {
-    LLADA_TRY_STATUS(print(json_line({{"out", o.out}, {"rows", ids.size()}, {"vocab", vocab}})));
+  const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  if (to_stdout) {
+    LLADA_TRY_STATUS(print(bytes));
   } else {
-    LLADA_TRY_STATUS(print(fmt::format("{}: {} rows of {} logits\n", one_line(o.out), ids.size(), vocab)));
+    LLADA_TRY_STATUS(file->write(bytes.data(), bytes.size()));
+    LLADA_TRY_STATUS(file->commit());
+  }
+  const int64_t vocab = workspace->model().config().vocab;
+  const std::string said =
+      o.json ? json_line({{"out", o.out}, {"rows", ids.size()}, {"vocab", vocab}})
+             : fmt::format("{}: {} of {} logits\n", one_line(o.out), counted(std::ssize(ids), "row"), vocab);
+  if (to_stdout) {
+    note(said);
+  } else {
+    LLADA_TRY_STATUS(print(said));
   }
   return 0;
 }
@@ -68,7 +82,8 @@ Work setup_logits(CLI::App& app) {
   app.add_option("--ids", o->ids, "a file of token ids, with spaces between; - is stdin")
       ->type_name("FILE")
       ->required();
-  app.add_option("-o,--out", o->out, "written: 32-bit floats as this processor stores them, a row per token")
+  app.add_option("-o,--out", o->out,
+                 "written: 32-bit floats as this processor stores them, a row per token; - is stdout")
       ->type_name("FILE")
       ->required();
   app.add_flag("--json", o->json, "one JSON object on stdout");

@@ -30,6 +30,42 @@ constexpr Foreign kForeign[] = {
     {"-ngl", "--device", "--device says where to compute"},
     {"--gpu-layers", "--device", "--device says where to compute"},
     {"--n-gpu-layers", "--device", "--device says where to compute"},
+    {"--diffusion-steps", "--steps", "did you mean --steps?"},
+    {"--diffusion-block-length", "--block-length", "did you mean --block-length?"},
+    {"--diffusion-cfg-scale", "--cfg-scale", "did you mean --cfg-scale?"},
+    {"--diffusion-algorithm", "--accept", "--accept says how tokens are accepted"},
+    {"--diffusion-schedule", "--accept", "--accept says how tokens are accepted"},
+    {"--diffusion-alg-temp", "--temperature", "--temperature samples tokens"},
+    {"--diffusion-add-gumbel-noise", "--temperature", "--temperature samples with Gumbel noise"},
+    {"--diffusion-visual", "--live", "a terminal shows the answer while it forms, as --live says"},
+};
+
+// Commands of other programs, and the line that does the same here.
+constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
+    {"list", "pull --list"},
+    {"ls", "pull --list"},
+    {"show", "inspect MODEL"},
+    {"info", "inspect MODEL"},
+    {"rm", "pull --delete"},
+    {"remove", "pull --delete"},
+    {"delete", "pull --delete"},
+    {"download", "pull"},
+    {"get", "pull"},
+    {"generate", "run"},
+    {"complete", "run"},
+    {"completion", "run"},
+    {"ask", "run"},
+    {"cli", "run"},
+    {"server", "serve"},
+    {"api", "serve"},
+    {"quantize", "convert"},
+    {"quantise", "convert"},
+    {"create", "convert"},
+    {"perplexity", "score"},
+    {"benchmark", "bench"},
+    {"evaluate", "eval"},
+    {"fim", "infill"},
+    {"lm_eval", "eval"},
 };
 
 const CLI::Option* option_of(const CLI::App& app, std::string_view name) {
@@ -96,16 +132,34 @@ std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error) 
   const auto extra = app.remaining();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || extra.empty()) return text;
   if (extra.front().starts_with("-")) return unknown(app, extra.front());
+  const bool takes_text = option_of(app, "--prompt") != nullptr;
   return fmt::format("unexpected argument '{}'{}", extra.front(),
-                     option_of(app, "--text") != nullptr ? "; the text stands behind -p" : "");
+                     takes_text ? "; a text of several words stands in quotes" : "");
+}
+
+std::string foreign_command(std::string_view word) {
+  if (word == "ps" || word == "stop") return "; nothing runs in the background but a llada serve that you started";
+  const auto* found = std::ranges::find(kForeignCommands, word, [](const auto& pair) { return pair.first; });
+  return found == std::end(kForeignCommands) ? "" : fmt::format("; did you mean llada {}?", found->second);
+}
+
+std::vector<std::string_view> other_short_names(const CLI::App& app, const CLI::Option& option) {
+  std::vector<std::string_view> names;
+  for (const Foreign& foreign : kForeign)
+    if (foreign.same && !foreign.word.starts_with("--") && option_of(app, foreign.here) == &option)
+      names.push_back(foreign.word);
+  return names;
 }
 
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {
-  // What a model refuses is named as the library names it: ctx_size. One word alone could mean something else.
-  std::string flag = "--" + error.message.substr(0, error.message.find(':'));
+  // What the library refuses is named as it names it: ctx_size. One word could mean something else where no value
+  // follows.
+  const std::string name = error.message.substr(0, error.message.find(':'));
+  std::string flag = "--" + name;
   std::ranges::replace(flag, '_', '-');
-  if (error.message.substr(0, flag.size() - 2).contains('_') && app.get_option_no_throw(flag) != nullptr)
-    error.message.replace(0, flag.size() - 2, flag);
+  const bool of_value = std::string_view(error.message).substr(name.size()).starts_with(": found ");
+  if ((name.contains('_') || of_value) && app.get_option_no_throw(flag) != nullptr)
+    error.message.replace(0, name.size(), flag);
   const size_t end = error.message.find_first_of(": ");
   const CLI::Option* option =
       end == std::string::npos ? nullptr : app.get_option_no_throw(error.message.substr(0, end));

@@ -19,6 +19,12 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
 // nothing here does.
 Result<Arguments> known_words(const CLI::App& app, Arguments arguments);
 
+// "; did you mean llada inspect MODEL?" for a command of another program, else nothing.
+std::string foreign_command(std::string_view word);
+
+// Further names of the option that known_words() takes, with one dash: -hf.
+std::vector<std::string_view> other_short_names(const CLI::App& app, const CLI::Option& option);
+
 std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error);
 
 // An error that begins with an option's long name, with the name that stands in `arguments` in its place: "-n: ...".

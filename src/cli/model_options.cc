@@ -1,4 +1,6 @@
 // -m, --device and what else says which model computes where.
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "base/file.h"
@@ -53,25 +55,27 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
 }
 
 void add_device_options(CLI::App& app, LoadOptions& options) {
-  app.add_option("--device", options.device,
-                 "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
-      ->type_name("NAME")
-      ->group(kGroup);
+  offer(app.add_option("--device", options.device,
+                       "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
+            ->type_name("NAME")
+            ->group(kGroup),
+        "cpu cuda hexagon");
   add_threads_option(app, options, kGroup);
   add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
                      "most positions of prompt and answer together; 0: what the model was trained for (0)")
       ->group(further(kGroup));
-  app.add_option_function<std::string>(
-         "--attention",
-         [&options](const std::string& text) {
-           if (text != "fast" && text != "exact")
-             throw CLI::ValidationError("--attention", fmt::format("found '{}', needed fast or exact", text));
-           options.exact_attention = text == "exact";
-         },
-         "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the processor has "
-         "kernels for them (error about 1 %), exact the stored ones (fast)")
-      ->type_name("KIND")
-      ->group(further(kGroup));
+  const auto attention = [&options](const std::string& text) {
+    if (text != "fast" && text != "exact")
+      throw CLI::ValidationError("--attention", fmt::format("found '{}', needed fast or exact", text));
+    options.exact_attention = text == "exact";
+  };
+  offer(app.add_option_function<std::string>(
+               "--attention", attention,
+               "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the "
+               "processor has kernels for them (error about 1 %), exact the stored ones (fast)")
+            ->type_name("KIND")
+            ->group(further(kGroup)),
+        "fast exact");
   add_pack_cache_option(app, options, further(kGroup));
 }
 
@@ -80,13 +84,41 @@ std::string refuse_empty_path(const std::string& path) {
   return path.empty() ? "'' is no path: needed a file or a folder" : "";
 }
 
-void add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("-m,--model", options.path, "a GGUF file or Hugging Face folder; or -hf OWNER/NAME")
-      ->type_name("MODEL")
-      ->check(refuse_empty_path, "")
-      ->group(kGroup);
+static constexpr const char* kModelHelp = "a GGUF file or Hugging Face folder; or -hf OWNER/NAME";
+
+static void add_named_model(CLI::App& app, ModelOptions& options, const std::string& names, const char* help) {
+  app.add_option(names, options.path, help)->type_name("MODEL")->check(refuse_empty_path, "")->group(kGroup);
   add_hub_option(app, options, further(kGroup));
   add_device_options(app, options.load);
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  add_named_model(app, options, "-m,--model,MODEL", kModelHelp);
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::string>& first_word) {
+  app.add_option("MODEL", first_word, kModelHelp)->group(kGroup);
+  add_named_model(app, options, "-m,--model", "the same, at any place");
+}
+
+Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
+                         bool has_text) {
+  if (!first_word) return has_text;
+  const bool is_file = ::access(first_word->c_str(), F_OK) == 0 || first_word->ends_with(".gguf");
+  const std::string& named = options.path.empty() ? options.hub : options.path;
+  if (named.empty() && (has_text || is_file)) {
+    if (!is_file)
+      return invalid("no file or folder '{}'; needed MODEL, and behind it a text in quotes (or -m MODEL)", *first_word);
+    options.path = *first_word;
+    return has_text;
+  }
+  if (has_text && is_file)
+    return invalid("MODEL: found '{}' beside {} {}, needed one of the two", *first_word,
+                   options.path.empty() ? "-hf" : "--model", named);
+  if (has_text)
+    return invalid("found '{}' and '{}', needed one text; several words stand in quotes", *first_word, text);
+  text = *first_word;
+  return true;
 }
 
 }  // namespace llada::cli

@@ -1,10 +1,13 @@
 #include "cli/options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 
 #include "cli/help.h"
 #include "cli/mistakes.h"
+#include "engine/decode_preset.h"
 
 namespace llada::cli {
 namespace {
@@ -85,7 +88,8 @@ Error DecodeFlags::named(Error error) const { return with_flag(as_typed(std::mov
 
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   flags.infill_ = infill;
-  app.add_option(std::string(kPresetFlag), flags.preset_, kPresetHelp)->type_name("NAME|FILE")->group("Speed");
+  offer(app.add_option(std::string(kPresetFlag), flags.preset_, kPresetHelp)->type_name("NAME|FILE")->group("Speed"),
+        fmt::format("{}", fmt::join(decode_presets(), " ")));
   const decode::DecodeOptions defaults = flags.defaults();
   for (const Field& field : decode::fields()) {
     const std::string name = decode::flag(field);

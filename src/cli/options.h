@@ -18,9 +18,17 @@ struct ModelOptions {
   LoadOptions load;
 };
 
-// -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache.
+// -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache. The model may stand without -m too.
 void add_model_options(CLI::App& app, ModelOptions& options);
 std::string refuse_empty_path(const std::string& path);  // for CLI::Option::check; empty: it is one
+// The same, of a command with a text: `MODEL TEXT`. Call it before the text's own positional option is added. Once the
+// words are read, place_model() says which of the two a single word is.
+void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::string>& first_word);
+
+// The first word is the text where -m or -hf names the model, or where it is the only word and names no file; else it
+// is the model. has_text: whether a text was given otherwise. The value: whether there is one now.
+Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
+                         bool has_text);
 void add_device_options(CLI::App& app, LoadOptions& options);
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);

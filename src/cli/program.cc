@@ -44,13 +44,15 @@ constexpr Command kCommands[] = {
 std::string general_help() {
   std::string out =
       "llada: runs diffusion language models.\n\n"
-      "Usage: llada COMMAND [OPTIONS]\n"
+      "Usage: llada COMMAND [MODEL] [OPTIONS]\n"
       "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return out +
          "\n  llada help COMMAND    its options and examples (COMMAND --help); --help-all: every option\n"
          "  llada help options    every decoding option: values, range, default (--markdown: as a table)\n"
-         "  llada --version       version, commit, compiler, instruction sets and devices\n";
+         "  llada --version       version, commit, compiler, instruction sets and devices\n\n"
+         "Exit status: 0 done, 1 the work failed, 2 the request or the input is wrong,\n"
+         "128 + N stopped by signal N. An error is one line on stderr.\n";
 }
 
 Result<std::string> version_text(const Build& build) {
@@ -58,7 +60,9 @@ Result<std::string> version_text(const Build& build) {
   std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", build.version, build.commit, build.compiler);
   for (const DeviceSummary& d : devices) {
     if (!d.instruction_sets.empty()) out += fmt::format("instruction sets: {}\n", fmt::join(d.instruction_sets, ", "));
-    if (!d.name.starts_with("sim:")) out += fmt::format("device {}: {}\n", d.name, d.description);
+    if (!d.name.starts_with("sim:"))
+      out +=
+          wrapped(fmt::format("device {}: {}", d.name, d.description), 4, static_cast<size_t>(output_width())) + '\n';
   }
   return out;
 }
@@ -69,8 +73,6 @@ int fail(const std::string& who, const Error& error, std::string_view hint = "")
 }
 
 int finish(const std::string& who, const Status& status) { return status ? 0 : fail(who, status.error()); }
-
-int help_width() { return is_terminal(STDOUT_FILENO) ? terminal_size(STDOUT_FILENO).columns : 80; }
 
 int run_command(const Command& command, const Arguments& given) {
   const std::string who = fmt::format("llada {}", command.name);
@@ -83,9 +85,9 @@ int run_command(const Command& command, const Arguments& given) {
   try {
     app.parse(Arguments(arguments->rbegin(), arguments->rend()));
   } catch (const CLI::CallForHelp&) {
-    return finish(who, print(help_text(app, false, help_width())));
+    return finish(who, print(help_text(app, false, output_width())));
   } catch (const CLI::CallForAllHelp&) {
-    return finish(who, print(help_text(app, true, help_width())));
+    return finish(who, print(help_text(app, true, output_width())));
   } catch (const CLI::ParseError& error) {
     return fail(who, as_typed({ErrorKind::invalid_input, parse_error_text(app, error)}, app, *arguments), see);
   }
@@ -131,10 +133,11 @@ int main_command(Arguments words, const Build& build) {
   }
   Arguments names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string foreign = foreign_command(name), hint = foreign.empty() ? suggestion(name, names) : foreign;
   const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
                               : name.contains('/') || name.ends_with(".gguf")
                                   ? fmt::format("no file or folder '{}'", name)
-                                  : fmt::format("no command '{}'{}", name, suggestion(name, names));
+                                  : fmt::format("no command '{}'{}", name, hint);
   return fail("llada", {ErrorKind::invalid_input, message}, " (see llada --help)");
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 struct PullOptions {
   std::string what, revision = "main";
-  bool list = false, offline = false, json = false;
+  bool list = false, remove = false, offline = false, json = false;
 };
 
 Status show_cache(const std::string& folder, bool json) {
@@ -39,9 +39,21 @@ Status show_cache(const std::string& folder, bool json) {
   return print(out);
 }
 
+Status remove_cached(const std::string& folder, const hub::Request& request, bool json) {
+  const std::string name = request.repository.full_name();
+  if (!request.what.empty())
+    return invalid("--delete: found '{}' behind {}, needed OWNER/NAME alone", request.what, name);
+  uint64_t bytes = 0;
+  for (const auto& s : hub::list_cache(folder)) bytes += s.repository == name ? s.bytes : 0;
+  LLADA_TRY_STATUS(hub::Cache(folder, request.repository).remove());
+  return print(json ? json_line({{"removed", name}, {"bytes", bytes}})
+                    : fmt::format("{}: {} removed\n", name, bytes_text(static_cast<double>(bytes))));
+}
+
 Result<int> run(const PullOptions& o) {
   LLADA_TRY(auto settings, hub_settings_from_environment());
   settings.offline |= o.offline;
+  if (o.list && o.remove) return invalid("--list and --delete: one of them");
   if (o.list != o.what.empty())
     return invalid("{}",
                    o.list ? "--list: shows all that is cached, without OWNER/NAME" : "needs OWNER/NAME, or --list");
@@ -50,6 +62,10 @@ Result<int> run(const PullOptions& o) {
     return 0;
   }
   LLADA_TRY(const auto request, hub::parse_request(o.what, o.revision));
+  if (o.remove) {
+    LLADA_TRY_STATUS(remove_cached(settings.cache, request, o.json));
+    return 0;
+  }
   const auto pulled = pull_and_show(settings, request, false);
   if (!pulled.result && pulled.signal != 0) {
     note(fmt::format("llada pull: {}\n", one_line(pulled.result.error().message)));
@@ -78,12 +94,14 @@ Work setup_pull(CLI::App& app) {
   app.add_option("--revision", o->revision, "a branch, tag or commit (main)")->type_name("NAME");
   app.add_flag("--offline", o->offline, "answer from the cache alone, as with HF_HUB_OFFLINE=1");
   app.add_flag("--list", o->list, "show what is cached");
+  app.add_flag("--delete", o->remove, "remove all that is cached of REPOSITORY");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "Examples:\n"
       "  llada pull GSAI-ML/LLaDA-8B-Instruct\n"
       "  llada pull OWNER/NAME-GGUF:Q8_0\n"
       "  llada pull --list\n"
+      "  llada pull --delete GSAI-ML/LLaDA-8B-Instruct\n"
       "The last line of stdout is the path. Files are shared with Hugging Face's own tools (HF_HOME, HF_HUB_CACHE). A "
       "download that was stopped goes on where it was. HF_TOKEN opens what needs access.");
   return [o]() -> Result<int> { return run(*o); };

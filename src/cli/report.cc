@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/memory_usage.h"
+#include "cli/terminal.h"
 
 namespace llada::cli {
 
@@ -21,29 +22,40 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, digits);
 }
 
-std::string stats_line(const GenerationStats& s) {
-  // Content does not count padding behind the answer; what was committed does, and cost forwards.
-  std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
-  if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
-  line += fmt::format(" in {} forward{}, {:.1f} tokens per forward, {} tokens/s (measured), {:.1f} ms per step",
-                      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(),
-                      rate_text(s.content_tokens_per_s()), s.ms_per_step());
+std::string counted(int64_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
+namespace {
+
+// What -v adds. Content does not count padding behind the answer; what was committed does, and cost forwards.
+std::string details(const GenerationStats& s) {
+  std::string line = s.decode.committed != s.content_tokens ? fmt::format("{} with padding, ", s.decode.committed) : "";
+  line += fmt::format("{:.1f} tokens per forward, {:.1f} ms per step", s.decode.tokens_per_forward(), s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
   if (s.decode.saved_forwards > 0)
-    line += fmt::format(", {} forward{} saved by {} rows of drafts", s.decode.saved_forwards,
-                        s.decode.saved_forwards == 1 ? "" : "s", s.decode.draft_rows);
-  if (s.seed) line += fmt::format(", seed {}", *s.seed);
-  if (s.emulated)
-    line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
-                        s.emulated->joules);
+    line += fmt::format(", {} saved by {} of drafts", counted(s.decode.saved_forwards, "forward"),
+                        counted(s.decode.draft_rows, "row"));
   if (s.experts && s.experts->used > 0)
     line += fmt::format("; of the experts wanted {:.0f} % were resident, {:.0f} % computed by the CPU, {} moved",
                         100.0 * static_cast<double>(s.experts->hits) / static_cast<double>(s.experts->used),
                         100.0 * static_cast<double>(s.experts->on_host) / static_cast<double>(s.experts->used),
                         s.emulated ? bytes_text(static_cast<double>(s.emulated->moved_expert_bytes)) + " (emulated)"
                                    : fmt::format("{}", s.experts->moved + s.experts->guessed + s.experts->promoted));
-  return line;
+  return line + '\n';
+}
+
+}  // namespace
+
+std::string stats_lines(const GenerationStats& s, std::string_view preset, bool verbose) {
+  preset.remove_prefix(preset.rfind('/') + 1);  // of a file its name; npos + 1 is 0
+  std::string text =
+      fmt::format("{} in {}{}, {} tokens/s (measured){}\n", counted(s.content_tokens, "token"),
+                  counted(s.decode.nfe, "forward"), preset.empty() ? "" : fmt::format(" ({})", one_line(preset)),
+                  rate_text(s.content_tokens_per_s()), s.seed ? fmt::format(", seed {}", *s.seed) : "");
+  if (s.emulated)
+    text += fmt::format("on {} {:.3g} s and {:.3g} J (modelled)\n", s.emulated->profile, s.emulated->seconds,
+                        s.emulated->joules);
+  return verbose ? text + details(s) : text;
 }
 
 std::string unfinished_line(const Generation& g) {

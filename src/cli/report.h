@@ -1,6 +1,7 @@
 // What a run says about itself: one line for people, one object for programs (docs/json.md).
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "engine/inspect.h"
 #include "engine/json_fields.h"
@@ -8,9 +9,12 @@
 
 namespace llada::cli {
 
-// "23 tokens in 7 forwards, 4.6 tokens per forward, 812 tokens/s (measured), 5.1 ms per step, peak memory 38
-// MB"
-std::string stats_line(const GenerationStats& stats);
+// "23 tokens in 7 forwards (balanced), 812 tokens/s (measured), seed 7": a line of at most 80 columns, another one for
+// what is modelled, and a last one for what only -v shows. Each ends with a newline.
+std::string stats_lines(const GenerationStats& stats, std::string_view preset, bool verbose);
+
+// "1 forward", "2 forwards".
+std::string counted(int64_t n, std::string_view noun);
 
 // What of that a reader has to know, as a line for people; empty for "stop".
 std::string unfinished_line(const Generation& generation);

@@ -33,10 +33,8 @@ Status show_answer(const RunOptions& o, const Generation& generation) {
                             {"stats", stats_json(generation.stats)}}));
   }
   LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
-  if (o.show.quiet) return {};
-  const std::string& preset = o.decode.preset();
-  note(fmt::format("{}{}{}\n", unfinished_line(generation), stats_line(generation.stats),
-                   preset.empty() ? "" : ", preset " + one_line(preset)));
+  if (!o.show.quiet)
+    note(unfinished_line(generation) + stats_lines(generation.stats, o.decode.preset(), o.show.verbose));
   return {};
 }
 
@@ -75,7 +73,7 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, std::v
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
 
-// -p, -f, or what stdin holds where that is no terminal.
+// -p, -f, or what stdin holds where that is no terminal; what is piped in beside -p stands in a line below it.
 Result<std::string> read_prompt(const RunOptions& o) {
   if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
     return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");
@@ -85,6 +83,10 @@ Result<std::string> read_prompt(const RunOptions& o) {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
   } else {
     LLADA_TRY(prompt, as_text(o.prompt, "prompt"));
+    LLADA_TRY(std::string piped, piped_text());
+    LLADA_TRY(piped, as_text(piped, "stdin"));
+    if (piped.ends_with('\n')) piped.pop_back();
+    if (!piped.empty()) prompt += '\n' + piped;
   }
   if (!o.raw && is_blank(prompt))
     return invalid("no prompt: found nothing but white space{}, needed text{}", from_stdin ? " on stdin" : "",
@@ -186,13 +188,13 @@ namespace {
 Work setup(CLI::App& app, bool talk) {
   auto o = std::make_shared<RunOptions>();
   o->chat = talk;
-  add_model_options(app, o->model);
-  auto place = std::make_shared<std::string>();
+  auto first_word = std::make_shared<std::optional<std::string>>();
   CLI::Option *prompt = nullptr, *file = nullptr;
   const std::string kGroup = talk ? "Conversation" : "Prompt";
   if (talk) {
-    app.add_option("MODEL", *place, "the same, without -m")->group(kGroup);
+    add_model_options(app, o->model);
   } else {
+    add_model_options(app, o->model, *first_word);
     prompt = app.add_option("-p,--prompt,PROMPT", o->prompt, "the prompt; -, or none at all, reads it from stdin")
                  ->group(kGroup);
     file = app.add_option("-f,--file", o->file, "a file with the prompt; - is stdin")->type_name("FILE")->group(kGroup);
@@ -217,20 +219,17 @@ Work setup(CLI::App& app, bool talk) {
   app.footer(talk ? "Without options of its own it decodes with the preset balanced.\n\n"
                     "Examples:\n"
                     "  llada chat model.gguf\n"
-                    "  llada chat -m model.gguf --system 'Answer in one sentence.' --temp 0.7"
-                  : "Without options of its own it decodes with the preset balanced.\n\n"
+                    "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
+                  : "Without options of its own it decodes with the preset balanced. A pipe or file "
+                    "on stdin is read to its end and goes below the prompt (</dev/null: none).\n\n"
                     "Examples:\n"
-                    "  llada run -m model.gguf 'Why is the sky blue?'\n"
-                    "  llada run -m model.gguf -f prompt.txt -n 256 --preset-decode fast --json\n"
+                    "  llada run model.gguf 'Why is the sky blue?'\n"
+                    "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
+                    "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
                     "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
-  return [o, place, prompt, file]() -> Result<int> {
-    o->has_prompt = prompt != nullptr && prompt->count() > 0;
+  return [o, first_word, prompt, file]() -> Result<int> {
     o->has_file = file != nullptr && file->count() > 0;
-    if (const std::string& other = o->model.path.empty() ? o->model.hub : o->model.path;
-        !place->empty() && !other.empty())
-      return invalid("MODEL: found '{}' beside {} {}, needed one of the two", *place,
-                     o->model.path.empty() ? "-hf" : "--model", other);
-    if (!place->empty()) o->model.path = *place;
+    LLADA_TRY(o->has_prompt, place_model(o->model, *first_word, o->prompt, prompt != nullptr && prompt->count() > 0));
     read_environment(o->model.load);
     auto status = run(*o);
     if (!status) return std::unexpected(o->decode.named(status.error()));

@@ -113,7 +113,7 @@ std::string texts_report(const ScoreCommand& o, const Model& model, const ScoreR
                        score.tokens.size(), score.greedy ? (*score.greedy ? "yes" : "no") : "-",
                        one_line(o.continuations[i]));
   }
-  return out + fmt::format("{} forwards, {} rows\n", result.forwards, result.rows);
+  return out + fmt::format("{}, {}\n", counted(result.forwards, "forward"), counted(result.rows, "row"));
 }
 
 Json total_json(const eval::ChoiceTotal& t) {
@@ -151,7 +151,7 @@ std::string choices_report(const ScoreCommand& o, const Model& model, const eval
         100 * eval::Score::ratio(t.right, t.questions), fmt::format("{:.1f}..{:.1f}", 100 * low, 100 * high),
         100 * eval::Score::ratio(t.right_normalised, t.questions), 100 * t.mean_share(), t.tokens, t.forwards, t.rows);
   }
-  if (report.interrupted) out += fmt::format("interrupted after {} questions\n", report.answers.size());
+  if (report.interrupted) out += fmt::format("interrupted after {}\n", counted(std::ssize(report.answers), "question"));
   return out;
 }
 
@@ -236,10 +236,12 @@ Result<int> run(ScoreCommand& o) {
 }
 
 void add_method_options(CLI::App& app, ScoreCommand& o) {
-  app.add_option("--method", o.method,
-                 "mc: LLaDA's published estimate (default of --tasks); chain: left to right, exact (default of texts); "
-                 "exact: one token each, one forward; duel: the probability of decoding it; pseudo")
-      ->type_name("NAME");
+  offer(app.add_option(
+               "--method", o.method,
+               "mc: LLaDA's published estimate (default of --tasks); chain: left to right, exact (default of texts); "
+               "exact: one token each, one forward; duel: the probability of decoding it; pseudo")
+            ->type_name("NAME"),
+        "mc chain exact duel pseudo");
   const auto only = [&](CLI::Option* option, ScoreMethod method) { o.only_with.emplace_back(option, method); };
   only(add_integer_option(app, "--draws", o.draws, 1, kMostDraws, "mc: random masks per option (128)"),
        ScoreMethod::monte_carlo);

@@ -75,41 +75,60 @@ Json simulation_json(const Simulation& s) {
   return json;
 }
 
+std::string paragraph(const std::string& text) { return wrapped(text, 0, static_cast<size_t>(output_width())) + '\n'; }
+
+std::string window_text(const Simulation& s) {
+  if (s.window_bytes < 0)
+    return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
+  const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
+  std::string text = fmt::format(
+      "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
+      "SOMR "
+      "saves {:.0f} %",
+      gib(s.weight_bytes), gib(s.window_bytes), gib(s.arena_bytes), gib(with.lower_bound_bytes),
+      100 * (1 - with.seconds / without.seconds));
+  if (s.somr_saving_low)
+    text += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,
+                        100 * *s.somr_saving_high);
+  return paragraph(text);
+}
+
+// Numbers whose ends change nothing that is shown are left out.
+std::string uncertain_text(const std::vector<SensitivityRow>& rows) {
+  std::string out;
+  for (const SensitivityRow& row : rows) {
+    const std::string low = fmt::format("{:.1f} s", row.seconds_low), high = fmt::format("{:.1f} s", row.seconds_high);
+    if (low == high) continue;
+    const auto columns = static_cast<size_t>(output_width());
+    const std::string effect = fmt::format("{} = {:g} {} [{}]: {:g} gives {}, {:g} gives {}", row.path, row.value,
+                                           row.unit, row.trust, row.low, low, row.high, high);
+    out += fmt::format("  {}\n    {}\n", wrapped(effect, 4, columns, 2), wrapped(row.source, 4, columns, 4));
+  }
+  if (out.empty()) return "\nwithin their ranges the least certain numbers change nothing\n";
+  return "\nleast certain numbers, and the last line at their ends ([H] read in a primary\n"
+         "source, [M] measured once by somebody, [L] from a summary, [I] inferred):\n" +
+         out;
+}
+
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
-  std::string out = fmt::format("{} on {}: {} prompt tokens, {} generated. All numbers are modelled.\n{}\n\n", s.preset,
-                                s.profile, o.prompt, o.gen, s.description);
-  out += fmt::format("{:<14} {:>9} {:>7} {:>12} {:>8} {:>15} {:>13}\n", "", "seconds", "passes", "tokens/pass",
-                     "joules", "mapped GiB/pass", "exposed map s");
+  std::string out =
+      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
+      paragraph("All numbers are modelled. " + s.description) + '\n';
+  constexpr const char* kHead = "{:<14} {:>9} {:>7} {:>9} {:>8} {:>9} {:>9}\n";
+  out += fmt::format(kHead, "", "", "", "tokens", "", "mapped", "exposed");
+  out += fmt::format(kHead, "", "seconds", "passes", "per pass", "joules", "GiB/pass", "map s");
   for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>12.2f} {:>8.0f} {:>15} {:>13.1f}\n", l.name, l.seconds, l.passes,
+    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>9.2f} {:>8.0f} {:>9} {:>9.1f}\n", l.name, l.seconds, l.passes,
                        l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
   if (!replayed.empty())
-    out += fmt::format("\nrecording: {}; its seconds are of these, the other lines' of {} tokens\n", replayed, o.gen);
+    out += '\n' + paragraph(fmt::format("recording: {}; its seconds are of these, the other lines' of {} tokens",
+                                        replayed, o.gen));
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the accelerator\n", s.step128_cpu_s,
                      s.step128_npu_s);
-  if (s.window_bytes < 0) {
-    out += "the window is unlimited: nothing is mapped, and SOMR contributes nothing on this chip\n";
-  } else {
-    const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
-    out += fmt::format(
-        "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB "
-        "per pass; SOMR saves {:.0f} %",
-        gib(s.weight_bytes), gib(s.window_bytes), gib(s.arena_bytes), gib(with.lower_bound_bytes),
-        100 * (1 - with.seconds / without.seconds));
-    if (s.somr_saving_low)
-      out += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,
-                         100 * *s.somr_saving_high);
-    out += '\n';
-  }
+  out += window_text(s);
   if (s.rival_seconds > 0)
-    out += fmt::format("for comparison: {:.1f} s for {} tokens by {}\n", s.rival_seconds, o.gen, s.rival);
-  out +=
-      "\nleast certain numbers, and the last line at their ends ([H] read in a primary\n"
-      "source, [M] measured once by somebody, [L] from a summary, [I] inferred):\n";
-  for (const SensitivityRow& row : s.sensitivity)
-    out += fmt::format("  {} = {:g} {} [{}]: {:g} gives {:.1f} s, {:g} gives {:.1f} s\n    {}\n", row.path, row.value,
-                       row.unit, row.trust, row.low, row.seconds_low, row.high, row.seconds_high, row.source);
-  return out;
+    out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, o.gen, s.rival));
+  return out + uncertain_text(s.sensitivity);
 }
 
 std::string sweep_text(const std::vector<SweepRow>& rows) {
@@ -315,9 +334,11 @@ Work setup_simulate(CLI::App& app) {
            help)
         ->type_name(unit);
   };
-  app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
-      ->type_name("NAME");
-  app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE");
+  offer(app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
+            ->type_name("NAME|FILE"),
+        fmt::format("{}", fmt::join(profile_names(), " ")));
+  offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),
+        "llada-8b llada-1.5 dream-7b");
   count("--prompt", o.prompt, "prompt tokens (78)");
   count("--gen", o.gen, "tokens to generate (128)");
   count("--block", o.block, "tokens per block (32)");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -22,12 +23,21 @@ Work setup_synth(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
       ->required();
-  app.add_option("--preset", o->preset, "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
-      ->type_name("NAME")
-      ->required();
-  app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
-      ->type_name("TYPE")
-      ->required();
+  // A wrong name is said before what else is missing.
+  const auto preset = [o](const std::string& text) {
+    if (const auto found = synth_request(text, "f32", 0); !found)
+      throw CLI::ValidationError("--" + found.error().message);
+    o->preset = text;
+  };
+  offer(app.add_option_function<std::string>("--preset", preset,
+                                             "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
+            ->type_name("NAME")
+            ->required(),
+        "llada-8b llada-1.5 dream-7b llada-moe-7b llada2-mini tiny");
+  offer(app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
+            ->type_name("TYPE")
+            ->required(),
+        "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k");
   add_integer_option(app, "--layers", o->layers, 1, 1024, "that many layers in place of the published number");
   add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
   add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "0: one per physical core (0)");

@@ -124,6 +124,8 @@ TerminalSize terminal_size(int fd) {
   return {size.ws_col, size.ws_row};
 }
 
+int output_width() { return is_terminal(STDOUT_FILENO) ? terminal_size(STDOUT_FILENO).columns : 80; }
+
 Status print(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);
   if (error == EPIPE) return std::unexpected(Error{ErrorKind::failed, ""});
@@ -229,6 +231,7 @@ QuietInput::QuietInput(int fd) {
   if (quiet_fd >= 0 || !is_terminal(fd) || ::tcgetpgrp(fd) != ::getpgrp() || ::tcgetattr(fd, &loud_modes) != 0) return;
   struct termios quiet = loud_modes;
   quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHONL | ICANON);
+  quiet.c_lflag |= NOFLSH;  // Ctrl-C would take away what was typed before it
   quiet.c_cc[VMIN] = 1, quiet.c_cc[VTIME] = 0;
   quiet_fd = fd;
   changed_ = ::tcsetattr(fd, TCSADRAIN, &quiet) == 0;

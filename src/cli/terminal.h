@@ -17,6 +17,7 @@ bool is_terminal(int fd);
 bool can_repaint(int fd);
 bool wants_color();  // NO_COLOR is unset or empty (no-color.org), and TERM is none without colours (vt100 ..., ansi)
 TerminalSize terminal_size(int fd);
+int output_width();  // columns of stdout; 80 where that is no terminal
 
 // The whole text to stdout, unbuffered. A reader that went away (EPIPE) is an error without a message: nobody
 // is left to read one. Every other failure (a full disk) has one.

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -189,15 +190,17 @@ Result<int> run(const TuneOptions& o) {
 Work setup_tune(CLI::App& app) {
   auto o = std::make_shared<TuneOptions>();
   add_model_options(app, o->model);
-  app.add_option("--tasks", o->tasks, "examples, one JSON object per line: task, prompt, response, answer")
+  app.add_option("--tasks", o->tasks,
+                 "examples, one JSON object per line: prompt, answer, and if you like task, response")
       ->type_name("FILE")
       ->required();
   app.add_option("-o,--out", o->out, "the preset file, for --preset-decode")->type_name("FILE")->required();
   app.add_option("--max-loss", o->max_loss, "points of accuracy that may be lost against one token per forward (1)")
       ->type_name("POINTS")
       ->check(CLI::Range(-100.0, 100.0).description(""));
-  app.add_option("--minimize", o->minimize, "time (by this device's latency table), forwards or rows (time)")
-      ->type_name("COST");
+  offer(app.add_option("--minimize", o->minimize, "time (by this device's latency table), forwards or rows (time)")
+            ->type_name("COST"),
+        "time forwards rows");
   add_integer_option(app, "--limit", o->limit, 1, int64_t{1} << 40, "use the first N examples of each task");
   add_integer_option(app, "--generations", o->generations, 0, 1000, "rounds of the search (4)");
   add_integer_option(app, "--breadth", o->breadth, 1, 1000, "candidates per round whose neighbours are tried (3)");
@@ -217,9 +220,9 @@ Work setup_tune(CLI::App& app) {
       "  llada tune -m model.gguf --tasks eval/tuning.jsonl --max-loss 1.0 -o preset.json\n"
       "  llada run -m model.gguf -p '...' --preset-decode preset.json\n"
       "  llada tune -m model.gguf --tasks eval/tuning.jsonl --resume search.jsonl -o preset.json\n"
-      "Half of the examples choose the candidates, the other half must confirm the choice. With --resume a search\n"
-      "that was stopped goes on where it was, and one with another --max-loss or --minimize starts with what is\n"
-      "known. The preset is written at the end, whole or not at all.");
+      "Half of the examples choose the candidates, the other half must confirm the choice. With --resume a search that "
+      "was stopped goes on where it was, and one with another --max-loss or --minimize starts with what is known. The "
+      "preset is written at the end, whole or not at all.");
   return [o] {
     read_environment(o->model.load);
     return run(*o);

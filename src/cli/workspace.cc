@@ -1,5 +1,7 @@
 #include "cli/workspace.h"
 
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -192,6 +194,15 @@ Result<std::string> read_text(const std::string& path) {
   if (path != "-") return read_text_file(path, kLimitBytes);
   LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes));
   return as_text(std::move(bytes), "stdin");
+}
+
+Result<std::string> piped_text() {
+  struct stat info {};
+  if (::fstat(STDIN_FILENO, &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode))) return std::string();
+  struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+  if (::poll(&input, 1, 2000) == 0)
+    note("llada: waiting for the end of stdin, which goes behind the prompt (< /dev/null: nothing does)\n");
+  return read_text("-");
 }
 
 }  // namespace llada::cli

@@ -74,4 +74,8 @@ int status_of(const Generation& generation);
 // The file's content, or what stdin holds up to its end for "-".
 Result<std::string> read_text(const std::string& path);
 
+// The whole of stdin where it is a pipe or a file, else nothing: a terminal, /dev/null and the sockets of services are
+// left alone. Says that it waits where a pipe brings nothing for two seconds.
+Result<std::string> piped_text();
+
 }  // namespace llada::cli

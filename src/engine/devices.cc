@@ -26,8 +26,10 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
   HexagonOptions asked;
   asked.library = cdsprpc;
   const auto dsp = describe_hexagon(asked);
+  std::string no_dsp = dsp ? "" : dsp.error().message;
+  if (no_dsp.starts_with("hexagon: ")) no_dsp.erase(0, std::string_view("hexagon: ").size());
   list.push_back({.name = "hexagon",
-                  .description = dsp ? *dsp : "not available: " + dsp.error().message,
+                  .description = dsp ? *dsp : "not usable: " + no_dsp,
                   .usable = dsp.has_value(),
                   .threads = info.threads,
                   .instruction_sets = {}});

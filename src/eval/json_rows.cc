@@ -17,7 +17,14 @@ Status for_each_row(std::string_view text, const std::string& source,
                     const std::function<Status(const Json& row, const std::string& where)>& visit) {
   return for_each_json_line(text, source, [&](std::string_view line, const std::string& where) -> Status {
     LLADA_TRY_STATUS(check_json_limits(line, where, kRowLimits));
-    const Json json = Json::parse(line, nullptr, false);
+    Json json;
+    try {
+      json = Json::parse(line);
+    } catch (const Json::parse_error& error) {
+      return invalid("{}: column {}: not JSON", where, error.byte);
+    } catch (const Json::exception&) {  // a number that no double holds
+      return invalid("{}: not JSON", where);
+    }
     if (!json.is_object()) return invalid("{}: not a JSON object", where);
     return visit(json, where);
   });

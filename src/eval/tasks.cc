@@ -1,5 +1,6 @@
 #include "eval/tasks.h"
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -62,26 +63,30 @@ Result<Example> gsm8k(const Json& json, const std::string& where) {
   return example;
 }
 
+// A row of one's own: prompt and answer, and where they differ from the file's name and the answer, task and response.
+Result<Example> own_row(const Json& json, const std::string& where, const std::string& task) {
+  Example example{.task = task, .prompt = {}, .response = {}, .answer = {}};
+  LLADA_TRY(example.prompt, text_field(json, "prompt", where));
+  LLADA_TRY(example.answer, text_field(json, "answer", where));
+  example.response = example.answer;
+  for (const auto& [field, target] : {std::pair{"task", &example.task}, {"response", &example.response}}) {
+    if (!json.contains(field)) continue;
+    LLADA_TRY(*target, text_field(json, field, where));
+  }
+  // Every reply without a number would be right.
+  if (example.task == "gsm8k" && gsm8k_answer(example.answer).empty())
+    return invalid("{}: field 'answer': found '{}', needed a number", where, example.answer);
+  return example;
+}
+
 }  // namespace
 
 Result<std::vector<Example>> parse_examples(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<Example> examples;
   std::map<std::string, int64_t> taken;
+  const std::string name = std::filesystem::path(source).stem().string();
   LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
-    Example example;
-    if (json.contains("question")) {
-      LLADA_TRY(example, gsm8k(json, where));
-    } else {
-      for (const auto& [field, target] : {std::pair{"task", &example.task},
-                                          {"prompt", &example.prompt},
-                                          {"response", &example.response},
-                                          {"answer", &example.answer}}) {
-        LLADA_TRY(*target, text_field(json, field, where));
-      }
-      // Every reply without a number would be right.
-      if (example.task == "gsm8k" && gsm8k_answer(example.answer).empty())
-        return invalid("{}: field 'answer': found '{}', needed a number", where, example.answer);
-    }
+    LLADA_TRY(Example example, json.contains("question") ? gsm8k(json, where) : own_row(json, where, name));
     if (limit == 0 || ++taken[example.task] <= limit) examples.push_back(std::move(example));
     return {};
   }));

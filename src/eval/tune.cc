@@ -10,7 +10,7 @@ namespace {
 
 using Genes = std::vector<size_t>;  // the choice of every axis
 
-double loss_points(const Score& s) { return -100 * Score::ratio(s.won - s.lost, s.compared); }
+double loss_points(const Score& s) { return 100 * Score::ratio(s.lost - s.won, s.compared); }
 
 // One standard error of loss_points, for the paired difference; one half is added so that it is never 0.
 double error_points(const Score& s) {

@@ -71,6 +71,21 @@ std::string Cache::lock_path(const std::string& etag) const {
   return fmt::format("{}/.locks/{}/{}.lock", root_, directory_, etag);
 }
 
+Status Cache::remove() const {
+  std::error_code failure;
+  if (!fs::is_directory(folder_, failure)) return invalid("{}: nothing of it is cached", folder_);
+  std::vector<FileLock> held;
+  for (fs::directory_iterator at(folder_of(lock_path("")), failure), end; !failure && at != end;
+       at.increment(failure)) {
+    LLADA_TRY(auto lock, FileLock::open(at->path().string()));
+    if (!lock.try_hold()) return failed("{}: a download of it is under way", folder_);
+    held.push_back(std::move(lock));
+  }
+  fs::remove_all(folder_, failure);
+  if (failure) return failed("{}: cannot remove: {}", folder_, failure.message());
+  return {};
+}
+
 Status Cache::make_folders() const {
   LLADA_TRY_STATUS(make_folder(folder_ + "/blobs"));
   LLADA_TRY_STATUS(make_folder(folder_ + "/snapshots"));

@@ -43,6 +43,9 @@ class Cache {
   Status link(const std::string& commit, const std::string& path, const std::string& etag) const;
   Status point(const std::string& revision, const std::string& commit) const;
   std::string lock_path(const std::string& etag) const;
+  // All of the repository: every commit, and what has come of downloads. Invalid: nothing of it is there; failed: a
+  // download is under way.
+  Status remove() const;
 
  private:
   std::string root_, directory_, folder_;  // directory_ is the last part of folder_

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/line_reader.h"
 #include "cli/message_history.h"
@@ -75,7 +76,7 @@ TEST_F(ChatTerminal, ABannerOfFourLinesAnAnswerAndTheWayOut) {
   EXPECT_THAT(banner, HasSubstr("/help"));
   session->type(kSort + "\r");
   EXPECT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
-  EXPECT_TRUE(session->shows("preset balanced\n> "));
+  EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));
   EXPECT_NE(session->bytes().find("\x1b[?2026h"), std::string::npos) << "it formed in place";
   session->type("\x04");
   EXPECT_EQ(session->finish(), 0);
@@ -88,7 +89,7 @@ TEST_F(ChatTerminal, APasteOfThreeLinesIsOneMessage) {
       << session->screen().text();
   EXPECT_EQ(session->bytes().find("\x1b[?2026h"), std::string::npos) << "it waits for Enter";
   session->type("\r");
-  EXPECT_TRUE(session->shows("preset balanced\n> "));
+  EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));
   const auto messages = saved(*session, "c.json");
   ASSERT_EQ(messages.size(), 2u);
   EXPECT_EQ(messages[0]["content"], "Write as JSON: Eric is 31 years old,\nlives in Oslo and works\nas a baker.");
@@ -155,7 +156,7 @@ TEST_F(ChatTerminal, CtrlCStopsTheAnswerAndNotTheChat) {
   EXPECT_TRUE(session->shows("--final-sweep=0\n> ")) << session->screen().text();
   session->type(kSort + "\r");
   EXPECT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
-  EXPECT_TRUE(session->shows("preset balanced\n> "));
+  EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));
   const auto messages = saved(*session, "c.json");
   ASSERT_EQ(messages.size(), 2u) << "the stopped exchange is not part of it";
   EXPECT_EQ(messages[1]["content"], "3 6 38 41 51");
@@ -196,6 +197,38 @@ TEST_F(ChatTerminal, TypingAheadAndResizingLeaveTheScreenWhole) {
   EXPECT_TRUE(session->shows("\n> typed ahead!")) << session->screen().text();
 }
 
+TEST_F(ChatTerminal, CtrlCKeepsWhatWasTypedDuringTheAnswer) {
+  const auto session = open(kSlow);
+  session->type("Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.\r");
+  ASSERT_TRUE(session->shows("step 3  3/")) << session->screen().text();
+  session->type("typed ahead");
+  ASSERT_TRUE(session->shows("step 5  5/"));
+  session->type("\x03");
+  EXPECT_TRUE(session->shows("ask again)\n> typed ahead")) << session->screen().text();
+}
+
+TEST_F(ChatTerminal, CommandsSayWhatTheyDid) {
+  const auto session = open({"--no-live"});
+  session->type("/clear\r");
+  EXPECT_TRUE(session->shows("0 messages forgotten\n> ")) << session->screen().text();
+  session->type(kSort + "\r");
+  ASSERT_TRUE(session->shows("tokens/s (measured)\n> "));
+  session->type("/save " + file("a.json") + "\r");
+  EXPECT_TRUE(session->shows("/a.json\n> ")) << session->screen().text();
+  session->type("/save " + file("a.json") + "\r");
+  EXPECT_TRUE(session->shows("which was replaced\n> ")) << session->screen().text();
+  session->type("/load " + file("a.json") + "\r");
+  EXPECT_TRUE(session->shows("; 2 messages forgotten\n> ")) << session->screen().text();
+  session->type("/clear\r");
+  EXPECT_TRUE(session->shows("2 messages forgotten\n> ")) << session->screen().text();
+  session->type("/set\r");
+  EXPECT_TRUE(session->shows("of llada help\n  options\n> ")) << session->screen().text();
+  EXPECT_THAT(session->screen().text(), HasSubstr("\n/set takes preset-decode, stop"));
+  std::stringstream lines(session->screen().text());
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_FALSE(line.ends_with(" -") || line.ends_with(" --")) << line;
+}
+
 TEST_F(ChatTerminal, RegenSaveLoadSystemAndSet) {
   const auto session = open({"--no-live"});
   session->type(kSort + "\r");
@@ -221,7 +254,7 @@ TEST_F(ChatTerminal, BackslashesAndQuotesJoinLines) {
   session->type("Sort: 3 \\\r");
   ASSERT_TRUE(session->shows("\n. "));
   session->type("2 1\r");
-  ASSERT_TRUE(session->shows("preset balanced\n> "));
+  ASSERT_TRUE(session->shows("tokens/s (measured)\n> "));
   session->type("\"\"\"\r/one\rtwo\"\"\"\r");
   session->read_for(2000);
   const auto messages = saved(*session, "c.json");

@@ -134,15 +134,14 @@ TEST(Live, ThePauseIsNotCounted) {
   LLADA_NEEDS_TERMINAL();
   const auto begin = std::chrono::steady_clock::now();
   const auto live =
-      run_llada_on_terminal(with(arguments(), {"--live", "--live-delay", "250"}), {.environment = kXterm});
+      run_llada_on_terminal(with(arguments(), {"--live", "--live-delay", "250", "-v"}), {.environment = kXterm});
   const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   ASSERT_EQ(live.status, 0);
   test::Screen screen;
   screen.feed(live.out);
-  // "N tokens (...) in F forwards, ..., M ms per step": decoding and pausing both fit into the wall clock,
-  // disjoint.
+  // "N tokens in F forwards ..." and "M ms per step": decoding and pausing both fit into the wall clock, disjoint.
   const std::string text = screen.text();
-  const double forwards = std::stod(text.substr(text.find(" in ") + 4));
+  const double forwards = std::stod(text.substr(text.find(" tokens in ") + 11));
   const size_t ms_end = text.find(" ms per step");
   ASSERT_NE(ms_end, std::string::npos) << text;
   const double ms = std::stod(text.substr(text.rfind(' ', ms_end - 1) + 1));

@@ -48,6 +48,25 @@ TEST(Manual, ChoicesAreOffered) {
             std::string::npos);
 }
 
+// What has no list of its own in decode/fields.h, and names that only known_words() takes.
+TEST(Manual, OtherChoicesAreOfferedToo) {
+  constexpr Command kThree[] = {{"run", "", setup_run}, {"convert", "", setup_convert}, {"synth", "", setup_synth}};
+  const std::string bash = *completion(kThree, "bash"), zsh = *completion(kThree, "zsh"),
+                    fish = *completion(kThree, "fish");
+  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast long npu llada2 llada2.1' -- "
+                      "\"$word\") $(compgen -f -- \"$word\"))"),
+            std::string::npos)
+      << "or a file";
+  EXPECT_NE(bash.find("convert\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1' -- "),
+            std::string::npos);
+  EXPECT_NE(bash.find("synth\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k "),
+            std::string::npos);
+  EXPECT_NE(bash.find(" -hf "), std::string::npos);
+  EXPECT_NE(zsh.find("'*-hf["), std::string::npos);
+  EXPECT_NE(fish.find(" -o hf "), std::string::npos);
+  EXPECT_NE(fish.find(" -l device -x -a 'cpu cuda hexagon'"), std::string::npos);
+}
+
 // Single quotes inside single quotes would end them.
 TEST(Manual, HelpTextsAreQuoted) {
   for (const char* shell : {"zsh", "fish"}) {

@@ -97,6 +97,12 @@ TEST_F(PullCli, AModelIsPulledRunAndListed) {
   EXPECT_EQ(listed["snapshots"][0]["revisions"], Json({"main"}));
   const auto inspected = llada({"inspect", "-hf", "tiny/llada", "--json"});
   EXPECT_EQ(inspected.status, 0) << inspected.err;
+
+  const auto removed = llada({"pull", "--delete", "tiny/llada", "--json"});
+  ASSERT_EQ(removed.status, 0) << removed.err;
+  EXPECT_EQ(Json::parse(removed.out), Json({{"removed", "tiny/llada"}, {"bytes", report["bytes"]}}));
+  EXPECT_FALSE(fs::exists(root / "hf/hub/models--tiny--llada"));
+  expect_one_line(llada({"pull", "--delete", "tiny/llada"}), 2, "models--tiny--llada: nothing of it is cached");
 }
 
 // Before the weights: what cannot be opened is not downloaded.

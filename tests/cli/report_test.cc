@@ -1,6 +1,7 @@
 // The line of stats and its JSON.
 #include "cli/report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -31,21 +32,29 @@ GenerationStats sample() {
   return stats;
 }
 
-TEST(Report, StatsLine) {
+TEST(Report, StatsLinesFitAndSayMoreWithV) {
   GenerationStats stats = sample();
-  EXPECT_TRUE(
-      stats_line(stats).starts_with("23 tokens (32 with padding) in 7 forwards, 4.6 tokens per forward, 657 "
-                                    "tokens/s (measured), 5.0 ms per step, peak memory "))
-      << stats_line(stats);
+  EXPECT_EQ(stats_lines(stats, "balanced", false), "23 tokens in 7 forwards (balanced), 657 tokens/s (measured)\n");
+  EXPECT_THAT(stats_lines(stats, "folder/mine.json", true),
+              testing::StartsWith("23 tokens in 7 forwards (mine.json), 657 tokens/s (measured)\n"
+                                  "32 with padding, 4.6 tokens per forward, 5.0 ms per step, peak memory "));
+  stats.seed = 4'294'967'295u;
+  stats.content_tokens = 999, stats.decode.nfe = 256, stats.seconds = 1.5;
+  const std::string widest = stats_lines(stats, "balanced", false);
+  EXPECT_EQ(widest, "999 tokens in 256 forwards (balanced), 666 tokens/s (measured), seed 4294967295\n");
+  EXPECT_LE(widest.size(), 81u);
+  stats.emulated.emplace();
+  stats.emulated->profile = "phone", stats.emulated->seconds = 1.25, stats.emulated->joules = 3;
+  EXPECT_THAT(stats_lines(stats, "", false), testing::EndsWith("\non phone 1.25 s and 3 J (modelled)\n"));
+  stats = sample();
   stats.decode.committed = stats.content_tokens = stats.decode.nfe = 1;
-  EXPECT_TRUE(stats_line(stats).starts_with("1 token in 1 forward, 1.0 tokens per forward")) << stats_line(stats);
+  EXPECT_THAT(stats_lines(stats, "", true), testing::StartsWith("1 token in 1 forward, "));
 }
 
 TEST(Report, EmptyRunsDivideByNothing) {
-  const std::string line = stats_line(GenerationStats{});
-  EXPECT_TRUE(
-      line.starts_with("0 tokens in 0 forwards, 0.0 tokens per forward, 0 tokens/s (measured), 0.0 ms per step"))
-      << line;
+  EXPECT_THAT(stats_lines(GenerationStats{}, "", true),
+              testing::StartsWith("0 tokens in 0 forwards, 0 tokens/s (measured)\n"
+                                  "0.0 tokens per forward, 0.0 ms per step"));
 }
 
 TEST(Report, StatsJsonIsConsistent) {

@@ -188,9 +188,8 @@ TEST(Devices, AreListedWithWhatWasFound) {
                            "sim:v79-8elite: ", "sim:v81-8elite-gen5: ", "hexagon: ",
                            "cuda: "})  // the last two say what is missing where nothing was found
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
-  EXPECT_EQ(std::ranges::count(text.out, '\n'), 9);
   const auto given = run_llada({"devices"}, {.environment = {"LLADA_CDSPRPC=/nonexistent/lib.so"}});
-  if (given.out.find("hexagon: not available: hexagon: this build") == std::string::npos) {
+  if (given.out.find("hexagon: not usable: this build") == std::string::npos) {
     EXPECT_NE(given.out.find("/nonexistent/lib.so"), std::string::npos) << given.out;
   }
 }

@@ -105,7 +105,7 @@ def metric(name, url=None):
 def run(prompt, *flags, length=LENGTH, preset=OPTIONS["preset"]):
     """What the command line answers: its JSON."""
     done = subprocess.run([LLADA, "run", "-m", model(), "-p", prompt, "-n", str(length), "--preset-decode", preset,
-                           *flags, "--json"], check=True, capture_output=True)
+                           *flags, "--json"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
     return json.loads(done.stdout)
 
 

@@ -41,6 +41,24 @@ TEST(Tasks, ErrorsNameTheLineAndTheField) {
   EXPECT_FALSE(parse_examples(std::string(200000, '['), "deep", 0));
 }
 
+TEST(Tasks, AnOwnRowNeedsPromptAndAnswer) {
+  const auto examples = parse_examples(
+      "{\"prompt\":\"p\",\"answer\":\"a\"}\n"
+      "{\"prompt\":\"p\",\"answer\":\"a\",\"task\":\"sort\",\"response\":\"so a\"}\n",
+      "folder/capitals.jsonl", 0);
+  ASSERT_TRUE(examples) << examples.error().message;
+  EXPECT_EQ(examples->at(0).task, "capitals");
+  EXPECT_EQ(examples->at(0).response, "a");
+  EXPECT_EQ(examples->at(1).task, "sort");
+  EXPECT_EQ(examples->at(1).response, "so a");
+  EXPECT_EQ(parse_examples(R"({"prompt":"p"})", "f", 0).error().message,
+            "f:1: field 'answer' is missing or not a string");
+  EXPECT_EQ(parse_examples(R"({"prompt":"p","answer":"a","task":7})", "f", 0).error().message,
+            "f:1: field 'task' is missing or not a string");
+  EXPECT_EQ(parse_examples(R"({"prompt":"p" "answer":"a"})", "f", 0).error().message, "f:1: column 22: not JSON");
+  EXPECT_EQ(parse_examples("{\"n\":1e999}", "f", 0).error().message, "f:1: not JSON");
+}
+
 TEST(Tasks, LimitCountsPerTask) {
   std::string text;
   for (int i = 0; i < 5; ++i)

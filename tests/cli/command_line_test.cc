@@ -1,0 +1,259 @@
+// What a newcomer types: examples of help as a shell reads them, the model by position, text on a pipe, words of other
+// programs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/manual.h"
+#include "cli/mistakes.h"
+#include "cli/process.h"
+
+namespace llada::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_llada;
+using test::tiny_model;
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+const std::string kAsked = "Sort the numbers from smallest to largest:";
+
+constexpr Command kAll[] = {
+    {"run", "", setup_run},          {"chat", "", setup_chat},       {"infill", "", setup_infill},
+    {"serve", "", setup_serve},      {"eval", "", setup_eval},       {"score", "", setup_score},
+    {"tune", "", setup_tune},        {"pull", "", setup_pull},       {"pack", "", setup_pack},
+    {"inspect", "", setup_inspect},  {"convert", "", setup_convert}, {"logits", "", setup_logits},
+    {"devices", "", setup_devices},  {"synth", "", setup_synth},     {"bench", "", setup_bench},
+    {"simulate", "", setup_simulate}};
+
+class Examples : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "llada_examples_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    for (const char* file : {"notes.txt", "prompt.txt"}) std::ofstream(folder_ / file) << kAsked << " 3 1 2\n";
+    std::ofstream(folder_ / "draft.txt") << "Ken has 20+6=<mask:2> puzzles.\n";
+    std::ofstream(folder_ / "ids.txt") << "1000 72 101 1005\n";
+    fs::create_directory_symlink(LLADA_SOURCE_DIR "/models", folder_ / "models");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // What a shell prints and its status at the end.
+  std::pair<std::string, int> shell(const std::string& script) const {
+    std::ofstream(folder_ / "script.sh") << script;
+    FILE* pipe = ::popen(fmt::format("cd '{0}' && sh ./script.sh 2>&1 </dev/null", folder_.string()).c_str(), "r");
+    std::string out;
+    char bytes[4096];
+    for (size_t n = 0; (n = std::fread(bytes, 1, sizeof bytes, pipe)) > 0;) out.append(bytes, n);
+    return {out, ::pclose(pipe)};
+  }
+
+  // The arguments of every `llada` and `curl` of the commands, as a shell hands them over.
+  std::vector<Words> words_of(const std::string& commands) const {
+    const auto [out, status] = shell(
+        "llada() { if [ -p /dev/stdin ]; then cat >/dev/null; fi; printf '%s\\037' llada \"$@\"; printf '\\036'; }\n"
+        "curl() { printf '%s\\037' curl \"$@\"; printf '\\036'; }\n" +
+        commands);
+    EXPECT_EQ(status, 0) << out;
+    std::vector<Words> all;
+    std::stringstream records(out);
+    for (std::string record; std::getline(records, record, '\036');) {
+      std::stringstream words(record);
+      all.emplace_back();
+      for (std::string word; std::getline(words, word, '\037');) all.back().push_back(word);
+    }
+    return all;
+  }
+
+  fs::path folder_;
+};
+
+// The lines of a text that begin with two spaces behind "Examples:".
+std::string examples_in(const std::string& text) {
+  const size_t begin = text.find("Examples:\n");
+  if (begin == std::string::npos) return "";
+  std::string out;
+  bool goes_on = false;
+  std::stringstream lines(text.substr(begin + 10));
+  for (std::string line; std::getline(lines, line);) {
+    if (goes_on || line.starts_with("  ")) out += line + '\n';
+    goes_on = line.ends_with('\\');
+  }
+  return out;
+}
+
+std::string without_roff(std::string text) {
+  for (const auto& [what, by] : {std::pair{"\\-", "-"}, {"\\&", ""}, {"\\e", "\\"}})
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += std::string_view(by).size())
+      text.replace(at, 2, by);
+  return text;
+}
+
+// Broken at any width, a shell makes the same words of them as of the unbroken ones; the manual page has them unbroken;
+// and the command takes them.
+TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
+  const std::string listed = run_llada({"--help"}).out;
+  const std::string names = listed.substr(listed.find("Commands:\n"));
+  EXPECT_EQ(std::ranges::count(names.substr(0, names.find("\n\n")), '\n'), std::ssize(kAll)) << listed;
+  EXPECT_THAT(listed, HasSubstr("\nExit status: 0 done, 1 the work failed, 2 the request"));
+  for (const Command& command : kAll) {
+    CLI::App app("", fmt::format("llada {}", command.name));
+    app.set_help_all_flag("--help-all");
+    const Work work = command.setup(app);
+    const std::string unbroken = examples_in(app.get_footer());
+    const auto expected = words_of(unbroken);
+    EXPECT_GE(expected.size(), 2u) << command.name;
+    for (const int width : {40, 80, 120})
+      EXPECT_EQ(words_of(examples_in(help_text(app, false, width))), expected) << command.name << " at " << width;
+    EXPECT_EQ(examples_in(without_roff(*manual_page(kAll, command.name, "0"))), unbroken);
+    for (const Words& words : expected) {
+      if (words.front() != "llada") continue;
+      const auto found = std::ranges::find(kAll, words.at(1), &Command::name);
+      ASSERT_NE(found, std::end(kAll)) << words.at(1);
+      CLI::App fresh("", "llada");
+      const Work ready = found->setup(fresh);
+      auto given = known_words(fresh, {words.begin() + 2, words.end()});
+      ASSERT_TRUE(given) << given.error().message;
+      std::ranges::reverse(*given);
+      EXPECT_NO_THROW(fresh.parse(*given)) << testing::PrintToString(words);
+    }
+  }
+}
+
+TEST_F(Examples, Run) {
+  ASSERT_EQ(run_llada({"convert", tiny_model(), (folder_ / "model.gguf").string(), "--type", "q8_0"}).status, 0);
+  std::string script = fmt::format("set -e\nllada() {{ {} '{}' \"$@\"; }}\n", LLADA_EMULATOR, LLADA_BINARY);
+  std::ranges::replace(script, '|', ' ');
+  for (const auto setup : {setup_run, setup_infill, setup_inspect, setup_logits, setup_devices}) {
+    CLI::App app;
+    const Work work = setup(app);
+    script += examples_in(help_text(app, false, 80));
+  }
+  const auto [out, status] = shell(script);
+  EXPECT_EQ(status, 0) << out;
+}
+
+TEST(Positions, TheModelStandsFirstWithoutItsOption) {
+  const auto tokens = [](const Words& words, const std::string& in = "") {
+    const auto result = run_llada(words, {.stdin_text = in});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.status == 0 ? Json::parse(result.out)["tokens"] : Json();
+  };
+  const std::string m = tiny_model(), prompt = kAsked + " 3 1 2";
+  const Json expected = tokens({"run", "-m", m, "-p", prompt, "--json"});
+  EXPECT_EQ(tokens({"run", m, prompt, "--json"}), expected);
+  EXPECT_EQ(tokens({"run", prompt, "--json", "-m", m}), expected);
+  EXPECT_EQ(tokens({"run", m, "--json", "-p", prompt}), expected);
+  EXPECT_EQ(tokens({"run", m, "--json"}, prompt), expected);
+  EXPECT_EQ(tokens({"run", m, "-", "--json"}, prompt), expected);
+  const std::string gap = "Ken has 20+6=<mask:2> puzzles.";
+  EXPECT_EQ(tokens({"infill", m, gap, "--json"}), tokens({"infill", "-m", m, "--text", gap, "--json"}));
+  EXPECT_EQ(run_llada({"score", m, "-p", "a", "--continuation", "b"}).out,
+            run_llada({"score", "-m", m, "-p", "a", "--continuation", "b"}).out);
+  for (const Words& words :
+       {Words{"eval", m, "--tasks", "none.jsonl"}, Words{"tune", m, "--tasks", "none.jsonl", "-o", "/dev/null"}})
+    EXPECT_THAT(run_llada(words).err, HasSubstr("none.jsonl: cannot open"));
+  EXPECT_THAT(run_llada({"serve", "no.gguf", "--port", "0"}).err, HasSubstr("no.gguf: cannot open"));
+  EXPECT_THAT(run_llada({"logits", m, "--ids", "none", "-o", "o"}).err, HasSubstr("none: cannot open"));
+}
+
+TEST(Positions, WhatIsMeantIsSaid) {
+  const std::string m = tiny_model();
+  const std::pair<Words, std::string> calls[] = {
+      {{"run", "-m", m, "hello", "world"}, "found 'hello' and 'world', needed one text; several words stand in quotes"},
+      {{"run", m, "hello", "world"}, "unexpected argument 'world'; a text of several words stands in quotes"},
+      {{"run", "-m", m, "-p", "x", "stray"}, "found 'stray' and 'x', needed one text"},
+      {{"run", "hello", "world"}, "no file or folder 'hello'; needed MODEL, and behind it a text in quotes"},
+      {{"run", "hello"}, "--model is required"},
+      {{"run", "none.gguf", "x"}, "none.gguf: cannot open"},
+      {{"run", m, "x", "-m", m}, "MODEL: found '" + m + "' beside --model"},
+      {{"infill", "-m", m, "a", "b"}, "needed one text"},
+      {{"eval", m, "--tasks", "t", "stray"}, "unexpected argument 'stray'"},
+      {{"chat", m, "-m", m}, "-m: given twice"},
+      {{"list"}, "no command 'list'; did you mean llada pull --list?"},
+      {{"show"}, "did you mean llada inspect MODEL?"},
+      {{"quantize"}, "did you mean llada convert?"},
+      {{"rm"}, "did you mean llada pull --delete?"},
+      {{"ps"}, "nothing runs in the background"},
+      {{"server"}, "did you mean llada serve?"},
+      {{"run", "-m", m, "--diffusion-steps", "64", "hi"}, "unknown option --diffusion-steps; did you mean --steps?"},
+      {{"synth", "x.gguf", "--preset", "nope"}, "--preset: found 'nope', needed one of llada-8b"},
+      {{"convert", m, "x.gguf", "--type", "q9"}, "llada convert: --type: found 'q9'"},
+      {{"simulate", "--profile", "none"}, "llada simulate: --profile: found 'none'"},
+      {{"simulate", "--profile", "sm8750-paper", "--preset", "none"}, "llada simulate: --preset: found 'none'"},
+      {{"pull", "--list", "--delete"}, "--list and --delete: one of them"},
+      {{"pull", "--delete", "a/b:Q8_0"}, "--delete: found 'Q8_0' behind a/b, needed OWNER/NAME alone"},
+  };
+  for (const auto& [words, says] : calls) {
+    const auto result = run_llada(words);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(says));
+  }
+}
+
+TEST(Piped, TextGoesBehindThePrompt) {
+  const auto tokens = [](const std::string& prompt, const std::string& in) {
+    const auto result = run_llada({"run", tiny_model(), "-p", prompt, "--json"}, {.stdin_text = in});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return Json::parse(result.out)["tokens"];
+  };
+  const Json expected = tokens(kAsked + "\n38 41 6 51 3", "");
+  EXPECT_EQ(tokens(kAsked, "38 41 6 51 3"), expected);
+  EXPECT_EQ(tokens(kAsked, "38 41 6 51 3\n"), expected) << "the last line's end is no text";
+  EXPECT_NE(tokens(kAsked, ""), expected);
+  EXPECT_EQ(tokens("-", kAsked + "\n38 41 6 51 3"), expected);
+}
+
+TEST(Logits, DashIsStdout) {
+  std::string name = (fs::temp_directory_path() / "llada_logits_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const std::string file = name + "/rows.f32", ids = "1000 72 101 1005";
+  ASSERT_EQ(run_llada({"logits", tiny_model(), "--ids", "-", "-o", file}, {.stdin_text = ids}).status, 0);
+  const auto result = run_llada({"logits", tiny_model(), "--ids", "-", "-o", "-"}, {.stdin_text = ids});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "-: 4 rows of 1024 logits\n");
+  std::ifstream in(file, std::ios::binary);
+  EXPECT_EQ(result.out, std::string(std::istreambuf_iterator<char>(in), {}));
+  EXPECT_EQ(result.out.size(), size_t{4} * 1024 * 4);
+  fs::remove_all(name);
+}
+
+TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {
+  for (const Words& words : {Words{"devices"}, Words{"--version"}, Words{"simulate", "--profile", "sm8750-paper"}}) {
+    const std::string out = run_llada(words).out;
+    std::stringstream lines(out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+  const std::string devices = run_llada({"devices"}).out;
+  EXPECT_TRUE(devices.starts_with("cpu: ")) << devices;
+  EXPECT_LT(devices.find("\ncuda: "), devices.find("\nSimulated ")) << devices;
+  EXPECT_LT(devices.find("\nSimulated "), devices.find("\nsim:")) << devices;
+}
+
+// Of the least certain numbers those are shown whose ends make a difference.
+TEST(Listed, NumbersWithoutEffectAreLeftOut) {
+  const std::string out = run_llada({"simulate", "--profile", "rtx4060-pcie4"}).out;
+  std::stringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(" gives "), second = line.find(" gives ", first + 1);
+    if (second == std::string::npos) continue;
+    EXPECT_NE(line.substr(first, line.find(',', first) - first), line.substr(second)) << line;
+  }
+}
+
+}  // namespace
+}  // namespace llada::cli
