@@ -13,6 +13,7 @@
 #include "cli/mistakes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "engine/prompt.h"
 
 namespace llada::cli {
 namespace {
@@ -107,7 +108,7 @@ class Chat {
     std::vector<int32_t> ids;
     const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
       const TraceSpan span(workspace_.trace(), "host", "tokenize");
-      LLADA_TRY(ids, workspace_.model().chat_ids(rest));
+      LLADA_TRY(ids, chat_prompt(workspace_.model(), rest));
       // With the answer, and the padding of a block-causal model behind it.
       // Of `auto`, which takes what is left, as much as it takes by default.
       const int64_t length = decode.auto_length ? decode::DecodeOptions().gen_length : decode.gen_length;

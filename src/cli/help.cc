@@ -18,8 +18,8 @@ std::pair<std::string, std::string> headings(const CLI::Option& option) {
   return {group.substr(0, at), group.substr(at + 1)};
 }
 
-// `text` in lines of at most `width` columns, the second and later ones after `indent` spaces. Lines break at spaces.
-std::string wrap(std::string_view text, size_t used, size_t indent, size_t width, std::string_view mark = "") {
+// wrapped(), with `mark` at the end of each broken line.
+std::string wrap(std::string_view text, size_t used, size_t indent, size_t width, std::string_view mark) {
   std::string out;
   size_t column = used;
   for (bool first = true; !text.empty(); first = false) {
@@ -47,7 +47,7 @@ std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   } else {
     out.append(column - out.size(), ' ');
   }
-  return out + wrap(option.get_description(), column, column, width) + '\n';
+  return out + wrapped(option.get_description(), column, column, width) + '\n';
 }
 
 // Prose is wrapped; a command that is too long goes on behind a backslash, so that it can still be pasted.
@@ -69,6 +69,10 @@ bool is_shown(const CLI::App& app, const CLI::Option* option) {
 }
 
 }  // namespace
+
+std::string wrapped(std::string_view text, size_t used, size_t indent, size_t width) {
+  return wrap(text, used, indent, width, "");
+}
 
 std::string names_of(const CLI::Option& option, bool whole) {
   std::string names = option.get_positional() ? option.get_name(true) : "";

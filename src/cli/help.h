@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llada::cli {
@@ -21,6 +22,10 @@ std::vector<OptionGroup> option_groups(const CLI::App& app);
 
 // "-p, --prompt TEXT"; all of its long names, or the first.
 std::string names_of(const CLI::Option& option, bool whole);
+
+// `text` in lines of at most `width` columns, of which the first has `used` and the others begin behind `indent`
+// spaces. Lines break at spaces.
+std::string wrapped(std::string_view text, size_t used, size_t indent, size_t width);
 
 std::string help_text(const CLI::App& app, bool whole, int width);
 

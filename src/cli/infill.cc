@@ -65,13 +65,15 @@ Result<int> infill(InfillOptions& o) {
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
                                       {"tokens", generation.tokens},
+                                      {"preset", o.decode.preset()},
                                       {"spans", spans_json(workspace->model(), layout, generation.tokens)},
                                       {"stats", stats_json(generation.stats)}})));
   } else {
     LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
     if (!o.show.quiet)
-      note(fmt::format("{}{}\n", generation.stats.decode.cancelled ? unfinished_line(generation) : "",
-                       stats_line(generation.stats)));
+      note(fmt::format("{}{}{}\n", generation.stats.decode.cancelled ? unfinished_line(generation) : "",
+                       stats_line(generation.stats),
+                       o.decode.preset().empty() ? "" : ", preset " + one_line(o.decode.preset())));
   }
   LLADA_TRY_STATUS(workspace->close());
   return status_of(generation);
@@ -88,9 +90,11 @@ Work setup_infill(CLI::App& app) {
                    ->group("Text");
   auto* file =
       app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");
+  o->decode.use_defaults();
   add_decode_options(app, o->decode, true);
   add_show_options(app, o->show);
   app.footer(
+      "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it.\n"
       "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
       "Examples:\n"
       "  llada infill -m model.gguf --text 'The <mask:4> fox jumps over the <mask:2> dog.'\n"

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "base/memory_usage.h"
 
 namespace llada::cli {
@@ -22,17 +23,17 @@ std::string rate_text(double per_second) {
 }
 
 std::string stats_line(const GenerationStats& s) {
-  // Content does not count padding behind the answer; what was committed does, and cost forwards.
-  std::string line = fmt::format("{} token{}", s.content_tokens, s.content_tokens == 1 ? "" : "s");
+  // Content does not count padding behind the answer; what was committed does.
+  std::string line = counted(s.content_tokens, "token");
   if (s.decode.committed != s.content_tokens) line += fmt::format(" ({} with padding)", s.decode.committed);
-  line += fmt::format(" in {} forward{}, {:.1f} tokens per forward, {} tokens/s (measured), {:.1f} ms per step",
-                      s.decode.nfe, s.decode.nfe == 1 ? "" : "s", s.decode.tokens_per_forward(),
-                      rate_text(s.content_tokens_per_s()), s.ms_per_step());
+  line += fmt::format(" in {}, {:.1f} tokens per forward, {} tokens/s (measured), {:.1f} ms per step",
+                      counted(s.decode.nfe, "forward"), s.tokens_per_forward(), rate_text(s.content_tokens_per_s()),
+                      s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
   if (s.decode.saved_forwards > 0)
-    line += fmt::format(", {} forward{} saved by {} rows of drafts", s.decode.saved_forwards,
-                        s.decode.saved_forwards == 1 ? "" : "s", s.decode.draft_rows);
+    line += fmt::format(", {} saved by {} of drafts", counted(s.decode.saved_forwards, "forward"),
+                        counted(s.decode.draft_rows, "row"));
   if (s.seed) line += fmt::format(", seed {}", *s.seed);
   if (s.emulated)
     line += fmt::format("; on {} {:.3g} s and {:.3g} J (modelled)", s.emulated->profile, s.emulated->seconds,
@@ -50,7 +51,7 @@ std::string unfinished_line(const Generation& g) {
   if (g.stats.decode.cancelled)
     return fmt::format("interrupted{}\n", g.text.contains(kHole) ? fmt::format("; {} was not decided", kHole) : "");
   if (finish_reason(g) == "stop") return "";
-  return fmt::format("the answer was cut at {} tokens (--gen-length)\n", g.tokens.size());
+  return fmt::format("the answer was cut at {} (--gen-length)\n", counted(std::ssize(g.tokens), "token"));
 }
 
 Json stats_json(const GenerationStats& s) {
@@ -69,7 +70,7 @@ Json stats_json(const GenerationStats& s) {
                {"draft_rows", s.decode.draft_rows},
                {"saved_forwards", s.decode.saved_forwards},
                {"logit_rows", s.decode.logit_rows},
-               {"tokens_per_forward", s.decode.tokens_per_forward()},
+               {"tokens_per_forward", s.tokens_per_forward()},
                {"prompt_tokens", s.prompt_tokens},
                {"content_tokens", s.content_tokens},
                {"committed_tokens", s.decode.committed},

@@ -86,6 +86,7 @@ class Model {
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where
   // the model wants one.
+  // Of any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 

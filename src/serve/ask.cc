@@ -54,6 +54,11 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
   const bool field = name.starts_with("llada.") || name == "temperature" || name == "top_p" || name == "seed" ||
                      name == "stop" || name.starts_with("max_") || decode::find_field(name) != nullptr;
   if (field) api.param = name;
+  // A value of the preset's: nobody sent that field.
+  if (api.message.substr(0, api.message.find(':')).contains(" (of preset ")) {
+    api.param = choice.preset_typed();
+    api.message.insert(0, choice.preset_typed() + ": ");
+  }
   return api;
 }
 

@@ -28,6 +28,7 @@ struct Ask {
   bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
   std::string preset;                    // that was used
+  std::string note = {};                 // why none is, where one would be used by default; or empty
   bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;             // those of the prompt alone
   bool stream = false, include_usage = false, logprobs = false;

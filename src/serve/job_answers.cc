@@ -93,6 +93,7 @@ HttpReply Job::whole() {
   Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, answers.front(), usage())
                                             : whole_json(head_, answers, usage());
   json["llada"] = {{"preset", ask_.preset}};
+  if (!ask_.note.empty()) json["llada"]["note"] = ask_.note;
   return json_reply(json);
 }
 

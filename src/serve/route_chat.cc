@@ -1,4 +1,5 @@
 // /v1/chat/completions: the answer to a conversation.
+#include "engine/prompt.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 
@@ -21,10 +22,10 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
   LLADA_TRY(DecodeChoice choice, read_decoding(body, service.model().special_ids().attention_block, false));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  auto ids = service.model().chat_ids(messages);
+  auto ids = chat_prompt(service.model(), messages);
   if (!ids) return refuse("messages: " + ids.error().message, "messages");
   LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, n.value_or(1), stop, ask.alternatives));
-  ask.preset = choice.preset();
+  ask.preset = choice.preset(), ask.note = choice.note();
   return ask;
 }
 

@@ -1,6 +1,7 @@
 // /v1/completions: text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
 #include <algorithm>
 
+#include "engine/prompt.h"
 #include "serve/infill.h"
 #include "serve/job.h"
 #include "serve/routes.h"
@@ -17,11 +18,12 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   std::vector<std::vector<int32_t>> prompts;
   const auto add = [&](const json& item) -> std::expected<void, ApiError> {
     if (item.is_string()) {
-      LLADA_TRY(auto ids, service.model().prompt_ids(item.get_ref<const std::string&>()));
-      prompts.push_back(std::move(ids));
+      auto ids = text_prompt(service.model(), item.get_ref<const std::string&>());
+      if (!ids) return refuse("prompt: " + ids.error().message, "prompt");
+      prompts.push_back(std::move(*ids));
       return {};
     }
-    if (!item.is_array()) return wrong("prompt", item, "a text or a list of token ids");
+    if (!item.is_array() || item.empty()) return wrong("prompt", item, "a text or a list of token ids");
     std::vector<int32_t> ids;
     for (const json& id : item) {
       if (!id.is_number_integer() || id < 0 || id >= service.model().config().vocab)
@@ -68,7 +70,7 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
   if (echo)
     for (const Request& request : ask.requests)
       ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
-  ask.preset = choice.preset();
+  ask.preset = choice.preset(), ask.note = choice.note();
   return ask;
 }
 

@@ -19,7 +19,7 @@ Answered<Ask> lay(Service& service, Ask ask, std::span<const InfillPiece> pieces
   LLADA_TRY_STATUS(check(service, request, choice));
   ask.requests.push_back(std::move(request));
   ask.gaps = std::move(layout.gaps);
-  ask.preset = choice.preset();
+  ask.preset = choice.preset(), ask.note = choice.note();
   return ask;
 }
 

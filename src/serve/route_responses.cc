@@ -1,4 +1,5 @@
 // /v1/responses: the answer to a conversation, in the newer of OpenAI's protocols. Nothing is stored between requests.
+#include "engine/prompt.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 
@@ -27,10 +28,10 @@ Answered<Ask> read_response(Service& service, const std::string& text) {
             read_decoding(body, service.model().special_ids().attention_block, false, {"max_output_tokens"}));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
-  auto ids = service.model().chat_ids(messages);
+  auto ids = chat_prompt(service.model(), messages);
   if (!ids) return refuse("input: " + ids.error().message, "input");
   LLADA_TRY(ask.requests, make_requests(service, {std::move(*ids)}, choice, 1, {}, 0));
-  ask.preset = choice.preset();
+  ask.preset = choice.preset(), ask.note = choice.note();
   ask.said = said_fields(instructions, choice, length_given);
   return ask;
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 
@@ -34,11 +35,22 @@ GenerationStats sample() {
 TEST(Report, StatsLine) {
   GenerationStats stats = sample();
   EXPECT_TRUE(
-      stats_line(stats).starts_with("23 tokens (32 with padding) in 7 forwards, 4.6 tokens per forward, 657 "
+      stats_line(stats).starts_with("23 tokens (32 with padding) in 7 forwards, 3.3 tokens per forward, 657 "
                                     "tokens/s (measured), 5.0 ms per step, peak memory "))
       << stats_line(stats);
   stats.decode.committed = stats.content_tokens = stats.decode.nfe = 1;
   EXPECT_TRUE(stats_line(stats).starts_with("1 token in 1 forward, 1.0 tokens per forward")) << stats_line(stats);
+}
+
+TEST(Report, CountsAndSmallNumbersReadWell) {
+  EXPECT_EQ(counted(0, "row"), "0 rows");
+  EXPECT_EQ(counted(1, "row"), "1 row");
+  EXPECT_EQ(fmt::format("{:+.2f}", rounded(-0.004, 2)), "+0.00");
+  EXPECT_EQ(fmt::format("{:.2f}", rounded(-0.006, 2)), "-0.01");
+  EXPECT_EQ(nlohmann::json(rounded(-0.0, 4)).dump(), "0.0");
+  Generation cut;
+  cut.tokens = {5}, cut.stats.content_tokens = 1;
+  EXPECT_EQ(unfinished_line(cut), "the answer was cut at 1 token (--gen-length)\n");
 }
 
 TEST(Report, EmptyRunsDivideByNothing) {
@@ -52,6 +64,8 @@ TEST(Report, StatsJsonIsConsistent) {
   const auto json = stats_json(sample());
   EXPECT_EQ(json["label"], "measured");
   EXPECT_EQ(json["canvas_hash"], "0000000000000abc");
+  EXPECT_DOUBLE_EQ(json["tokens_per_forward"], 23 / 7.0) << "of the answer, without what follows its end";
+  EXPECT_EQ(json["committed_tokens"], 32);
   EXPECT_DOUBLE_EQ(json["ms_per_step"].get<double>() * 7 / 1e3, json["seconds"]);
   EXPECT_GT(json["peak_memory_bytes"].get<int64_t>(), 1'000'000);
 }
