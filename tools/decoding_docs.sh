@@ -80,7 +80,9 @@ for table in "${tables[@]}"; do
   model=${MODEL:-$(f16 $name)}
   compare=()
   while IFS='|' read -r of strategy options; do
-    [[ " $of " != *" $table "* ]] || compare+=(--compare "$strategy: $common $options")
+    start="--preset-decode exact "
+    [[ $options != *--preset-decode* ]] || start=
+    [[ " $of " != *" $table "* ]] || compare+=(--compare "$strategy: $start$common $options")
   done <"$out/strategies.txt"
   mkdir -p "$out/$table"
   # What phones would take for the same forwards is modelled from a recording of them. With everything recomputed for every
@@ -111,7 +113,7 @@ for table in "${tables[@]}"; do
     report=$out/$table/$task.times.json
     [ ! -s "$report" ] || continue
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit "${TIMED:-10}" --no-reference \
-      --json --compare "reference: $common" "${compare[@]}" >"$report.part"
+      --json --compare "reference: --preset-decode exact $common" "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
 done

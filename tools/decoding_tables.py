@@ -82,7 +82,7 @@ def load(folder):
         reference = report.get("reference")
         for result in [*([reference] if reference else []), *report["results"]]:
             options = "" if result is reference else result["options"]
-            names[result["name"]] = re.sub(r"^--gen-length \S+ ?", "", options)  # it is the whole table's
+            names[result["name"]] = re.sub(r"^(--preset-decode exact )?--gen-length \S+ ?", "", options)  # it is the whole table's
             scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
         times = folder / f"{task}.times.json"
         for result in json.loads(times.read_text())["results"] if times.exists() else []:

@@ -15,7 +15,7 @@ from conftest import FACTS, GAPS, QUICK, SORT
     [{}, {"preset": "fast", "gen_length": 48}, {"steps": 0, "gen_length": 32}, {"threshold": 0.7, "block_length": 16},
      {"temperature": 0.9, "seed": 7, "threshold": 0.9}, {"steps": 8, "gen_length": 32},
      {"stop": ["9", "}"], "threshold": 0.9}, {"draft": 2, "steps": 0, "gen_length": 32},
-     {"revision": "wino", "gen_length": 32}, {"kv": "frozen", "evict": 1, "steps": 0, "gen_length": 32}],
+     {"preset": "exact", "revision": "wino", "gen_length": 32}, {"kv": "frozen", "evict": 1, "steps": 0, "gen_length": 32}],
     ids=str,
 )
 @pytest.mark.parametrize("prompt", [SORT, FACTS])

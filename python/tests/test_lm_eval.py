@@ -32,8 +32,7 @@ def harness(model_path, task, out, *arguments, model_args=""):
 
 
 def test_answers_score_as_llada_eval(model, model_path, command, tmp_path):
-    # Of a stated length: eval's is 128 where nobody says anything, a request's follows the answer, and at this threshold
-    # what is written depends on how many masks follow.
+    # A stated length, since at this threshold what is written depends on how many masks follow.
     expected = command("eval", "--tasks", str(TASKS.parents[2] / "eval" / "eval_public.jsonl"), "--limit", str(LIMIT),
                        "--threshold", "0.5", "--gen-length", "128")["results"][0]["tasks"]
     results, samples = harness(model_path, "llada_answers", tmp_path, "--apply_chat_template", "--batch_size", "4",

@@ -57,10 +57,10 @@ struct Described {
 const std::vector<Described>& described() {
   static const auto* const all = [] {
     auto* list = new std::vector<Described>;
-    const decode::DecodeOptions initial = DecodeChoice::request_defaults();
+    const decode::DecodeOptions initial = DecodeChoice::request_defaults().options;
     for (const decode::Field& f : decode::fields())
       list->push_back({std::string(f.key), std::string(f.unit), f.is_switch() ? "true or false" : decode::needed(f),
-                       decode::get_field(initial, f.key).value_or(""), std::string(f.help),
+                       f.key == "seed" ? "" : decode::get_field(initial, f.key).value_or(""), std::string(f.help),
                        std::string(decode::title(f.group)), f.is_switch()});
     return list;
   }();

@@ -4,6 +4,7 @@
 #include "api/objects.h"
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
+#include "engine/prompt.h"
 
 using namespace llada::api;
 using llada::Engine;
@@ -43,12 +44,12 @@ Outcome ended(RequestObject& request) {
   return std::unexpected(ApiError(result.error()));
 }
 
-// As the command line has them: gaps are filled with one token per forward where nothing says how.
+// As the command line has them.
 std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chosen& chosen, const llada::Model& model,
                                                                      bool infill) {
   llada::DecodeChoice choice(infill);
   choice.call_preset("preset");
-  if (!infill) choice.use_defaults();
+  choice.use_defaults();
   for (const llada::decode::Setting& setting : chosen.settings) choice.give(setting);
   choice.give_preset(chosen.preset);
   LLADA_TRY_STATUS(choice.resolve(model.special_ids().attention_block));
@@ -152,7 +153,7 @@ llada_status llada_submit_chat(llada_engine* engine, const char* const* roles, c
                                size_t messages, const llada_options* options, llada_request** request) {
   return submit(engine, options, false, request, [&](const llada::Model& model, Request& r) -> Outcome {
     LLADA_TRY(const auto talk, read_messages(roles, contents, messages));
-    LLADA_TRY(r.tokens, model.chat_ids(talk));
+    LLADA_TRY(r.tokens, llada::chat_prompt(model, talk));
     return LLADA_OK;
   });
 }
@@ -161,7 +162,7 @@ llada_status llada_submit_text(llada_engine* engine, const char* text, size_t si
                                llada_request** request) {
   return submit(engine, options, false, request, [&](const llada::Model& model, Request& r) -> Outcome {
     LLADA_TRY(const auto bytes, read_text("text", text, size));
-    LLADA_TRY(r.tokens, model.prompt_ids(bytes));
+    LLADA_TRY(r.tokens, llada::text_prompt(model, bytes));
     return LLADA_OK;
   });
 }
@@ -170,6 +171,7 @@ llada_status llada_submit_tokens(llada_engine* engine, const int32_t* tokens, si
                                  const llada_options* options, llada_request** request) {
   return submit(engine, options, false, request, [&](const llada::Model&, Request& r) -> Outcome {
     LLADA_TRY(const auto ids, read_array("tokens", tokens, count));
+    if (ids.empty()) return refuse(LLADA_ERROR_INVALID, "tokens: found none, needed one or more");
     r.tokens.assign(ids.begin(), ids.end());
     return LLADA_OK;
   });

@@ -29,10 +29,11 @@ Result<eval::StrategyUnderTest> parse_strategy(const std::string& text, std::opt
   const size_t colon = text.find(':');
   const std::string name = colon == std::string::npos ? text : text.substr(0, colon);
   const std::string options = colon == std::string::npos ? text : text.substr(colon + 1);
-  auto parsed = parse_decode_options(options, attention_block);
+  const auto parsed = parse_decode_flags(options, StartFrom::defaults, attention_block);
   if (!parsed) return invalid("--compare '{}': {}", text, parsed.error().message);
+  if (attention_block && !parsed->note().empty()) note(fmt::format("note: {}: {}\n", one_line(name), parsed->note()));
   const size_t begin = options.find_first_not_of(' ');
-  return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), *parsed};
+  return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), parsed->options};
 }
 
 // attention_block: of the model, once that is known.
@@ -50,6 +51,7 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
   }
   if (strategies.empty()) {
     LLADA_TRY_STATUS(o.decode.resolve(attention_block));
+    if (attention_block && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
     strategies.push_back({"run", "as given on the command line", o.decode.options});
   }
   return strategies;
@@ -94,7 +96,7 @@ Result<int> run(EvalOptions& o) {
   options.workers = o.model.load.threads;
   options.streams = static_cast<int>(o.streams);
   options.raw_prompts = o.raw;
-  if (compared) options.reference = eval::reference_options(strategies.front().options);
+  if (compared) options.reference = eval::reference_options(strategies);
   options.reference_path = o.reference_path;
   options.likelihood = compared;
   options.likelihood_groups = o.likelihood_groups;
@@ -114,6 +116,13 @@ Result<int> run(EvalOptions& o) {
       const std::string head = begun ? "" : table.head();
       begun = true;
       return print(head + table.section(result));
+    };
+  else
+    options.finished = [&](const eval::StrategyResult& result) {
+      progress.reset();
+      if (const std::string cut = eval::cut_warning(result); !cut.empty())
+        note(fmt::format("{}: {}\n", one_line(result.strategy.name), cut));
+      return Status();
     };
   LLADA_TRY(const auto evaluation, eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
@@ -149,13 +158,15 @@ Work setup_eval(CLI::App& app) {
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
   for (const char* name : {"--likelihood-groups", "--record", "--raw", "--streams"})
     app.get_option(name)->group(further("Details"));
+  o->decode.use_defaults(false);
   add_decode_options(app, o->decode);
   app.footer(
       "Examples:\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --limit 50 --threshold 0.9 --json\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
-      "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock.");
+      "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock. "
+      "Options mean what they mean to llada run.");
   return [o]() -> Result<int> {
     read_environment(o->model.load);
     auto status = run(*o);

@@ -68,6 +68,7 @@ Result<int> infill(InfillOptions& o) {
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
                                       {"tokens", generation.tokens},
+                                      {"preset", o.decode.preset()},
                                       {"spans", spans_json(workspace->model(), layout, generation.tokens)},
                                       {"stats", stats_json(generation.stats)}})));
   } else {
@@ -91,9 +92,11 @@ Work setup_infill(CLI::App& app) {
                    ->group("Text");
   auto* file =
       app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");
+  o->decode.use_defaults();
   add_decode_options(app, o->decode, true);
   add_show_options(app, o->show);
   app.footer(
+      "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it.\n"
       "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
       "Examples:\n"
       "  llada infill model.gguf 'The <mask:4> fox jumps over the <mask:2> dog.'\n"

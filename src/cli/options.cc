@@ -15,8 +15,7 @@ namespace {
 using decode::Field;
 using decode::Setting;
 
-constexpr const char* kPresetHelp =
-    "exact, balanced, fast, long, npu, llada2, llada2.1, or a llada tune file; options replace its own";
+constexpr const char* kPresetHelp = "exact, balanced, fast, long, npu, llada2, llada2.1, or a llada tune file";
 
 // The headings of the short help, which shows a few options of each.
 std::string short_title(decode::FieldGroup group) {
@@ -88,9 +87,12 @@ Error DecodeFlags::named(Error error) const { return with_flag(as_typed(std::mov
 
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   flags.infill_ = infill;
-  offer(app.add_option(std::string(kPresetFlag), flags.preset_, kPresetHelp)->type_name("NAME|FILE")->group("Speed"),
+  const DecodeChoice defaults = flags.defaults();
+  offer(app.add_option(std::string(kPresetFlag), flags.preset_,
+                       defaults.preset().empty() ? kPresetHelp : fmt::format("{} ({})", kPresetHelp, defaults.preset()))
+            ->type_name("NAME|FILE")
+            ->group("Speed"),
         fmt::format("{}", fmt::join(decode_presets(), " ")));
-  const decode::DecodeOptions defaults = flags.defaults();
   for (const Field& field : decode::fields()) {
     const std::string name = decode::flag(field);
     if (infill && field.key == "gen_length") {
@@ -106,7 +108,7 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
         throw CLI::ValidationError(name, with_flag(status.error()).message.substr(name.size() + 2));
       flags.given_.push_back({&field, text, name});
     };
-    const std::string help = decode::help_of(field, defaults);
+    const std::string help = decode::help_of(field, defaults.described(field));
     CLI::Option* option =
         field.is_switch()
             ? app.add_flag_function(
@@ -117,17 +119,51 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   }
 }
 
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block) {
+Result<DecodeFlags> parse_decode_flags(std::string_view text, StartFrom start, std::optional<int64_t> attention_block) {
   LLADA_TRY(DecodeWords words, read_words(text));
-  return parse_decode_options(std::move(words), attention_block);
+  DecodeFlags flags;
+  if (start == StartFrom::defaults) flags.use_defaults(false);
+  if (start == StartFrom::open_length) flags.use_default_length();
+  flags.give_preset(std::move(words.preset));
+  for (Setting& s : words.settings) flags.give(std::move(s));
+  LLADA_TRY_STATUS(flags.resolve(attention_block));
+  return flags;
 }
 
-Result<decode::DecodeOptions> parse_decode_options(DecodeWords words, std::optional<int64_t> attention_block) {
-  DecodeFlags flags;
-  flags.give_preset(std::move(words.preset));
-  for (decode::Setting& s : words.settings) flags.give(std::move(s));
-  LLADA_TRY_STATUS(flags.resolve(attention_block));
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block,
+                                                   StartFrom start) {
+  LLADA_TRY(const DecodeFlags flags, parse_decode_flags(text, start, attention_block));
   return flags.options;
+}
+
+std::string decode_options_help() {
+  constexpr size_t kWidth = 80, kIndent = 6;
+  DecodeFlags flags;
+  flags.use_defaults();
+  const DecodeChoice defaults = flags.defaults();
+  std::string text =
+      wrapped(fmt::format(
+                  "Decoding options of run, chat, infill and eval. They start from the preset {}; an option replaces "
+                  "that value of the preset, named or not, and --steps, --remasking random and the rules with a "
+                  "schedule (--accept schedule, llada2, dream-*) replace the unnamed one as a whole.",
+                  defaults.preset()),
+              0, kWidth) +
+      '\n';
+  std::string_view heading;
+  for (const Field& f : decode::fields()) {
+    if (decode::title(f.group) != heading) text += fmt::format("\n{}\n", heading = decode::title(f.group));
+    std::string names = flag_names(f), help(f.help);
+    for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 2) names.replace(at, 1, ", ");
+    text += fmt::format("  {}{}{}\n", names, f.is_switch() ? "" : " ", f.unit);
+    std::string value = f.is_switch()     ? ""
+                        : f.words.empty() ? decode::needed(f)
+                                          : fmt::format("{}", fmt::join(f.words, ", "));
+    if (const std::string initial = defaults.described(f); !initial.empty())
+      value += fmt::format("{}default {}", value.empty() ? "" : "; ", initial);
+    for (const std::string& line : {help, value})
+      if (!line.empty()) text += fmt::format("{:{}}{}\n", "", kIndent, wrapped(line, kIndent, kWidth, kIndent));
+  }
+  return text;
 }
 
 }  // namespace llada::cli

@@ -60,10 +60,19 @@ class DecodeFlags : public DecodeChoice {
 // --gen-length is refused: the gaps say it. Help names the defaults that `flags` have by now.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
+// What options in a string start from where they name no preset: nothing (one token per forward, a fixed length), a
+// length that follows the answer, or what `run` starts from.
+enum class StartFrom { nothing, open_length, defaults };
+
 // The same options from one string: words separated by white space, "--name value" or "--name=value". Validated;
 // attention_block as in DecodeChoice::resolve().
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block = {});
-Result<decode::DecodeOptions> parse_decode_options(DecodeWords words, std::optional<int64_t> attention_block = {});
+Result<DecodeFlags> parse_decode_flags(std::string_view text, StartFrom start,
+                                       std::optional<int64_t> attention_block = {});
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block = {},
+                                                   StartFrom start = StartFrom::nothing);
+
+// `llada help options`: every option with its values, its default and what it does, in lines of 80 columns.
+std::string decode_options_help();
 
 // Whole-string numbers; nothing where text is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);

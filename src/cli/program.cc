@@ -114,7 +114,7 @@ int main_command(Arguments words, const Build& build) {
     return text ? finish("llada", print(*text)) : fail("llada", text.error());
   }
   if (word == "help" && words.front() == "options")
-    return finish("llada", print(decode::field_table(words.back() == "--markdown")));
+    return finish("llada", print(words.back() == "--markdown" ? decode::field_table() : decode_options_help()));
   // For the build, which installs what they print.
   if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
     const std::string which = words.size() > 1 ? words[1] : "";

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "base/memory_usage.h"
 #include "cli/terminal.h"
 
@@ -22,14 +23,12 @@ std::string rate_text(double per_second) {
   return fmt::format("{:.{}f}", per_second, digits);
 }
 
-std::string counted(int64_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
-
 namespace {
 
 // What -v adds. Content does not count padding behind the answer; what was committed does, and cost forwards.
 std::string details(const GenerationStats& s) {
   std::string line = s.decode.committed != s.content_tokens ? fmt::format("{} with padding, ", s.decode.committed) : "";
-  line += fmt::format("{:.1f} tokens per forward, {:.1f} ms per step", s.decode.tokens_per_forward(), s.ms_per_step());
+  line += fmt::format("{:.1f} tokens per forward, {:.1f} ms per step", s.tokens_per_forward(), s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
   if (s.decode.saved_forwards > 0)
@@ -62,7 +61,7 @@ std::string unfinished_line(const Generation& g) {
   if (g.stats.decode.cancelled)
     return fmt::format("interrupted{}\n", g.text.contains(kHole) ? fmt::format("; {} was not decided", kHole) : "");
   if (finish_reason(g) == "stop") return "";
-  return fmt::format("the answer was cut at {} tokens (--gen-length)\n", g.tokens.size());
+  return fmt::format("the answer was cut at {} (--gen-length)\n", counted(std::ssize(g.tokens), "token"));
 }
 
 Json stats_json(const GenerationStats& s) {
@@ -81,7 +80,7 @@ Json stats_json(const GenerationStats& s) {
                {"draft_rows", s.decode.draft_rows},
                {"saved_forwards", s.decode.saved_forwards},
                {"logit_rows", s.decode.logit_rows},
-               {"tokens_per_forward", s.decode.tokens_per_forward()},
+               {"tokens_per_forward", s.tokens_per_forward()},
                {"prompt_tokens", s.prompt_tokens},
                {"content_tokens", s.content_tokens},
                {"committed_tokens", s.decode.committed},

@@ -13,9 +13,6 @@ namespace llada::cli {
 // what is modelled, and a last one for what only -v shows. Each ends with a newline.
 std::string stats_lines(const GenerationStats& stats, std::string_view preset, bool verbose);
 
-// "1 forward", "2 forwards".
-std::string counted(int64_t n, std::string_view noun);
-
 // What of that a reader has to know, as a line for people; empty for "stop".
 std::string unfinished_line(const Generation& generation);
 

@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "text/text_file.h"
+#include "engine/prompt.h"
 
 namespace llada::cli {
 namespace {
@@ -52,12 +53,12 @@ constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversat
 Result<std::vector<int32_t>> read_ids(const Model& model, RunOptions& o, const std::string& prompt) {
   std::vector<int32_t> ids;
   if (o.raw) {
-    LLADA_TRY(ids, model.prompt_ids(prompt));
+    LLADA_TRY(ids, text_prompt(model, prompt));
   } else {
     std::vector<ChatMessage> messages;
     if (!o.system.empty()) messages.push_back({"system", o.system});
     messages.push_back({"user", prompt});
-    LLADA_TRY(ids, model.chat_ids(messages));
+    LLADA_TRY(ids, chat_prompt(model, messages));
   }
   LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
   LLADA_TRY_STATUS(check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options)));
@@ -70,8 +71,6 @@ Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, std::v
   return workspace.watch([&](const StepCallback& on_step) { return workspace.session().run(request, on_step); }, false,
                          o.decode.options);
 }
-
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
 
 // -p, -f, or what stdin holds where that is no terminal; what is piped in beside -p stands in a line below it.
 Result<std::string> read_prompt(const RunOptions& o) {
@@ -88,9 +87,12 @@ Result<std::string> read_prompt(const RunOptions& o) {
     if (piped.ends_with('\n')) piped.pop_back();
     if (!piped.empty()) prompt += '\n' + piped;
   }
-  if (!o.raw && is_blank(prompt))
-    return invalid("no prompt: found nothing but white space{}, needed text{}", from_stdin ? " on stdin" : "",
-                   o.has_prompt || o.has_file ? " (--raw takes any)" : ", --prompt, --file or --chat");
+  if (o.raw ? prompt.empty() : is_blank(prompt))
+    return invalid("no prompt: found nothing{}{}, needed text{}", o.raw ? "" : " but white space",
+                   from_stdin ? " on stdin" : "",
+                   o.raw                        ? ""
+                   : o.has_prompt || o.has_file ? " (--raw takes white space too)"
+                                                : ", --prompt, --file or --chat");
   return prompt;
 }
 
@@ -216,11 +218,11 @@ Work setup(CLI::App& app, bool talk) {
   o->decode.use_defaults();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
-  app.footer(talk ? "Without options of its own it decodes with the preset balanced.\n\n"
+  app.footer(talk ? "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it.\n\n"
                     "Examples:\n"
                     "  llada chat model.gguf\n"
                     "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
-                  : "Without options of its own it decodes with the preset balanced. A pipe or file "
+                  : "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it. A pipe or file "
                     "on stdin is read to its end and goes below the prompt (</dev/null: none).\n\n"
                     "Examples:\n"
                     "  llada run model.gguf 'Why is the sky blue?'\n"

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -50,12 +51,12 @@ Status check_given(const ScoreCommand& o) {
 // The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
 // is not looked at; what was typed is refused.
 Result<decode::DecodeOptions> read_order(const std::string& text, std::optional<int64_t> attention_block) {
-  LLADA_TRY(DecodeWords words, read_words(text));
+  LLADA_TRY(const DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
     if (s.field->key == "gen_length" || s.field->key == "early_stop")
       return invalid("{}: found {}, needed none: the continuation's tokens are the answer, to the last one", s.typed,
                      s.text);
-  return parse_decode_options(std::move(words), attention_block);
+  return parse_decode_options(text, attention_block);
 }
 
 // attention_block: of the model, once that is known.
@@ -81,10 +82,10 @@ Json tokens_json(const Model& model, const ContinuationScore& score) {
   const auto text_of = [&](int32_t token) { return model.tokenizer().decode({&token, 1}, true); };
   Json tokens = Json::array();
   for (const TokenScore& t : score.tokens) {
-    Json token = {{"id", t.token}, {"text", text_of(t.token)}, {"log_probability", t.log_probability}};
+    Json token = {{"id", t.token}, {"text", text_of(t.token)}, {"log_probability", t.log_probability + 0.0}};
     for (const auto& other : t.top)
       token["top"].push_back(
-          {{"id", other.token}, {"text", text_of(other.token)}, {"log_probability", other.log_probability}});
+          {{"id", other.token}, {"text", text_of(other.token)}, {"log_probability", other.log_probability + 0.0}});
     tokens.push_back(std::move(token));
   }
   return tokens;
@@ -95,7 +96,7 @@ std::string texts_report(const ScoreCommand& o, const Model& model, const ScoreR
     Json list = Json::array();
     for (size_t i = 0; i < result.continuations.size(); ++i) {
       const ContinuationScore& score = result.continuations[i];
-      Json one = {{"text", o.continuations[i]}, {"log_probability", score.log_probability}};
+      Json one = {{"text", o.continuations[i]}, {"log_probability", score.log_probability + 0.0}};  // not -0
       one["greedy"] = score.greedy ? Json(*score.greedy) : Json(nullptr);
       one["tokens"] = tokens_json(model, score);
       list.push_back(std::move(one));
@@ -109,9 +110,9 @@ std::string texts_report(const ScoreCommand& o, const Model& model, const ScoreR
   for (size_t i = 0; i < result.continuations.size(); ++i) {
     const ContinuationScore& score = result.continuations[i];
     const double tokens = static_cast<double>(std::max<size_t>(score.tokens.size(), 1));
-    out += fmt::format("{:>12.4f} {:>10.4f} {:>7} {:>7}  {}\n", score.log_probability, score.log_probability / tokens,
-                       score.tokens.size(), score.greedy ? (*score.greedy ? "yes" : "no") : "-",
-                       one_line(o.continuations[i]));
+    out += fmt::format("{:>12.4f} {:>10.4f} {:>7} {:>7}  {}\n", rounded(score.log_probability, 4),
+                       rounded(score.log_probability / tokens, 4), score.tokens.size(),
+                       score.greedy ? (*score.greedy ? "yes" : "no") : "-", one_line(o.continuations[i]));
   }
   return out + fmt::format("{}, {}\n", counted(result.forwards, "forward"), counted(result.rows, "row"));
 }

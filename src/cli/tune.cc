@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -66,6 +67,7 @@ nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& r
                         {"agreement", eval::Score::ratio(s.agreed, s.compared)},
                         {"nfe_mean", s.mean(s.nfe)},
                         {"rows_mean", s.mean(s.rows)},
+                        {"cut", s.cut},
                         {"examples", s.n}});
   }
   return {{"label", "measured"},
@@ -91,7 +93,7 @@ std::string time_left(std::chrono::steady_clock::time_point begin, int64_t done,
 Result<int> run(const TuneOptions& o) {
   if (o.minimize != "time" && o.minimize != "forwards" && o.minimize != "rows")
     return invalid("--minimize: found '{}', needed one of time, forwards, rows", o.minimize);
-  auto common = parse_decode_options(o.common);
+  auto common = parse_decode_options(o.common, {}, StartFrom::open_length);
   if (!common) return invalid("--options: {}", common.error().message);
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto file, AtomicFile::create(o.out));
@@ -99,11 +101,11 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
   const int64_t block = model->special_ids().attention_block;
-  common = parse_decode_options(o.common, block);
+  common = parse_decode_options(o.common, block, StartFrom::open_length);
   if (!common) return invalid("--options: {}", common.error().message);
   const auto axes = tune_axes({.block_causal = block > 0, .chooses_rows = model->device().capabilities().chooses_rows});
   const auto accepts = [&](const std::string& text) {
-    const auto parsed = parse_decode_options(joined(o.common, text), block);
+    const auto parsed = parse_decode_options(joined(o.common, text), block, StartFrom::open_length);
     return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
   };
   LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
@@ -114,12 +116,14 @@ Result<int> run(const TuneOptions& o) {
   options.reference = eval::reference_options(*common);
   options.reference_path = o.reference_path;
   LLADA_TRY(auto latency, model->latency(1));  // each example runs on one thread
+  // Measurements of the same texts with another length are others.
+  const std::string with = joined(o.common, fmt::format("(length {})", *decode::get_field(*common, "gen_length")));
   eval::MeasurementStore::Key key{eval::model_fingerprint(*model), latency.device,
-                                  o.raw ? joined(o.common, "(raw prompts)") : o.common,
-                                  eval::examples_fingerprint(examples)};
+                                  o.raw ? joined(with, "(raw prompts)") : with, eval::examples_fingerprint(examples)};
   LLADA_TRY(auto measurements, eval::MeasurementStore::open(o.resume, std::move(key), latency.points));
   if (measurements.size() > 0)
-    note(fmt::format("tune: {} measurements taken from {}\n", measurements.size(), o.resume));
+    note(fmt::format("tune: {} taken from {}\n", counted(static_cast<int64_t>(measurements.size()), "measurement"),
+                     o.resume));
   latency.points = measurements.latency();
   options.latency = latency;
   if (o.reference_path.empty() && !o.resume.empty()) options.reference_path = o.resume + ".reference";
@@ -137,10 +141,12 @@ Result<int> run(const TuneOptions& o) {
   progress.reset();
   const eval::Score& total = reference.total;
   LLADA_TRY_STATUS(eval::check_reference(total, reference.strategy.options));
-  note(fmt::format(
-      "reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows{}\n", 100 * total.accuracy(),
-      total.mean(total.nfe), total.mean(total.rows),
-      total.cut > 0 ? fmt::format("; {} of {} answers were cut by its --gen-length", total.cut, total.n) : ""));
+  note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows{}\n",
+                   100 * total.accuracy(), total.mean(total.nfe), total.mean(total.rows),
+                   total.cut > 0
+                       ? fmt::format("\nWARNING: cut at --gen-length {} before their end: {} of {}",
+                                     *decode::get_field(*common, "gen_length"), total.cut, counted(total.n, "answer"))
+                       : ""));
 
   eval::TuneRequest request;
   request.max_loss = o.max_loss;
@@ -162,7 +168,7 @@ Result<int> run(const TuneOptions& o) {
       return *score;
     }
     const std::string whole = joined(o.common, text);
-    LLADA_TRY(const auto parsed, parse_decode_options(whole, block));
+    LLADA_TRY(const auto parsed, parse_decode_options(whole, block, StartFrom::open_length));
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
@@ -171,8 +177,8 @@ Result<int> run(const TuneOptions& o) {
   progress.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string table = fmt::format(
-      "{} candidates tried, {} combinations refused, {} examples decoded in {:.0f} s;\ncost is {}\n{}", result.tried,
-      result.refused, result.examples - known, seconds,
+      "{} tried, {} refused, {} decoded in {:.0f} s;\ncost is {}\n{}", counted(result.tried, "candidate"),
+      counted(result.refused, "combination"), counted(result.examples - known, "example"), seconds,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result));
   LLADA_TRY_STATUS(print(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
   if (result.chosen < 0)
@@ -205,7 +211,8 @@ Work setup_tune(CLI::App& app) {
   add_integer_option(app, "--generations", o->generations, 0, 1000, "rounds of the search (4)");
   add_integer_option(app, "--breadth", o->breadth, 1, 1000, "candidates per round whose neighbours are tried (3)");
   app.add_option("--options", o->common,
-                 "decoding options that every candidate has, such as '--gen-length auto:384' (128)")
+                 "decoding options that every candidate has, such as '--gen-length auto:384' (a length that follows "
+                 "the answer)")
       ->type_name("OPTIONS");
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");
   app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE")

@@ -84,7 +84,7 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
     leave_out({"frozen_final"});
     return axes;
   }
-  leave_out({"gen_length", "tail", "tail_last", "refresh", "speculation", "ahead_steps", "ahead_threshold"});
+  leave_out({"tail", "tail_last", "refresh", "speculation", "ahead_steps", "ahead_threshold"});
   std::ranges::find(axes, "kv", &eval::Axis::name)->choices = {"--kv block", "--kv frozen"};
   return axes;
 }

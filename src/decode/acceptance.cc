@@ -1,6 +1,8 @@
 #include "decode/acceptance.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -40,11 +42,15 @@ std::vector<size_t> accept_best(std::span<const Candidate> candidates, int64_t n
   return first(ranked(candidates, higher_score), static_cast<size_t>(std::max<int64_t>(n, 1)));
 }
 
-std::vector<size_t> accept_above(std::span<const Candidate> candidates, double threshold) {
+std::vector<size_t> accept_from(std::span<const Candidate> candidates, double threshold) {
   const auto order = ranked(candidates, higher_score);
   size_t n = std::min<size_t>(order.size(), 1);
-  while (n < order.size() && candidates[order[n]].score > threshold) ++n;
+  while (n < order.size() && candidates[order[n]].score >= threshold) ++n;
   return first(order, n);
+}
+
+std::vector<size_t> accept_above(std::span<const Candidate> candidates, double threshold) {
+  return accept_from(candidates, std::nextafter(threshold, std::numeric_limits<double>::infinity()));
 }
 
 std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double factor) {
@@ -69,7 +75,7 @@ std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, doubl
   bool holds = true;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const double needed = holds ? std::min(anchored, threshold) : threshold;
-    if (i == order[0] || candidates[i].score > needed) {
+    if (i == order[0] || candidates[i].score >= needed) {
       taken.push_back(i);
     } else {
       holds = false;
@@ -84,7 +90,7 @@ std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double
   std::vector<size_t> taken;
   for (size_t n = 0; n < order.size(); ++n) {
     const Candidate& c = candidates[order[n]];
-    if (n == 0 || c.score > threshold || (c.repeats >= steps && c.score > settled)) taken.push_back(order[n]);
+    if (n == 0 || c.score >= threshold || (c.repeats >= steps && c.score > settled)) taken.push_back(order[n]);
   }
   std::ranges::sort(taken);
   return taken;
@@ -147,7 +153,8 @@ std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const
     case Acceptance::schedule:
       return accept_best(candidates, transfer_count(at.masks, at.steps, at.step));
     case Acceptance::threshold:
-      return accept_above(candidates, options.threshold);
+      return options.revision == Revision::edit ? accept_above(candidates, options.threshold)
+                                                : accept_from(candidates, options.threshold);
     case Acceptance::factor:
       return accept_factor(candidates, options.factor);
     case Acceptance::entropy:

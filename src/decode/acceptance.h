@@ -23,7 +23,10 @@ struct Candidate {
 // The n highest scores.
 std::vector<size_t> accept_best(std::span<const Candidate> candidates, int64_t n);
 
-// Every score strictly above the threshold, and the highest.
+// Every score that is the threshold or more, and the highest: what Fast-dLLM and dInfer do.
+std::vector<size_t> accept_from(std::span<const Candidate> candidates, double threshold);
+// Every score strictly above the threshold, and the highest: what LLaDA2.0's published
+// sampler does, and LLaDA2.1's, which edits.
 std::vector<size_t> accept_above(std::span<const Candidate> candidates, double threshold);
 
 // Takes candidates best first as long as the n-th score (from 1) is at least 1 - factor / (n + 1); the best one is
@@ -35,13 +38,13 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
-// Reads from the left. As long as every mask so far was taken, a score strictly above `anchored` suffices; behind the
-// first mask that was not taken, it must be strictly above the threshold. The highest score is taken in any case. The
-// reason: text depends mostly on what stands to its left. What stands before a gap will not change, what stands behind
-// it may change when the gap is filled.
+// Reads from the left. As long as every mask so far was taken, a score of `anchored` or more suffices; behind the first
+// mask that was not taken, it must be the threshold or more. The highest score is taken in any case. The reason: text
+// depends mostly on what stands to its left. What stands before a gap will not change, what stands behind it may change
+// when the gap is filled.
 std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored);
 
-// Takes every score strictly above the threshold, every score strictly above `settled` whose token has been predicted
+// Takes every score that is the threshold or more, every score strictly above `settled` whose token has been predicted
 // `steps` times in a row, and the highest. A token that is predicted again after its surroundings have changed does not
 // depend on what was undecided before, which a single forward cannot tell.
 std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,

@@ -254,7 +254,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   const auto add_candidate = [&](const Prediction& given, int32_t position) {
     const bool may_have_credit = options_.entropy_gate == 0 || open_nats <= kCreditOpen;
     candidates.push_back(candidate(given, position, may_have_credit));
-    if (candidates.back().probability <= options_.threshold) open_nats += given.entropy;
+    if (candidates.back().probability < options_.threshold) open_nats += given.entropy;
   };
   for (const int32_t p : asked_.masks) {
     const auto found = find_row(row_of(p));

@@ -55,6 +55,11 @@ Denoiser::Denoiser(Canvas canvas, std::shared_ptr<Strategy> strategy, DraftLimit
   if (drafts.most != 0) drafts_.emplace(std::move(drafts));
 }
 
+void Denoiser::follow(std::vector<int32_t> text) {
+  LLADA_CHECK(std::ssize(text) == canvas_.size());
+  text_ = std::move(text);
+}
+
 Status Denoiser::plan_next() {
   LLADA_CHECK(!done_);
   if (planned_) return {};
@@ -106,6 +111,9 @@ Result<StepEvent> Denoiser::accept() {
   done_ = true;  // should anything be wrong
   edits_ = strategy_->accept(canvas_, result_);
   LLADA_TRY_STATUS(check_edits(canvas_, edits_));
+  if (!text_.empty())
+    for (Edit& edit : edits_)
+      if (edit.state != TokenState::masked) edit.token = text_[static_cast<size_t>(edit.position)];
   apply();
   stats_.counters = strategy_->counters();
   committed_ += final_length(canvas_, begin_ + committed_);

@@ -46,7 +46,6 @@ struct RunStats {
   bool stopped_early = false;   // masks were left behind an end token: see canonical_tail()
   bool cancelled = false;
 
-  double tokens_per_forward() const { return nfe ? static_cast<double>(committed) / static_cast<double>(nfe) : 0; }
   bool operator==(const RunStats&) const = default;
 };
 
@@ -79,6 +78,9 @@ class Denoiser {
 
   // Before the first plan: Strategy::stored().
   void stored(int64_t positions) { strategy_->stored(canvas_, positions); }
+  // From now on what is decided is what `text` has at that position, whatever was predicted: the run follows a given
+  // text, of one token for each position of the canvas.
+  void follow(std::vector<int32_t> text);
   // After take(), and before any take_known(): Strategy::exact_prefix().
   int64_t exact_prefix() const { return strategy_->exact_prefix(canvas_); }
 
@@ -104,6 +106,7 @@ class Denoiser {
   std::optional<StepPlan> plan_;  // of the step under way, or the last one
   StepResult result_;
   std::vector<Edit> edits_;
+  std::vector<int32_t> text_;  // of follow()
   int64_t committed_ = 0;
   bool planned_ = false, drafted_ = false, done_ = false;
 };

@@ -64,7 +64,7 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
       memory.confidence = p.probability;
       if (p.probability >= options_.stable_threshold || memory.agreements >= options_.stable_repeats)
         put(edits, {p.position, p.token, TokenState::stable, p.probability});
-    } else if (p.probability > options_.threshold) {
+    } else if (p.probability >= options_.threshold) {
       changes.push_back(p);
     } else {
       memory.agreements = 0;

@@ -171,7 +171,7 @@ std::string show_length(const Field&, const O& o) {
 }
 
 Entry length_entry(std::string_view help) {
-  Entry f = field<&O::gen_length>(length, "gen_length", "N", help).in({1, kMaxGenLength}).tuned("128 auto");
+  Entry f = field<&O::gen_length>(length, "gen_length", "N", help).in({1, kMaxGenLength});
   f.read = read_length, f.show = show_length, f.word = "auto";
   // -1 is the word of other options.
   f.check = [](const Field& self, const O& o) -> Status {
@@ -222,9 +222,9 @@ std::span<const Field> fields() {
         "the block begins at the first mask and moves with it, so that no forward waits for a block's last tokens")
         .tuned("false true"),
     field<&O::steps>(length, "steps", "N",
-        "forwards of the whole run, for the fixed schedule; 0: one token per forward").in(kSteps).often(),
+        "forwards of the whole run, by a fixed schedule; 0: one token per forward").in(kSteps).often(),
     field<&O::acceptance>(acceptance, "accept", "RULE", "which predictions are kept"),
-    field<&O::threshold>(acceptance, "threshold", "T", "accept every token whose probability is above T")
+    field<&O::threshold>(acceptance, "threshold", "T", "accept tokens whose probability is T or more")
         .in(kShareAboveZero).for_rules(kThresholdRules).often(),
     field<&O::factor>(acceptance, "factor", "F",
         "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more")
@@ -233,7 +233,7 @@ std::span<const Field> fields() {
         "accept the most certain tokens while their summed entropy stays within the bound")
         .for_rule(Acceptance::entropy),
     field<&O::anchor_threshold>(acceptance, "anchor_threshold", "T",
-        "beside --threshold, accept above T what stands left of the first token that is not accepted")
+        "beside --threshold, accept from T what stands left of the first token that is not accepted")
         .in(kShare).for_rule(Acceptance::anchored),
     field<&O::settle_threshold>(acceptance, "settle_threshold", "T",
         "beside --threshold, accept above T what the last forwards predicted alike")
@@ -273,7 +273,7 @@ std::span<const Field> fields() {
         "when to stop: no mask is left, the block of an end token is done, or the answer is final").often(),
     field<&O::logits_eos_inf>(ending, "logits_eos_inf", "", "never sample the end-of-sequence token"),
     field<&O::confidence_eos_eot_inf>(ending, "confidence_eos_eot_inf", "", "decide end tokens last"),
-    field<&O::kv>(caches, "kv", "POLICY", "which rows are not recomputed in every forward")
+    field<&O::kv>(caches, "kv", "POLICY", "rows not recomputed in every forward")
         .tuned("none suffix prefix dual delayed frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),
@@ -317,7 +317,8 @@ std::span<const Field> fields() {
         "how decided tokens are looked at again; options of one way choose it"),
     shorthand(revision, "revise", "", "predict doubtful tokens again until they are stable (dual-path revision)")
         .of(Revision::dual_path).sets("revision", "dual-path"),
-    shorthand(revision, "visible_threshold", "T", "with --revise: write every token whose probability is above T (0.7)")
+    shorthand(revision, "visible_threshold", "T",
+        "with --revise: write every token whose probability is T or more (alone 0.7)")
         .in(kShareAboveZero).for_rules(kThresholdRules).of(Revision::dual_path).sets("threshold"),
     field<&O::stable_threshold>(revision, "stable_threshold", "T",
         "with --revise: tokens with a probability from T are final").in(kShare).of(Revision::dual_path),
@@ -396,10 +397,10 @@ std::string needed(const Field& f) {
   return f.word.empty() ? text : fmt::format("{}, or {}", text, f.word);
 }
 
-std::string help_of(const Field& f, const DecodeOptions& defaults) {
+std::string help_of(const Field& f, std::string_view initial) {
   std::string text(f.help);
   if (!f.words.empty()) text += fmt::format(": {}", fmt::join(f.words, ", "));
-  return f.show == nullptr || f.is_switch() ? text : fmt::format("{} ({})", text, f.show(f, defaults));
+  return initial.empty() || (f.is_switch() && initial == "false") ? text : fmt::format("{} ({})", text, initial);
 }
 
 Status set_field(DecodeOptions& options, std::string_view key, std::string_view text) {
@@ -437,24 +438,20 @@ std::string as_flags(const DecodeOptions& options) {
   return text;
 }
 
-std::string field_table(bool markdown) {
-  std::string table = markdown ? "| group | option | value | default | what it does |\n|---|---|---|---|---|\n" : "";
+std::string field_table() {
+  const DecodeOptions defaults{.gen_length = kAutoLength, .auto_length = true};
+  std::string table = "| group | option | value | default | what it does |\n|---|---|---|---|---|\n";
   std::string_view heading;
   for (const Field& f : fields()) {
     const std::string value = f.is_switch()     ? ""
                               : f.words.empty() ? needed(f)
                                                 : fmt::format("{}", fmt::join(f.words, ", "));
-    const std::string preset = f.show == nullptr ? fmt::format("sets {}", f.target) : f.show(f, {});
+    const std::string initial = f.show == nullptr ? fmt::format("sets {}", f.target) : f.show(f, defaults);
     const bool first = title(f.group) != heading;
     heading = title(f.group);
-    if (markdown) {
-      std::string names = fmt::format("`{}{}{}`", flag(f), f.aliases.empty() ? "" : ",", f.aliases);
-      for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 4) names.replace(at, 1, "`, `");
-      table += fmt::format("| {} | {} | {} | {} | {} |\n", first ? heading : "", names, value, preset, f.help);
-    } else {
-      if (first) table += fmt::format("{}{}\n", table.empty() ? "" : "\n", heading);
-      table += fmt::format("  {:<25} {} ({})\n", flag(f), f.is_switch() ? "switch" : value, preset);
-    }
+    std::string names = fmt::format("`{}{}{}`", flag(f), f.aliases.empty() ? "" : ",", f.aliases);
+    for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 4) names.replace(at, 1, "`, `");
+    table += fmt::format("| {} | {} | {} | {} | {} |\n", first ? heading : "", names, value, initial, f.help);
   }
   return table;
 }

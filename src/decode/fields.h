@@ -50,9 +50,9 @@ inline constexpr std::string_view kDrawnSeed = "-1";
 std::span<const Field> fields();
 const Field* find_field(std::string_view key);
 
-std::string flag(const Field& field);                                         // "--gen-length"
-std::string needed(const Field& field);                                       // "a whole number from 1 to 1048576"
-std::string help_of(const Field& field, const DecodeOptions& defaults = {});  // with its choices and its default
+std::string flag(const Field& field);                               // "--gen-length"
+std::string needed(const Field& field);                             // "a whole number from 1 to 1048576"
+std::string help_of(const Field& field, std::string_view initial);  // with its choices and its default
 
 // One option by key and text, and back; the text of a value reads back as that value. Invalid, with `options`
 // unchanged: "KEY: found 'x', needed ...". Combinations are not looked at (validate()), and nothing else is chosen by
@@ -66,7 +66,8 @@ Status check_fields(const DecodeOptions& options, bool infill);
 // What differs from the defaults, as flags: "--gen-length 64 --credit".
 std::string as_flags(const DecodeOptions& options);
 
-// The list as Markdown, for docs/strategies.md, or as plain lines.
-std::string field_table(bool markdown);
+// The list as Markdown, for docs/strategies.md. Its defaults are those without a preset, where a length follows the
+// answer.
+std::string field_table();
 
 }  // namespace llada::decode

@@ -3,7 +3,8 @@
 //
 //   none     every row in every step. Exact.
 //   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only what
-//            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618).
+//            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618, as its loop for LLaDA has it; its loop
+//            for Dream decides only a block's first position in the full forward, whatever the threshold).
 //   suffix   every row at a block's start, then [0, block end). Only the masks behind the block may be stale. For
 //            models whose prompt must follow what is decided: a small model that sorts a list marks in the prompt what
 //            it has used, while masks have little to say that could become stale.

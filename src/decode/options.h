@@ -18,14 +18,14 @@ namespace llada::decode {
 // Which predictions of a step are committed. Every rule commits at least one; ties go to the lowest position.
 enum class Acceptance {
   schedule,       // a fixed number per step, so that the block is done in its share of `steps`
-  threshold,      // every confidence strictly above `threshold`, and always the best one
+  threshold,      // every confidence that is `threshold` or more (above it with edit), and always the best one
   factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
   entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
   llada2,         // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
-  anchored,       // from the left, everything above anchor_threshold up to the first that is not; to the right of
+  anchored,       // from the left, everything from anchor_threshold up to the first that is not; to the right of
                   // it threshold's
   settled,        // threshold's, and whatever was predicted alike in the last `settle_steps` forwards with more
                   // than settle_threshold

@@ -264,17 +264,14 @@ std::string strategy_table(int64_t attention_block) {
     std::string works;
     size_t working = 0;
     for (auto pair = first; pair != first + static_cast<std::ptrdiff_t>(policies); ++pair) {
-      if (!pair->refusal.empty()) {
-        if (std::ranges::find(refusals, pair->refusal) == refusals.end()) refusals.push_back(pair->refusal);
-        continue;
-      }
+      if (!pair->refusal.empty()) continue;
       ++working;
       works += (works.empty() ? "" : ", ") + std::string(name(pair->options.kv));
     }
     if (working == policies) works = "all";
     if (working == 0) {
-      const auto found = std::ranges::find(refusals, first->refusal);
-      works = fmt::format("no ({})", found - refusals.begin() + 1);
+      if (std::ranges::find(refusals, first->refusal) == refusals.end()) refusals.push_back(first->refusal);
+      works = fmt::format("no ({})", std::ranges::find(refusals, first->refusal) - refusals.begin() + 1);
     }
     table += fmt::format(" {} |", works);
   }

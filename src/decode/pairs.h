@@ -23,8 +23,8 @@ struct StrategyPair {
 std::vector<StrategyPair> strategy_pairs(int64_t attention_block = 0);
 
 // The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with
-// speculation. A cell names the K/V policies that go with it ("all" for every one) or the number of the
-// refusal below the table.
+// speculation. A cell names the K/V policies that go with it ("all" for every one), or, where none does, the number of
+// the refusal below the table.
 std::string strategy_table(int64_t attention_block = 0);
 
 }  // namespace llada::decode

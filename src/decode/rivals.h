@@ -11,7 +11,8 @@ namespace llada::decode {
 
 // WINO (Wide-In, Narrow-Out): the acceptance rule commits at a low threshold (its paper: 0.6); each step also
 // predicts every token of the block that was committed in an earlier step with itself masked and all others
-// in place (the paper's shadow rows; here trials). Tokens that the others give less than wino_back (0.9) are
+// in place (the paper's shadow rows; here trials. In the published code shadow rows of a step also see each other; here
+// each sees its own mask alone). Tokens that the others give less than wino_back (0.9) are
 // masked again. As published: at most min(max(0.7 x masks left, 5), 20) commits per step; masks are put back
 // only in a step that commits more than one, and fewer of them than the step before committed (the worst
 // ones), so a block of M masks takes at most M steps. A prediction names the two best tokens only; a

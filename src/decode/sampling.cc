@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -47,13 +48,17 @@ void describe(std::span<const float> logits, const HeadRule& rule, Prediction& o
 // What may be sampled: ids, of logits after the penalty. Never empty unless everything is excluded.
 class Allowed {
  public:
-  Allowed(std::span<const float> logits, const HeadRule& rule, double penalty, std::span<const int32_t> repeated)
+  // All logits are divided by `heat`, behind the penalty.
+  Allowed(std::span<const float> logits, const HeadRule& rule, double penalty, std::span<const int32_t> repeated,
+          double heat)
       : logits_(logits.begin(), logits.end()) {
     if (penalty != 1)
       for (const int32_t id : repeated) {
         double& value = logits_[static_cast<size_t>(id)];
         value = value > 0 ? value / penalty : value * penalty;
       }
+    if (heat != 1)
+      for (double& value : logits_) value /= heat;
     ids_.reserve(logits.size());
     for (int32_t id = 0; id < std::ssize(logits); ++id)
       if (!contains(rule.never_sampled, id)) ids_.push_back(id), most_ = std::max(most_, at(id));
@@ -87,6 +92,23 @@ class Allowed {
     if (share_of_best > 0) std::erase_if(ids_, [&](int32_t id) { return weight(id) < share_of_best; });
   }
 
+  // Probability, entropy and margin of what is left.
+  void describe(Prediction& out) const {
+    double sum = 0, weighted = 0, best = 0, second = 0;
+    for (const int32_t id : ids_) {
+      const double part = weight(id);
+      sum += part;
+      if (part > 0) weighted += (at(id) - most_) * part;
+      if (part > best)
+        second = std::exchange(best, part);
+      else
+        second = std::max(second, part);
+    }
+    out.probability = weight(out.token) / sum;
+    out.entropy = std::max(0.0, std::log(sum) - weighted / sum);
+    out.margin = (best - second) / sum;
+  }
+
   // The best one at temperature 0, else the best after Gumbel noise, as the head does it.
   int32_t take(double temperature, uint64_t key) const {
     int32_t taken = -1;
@@ -117,13 +139,18 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
   Prediction out{.position = draw.row};
   out.probability = std::numeric_limits<double>::quiet_NaN();
   if (!std::ranges::all_of(logits, [](float value) { return std::isfinite(value); })) return out;
-  Allowed allowed(logits, rule, options.repeat_penalty, repeated);
-  allowed.keep_best(options.top_k);
+  const bool heated = orders_by_sampled(options);
+  Allowed allowed(logits, rule, options.repeat_penalty, repeated, heated ? options.temperature : 1);
+  if (!heated) allowed.keep_best(options.top_k);
   allowed.keep_share(options.top_p);
+  if (heated) allowed.keep_best(options.top_k);
   allowed.keep_from(options.min_p);
   const auto forward = static_cast<uint64_t>(rule.one_draw ? 0 : draw.forward);
-  out.token = allowed.take(options.temperature, random_key(options.seed, forward, static_cast<uint64_t>(draw.row)));
-  if (out.token >= 0) describe(logits, rule, out);
+  out.token = allowed.take(heated ? 1 : options.temperature,
+                           random_key(options.seed, forward, static_cast<uint64_t>(draw.row)));
+  if (out.token < 0) return out;
+  describe(logits, rule, out);
+  if (heated) allowed.describe(out);
   return out;
 }
 

@@ -6,7 +6,8 @@
 // left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower id.
 //
 // Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
-// cuts. So a threshold asks how sure the model is, not how narrow the cut was.
+// cuts. So a threshold asks how sure the model is, not how narrow the cut was. Dream's rules are the exception
+// (orders_by_sampled).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,9 +20,14 @@ namespace llada::decode {
 
 constexpr bool samples(const DecodeOptions& o) { return o.temperature > 0; }
 
+// Dream's rules order by what is left of the distribution after the temperature and the cuts, as its published sampler
+// does: there the temperature comes first, then top-p, then top-k, and confidence, entropy and margin are of the
+// result.
+constexpr bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o.acceptance); }
+
 // What the head cannot do without storing logits.
 constexpr bool needs_logits(const DecodeOptions& o) {
-  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1;
+  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || orders_by_sampled(o);
 }
 
 // A prediction need not be the best token.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "decode/pairs.h"
 #include "decode/sampling.h"
 
 namespace llada::decode {
@@ -19,7 +20,7 @@ bool needs_best_tokens(const Setting& s) {
   return compares_best_tokens(options) || s.field->revision == Revision::wino;
 }
 
-// "wino=false" asks for nothing.
+// "wino=false" asks for nothing but that a preset does not revise so.
 bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
 
 bool is_of_latency(const Field& field) { return field.key.starts_with("latency_"); }
@@ -36,15 +37,23 @@ class Resolver {
  public:
   // soft: left out where it contradicts what is there.
   Status add(const Setting& s, bool soft) {
-    if (is_idle(s)) return {};
     const Field& f = *s.field;
+    if (is_idle(s)) {
+      if (!soft) switched_off_.push_back(f.revision);
+      return {};
+    }
     const std::string_view target = target_of(f);
     DecodeOptions next = options_;
     if (const Status status = set_field(next, f.key, s.text); !status) return as_typed_value(s, status.error());
     const unsigned rules = target == "accept" ? rule_bit(next.acceptance) : f.rules;
-    const auto way = target == "revision"           ? std::optional(next.revision)
-                     : f.revision != Revision::none ? std::optional(f.revision)
-                                                    : std::nullopt;
+    auto way = target == "revision"           ? std::optional(next.revision)
+               : f.revision != Revision::none ? std::optional(f.revision)
+                                              : std::nullopt;
+    if (soft && way && gives_way(*way)) {
+      // Its threshold is also that of the rule.
+      if (target == f.key || target == "revision") return {};
+      way.reset();
+    }
     const Status fits = check(s, target, rules, way);
     if (!fits && soft) return {};
     LLADA_TRY_STATUS(fits);
@@ -78,6 +87,10 @@ class Resolver {
   static Status as_typed_value(const Setting& s, const Error& error) {
     return invalid("{}", as_typed(error, {&s, 1}).message);
   }
+  // Another way was chosen, or this one switched off.
+  bool gives_way(Revision way) const {
+    return (way_ && *way_ != way) || std::ranges::find(switched_off_, way) != switched_off_.end();
+  }
   const std::string* first(std::string_view target) const {
     const auto found = std::ranges::find(seen_, target, &std::pair<std::string_view, std::string>::first);
     return found == seen_.end() ? nullptr : &found->second;
@@ -98,6 +111,7 @@ class Resolver {
   DecodeOptions options_;
   unsigned rules_ = ~0u;         // those that read everything that was named
   std::optional<Revision> way_;  // of revising
+  std::vector<Revision> switched_off_;
   bool drafts_ = false, latency_ = false;
   std::string chooser_, reviser_;  // what chose the rule and the way first
   std::vector<std::pair<std::string_view, std::string>> seen_;
@@ -135,8 +149,16 @@ Result<Setting> setting(std::string_view key, std::string_view text) {
   return Setting{field, std::string(text), std::string(key)};
 }
 
-Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset, bool infill,
-                                     std::string* note) {
+bool asks_for_schedule(const Setting& s) {
+  DecodeOptions options{.acceptance = Acceptance::threshold};
+  if (!set_field(options, s.field->key, s.text)) return false;
+  return s.field->key == "steps" || has_schedule(options.acceptance) || options.remasking == Remasking::random;
+}
+
+namespace {
+
+Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, bool infill,
+                               std::string* note = nullptr) {
   Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
@@ -157,6 +179,39 @@ Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<c
   if (const Status status = validate(options, infill); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;
+}
+
+// What the model cannot do with them, as far as its attention says it.
+Status fits(const Result<DecodeOptions>& options, const DecodeUse& use) {
+  if (!options) return std::unexpected(options.error());
+  SpecialIds ids;
+  ids.attention_block = use.attention_block;
+  return use.attention_block > 0 ? validate_for(*options, ids, use.infill) : Status();
+}
+
+}  // namespace
+
+Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset, const DecodeUse& use,
+                                     std::string* note) {
+  auto options = resolved(given, preset.settings, use.infill, note);
+  if (given.empty() || preset.settings.empty()) return options;
+  const Status status = fits(options, use);
+  const auto works = [&](std::span<const Setting> own, std::span<const Setting> of_preset) {
+    return fits(resolved(own, of_preset, use.infill), use).has_value();
+  };
+  // What is wrong without the other is refused as it is, here or by whoever knows the model.
+  if (status || !works(given, {}) || !works({}, preset.settings)) return options;
+  const Setting* cause = &given.front();  // the option without which the preset would do
+  for (size_t i = 0; i < given.size(); ++i) {
+    std::vector<Setting> others(given.begin(), given.end());
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!works(others, preset.settings)) continue;
+    cause = &given[i];
+    break;
+  }
+  return invalid("{}{}{}: does not go with preset {}: {}", cause->typed, cause->field->is_switch() ? "" : " ",
+                 cause->field->is_switch() ? "" : cause->text, preset.name,
+                 as_typed(status.error(), given, preset.settings).message);
 }
 
 Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset) {

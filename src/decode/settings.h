@@ -17,11 +17,29 @@ struct Setting {
 
 Result<Setting> setting(std::string_view key, std::string_view text);
 
-// The options that `given` asks for, validated. A setting of the preset gives way to what is given: the same option, or
-// one that chooses another rule; so do its rules that compare best tokens where tokens are sampled or penalised, and
-// then `note` says so. Errors (invalid input) begin with what was typed: "-n: found 0, needed ...".
-Result<DecodeOptions> decode_options(std::span<const Setting> given, std::span<const Setting> preset = {},
-                                     bool infill = false, std::string* note = nullptr);
+// The preset in force, as settings.
+struct PresetSettings {
+  std::string_view name;
+  std::span<const Setting> settings;
+};
+
+// What the options are for: the gaps of a text, a block-causal model of that block (0: any other, or not known).
+struct DecodeUse {
+  bool infill = false;
+  int64_t attention_block = 0;
+};
+
+// The options that `given` asks for, validated. What is given replaces that value of the preset, and the rest of the
+// preset stays: naming another acceptance rule replaces the preset's rule and its values, naming another way of
+// revising (or switching the preset's off) replaces that. Rules of the preset that compare best tokens are left out
+// where tokens are sampled or penalised, and then `note` says so. Errors (invalid input) begin with what was typed:
+// "-n: found 0, needed ..."; where only the preset and a given option contradict each other, with both.
+Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset = {},
+                                     const DecodeUse& use = {}, std::string* note = nullptr);
+
+// Whether the setting asks for a fixed schedule: a number of steps (0 too: one token per forward), a rule with a
+// schedule, random order.
+bool asks_for_schedule(const Setting& setting);
 
 // An error whose first word is the key of an option, with what was typed in its place: for refusals that come later,
 // from validate_for() or the engine.

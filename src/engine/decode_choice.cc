@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/check.h"
 #include "decode/length.h"
 #include "engine/decode_preset.h"
 
@@ -25,9 +26,10 @@ bool DecodeChoice::decides(const Setting& setting) {
          setting.field->key == "steps";
 }
 
-std::string DecodeChoice::chosen_preset() const {
-  if (!preset_.empty() || !by_default_ || std::ranges::any_of(given_, decides)) return preset_;
-  return "balanced";
+const Setting* DecodeChoice::schedule() const {
+  if (!preset_.empty() || !default_preset_) return nullptr;
+  const auto found = std::ranges::find_if(given_, decode::asks_for_schedule);
+  return found == given_.end() ? nullptr : &*found;
 }
 
 // The preset's settings, less what does not apply to gaps.
@@ -42,11 +44,8 @@ Status DecodeChoice::read_preset(int64_t attention_block) {
     std::erase_if(words.settings, [&](const Setting& s) {
       return infill_ && (s.field->key == "gen_length" || s.field->key == "tail");
     });
-    // As options beside the preset are called: llada.preset has llada.threshold beside it, --preset-decode --threshold.
-    const bool flags = preset_typed_.starts_with("--");
-    const std::string beside = preset_typed_.substr(0, preset_typed_.rfind("preset"));
     for (Setting& s : words.settings)
-      s.typed = fmt::format("{} (of preset {})", flags ? s.typed : beside + std::string(s.field->key), preset.name);
+      s.typed = fmt::format("{} (of preset {})", flags_ ? s.typed : s.field->key, preset.name);
     preset_settings_ = std::move(words.settings);
     return {};
   };
@@ -62,7 +61,8 @@ Status DecodeChoice::resolve(std::optional<int64_t> attention_block) {
 }
 
 Status DecodeChoice::resolve_for(int64_t attention_block) {
-  used_preset_ = chosen_preset();
+  const Setting* schedule = this->schedule();
+  used_preset_ = preset_.empty() && default_preset_ && schedule == nullptr ? kDefaultPreset : preset_;
   LLADA_TRY_STATUS(read_preset(attention_block));
   // What is decoded together is the block that sees itself, where nobody says otherwise. A preset of tune was measured
   // with the length that it leaves out.
@@ -71,8 +71,19 @@ Status DecodeChoice::resolve_for(int64_t attention_block) {
     preset_settings_.push_back(std::move(block));
   }
   note_.clear();
-  LLADA_TRY(options, decode::decode_options(given_, preset_settings_, infill_, &note_));
+  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, attention_block}, &note_);
+  if (!resolved) {
+    std::string& message = resolved.error().message;
+    if (message.contains(": does not go with preset "))
+      message += fmt::format("; {} exact starts without it", preset_typed_);
+    if (schedule != nullptr)
+      message += fmt::format(" ({} is decoded without preset {})", schedule->typed, kDefaultPreset);
+    return std::unexpected(resolved.error());
+  }
+  options = *resolved;
   if (preset_.empty()) note_.clear();  // nobody asked for what is left out
+  if (schedule != nullptr)
+    note_ = fmt::format("{} asks for a fixed schedule, so preset {} is not used", schedule->typed, kDefaultPreset);
   choose_length(attention_block);
   return {};
 }
@@ -82,21 +93,35 @@ bool DecodeChoice::names(std::string_view key) const {
   return std::ranges::any_of(given_, is_it) || std::ranges::any_of(preset_settings_, is_it);
 }
 
-decode::DecodeOptions DecodeChoice::defaults() const {
-  decode::DecodeOptions own;
-  if (by_default_ && !infill_) open_length(own);
+DecodeChoice DecodeChoice::defaults() const {
+  DecodeChoice own(infill_);
+  own.default_preset_ = default_preset_, own.default_length_ = default_length_, own.draws_seed_ = draws_seed_;
+  LLADA_CHECK(own.resolve_for(0).has_value());
   return own;
 }
 
-decode::DecodeOptions DecodeChoice::request_defaults() {
+DecodeChoice DecodeChoice::request_defaults(int64_t attention_block) {
   DecodeChoice choice;
   choice.use_defaults();
-  return choice.defaults();
+  LLADA_CHECK(choice.resolve_for(attention_block).has_value());
+  return choice;
+}
+
+std::string DecodeChoice::described(const decode::Field& field) const {
+  if (field.show == nullptr)
+    return field.value.empty() && !used_preset_.empty() && names(field.key)
+               ? "preset: " + *decode::get_field(options, field.target)
+               : std::string();
+  if (field.key == "seed" && draws_seed_ && !names("seed")) return "drawn";
+  decode::DecodeOptions plain;
+  if (default_length_ && !infill_) open_length(plain);
+  const std::string text = field.show(field, options);
+  return used_preset_.empty() || text == field.show(field, plain) ? text : "preset: " + text;
 }
 
 void DecodeChoice::choose_length(int64_t attention_block) {
   length_by_default_ = false;
-  if (!by_default_ || infill_ || names("gen_length")) return;
+  if (!default_length_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open_length(open);
   if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known

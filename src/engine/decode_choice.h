@@ -1,5 +1,5 @@
 // What somebody asks of decoding, and the options that come of it: a preset, options of their own beside it, and, where
-// neither says how tokens are decided, what the model is decoded with by default. The command line, the server and
+// no preset is named, what the model is decoded with by default. The command line, the server and
 // every other way in resolve their options here, so that equal requests are decoded alike.
 #pragma once
 #include <optional>
@@ -16,20 +16,26 @@ class DecodeChoice {
 
   explicit DecodeChoice(bool infill = false) : infill_(infill) {}
 
-  // What is used where neither a preset nor an option that says how tokens are decided is given: balanced; without it,
-  // one token per forward. And the length where nobody says it:
-  // as long as the answer needs (auto), unless an option needs a fixed one; without it, DecodeOptions' own.
-  void use_defaults() { by_default_ = true; }
-  // What an option is where neither the request nor a preset says it; help shows these.
-  decode::DecodeOptions defaults() const;
+  // What `run` starts from: where no preset is named balanced, and where nobody says it a length that follows the
+  // answer (auto), unless an option needs a fixed one. An option replaces that value of the preset; a fixed schedule
+  // (decode::asks_for_schedule) replaces the default preset as a whole, and note() says so. Without it, one token per
+  // forward and DecodeOptions' own length. Where tokens are sampled, draws_seed says whether draw_seed() will be
+  // called.
+  void use_defaults(bool draws_seed = true) { default_preset_ = default_length_ = true, draws_seed_ = draws_seed; }
+  void use_default_length() { default_length_ = true; }
+  // The same without anything that was given, resolved for models with full attention; help shows these.
+  DecodeChoice defaults() const;
   // The same of a request of the server or of the library, which are answered with use_defaults().
-  static decode::DecodeOptions request_defaults();
+  static DecodeChoice request_defaults(int64_t attention_block = 0);
+  // What an option is after resolve(), for help: "dual", "preset: dual", "drawn". Empty for a shorthand that the preset
+  // does not name.
+  std::string described(const decode::Field& field) const;
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it
   // `typed`.
   void built_in_presets_only(std::string typed) { files_ = false, call_preset(std::move(typed)); }
-  // What errors call the option that names a preset.
-  void call_preset(std::string typed) { preset_typed_ = std::move(typed); }
+  // What errors call the option that names a preset, by somebody whose options have keys and no flags.
+  void call_preset(std::string typed) { preset_typed_ = std::move(typed), flags_ = false; }
 
   void give(decode::Setting setting) { given_.push_back(std::move(setting)); }
   void give_preset(std::string name_or_path) { preset_ = std::move(name_or_path); }
@@ -45,15 +51,16 @@ class DecodeChoice {
   const std::string& preset() const { return used_preset_; }
   // The fingerprint of the model that the preset file was tuned for; empty: none was.
   const std::string& tuned_for() const { return tuned_for_; }
-  // One line about what was left out of the preset that was given, or empty.
+  // One line about what was left out of the preset that was given, or why the default one is not used; or empty.
   const std::string& note() const { return note_; }
   // Draws the seed of the next answer where tokens are sampled and nobody gave one, or the one given is kDrawnSeed.
   void draw_seed();
   // A refusal that comes later, of the model's or the engine's, with what was typed in the place of the option's key.
   Error as_typed(Error error) const { return decode::as_typed(std::move(error), given_, preset_settings_); }
+  const std::string& preset_typed() const { return preset_typed_; }
 
  protected:
-  // A setting that says which predictions are kept or what is computed; other options stand beside a preset.
+  // A setting that says which predictions are kept or what is computed: what a preset consists of.
   static bool decides(const decode::Setting& setting);
 
   std::vector<decode::Setting> given_;
@@ -62,14 +69,15 @@ class DecodeChoice {
 
  private:
   Status resolve_for(int64_t attention_block);
-  std::string chosen_preset() const;
+  const decode::Setting* schedule() const;  // what asks for one in the place of the default preset; or null
   Status read_preset(int64_t attention_block);
   bool names(std::string_view key) const;  // an option, or the preset
   void choose_length(int64_t attention_block);
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;
-  bool by_default_ = false, length_by_default_ = false, files_ = true;
+  bool default_preset_ = false, default_length_ = false, draws_seed_ = false, length_by_default_ = false;
+  bool files_ = true, flags_ = true;
   bool built_in_ = false;  // the preset that was used
 };
 

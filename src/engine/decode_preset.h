@@ -9,6 +9,8 @@
 
 namespace llada {
 
+inline constexpr std::string_view kDefaultPreset = "balanced";  // where none is named
+
 struct DecodePreset {
   std::string name;
   std::string options;  // decoding options as on the command line, without --preset-decode

@@ -92,6 +92,7 @@ class Model {
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model
   // wants one. A plain text is a program's: control tokens' texts in it are these tokens. In a message they are text.
+  // Of any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 

@@ -47,6 +47,10 @@ struct GenerationStats {
   std::optional<MoeStats> experts;        // of a session, where they were shared out between units
   std::optional<EmulatedStats> emulated;  // of a device that lives in emulated time; modelled, not measured
 
+  // Of the answer alone: padding behind its end is in decode.committed, and cost no forward that anybody wanted.
+  double tokens_per_forward() const {
+    return decode.nfe > 0 ? static_cast<double>(content_tokens) / static_cast<double>(decode.nfe) : 0;
+  }
   double content_tokens_per_s() const { return seconds > 0 ? static_cast<double>(content_tokens) / seconds : 0; }
   double ms_per_step() const { return decode.steps > 0 ? seconds * 1e3 / static_cast<double>(decode.steps) : 0; }
 };

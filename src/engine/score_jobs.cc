@@ -179,20 +179,22 @@ Status DuelScore::begin() {
   while (!done() && request_.continuations[at_].empty()) ++at_;
   if (done()) return {};
   const decode::SpecialIds& ids = model_->special_ids();
-  const size_t length = request_.continuations[at_].size();
-  canvas_ = {.tokens = request_.prompt, .states = {}, .mask_id = ids.mask};
-  canvas_.states.assign(request_.prompt.size(), TokenState::fixed);
-  canvas_.tokens.insert(canvas_.tokens.end(), length, ids.mask);
-  canvas_.states.insert(canvas_.states.end(), length, TokenState::masked);
+  const std::vector<int32_t>& text = request_.continuations[at_];
   decode::DecodeOptions order = request_.options.order;
-  order.gen_length = static_cast<int64_t>(length), order.auto_length = false;
+  order.gen_length = std::ssize(text), order.auto_length = false;
   order.early_stop = decode::EarlyStop::none;
-  LLADA_TRY(strategy_, decode::make_strategy(order, ids, canvas_));
-  plan_.reset();
-  forward_ = 0;
+  decode::Canvas canvas = {.tokens = request_.prompt, .states = {}, .mask_id = ids.mask};
+  canvas.states.assign(request_.prompt.size(), TokenState::fixed);
+  canvas.tokens.insert(canvas.tokens.end(), text.size(), ids.mask);
+  canvas.states.insert(canvas.states.end(), text.size(), TokenState::masked);
+  const int64_t positions = canvas.size();
+  LLADA_TRY(std::shared_ptr<decode::Strategy> strategy, decode::make_strategy(order, ids, canvas));
+  denoiser_ = std::make_unique<decode::Denoiser>(std::move(canvas), std::move(strategy));
+  std::vector<int32_t> whole = request_.prompt;
+  whole.insert(whole.end(), text.begin(), text.end());
+  denoiser_->follow(std::move(whole));
   if (device_ == nullptr) return {};
-  LLADA_TRY(state_,
-            keeping_logits(*model_, *device_, canvas_.size(), order.cfg_scale > 0, decode::head_rule(order, ids)));
+  LLADA_TRY(state_, keeping_logits(*model_, *device_, positions, order.cfg_scale > 0, decode::head_rule(order, ids)));
   return {};
 }
 
@@ -202,32 +204,26 @@ Status DuelScore::allocate(Device& device, PrefixCache* /*prefixes*/) {
 }
 
 Result<std::vector<RequestStep>> DuelScore::plan(int64_t /*rows*/) {
-  if (!plan_) plan_ = strategy_->plan(canvas_);
-  return std::vector<RequestStep>{{&*plan_, &*state_, forward_}};
+  LLADA_TRY(const decode::StepPlan& plan, denoiser_->plan());
+  return std::vector<RequestStep>{{&plan, &*state_, denoiser_->forward_number()}};
 }
 
 Status DuelScore::take(const RequestStep& step, decode::StepResult result, double /*device_seconds*/,
                        PrefixCache* /*prefixes*/) {
   ContinuationScore& score = result_.continuations[at_];
-  bool moved = false;
-  for (const decode::Edit& edit : strategy_->accept(canvas_, result)) {
-    const auto position = static_cast<size_t>(edit.position);
-    if (canvas_.states[position] != TokenState::masked) continue;
-    const size_t row = index_in(step.plan->logits, predicting_row(edit.position, model_->special_ids()));
-    const size_t offset = position - request_.prompt.size();
-    const int32_t token = request_.continuations[at_][offset];
-    score.tokens[offset] =
-        score_of(logits_row(step.state->logits, row, model_->config().vocab), token, request_.options.top);
-    if (result.predictions[row].token != token) score.greedy = false;
-    canvas_.tokens[position] = token;
-    canvas_.states[position] = TokenState::stable;
-    moved = true;
+  LLADA_TRY(const decode::StepEvent event, denoiser_->take(std::move(result)));
+  ++result_.forwards, result_.rows += decode::rows_of(event.plan);
+  for (const decode::Edit& edit : event.edits) {
+    const int32_t row = predicting_row(edit.position, model_->special_ids());
+    const auto found = std::ranges::lower_bound(event.predictions, row, {}, &decode::Prediction::position);
+    if (found == event.predictions.end() || found->position != row)
+      return failed("score: position {} was decided without a prediction", edit.position);
+    const auto at = static_cast<size_t>(found - event.predictions.begin());
+    score.tokens[static_cast<size_t>(edit.position) - request_.prompt.size()] =
+        score_of(logits_row(step.state->logits, at, model_->config().vocab), edit.token, request_.options.top);
+    if (found->token != edit.token) score.greedy = false;
   }
-  if (!moved) return failed("score: a step of the decoding order decided nothing");
-  ++result_.forwards, ++forward_;
-  result_.rows += decode::rows_of(*step.plan);
-  plan_.reset();
-  if (decode::count_masked(canvas_) > 0) return {};
+  if (!denoiser_->done()) return {};
   for (const TokenScore& token : score.tokens) score.log_probability += token.log_probability;
   ++at_;
   return begin();

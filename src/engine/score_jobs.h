@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "decode/strategy.h"
+#include "decode/denoiser.h"
 #include "decode/types.h"
 #include "engine/likelihood.h"
 #include "engine/score_canvases.h"
@@ -77,11 +77,8 @@ class DuelScore final : public ScoreJob {
   const ScoreRequest request_;
   Device* device_ = nullptr;
   size_t at_ = 0;
-  decode::Canvas canvas_;
-  std::unique_ptr<decode::Strategy> strategy_;
+  std::unique_ptr<decode::Denoiser> denoiser_;  // of this continuation
   std::optional<RequestState> state_;
-  std::optional<decode::StepPlan> plan_;
-  int64_t forward_ = 0;  // of this continuation
   ScoreResult result_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/cpu_time.h"
 #include "base/threads.h"
 #include "engine/options.h"
+#include "engine/prompt.h"
 
 namespace llada::eval {
 namespace {
@@ -61,8 +62,8 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model
       new Evaluator(std::move(model), std::move(examples), std::move(options), std::move(store)));
   for (const Example& example : evaluator->examples_) {
     const ChatMessage message{"user", example.prompt};
-    LLADA_TRY(auto ids, evaluator->options_.raw_prompts ? evaluator->model_->prompt_ids(example.prompt)
-                                                        : evaluator->model_->chat_ids({&message, 1}));
+    LLADA_TRY(auto ids, evaluator->options_.raw_prompts ? text_prompt(*evaluator->model_, example.prompt)
+                                                        : chat_prompt(*evaluator->model_, {&message, 1}));
     evaluator->prompts_.push_back(std::move(ids));
   }
   if (evaluator->options_.streams > 0) {

@@ -19,12 +19,6 @@
 
 namespace llada::eval {
 
-struct StrategyUnderTest {
-  std::string name;
-  std::string description;  // the options as they were written
-  decode::DecodeOptions options;
-};
-
 struct StrategyResult {
   StrategyUnderTest strategy;
   std::map<std::string, Score> tasks;
@@ -112,6 +106,9 @@ struct Evaluation {
 
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options);
+
+// A line about answers that the length ended; empty where there are none.
+std::string cut_warning(const StrategyResult& result);
 
 // One JSON object {model, results[...]} with the keys of the command line's documentation.
 std::string report_json(const Model& model, const Evaluation& evaluation);

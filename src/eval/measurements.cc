@@ -13,17 +13,18 @@ namespace llada::eval {
 namespace {
 
 constexpr const char* kMeasurements = "llada-measurements";
-constexpr int64_t kMeasurementsVersion = 1;
+constexpr int64_t kMeasurementsVersion = 2;
 constexpr int64_t kMostCounted = int64_t{1} << 50;
 
 struct Count {
   const char* name;
   int64_t Score::*field;
 };
-// What a search asks for; Score::cut is not among it.
+// What a search asks for.
 constexpr Count kCounts[] = {{"n", &Score::n},
                              {"right", &Score::right},
                              {"whole_right", &Score::whole_right},
+                             {"cut", &Score::cut},
                              {"nfe", &Score::nfe},
                              {"rows", &Score::rows},
                              {"committed", &Score::committed},

@@ -57,6 +57,15 @@ decode::DecodeOptions reference_options(const decode::DecodeOptions& like) {
   return options;
 }
 
+decode::DecodeOptions reference_options(std::span<const StrategyUnderTest> strategies) {
+  decode::DecodeOptions options = reference_options(strategies.front().options);
+  for (const StrategyUnderTest& strategy : strategies) {
+    options.auto_length |= strategy.options.auto_length;
+    options.gen_length = std::max(options.gen_length, strategy.options.gen_length);
+  }
+  return options;
+}
+
 std::string reference_text(const decode::DecodeOptions& o) {
   std::string text =
       fmt::format("--gen-length {}{} --block-length {}", o.auto_length ? "auto:" : "", o.gen_length, o.block_length);

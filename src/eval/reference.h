@@ -3,12 +3,19 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "eval/score.h"
 
 namespace llada::eval {
+
+struct StrategyUnderTest {
+  std::string name;
+  std::string description;  // the options as they were written
+  decode::DecodeOptions options;
+};
 
 // One example's answer by one strategy.
 struct Answer {
@@ -21,6 +28,8 @@ struct Answer {
 // One token per forward, every position recomputed, greedy; `like` gives the length, block_length, guidance
 // and the options on end tokens.
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like);
+// The same as the first of them, but as long as the longest, so that it cuts nothing that another may write.
+decode::DecodeOptions reference_options(std::span<const StrategyUnderTest> strategies);
 
 // Answers by example, in memory and, with a path, in a file that is valid for one model (its file's
 // fingerprint), one device and one set of options. JSON lines; the seconds in it are measured when it was

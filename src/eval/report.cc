@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "eval/evaluate.h"
 
 namespace llada::eval {
@@ -20,7 +21,8 @@ Json score_json(const Score& s) {
                {"cut", s.cut},
                {"nfe_mean", s.mean(s.nfe)},
                {"rows_mean", s.mean(s.rows)},
-               {"tokens_per_forward", Score::ratio(s.committed, s.nfe)},
+               {"tokens_per_forward", Score::ratio(s.content_tokens, s.nfe)},
+               {"committed_tokens_mean", s.mean(s.committed)},
                {"content_tokens_mean", s.mean(s.content_tokens)},
                {"content_tokens_per_s", s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0},
                {"seconds_mean", s.n ? s.seconds / static_cast<double>(s.n) : 0},
@@ -31,11 +33,11 @@ Json score_json(const Score& s) {
     json["agreement"] = Score::ratio(s.agreed, s.compared);
     json["agreement_ci95"] = {agree_low, agree_high};
     json["edit_distance_mean"] = Score::ratio(s.edit_distance, s.compared);
-    json["accuracy_difference"] = difference.value;
+    json["accuracy_difference"] = difference.value + 0.0;  // not -0
     json["accuracy_difference_ci95"] = {difference.low, difference.high};
   }
   if (s.likelihood.tokens > 0) {
-    json["log_probability_per_token"] = s.likelihood.per_token();
+    json["log_probability_per_token"] = s.likelihood.per_token() + 0.0;
     json["scored_tokens"] = s.likelihood.tokens;
   }
   return json;
@@ -60,6 +62,13 @@ Json result_json(const StrategyResult& r) {
 }
 
 }  // namespace
+
+std::string cut_warning(const StrategyResult& r) {
+  if (r.total.cut == 0) return {};
+  return fmt::format("WARNING: cut at --gen-length {} before their end: {} of {}",
+                     decode::get_field(r.strategy.options, "gen_length").value_or(""), r.total.cut,
+                     counted(r.total.n, "answer"));
+}
 
 std::string report_json(const Model& model, const Evaluation& evaluation) {
   Json list = Json::array();
@@ -86,7 +95,7 @@ std::string TableReport::section(const StrategyResult& r) const {
     out += fmt::format("{:<{}} {:>5} {:>6.1f}% {:>12}", task, width_, s.n, s.accuracy() * 100,
                        fmt::format("{:.1f}..{:.1f}", low * 100, high * 100));
     if (compared_)
-      out += fmt::format(" {:>+6.1f} {:>5.1f}%", Score::ratio(s.won - s.lost, s.compared) * 100,
+      out += fmt::format(" {:>+6.1f} {:>5.1f}%", rounded(Score::ratio(s.won - s.lost, s.compared) * 100, 1),
                          Score::ratio(s.agreed, s.compared) * 100);
     out += fmt::format(" {:>6.1f} {:>7.0f} {:>8.1f}\n", s.mean(s.nfe), s.mean(s.rows),
                        s.seconds > 0 ? static_cast<double>(s.content_tokens) / s.seconds : 0);
@@ -99,12 +108,10 @@ std::string TableReport::section(const StrategyResult& r) const {
   line("all", all);
   out += fmt::format("  whole answer right {:.1f}%", Score::ratio(all.whole_right, all.n) * 100);
   if (compared_) out += fmt::format(", {:.2f} edits", Score::ratio(all.edit_distance, all.compared));
-  if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", all.likelihood.per_token());
-  if (all.cut > 0)
-    out += fmt::format("\n  {} of {} answers were cut: no end token within --gen-length {}", all.cut, all.n,
-                       decode::get_field(r.strategy.options, "gen_length").value_or(""));
-  out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.committed, all.nfe));
+  if (all.likelihood.tokens > 0) out += fmt::format(", log p {:.4f}", rounded(all.likelihood.per_token(), 4));
+  out += fmt::format("\n  {:.2f} tokens per forward", Score::ratio(all.content_tokens, all.nfe));
   if (all.cpu_seconds > 0) out += fmt::format(", CPU {:.1f} ms", all.cpu_seconds / static_cast<double>(all.n) * 1e3);
+  if (const std::string cut = cut_warning(r); !cut.empty()) out += "\n  " + cut;
   return out + '\n';
 }
 

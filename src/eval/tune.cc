@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "base/figures.h"
+
 namespace llada::eval {
 namespace {
 
@@ -262,8 +264,8 @@ class Search {
     const auto best = ranked(std::max<int64_t>(least_, 1), 0);
     if (best.empty()) return {};
     const Score& s = tried_.at(best.front()).score;
-    return fmt::format("cost {:.3g}, {:+.1f} points on {}: {}", request_.cost(s), -loss_points(s), s.compared,
-                       text(best.front()));
+    return fmt::format("cost {:.3g}, {:+.1f} points on {}: {}", request_.cost(s), rounded(-loss_points(s), 1),
+                       s.compared, text(best.front()));
   }
 
   void tell(const std::string& stage, int64_t left) const {
@@ -272,8 +274,8 @@ class Search {
 
   void say(const std::string& stage, int64_t examples) const {
     if (!request_.news) return;
-    request_.news(
-        fmt::format("{}: {} candidates tried on up to {} examples; best {}", stage, tried_.size(), examples, leader()));
+    request_.news(fmt::format("{}: {} tried on up to {}; best {}", stage, counted(std::ssize(tried_), "candidate"),
+                              counted(examples, "example"), leader()));
   }
 
   const std::vector<Axis>& axes_;
@@ -355,8 +357,12 @@ std::string tune_table(const TuneResult& result) {
     const Trial& t = result.frontier[i];
     const Score s = t.total();
     out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}{}\n         {}\n", t.cost,
-                       t.loss(), t.validation_loss(), 100 * Score::ratio(s.agreed, s.compared), s.mean(s.nfe),
-                       s.mean(s.rows), s.n, static_cast<int64_t>(i) == result.chosen ? "  <- chosen" : "", t.options);
+                       rounded(t.loss(), 2), rounded(t.validation_loss(), 2), 100 * Score::ratio(s.agreed, s.compared),
+                       s.mean(s.nfe), s.mean(s.rows), s.n,
+                       static_cast<int64_t>(i) == result.chosen ? "  <- chosen" : "", t.options);
+    if (s.cut > 0)
+      out += fmt::format("         WARNING: cut by the length before their end: {} of {}\n", s.cut,
+                         counted(s.n, "answer"));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/prompt.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -56,6 +57,11 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
   const bool field = name.starts_with("llada.") || name == "ignore_eos" || name == "stop" || name.starts_with("max_") ||
                      decode::find_field(name) != nullptr;
   if (field) api.param = name;
+  // A value of the preset's: nobody sent that field.
+  if (api.message.substr(0, api.message.find(':')).contains(" (of preset ")) {
+    api.param = choice.preset_typed();
+    api.message.insert(0, choice.preset_typed() + ": ");
+  }
   return api;
 }
 
@@ -323,19 +329,25 @@ std::string fit_context(Service& service, Request& request, const Decoding& deco
 
 }  // namespace
 
+void add_note(Ask& ask, std::string_view note) {
+  if (note.empty()) return;
+  if (!ask.note.empty()) ask.note += "; ";
+  ask.note += note;
+}
+
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
                                                 const std::string& field) {
   size_t bytes = 0;
   for (const ChatMessage& message : messages) bytes += message.content.size();
   LLADA_TRY_STATUS(check_bytes(service, bytes, field));
-  auto ids = service.model().chat_ids(messages);
+  auto ids = chat_prompt(service.model(), messages);
   if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
   return std::move(*ids);
 }
 
 Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field) {
   LLADA_TRY_STATUS(check_bytes(service, text.size(), field));
-  auto ids = service.model().prompt_ids(text);
+  auto ids = text_prompt(service.model(), text);
   if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
   return std::move(*ids);
 }
@@ -373,7 +385,8 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
       return too_long(field, status.error().message);
     Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
     if (choice.length_by_default()) fit_length(service, request);
-    if (std::string note = fit_context(service, request, decoding); !note.empty()) ask.note = std::move(note);
+    const std::string shorter = fit_context(service, request, decoding);
+    if (ask.note.empty()) ask.note = shorter;  // of several prompts that of the first
     if (const Status status = check_context(service.model(), std::ssize(prompt),
                                             most_generated(service.model(), std::ssize(prompt), request.options));
         !status) {
@@ -385,6 +398,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
     for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   }
   ask.preset = choice.preset();
+  add_note(ask, choice.note());
   return {};
 }
 

@@ -65,6 +65,8 @@ Answered<std::vector<std::string>> read_stop(Body& body);
 // for values that ask for what is done anyway.
 std::expected<void, ApiError> read_unstored(Body& body);
 
+void add_note(Ask& ask, std::string_view note);
+
 // Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
                                                 const std::string& field);

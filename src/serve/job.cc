@@ -169,7 +169,7 @@ void Job::done(size_t index, Result<Generation> result) {
         service_.metrics().cancelled();
       } else {
         service_.metrics().finished(std::chrono::duration<double>(Clock::now() - begin_).count(), stats.content_tokens,
-                                    stats.prompt_tokens, stats.decode.tokens_per_forward());
+                                    stats.prompt_tokens, stats.tokens_per_forward());
       }
     }
     answer.result = std::move(result);

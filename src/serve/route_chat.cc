@@ -1,4 +1,5 @@
 // /v1/chat/completions: the answer to a conversation.
+#include "engine/prompt.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 

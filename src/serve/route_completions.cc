@@ -1,6 +1,7 @@
 // /v1/completions: text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
 #include <algorithm>
 
+#include "engine/prompt.h"
 #include "serve/infill.h"
 #include "serve/job.h"
 #include "serve/routes.h"
@@ -21,7 +22,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
       prompts.push_back(std::move(ids));
       return {};
     }
-    if (!item.is_array()) return wrong("prompt", item, "a text or a list of token ids");
+    if (!item.is_array() || item.empty()) return wrong("prompt", item, "a text or a list of token ids");
     std::vector<int32_t> ids;
     for (const json& id : item) {
       if (!id.is_number_integer() || id < 0 || id >= service.model().config().vocab)

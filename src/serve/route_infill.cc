@@ -48,6 +48,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   ask.gaps = std::move(layout.gaps);
   ask.preset = choice.preset();
+  add_note(ask, choice.note());
   return ask;
 }
 

@@ -1,4 +1,5 @@
 // /v1/responses: the answer to a conversation, in the newer of OpenAI's protocols. Nothing is stored between requests.
+#include "engine/prompt.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 

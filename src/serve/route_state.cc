@@ -74,15 +74,16 @@ void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
                                 {"context", model.config().context},
                                 {"n_ctx", model.config().context},
                                 {"attention_block", model.special_ids().attention_block},
-                                {"default_preset", "balanced"},
+                                {"default_preset", kDefaultPreset},
                                 {"single_turn", model.chat_format().single_turn},
                                 {"total_slots", service.admission().limits().running},
                                 {"waiting", service.admission().limits().waiting},
                                 {"row_budget", service.engine().row_budget()}}));
 }
 
-Json options_json() {
-  const decode::DecodeOptions defaults = DecodeChoice::request_defaults();
+// attention_block: of the model, which has presets of its own form.
+Json options_json(int64_t attention_block) {
+  const DecodeChoice defaults = DecodeChoice::request_defaults(attention_block);
   Json list = Json::array();
   for (const decode::Field& field : decode::fields()) {
     const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
@@ -95,7 +96,7 @@ Json options_json() {
                   {"default", nullptr},
                   {"choices", field.words},
                   {"needed", decode::needed(field)}};
-    if (field.show != nullptr) entry["default"] = field.show(field, defaults);
+    if (field.show != nullptr && field.key != "seed") entry["default"] = field.show(field, defaults.options);
     if (!field.target.empty()) entry["sets"] = field.target;
     if (!field.is_switch() && field.words.empty() && field.key != "latency_table")
       entry["range"] = {{"least", bound(field.range.least)},
@@ -114,7 +115,7 @@ void answer_options(Service& service, const std::shared_ptr<Exchange>& exchange)
   const int64_t block = service.model().special_ids().attention_block;
   for (const std::string_view name : decode_presets())
     presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false, block)->options}});
-  exchange->respond(json_reply({{"options", options_json()}, {"presets", std::move(presets)}}));
+  exchange->respond(json_reply({{"options", options_json(block)}, {"presets", std::move(presets)}}));
 }
 
 void answer_page(Service&, const std::shared_ptr<Exchange>& exchange) {

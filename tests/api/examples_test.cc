@@ -28,8 +28,8 @@ const std::string kModel = "'" + kTinyModel + "' ";
 const GoldenItem& sums() { return tiny().golden[0]; }
 
 TEST(Examples, GenerateAnswersAndShowsSteps) {
-  const Ran ran = run_example(
-      "generate", kModel + "'" + sums().prompt + "' gen_length=128 block_length=32 threshold=0.9 early_stop=none 2>&1");
+  const std::string options = "' preset=exact gen_length=128 block_length=32 threshold=0.9 early_stop=none 2>&1";
+  const Ran ran = run_example("generate", kModel + "'" + sums().prompt + options);
   EXPECT_EQ(ran.status, 0);
   EXPECT_TRUE(ran.out.ends_with("\n" + sums().threshold.text + "\n")) << ran.out;
   EXPECT_NE(ran.out.find("step 0, "), std::string::npos);

@@ -15,7 +15,8 @@ namespace llada {
 namespace {
 
 Pairs pairs_of(const GoldenRun& run) {
-  Pairs pairs = {{"gen_length", std::to_string(run.options.gen_length)},
+  Pairs pairs = {{"preset", "exact"},
+                 {"gen_length", std::to_string(run.options.gen_length)},
                  {"block_length", std::to_string(run.options.block_length)},
                  {"early_stop", "none"}};
   if (run.options.acceptance == decode::Acceptance::threshold)
@@ -115,7 +116,7 @@ TEST(CApi, InfillAsTheEngineDoes) {
   options.acceptance = decode::Acceptance::threshold;
   const auto expected = open_session(model)->infill(layout->tokens, layout->positions, options, {});
   ASSERT_TRUE(expected);
-  const OptionsHandle chosen = options_of({{"threshold", "0.9"}, {"keep_steps", "true"}});
+  const OptionsHandle chosen = options_of({{"preset", "exact"}, {"threshold", "0.9"}, {"keep_steps", "true"}});
   RequestHandle by_text, by_tokens;
   ASSERT_EQ(llada_submit_infill(tiny().engine, text, LLADA_TEXT, chosen, by_text.out()), LLADA_OK);
   ASSERT_EQ(llada_submit_gaps(tiny().engine, layout->tokens.data(), layout->tokens.size(), layout->positions.data(),
@@ -200,11 +201,59 @@ TEST(CApi, PresetsAsOnTheCommandLine) {
   EXPECT_EQ(by_default.forwards, balanced.forwards);
   EXPECT_LT(by_default.forwards, 20);
   EXPECT_EQ(result_of(exact).forwards, 16);
+  // An option replaces that value and nothing else; what the preset has already changes nothing.
+  const RequestHandle dual = ask(tiny().engine, prompt, {{"kv", "dual"}, {"tail", "16"}});
+  EXPECT_EQ(tokens_of(result_of(dual)), tokens_of(balanced));
+  EXPECT_EQ(result_of(dual).rows, balanced.rows);
   llada_request* none = nullptr;
+  const auto refused = [&](const Pairs& pairs) {
+    const OptionsHandle options = options_of(pairs);
+    EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, options, &none), LLADA_ERROR_INVALID);
+    return std::string(llada_error(tiny().engine));
+  };
+  EXPECT_EQ(refused({{"kv", "none"}}),
+            "kv none: does not go with preset balanced: refresh (of preset balanced): found 2 with kv none, which "
+            "computes everything in every step; needed kv prefix, suffix, dual, block, delayed or frozen; preset exact "
+            "starts without it");
   const OptionsHandle unknown = options_of({{"preset", "brisk"}});
   EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, unknown, &none), LLADA_ERROR_INVALID);
   EXPECT_TRUE(std::string(llada_error(tiny().engine)).starts_with("preset: found 'brisk', needed one of"))
       << llada_error(tiny().engine);
+}
+
+// Gaps as prompts: with the preset of the command line.
+TEST(CApi, GapsHaveTheDefaultPreset) {
+  const char* text = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
+  const auto forwards = [&](const Pairs& pairs) {
+    const OptionsHandle options = options_of(pairs);
+    RequestHandle request;
+    EXPECT_EQ(llada_submit_infill(tiny().engine, text, LLADA_TEXT, options, request.out()), LLADA_OK);
+    return result_of(request).forwards;
+  };
+  EXPECT_EQ(forwards({}), forwards({{"preset", "balanced"}}));
+  EXPECT_EQ(forwards({{"preset", "exact"}}), 4);
+  EXPECT_LT(forwards({}), 4);
+}
+
+TEST(CApi, PromptsWithoutTextAreRefused) {
+  llada_request* none = nullptr;
+  const char *user = "user", *system = "system", *blank = " \n", *empty = "", *said = "Be brief.";
+  const auto chat = [&](std::vector<const char*> roles, std::vector<const char*> contents) {
+    EXPECT_EQ(llada_submit_chat(tiny().engine, roles.data(), contents.data(), roles.size(), nullptr, &none),
+              LLADA_ERROR_INVALID);
+    return std::string(llada_error(tiny().engine));
+  };
+  for (const char* nothing : {blank, empty}) {
+    EXPECT_EQ(chat({user}, {nothing}), "the prompt is empty; needed a message with text");
+    EXPECT_EQ(chat({system, user}, {said, nothing}), "the prompt is empty; needed a message with text");
+  }
+  EXPECT_EQ(chat({}, {}), "the prompt is empty; needed a message with text");
+  EXPECT_EQ(llada_submit_text(tiny().engine, "", LLADA_TEXT, nullptr, &none), LLADA_ERROR_INVALID);
+  EXPECT_STREQ(llada_error(tiny().engine), "the prompt is empty; needed text");
+  const int32_t token = 0;
+  EXPECT_EQ(llada_submit_tokens(tiny().engine, &token, 0, nullptr, &none), LLADA_ERROR_INVALID);
+  EXPECT_STREQ(llada_error(tiny().engine), "tokens: found none, needed one or more");
+  EXPECT_EQ(none, nullptr);
 }
 
 TEST(CApi, ScoresAsTheEngineDoes) {
@@ -317,6 +366,7 @@ TEST(CApi, CountsAsTheEngineDoes) {
     ASSERT_TRUE(options) << options.error().message;
     const auto expected = open_session(model)->generate(*prompt, *options, {});
     ASSERT_TRUE(expected) << expected.error().message;
+    given.emplace_back("preset", "exact");
     const RequestHandle request = ask(tiny().engine, text, given);
     const llada_result found = result_of(request);
     const decode::RunStats& stats = expected->stats.decode;

@@ -84,7 +84,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"--nonsense"}, "no command '--nonsense'"},
       {{"run", "-p", "x"}, "--model is required"},
       {{"run", "-m", m}, "no prompt: found nothing but white space on stdin, needed text, --prompt, --file or --chat"},
-      {{"run", "-m", m, "-p", " \n"}, "no prompt: found nothing but white space, needed text (--raw takes any)"},
+      {{"run", "-m", m, "-p", " \n"}, "no prompt: found nothing but white space, needed text (--raw takes white space too)"},
       {{"run", "-m", m, "-f", "/dev/null"}, "no prompt: found nothing but white space"},
       {{"run", "-m", m, "-p", "x", "--chat"}, "2 of --prompt, --file and --chat"},
       {{"run", "-m", m, "-p"}, "-p: needs a value"},
@@ -134,7 +134,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--factor", "1"},
        "--threshold already chose how tokens are accepted"},
       {{"run", "-m", m, "-p", "x", "--threshold", "0.9", "--steps", "4"}, "--steps: found 4"},
-      {{"run", "-m", m, "-p", "x", "--refresh", "4"}, "--refresh: found 4"},
+      {{"run", "-m", m, "-p", "x", "--preset-decode", "exact", "--refresh", "4"}, "--refresh: found 4"},
+      {{"run", "-m", m, "-p", "x", "--top-p", "0.4"}, "--top-p: found 0.4 with temperature 0"},
       {{"run", "-m", m, "-p", "x", "--remasking", "none"}, "low_confidence, random"},
       {{"run", "-m", m, "-p", "x", "--early-stop", "never"}, "none, block, answer"},
       {{"run", "-m", m, "-p", "x", "--threads", "-1"}, "--threads: found -1"},
@@ -285,7 +286,7 @@ TEST(Help, TheShortOneShowsTwentyOptionsAndTheWholeOneAll) {
 }
 
 TEST(Help, NamesTheCommandsOwnLength) {
-  for (const auto& [command, length] : {std::pair{"run", "auto"}, {"chat", "auto"}, {"eval", "128"}})
+  for (const auto& [command, length] : {std::pair{"run", "auto"}, {"chat", "auto"}, {"eval", "auto"}})
     for (const char* help : {"--help", "--help-all"})
       EXPECT_NE(run_llada({command, help}).out.find(fmt::format(" as needed ({})", length)), std::string::npos)
           << command << ' ' << help;
@@ -319,7 +320,7 @@ TEST(Run, WordsOfOtherProgramsMeanTheSame) {
   EXPECT_EQ(words["tokens"], own["tokens"]);
   const auto chat = run_llada({"run", "-m", tiny_model(), "-i", "-n16", "--threshold", "0.9"}, {.stdin_text = kPrompt});
   EXPECT_EQ(chat.status, 0) << chat.err;
-  const auto loud = run_llada(run_words({"-v"}));
+  const auto loud = run_llada(run_words({"-v", "--preset-decode", "exact"}));
   EXPECT_NE(loud.err.find("options: --gen-length=24 --accept=threshold\n"), std::string::npos) << loud.err;
 }
 
@@ -357,7 +358,7 @@ TEST(Run, JsonHasTheKeysThatToolsRelyOn) {
   EXPECT_GT(phases, 0);
   EXPECT_LE(phases, stats["seconds"].get<double>() * 1e3);
   EXPECT_DOUBLE_EQ(stats["tokens_per_forward"].get<double>() * stats["nfe"].get<double>(),
-                   stats["committed_tokens"].get<double>());
+                   stats["content_tokens"].get<double>());
 }
 
 TEST(Run, ThePromptMayComeFromAFileOrStdin) {
@@ -416,11 +417,18 @@ TEST(Run, BalancedIsTheDefaultAndSaysSo) {
   EXPECT_EQ(own["stats"]["rows"], named["stats"]["rows"]);
   const Json exact = run_json(with({"--json", "--preset-decode", "exact", "-n", "32"}));
   EXPECT_GT(exact["stats"]["nfe"], 4 * own["stats"]["nfe"].get<int>());
-  // Who says how tokens are decided gets what he says, and nothing of a preset.
-  const Json threshold = run_json(with({"--json", "--threshold", "0.98"}));
-  EXPECT_EQ(threshold["preset"], "");
-  EXPECT_GT(threshold["stats"]["rows"], own["stats"]["rows"]) << "no --tail";
-  EXPECT_EQ(run_json(with({"--json", "-n", "32", "--steps", "1"}))["stats"]["nfe"], 1);
+  // An option replaces that value of the preset and nothing else: what it has already changes nothing.
+  const Json dual = run_json(with({"--json", "--kv", "dual", "--tail", "16"}));
+  EXPECT_EQ(dual["preset"], "balanced");
+  EXPECT_EQ(dual["stats"]["canvas_hash"], own["stats"]["canvas_hash"]);
+  EXPECT_EQ(dual["stats"]["rows"], own["stats"]["rows"]);
+  EXPECT_GT(run_json(with({"--json", "--tail", "all"}))["stats"]["rows"], own["stats"]["rows"]);
+  expect_refused({with({"--kv", "none"}), "--kv none: does not go with preset balanced: --refresh"}, 2);
+  // A fixed schedule replaces it as a whole, which is said.
+  const auto schedule = run_llada(with({"--json", "-n", "32", "--steps", "1"}));
+  EXPECT_EQ(schedule.err, "note: --steps asks for a fixed schedule, so preset balanced is not used\n");
+  EXPECT_EQ(Json::parse(schedule.out)["preset"], "");
+  EXPECT_EQ(Json::parse(schedule.out)["stats"]["nfe"], 1);
   const auto text = run_llada(plain);
   EXPECT_NE(text.err.find(" (balanced), "), std::string::npos) << text.err;
   EXPECT_EQ(text.err.find('\x1b'), std::string::npos);

@@ -272,12 +272,12 @@ TEST(Options, TuningAsksWhatTheModelAndTheDeviceCanAnswer) {
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
     if (!field.tune.empty()) every.emplace(field.key);
-  for (const char* key : {"gen_length", "draft", "ahead_steps", "ahead_threshold", "evict", "evict_rows", "tail_last"})
+  for (const char* key : {"draft", "ahead_steps", "ahead_threshold", "evict", "evict_rows", "tail_last"})
     EXPECT_TRUE(every.contains(key)) << key;
   EXPECT_EQ(names({}), without(every, {"frozen_final"}));
   EXPECT_EQ(names({.chooses_rows = false}), without(every, {"frozen_final", "evict", "evict_rows"}));
-  EXPECT_EQ(names({.block_causal = true}), without(every, {"gen_length", "tail", "tail_last", "refresh", "speculation",
-                                                           "ahead_steps", "ahead_threshold"}));
+  EXPECT_EQ(names({.block_causal = true}),
+            without(every, {"tail", "tail_last", "refresh", "speculation", "ahead_steps", "ahead_threshold"}));
   const auto axes = tune_axes({.block_causal = true});
   EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/figures.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 
@@ -51,6 +52,17 @@ TEST(Report, StatsLinesFitAndSayMoreWithV) {
   EXPECT_THAT(stats_lines(stats, "", true), testing::StartsWith("1 token in 1 forward, "));
 }
 
+TEST(Report, CountsAndSmallNumbersReadWell) {
+  EXPECT_EQ(counted(0, "row"), "0 rows");
+  EXPECT_EQ(counted(1, "row"), "1 row");
+  EXPECT_EQ(fmt::format("{:+.2f}", rounded(-0.004, 2)), "+0.00");
+  EXPECT_EQ(fmt::format("{:.2f}", rounded(-0.006, 2)), "-0.01");
+  EXPECT_EQ(nlohmann::json(rounded(-0.0, 4)).dump(), "0.0");
+  Generation cut;
+  cut.tokens = {5}, cut.stats.content_tokens = 1;
+  EXPECT_EQ(unfinished_line(cut), "the answer was cut at 1 token (--gen-length)\n");
+}
+
 TEST(Report, EmptyRunsDivideByNothing) {
   EXPECT_THAT(stats_lines(GenerationStats{}, "", true),
               testing::StartsWith("0 tokens in 0 forwards, 0 tokens/s (measured)\n"
@@ -61,6 +73,8 @@ TEST(Report, StatsJsonIsConsistent) {
   const auto json = stats_json(sample());
   EXPECT_EQ(json["label"], "measured");
   EXPECT_EQ(json["canvas_hash"], "0000000000000abc");
+  EXPECT_DOUBLE_EQ(json["tokens_per_forward"], 23 / 7.0) << "of the answer, without what follows its end";
+  EXPECT_EQ(json["committed_tokens"], 32);
   EXPECT_DOUBLE_EQ(json["ms_per_step"].get<double>() * 7 / 1e3, json["seconds"]);
   EXPECT_GT(json["peak_memory_bytes"].get<int64_t>(), 1'000'000);
 }

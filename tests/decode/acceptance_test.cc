@@ -34,7 +34,27 @@ TEST(Acceptance, BestTakesTiesFromTheLowestPosition) {
   EXPECT_THAT(accept_best(c, 0), ElementsAre(1)) << "always progress";
 }
 
-TEST(Acceptance, ThresholdIsStrict) {
+// As Fast-dLLM's and dInfer's code has it: whatever is not below the threshold.
+TEST(Acceptance, TheThresholdItselfIsEnough) {
+  EXPECT_THAT(accept_from(scores({0.9, 0.95, 0.9, 0.89}), 0.9), ElementsAre(0, 1, 2));
+  EXPECT_THAT(accept_from(scores({std::nextafter(0.9, 0.0), 0.95, 0.9}), 0.9), ElementsAre(1, 2));
+  EXPECT_THAT(accept_from(scores({0.1, 0.3, 0.3}), 0.9), ElementsAre(1)) << "none: the best one, of equals the first";
+  EXPECT_THAT(accept_from(scores({1, 0.5, 1}), 1), ElementsAre(0, 2)) << "confidences that have saturated";
+  const auto rule = [](Acceptance acceptance) {
+    return choose({.acceptance = acceptance, .threshold = 0.9, .anchor_threshold = 0.9}, scores({0.9, 0.95, 0.8}),
+                  {.masks = 3, .length = 3, .steps = 3});
+  };
+  EXPECT_THAT(rule(Acceptance::threshold), ElementsAre(0, 1));
+  EXPECT_THAT(rule(Acceptance::anchored), ElementsAre(0, 1));
+  EXPECT_THAT(rule(Acceptance::settled), ElementsAre(0, 1));
+  EXPECT_THAT(rule(Acceptance::llada2), ElementsAre(1)) << "LLaDA2.0's code asks for more than the threshold";
+  EXPECT_THAT(choose({.acceptance = Acceptance::threshold, .threshold = 0.9, .revision = Revision::edit},
+                     scores({0.9, 0.95, 0.8}), {}),
+              ElementsAre(1))
+      << "and so does LLaDA2.1's";
+}
+
+TEST(Acceptance, AboveIsStrict) {
   EXPECT_THAT(accept_above(scores({0.9, 0.95, 0.9, 0.89}), 0.9), ElementsAre(1));
   EXPECT_THAT(accept_above(scores({std::nextafter(0.9, 1.0), 0.95, 0.9}), 0.9), ElementsAre(0, 1));
   // Nothing above it: the best one, of equals the first.
@@ -116,6 +136,7 @@ TEST(Acceptance, NothingOfNothing) {
   EXPECT_THAT(accept_frechet({}, 0.25), IsEmpty());
   EXPECT_THAT(accept_best({}, 3), IsEmpty());
   EXPECT_THAT(accept_above({}, 0.5), IsEmpty());
+  EXPECT_THAT(accept_from({}, 0.5), IsEmpty());
   EXPECT_THAT(accept_factor({}, 1), IsEmpty());
   EXPECT_THAT(accept_entropy({}, 1), IsEmpty());
 }

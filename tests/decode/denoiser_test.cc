@@ -41,7 +41,6 @@ TEST(Denoiser, TellsEveryStep) {
   EXPECT_EQ(stats->nfe, 6);
   EXPECT_EQ(stats->edits, 6);
   EXPECT_EQ(stats->committed, 6);
-  EXPECT_EQ(stats->tokens_per_forward(), 1);
 }
 
 TEST(Denoiser, CancelLeavesTheStepThatWasTold) {
@@ -76,7 +75,6 @@ TEST(Denoiser, NoCallbackAndNothingToDoAreFine) {
   const auto again = denoise(canvas, *strategy, runner, {});
   ASSERT_TRUE(again);
   EXPECT_EQ(again->nfe, 0);
-  EXPECT_EQ(again->tokens_per_forward(), 0);
 }
 
 class FailingRunner : public StepRunner {

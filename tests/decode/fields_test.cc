@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "decode/pairs.h"
 #include "decode/settings.h"
 
 namespace llada::decode {
@@ -170,7 +171,7 @@ TEST(Fields, TheDocumentedTableIsTheCodes) {
   std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_NE(text.str().find(field_table(true)), std::string::npos)
+  EXPECT_NE(text.str().find(field_table()), std::string::npos)
       << "docs/strategies.md should contain what `llada help options --markdown` prints";
 }
 
@@ -179,7 +180,7 @@ Result<DecodeOptions> resolve(std::vector<std::pair<const char*, const char*>> g
   std::vector<Setting> settings[2];
   for (const auto& [key, text] : given) settings[0].push_back(*setting(key, text));
   for (const auto& [key, text] : preset) settings[1].push_back(*setting(key, text));
-  return decode_options(settings[0], settings[1]);
+  return decode_options(settings[0], {"p", settings[1]});
 }
 
 TEST(Settings, APresetGivesWay) {
@@ -202,6 +203,86 @@ TEST(Settings, APresetGivesWay) {
   EXPECT_FALSE(resolve({}, {{"factor", "2"}, {"threshold", "0.9"}})) << "a preset that contradicts itself";
 }
 
+using Pairs = std::vector<std::pair<const char*, const char*>>;
+
+// A preset that says something of everything, as the default one does.
+const Pairs kWhole = {{"kv", "dual"},
+                      {"refresh", "2"},
+                      {"slide", "true"},
+                      {"tail", "16"},
+                      {"revise", "true"},
+                      {"visible_threshold", "0.85"},
+                      {"stable_threshold", "0.99"}};
+
+TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
+  const DecodeOptions whole = *resolve({}, kWhole);
+  EXPECT_EQ(as_flags(whole),
+            "--slide --accept=threshold --threshold=0.85 --kv=dual --tail=16 --refresh=2 "
+            "--revision=dual-path --stable-threshold=0.99");
+  const auto with = [&](auto change) {
+    DecodeOptions changed = whole;
+    change(changed);
+    return as_flags(changed);
+  };
+  const std::pair<Pairs, std::string> cases[] = {
+      {{{"kv", "prefix"}}, with([](auto& o) { o.kv = KvChoice::prefix; })},
+      {{{"tail", "all"}}, with([](auto& o) { o.tail = -1; })},
+      {{{"slide", "false"}}, with([](auto& o) { o.slide = false; })},
+      {{{"threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
+      {{{"visible_threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
+      {{{"stable_threshold", "0.9"}}, with([](auto& o) { o.stable_threshold = 0.9; })},
+      {{{"credit", "true"}}, with([](auto& o) { o.credit = true; })},
+      {{{"gen_length", "64"}}, with([](auto& o) { o.gen_length = 64; })},
+      // Another rule replaces the rule; caches and revision stay.
+      {{{"factor", "2"}}, with([](auto& o) { o.acceptance = Acceptance::factor, o.factor = 2, o.threshold = 0.7; })},
+      {{{"anchor_threshold", "0.6"}},
+       with([](auto& o) { o.acceptance = Acceptance::anchored, o.anchor_threshold = 0.6; })},
+      // Without the way of revising its threshold is still that of the rule.
+      {{{"revision", "none"}},
+       with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
+      {{{"revise", "false"}},
+       with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
+      {{{"slide", "false"}, {"wino", "true"}}, with([](auto& o) {
+         o.slide = false, o.revision = Revision::wino, o.stable_threshold = DecodeOptions().stable_threshold;
+       })},
+  };
+  for (const auto& [given, expected] : cases) {
+    const auto options = resolve(given, kWhole);
+    ASSERT_TRUE(options) << given[0].first << ": " << options.error().message;
+    EXPECT_EQ(as_flags(*options), expected) << given[0].first << " " << given[0].second;
+  }
+}
+
+TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
+  const std::pair<Pairs, const char*> cases[] = {
+      {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
+      {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
+      {{{"wino", "true"}}, "wino: does not go with preset p: slide: revision wino looks at the tokens of one block"},
+      {{{"draft", "4"}}, "draft 4: does not go with preset p: draft: revision dual-path asks for masked tokens"},
+  };
+  for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
+  // What is wrong without it is said as without it.
+  EXPECT_THAT(resolve({{"top_p", "0.5"}}, kWhole).error().message, StartsWith("top_p: found 0.5 with temperature 0"));
+  // A block-causal model's objections are to the two together as well.
+  const Setting frozen = *setting("kv", "frozen");
+  const std::vector<Setting> preset = {*setting("kv", "block"), *setting("revise", "true")};
+  EXPECT_TRUE(decode_options({&frozen, 1}, {"p", preset}));
+  EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.attention_block = 32}).error().message,
+              StartsWith("kv frozen: does not go with preset p: revise: found dual-path with kv frozen"));
+}
+
+TEST(Settings, AFixedScheduleIsAskedForByStepsRulesAndRandomOrder) {
+  const auto asks = [](const char* key, const char* text) { return asks_for_schedule(*setting(key, text)); };
+  EXPECT_TRUE(asks("steps", "32"));
+  EXPECT_TRUE(asks("steps", "0")) << "one token per forward";
+  EXPECT_TRUE(asks("remasking", "random"));
+  for (const Acceptance rule : all_values<Acceptance>())
+    EXPECT_EQ(asks("accept", std::string(name(rule)).c_str()), has_schedule(rule)) << name(rule);
+  for (const auto& [key, text] :
+       {std::pair{"threshold", "0.9"}, {"kv", "dual"}, {"factor", "1"}, {"remasking", "low_confidence"}})
+    EXPECT_FALSE(asks(key, text)) << key;
+}
+
 TEST(Settings, WhatComparesBestTokensIsLeftOutOfAPresetThatSamples) {
   const auto settings = [](std::vector<std::pair<const char*, const char*>> from) {
     std::vector<Setting> out;
@@ -212,7 +293,8 @@ TEST(Settings, WhatComparesBestTokensIsLeftOutOfAPresetThatSamples) {
   const auto left = [&](std::vector<std::pair<const char*, const char*>> given,
                         std::vector<std::pair<const char*, const char*>> preset) {
     note.clear();
-    const auto options = decode_options(settings(given), settings(preset), false, &note);
+    const auto own = settings(given), of_preset = settings(preset);
+    const auto options = decode_options(own, {"p", of_preset}, {}, &note);
     EXPECT_TRUE(options) << options.error().message;
     return *options;
   };

@@ -75,12 +75,12 @@ TEST(Golden, RecordedRunsAreReplayed) {
            [](const Recorded& r, int64_t, int32_t position) {
              return 1.0 / static_cast<double>(2 + r.step_of.at(position));
            });
-    // What was taken is just above the threshold, all else exactly on it.
+    // What was taken is on the threshold, all else just below it.
     const auto& several = item.at("threshold_0.9");
     const double threshold = several.at("thr").get<double>();
     replay(item, several, {.acceptance = Acceptance::threshold, .threshold = threshold}, mask,
            [&](const Recorded& r, int64_t forward, int32_t position) {
-             return r.step_of.at(position) == forward ? std::nextafter(threshold, 1.0) : threshold;
+             return r.step_of.at(position) == forward ? threshold : std::nextafter(threshold, 0.0);
            });
   }
 }

@@ -55,6 +55,18 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
   EXPECT_EQ(worked, 2 * (11 * 3 + 6 * 2) + 11) << "frozen without revision";
 }
 
+// A refusal below a table stands there because a cell names it.
+TEST(Pairs, EveryFootnoteIsNamedInTheTable) {
+  for (const int64_t attention_block : {0, 32}) {
+    const std::string table = strategy_table(attention_block);
+    int notes = 0;
+    for (int n = 1; table.contains(fmt::format("\n{}. `", n)); ++n, ++notes)
+      EXPECT_TRUE(table.contains(fmt::format("no ({})", n))) << n << " of block " << attention_block;
+    EXPECT_FALSE(table.contains(fmt::format("no ({})", notes + 1)));
+    EXPECT_GE(notes, 1);
+  }
+}
+
 TEST(Pairs, TheDocumentedTableIsTheCodes) {
   std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
   std::stringstream text;

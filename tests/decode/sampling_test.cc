@@ -123,6 +123,42 @@ TEST(Sampling, ConfidenceIsThatOfTheCleanSoftmax) {
   EXPECT_GT(seen[3], 0);
 }
 
+// Dream's published sampler: divide by the temperature, cut by top-p, then by top-k, and take confidence, entropy and
+// margin of what is left. Of the clean softmax the order of these two rows is the other one.
+TEST(Sampling, DreamsRulesReadWhatIsSampledFrom) {
+  const std::vector<float> a = {3, 2.9F}, b = {3, 1.5F, 1.5F, 1.5F, 1.5F, 1.5F};
+  const HeadRule rule;
+  const auto entropy = [&](const std::vector<float>& logits, double temperature, double top_p = 1, int64_t top_k = 0) {
+    const DecodeOptions o{
+        .acceptance = Acceptance::dream_entropy, .temperature = temperature, .top_k = top_k, .top_p = top_p};
+    return predict(logits, o, rule, {}, {});
+  };
+  EXPECT_NEAR(entropy(a, 0).entropy, 0.692, 1e-3);
+  EXPECT_NEAR(entropy(b, 0).entropy, 1.540, 1e-3);
+  EXPECT_NEAR(entropy(a, 0.2).entropy, 0.663, 1e-3);
+  EXPECT_NEAR(entropy(b, 0.2).entropy, 0.0236, 1e-3);
+  // By hand: logits (3, 2.9) over 0.2 are (15, 14.5).
+  const double first = 1 / (1 + std::exp(-0.5));
+  const Prediction p = entropy(a, 0.2);
+  EXPECT_NEAR(p.probability, p.token == 0 ? first : 1 - first, 1e-6);
+  EXPECT_NEAR(p.margin, 2 * first - 1, 1e-6);
+  // b over 1: e^1.5 = 4.48 to 5 ones. 0.47 of it is the first alone, which is then sure.
+  for (const Prediction& cut : {entropy(b, 1, 0.47), entropy(b, 1, 1, 1)}) {
+    EXPECT_EQ(cut.token, 0);
+    EXPECT_EQ(cut.probability, 1);
+    EXPECT_EQ(cut.entropy, 0);
+    EXPECT_EQ(cut.margin, 1);
+  }
+  // Other rules keep the clean confidence, and without temperature there is nothing to heat.
+  DecodeOptions other{.acceptance = Acceptance::entropy, .temperature = 0.2};
+  EXPECT_NEAR(predict(a, other, rule, {}, {}).entropy, 0.692, 1e-3);
+  EXPECT_FALSE(needs_logits(other));
+  other.acceptance = Acceptance::dream_margin;
+  EXPECT_TRUE(needs_logits(other));
+  other.temperature = 0;
+  EXPECT_FALSE(needs_logits(other));
+}
+
 TEST(Sampling, TiesAtABorderGoToTheLowerId) {
   const std::vector<float> logits = {1, 2, 2, 2, 0};
   DecodeOptions o;

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using Trace = std::vector<std::vector<std::pair<int32_t, int32_t>>>;
 
-// Plain: the best prediction of the `length` positions from the first mask on, and all above the threshold.
+// Plain: the best prediction of the `length` positions from the first mask on, and all from the threshold on.
 Trace reference(std::vector<int32_t> canvas, int64_t gen, int64_t length, double threshold, Script script) {
   canvas.resize(canvas.size() + static_cast<size_t>(gen), decode::kMask);
   Trace trace;
@@ -28,7 +28,7 @@ Trace reference(std::vector<int32_t> canvas, int64_t gen, int64_t length, double
     const auto best = std::ranges::max_element(got, {}, &Prediction::probability);
     Trace::value_type chosen;
     for (const Prediction& p : got)
-      if (p.probability > threshold || p.position == best->position) chosen.emplace_back(p.position, p.token);
+      if (p.probability >= threshold || p.position == best->position) chosen.emplace_back(p.position, p.token);
     for (const auto& [position, token] : chosen) canvas[static_cast<size_t>(position)] = token;
     trace.push_back(chosen);
   }

@@ -39,9 +39,15 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
       {"a preset with a length", {}, "exact", 128, false, false},
       {"a schedule over a known length", {{"steps", "32"}}, "", 128, false, false},
       {"the canvas to its end", {{"early_stop", "none"}}, "", 128, false, false},
-      {"rows left behind", {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}}, "", 128, false, false, true},
+      {"rows left behind",
+       {{"kv", "frozen"}, {"evict", "2"}, {"slide", "false"}, {"revision", "none"}, {"tail", "all"}},
+       "",
+       128,
+       false,
+       false,
+       true},
       {"rows left behind, and a tail",
-       {{"kv", "frozen"}, {"evict", "2"}, {"threshold", "0.9"}, {"tail", "16"}},
+       {{"kv", "frozen"}, {"evict", "2"}, {"slide", "false"}, {"revision", "none"}},
        "",
        1024,
        true,
@@ -103,12 +109,86 @@ TEST(DecodeChoice, DefaultsAreThoseOfNothingGiven) {
     for (const bool by_default : {false, true}) {
       DecodeChoice choice(infill);
       if (by_default) choice.use_defaults();
-      const decode::DecodeOptions defaults = choice.defaults();
-      ASSERT_TRUE(choice.resolve());
-      EXPECT_EQ(defaults.auto_length, by_default && !infill);
-      EXPECT_EQ(defaults.auto_length, choice.options.auto_length);
-      EXPECT_EQ(defaults.gen_length, choice.options.gen_length);
+      const DecodeChoice defaults = choice.defaults();
+      ASSERT_TRUE(choice.resolve(0));
+      EXPECT_EQ(defaults.options.auto_length, by_default && !infill);
+      EXPECT_EQ(decode::as_flags(defaults.options), decode::as_flags(choice.options));
+      EXPECT_EQ(defaults.preset(), by_default ? "balanced" : "");
     }
+}
+
+// Named or not, a preset is changed by one value; only a fixed schedule takes the place of the unnamed one, and says so.
+TEST(DecodeChoice, AnOptionReplacesOneValueOfTheDefaultPreset) {
+  const auto asked = [](std::vector<std::pair<std::string, std::string>> given, std::string preset = "") {
+    DecodeChoice choice;
+    choice.use_defaults();
+    return chosen({"", std::move(given), std::move(preset), 0, false, false}, choice);
+  };
+  const decode::DecodeOptions plain = asked({}).options;
+  EXPECT_EQ(decode::as_flags(plain), decode::as_flags(asked({}, "balanced").options));
+  for (const auto& [key, text] : {std::pair{"kv", "prefix"},
+                                  {"tail", "32"},
+                                  {"credit", "true"},
+                                  {"refresh", "4"},
+                                  {"threshold", "0.5"},
+                                  {"entropy_gate", "0.2"},
+                                  {"slide", "false"}}) {
+    const DecodeChoice choice = asked({{key, text}});
+    EXPECT_EQ(choice.preset(), "balanced") << key;
+    EXPECT_EQ(choice.note(), "") << key;
+    decode::DecodeOptions expected = plain;
+    ASSERT_TRUE(decode::set_field(expected, key, text));
+    EXPECT_EQ(decode::as_flags(choice.options), decode::as_flags(expected)) << key;
+  }
+  const DecodeChoice steps = asked({{"steps", "32"}, {"kv", "dual"}});
+  EXPECT_EQ(steps.preset(), "");
+  EXPECT_EQ(decode::as_flags(steps.options), "--steps=32 --kv=dual");
+  EXPECT_EQ(steps.note(), "steps asks for a fixed schedule, so preset balanced is not used");
+  EXPECT_EQ(asked({{"accept", "llada2"}, {"threshold", "0.95"}}).preset(), "");
+  EXPECT_EQ(decode::as_flags(asked({{"threshold", "0.8"}}, "exact").options), "--accept=threshold --threshold=0.8");
+}
+
+TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
+  const auto refused = [](DecodeChoice choice, const char* key, const char* text) {
+    decode::Setting s = decode::setting(key, text).value();
+    choice.give(std::move(s));
+    return choice.resolve(0).error().message;
+  };
+  DecodeChoice flags, keys;
+  flags.use_defaults(), keys.use_defaults();
+  keys.call_preset("llada.preset");
+  const std::string rest =
+      "found 2 with kv none, which computes everything in every step; needed kv prefix, suffix, "
+      "dual, block, delayed or frozen; ";
+  EXPECT_EQ(refused(flags, "kv", "none"),
+            "kv none: does not go with preset balanced: --refresh (of preset balanced): " + rest +
+                "--preset-decode exact starts without it");
+  EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh (of preset balanced): " +
+                                             rest + "llada.preset exact starts without it");
+  EXPECT_EQ(refused(flags, "steps", "2"),
+            "steps: found 2, needed at least one for each of 4 blocks (gen_length 128, "
+            "block_length 32) (steps is decoded without preset balanced)");
+  keys.give_preset("exact");
+  ASSERT_TRUE(keys.resolve(0));
+  EXPECT_EQ(keys.as_typed({ErrorKind::invalid_input, "gen_length: too long"}).message,
+            "gen_length (of preset exact): too long");
+}
+
+TEST(DecodeChoice, HelpTellsWhatAnOptionIsWhereNobodySaysIt) {
+  DecodeChoice choice;
+  choice.use_defaults();
+  const DecodeChoice defaults = choice.defaults(), plain = DecodeChoice().defaults();
+  for (const auto& [key, with, without] : {std::tuple{"kv", "preset: dual", "none"},
+                                           {"accept", "preset: threshold", "schedule"},
+                                           {"tail", "preset: 16", "all"},
+                                           {"seed", "drawn", "0"},
+                                           {"gen_length", "auto", "128"},
+                                           {"block_length", "32", "32"},
+                                           {"visible_threshold", "preset: 0.9", ""},
+                                           {"revise", "", ""}}) {
+    EXPECT_EQ(defaults.described(*decode::find_field(key)), with);
+    EXPECT_EQ(plain.described(*decode::find_field(key)), without);
+  }
 }
 
 TEST(DecodeChoice, WithoutDefaultsAndForGapsTheLengthIsFixed) {

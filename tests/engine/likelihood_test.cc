@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <random>
 
 #include "decode/canvas.h"
+#include "decode/random_options.h"
 #include "engine/score_canvases.h"
 #include "golden.h"
 #include "llada2_files.h"
@@ -370,6 +372,44 @@ TEST_F(Likelihoods, WhatDecodingWritesIsGreedy) {
   EXPECT_LT(written.stats.decode.steps, 8) << "some steps decide several tokens";
 }
 
+// Whatever decoding takes, its order is followed to the last token or refused by name: 40 tokens in blocks of all
+// lengths, behind every cache. An order that leaves predictions out read behind the end of the logits.
+TEST_F(Likelihoods, AnyOrderIsFollowedOrRefused) {
+  std::mt19937_64 rng(7);
+  Ids text(40);
+  for (int32_t& token : text) token = static_cast<int32_t>(rng() % 9);
+  const auto full = model("full"), causal = model("causal");
+  const auto on_full = open_session(full), on_causal = open_session(causal);
+  int followed = 0, refused = 0;
+  for (int round = 0; round < 400; ++round) {
+    ScoreOptions options = {.method = duel, .top = 1};
+    options.order = decode::random_options(rng);
+    options.order.temperature = 0, options.order.mbsd = false;
+    if (rng() % 8 != 0) options.order.revision = decode::Revision::none, options.order.draft = 0;
+    const auto result = (rng() % 4 ? *on_full : *on_causal).score({kPrompt, {text}, options});
+    if (!result) {
+      ++refused;
+      ASSERT_EQ(result.error().kind, ErrorKind::invalid_input) << result.error().message;
+      EXPECT_FALSE(result.error().message.starts_with("continuation")) << result.error().message;
+      continue;
+    }
+    ++followed;
+    const ContinuationScore& score = result->continuations[0];
+    ASSERT_EQ(score.tokens.size(), text.size());
+    double sum = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      EXPECT_EQ(score.tokens[i].token, text[i]);
+      EXPECT_LT(score.tokens[i].log_probability, 0);
+      EXPECT_EQ(score.tokens[i].top.size(), 1u);
+      sum += score.tokens[i].log_probability;
+    }
+    EXPECT_NEAR(score.log_probability, sum, 1e-9);
+    EXPECT_LE(result->forwards, 40);
+  }
+  EXPECT_GT(followed, 40);
+  EXPECT_GT(refused, 40);
+}
+
 // ---- In company
 
 std::vector<ScoreRequest> every_method() {
@@ -490,6 +530,10 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   ScoreRequest order = {kPrompt, {{1, 2}}, {.method = duel}};
   order.options.order.mbsd = true;
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
+  order.options.order = {.draft = 2};
+  EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
+  order.options.order = {.acceptance = decode::Acceptance::threshold, .kv = decode::KvChoice::frozen, .evict = 1.5};
+  EXPECT_EQ(message(order), "order: found evict 1.5, which leaves predictions out; needed 0");
   order.options.order = {.temperature = 1};
   EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
   order.options.order = {.block_length = 1, .steps = 1};

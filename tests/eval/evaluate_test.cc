@@ -89,6 +89,12 @@ TEST(Evaluate, TheReferenceIsAsLongAsTheStrategies) {
   EXPECT_EQ(reference.acceptance, decode::Acceptance::schedule);
   EXPECT_EQ(reference_text(reference), fmt::format("--gen-length auto:384 --block-length {}", open.block_length));
   EXPECT_NE(reference_text(reference), reference_text(reference_options(short_options()))) << "kept in one file";
+  // Of several it has the first one's blocks and the longest one's length, open where one is.
+  const StrategyUnderTest several[] = {{"short", "", short_options()}, {"open", "", open}};
+  const decode::DecodeOptions longest = reference_options(several);
+  EXPECT_TRUE(longest.auto_length);
+  EXPECT_EQ(longest.gen_length, 384);
+  EXPECT_EQ(longest.block_length, short_options().block_length);
 }
 
 // A canvas of 4 has no room for these answers and an end token, one of 16 has.
@@ -104,9 +110,9 @@ TEST(Evaluate, AnswersThatWereCutAreCounted) {
   EXPECT_EQ(evaluation.results[1].total.cut, 3);
   EXPECT_EQ(evaluation.results[1].tasks.at("sort").cut, 2);
   const TableReport table(8, true);
-  EXPECT_EQ(table.section(evaluation.results[0]).find("cut"), std::string::npos);
+  EXPECT_EQ(table.section(evaluation.results[0]).find("WARNING"), std::string::npos);
   const std::string section = table.section(evaluation.results[1]);
-  EXPECT_NE(section.find("\n  3 of 3 answers were cut: no end token within --gen-length 4\n"), std::string::npos)
+  EXPECT_NE(section.find("\n  WARNING: cut at --gen-length 4 before their end: 3 of 3 answers\n"), std::string::npos)
       << section;
   const std::string json = report_json(*shipped_model(), evaluation);
   EXPECT_NE(json.find("\"cut\": 3,"), std::string::npos) << json;

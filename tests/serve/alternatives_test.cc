@@ -119,9 +119,10 @@ TEST_F(Alternatives, OfCompletionsNameTheTokenToo) {
 
 // A canvas of blocks with K/V that is reused, revised tokens and guidance: numbers for each token all the same.
 TEST_F(Alternatives, OfEveryWayToDecode) {
-  for (const char* text : {R"({"kv": "dual", "block_length": 16})", R"({"wino": true})", R"({"cfg_scale": 1})",
-                           R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1})",
-                           R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1, "kv": "dual",
+  for (const char* text :
+       {R"({"kv": "dual", "block_length": 16})", R"({"preset": "exact", "wino": true})", R"({"cfg_scale": 1})",
+        R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1})",
+        R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1, "kv": "dual",
                                "revise_path": "separate"})"}) {
     const json way = json::parse(text);
     const auto reply =
@@ -140,7 +141,7 @@ TEST_F(Alternatives, OfEveryWayToDecode) {
 }
 
 TEST_F(Alternatives, AreRefusedWhereLogitsAreLeftOut) {
-  const json way = {{"kv", "frozen"}, {"evict", 1.5}};
+  const json way = {{"preset", "exact"}, {"kv", "frozen"}, {"evict", 1.5}};
   const auto reply =
       post("/v1/chat/completions", chat_body(kSum, {{"logprobs", true}, {"top_logprobs", 2}, {"llada", way}}));
   EXPECT_EQ(reply.status, 400) << reply.body;

@@ -23,13 +23,13 @@ std::string content(const Received& reply) {
 
 TEST_F(Answers, AreGoldenOnes) {
   for (const GoldenItem& item : load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json")) {
-    const auto reply = post(
-        "/v1/chat/completions",
-        chat_body(
-            item.prompt,
-            {{"max_tokens", 128},
-             {"llada",
-              {{"threshold", 0.9}, {"block_length", item.threshold.options.block_length}, {"early_stop", "none"}}}}));
+    const auto reply =
+        post("/v1/chat/completions", chat_body(item.prompt, {{"max_tokens", 128},
+                                                             {"llada",
+                                                              {{"preset", "exact"},
+                                                               {"threshold", 0.9},
+                                                               {"block_length", item.threshold.options.block_length},
+                                                               {"early_stop", "none"}}}}));
     ASSERT_EQ(reply.status, 200) << reply.body;
     EXPECT_EQ(content(reply), item.threshold.text);
     EXPECT_EQ(reply.json()["usage"]["forwards"], item.threshold.nfe);
@@ -50,7 +50,12 @@ TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
       {{{"llada", {{"preset", "exact"}}}, {"max_tokens", 24}}, {{"gen_length", "24"}}, "exact", {}},
       {{{"temperature", 0.9}, {"seed", 7}}, {{"temperature", "0.9"}, {"seed", "7"}}, "", {}},
       {{{"stop", "He"}}, {}, "", {"He"}},
-      {{{"stop", {"####", "left"}}, {"llada", {{"wino", true}}}}, {{"wino", "true"}}, "", {"####", "left"}},
+      {{{"stop", {"####", "left"}}, {"llada", {{"preset", "exact"}, {"wino", true}}}},
+       {{"wino", "true"}},
+       "exact",
+       {"####", "left"}},
+      {{{"llada", {{"tail", 0}, {"refresh", 4}}}}, {{"tail", "0"}, {"refresh", "4"}}, "", {}},
+      {{{"llada", {{"steps", 8}}}}, {{"steps", "8"}}, "", {}},
   };
   std::set<std::string> different;
   for (const Case& c : cases) {
@@ -256,6 +261,10 @@ TEST_F(Answers, SayWhatTheServerIs) {
   EXPECT_EQ(list["options"][0]["key"], "gen_length");
   EXPECT_EQ(list["options"][0]["default"], "auto") << "as requests without a length have it";
   EXPECT_EQ(list["presets"][1]["name"], "balanced");
+  for (const json& option : list["options"]) {
+    if (option["key"] == "kv") EXPECT_EQ(option["default"], "dual") << "the default preset's";
+    if (option["key"] == "seed") EXPECT_EQ(option["default"], nullptr) << "drawn";
+  }
   const auto page = get("/");
   EXPECT_EQ(page.status, 200);
   EXPECT_TRUE(page.header("Content-Type").starts_with("text/html"));
@@ -319,6 +328,18 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("llada", {{"threshold", 2}}), "llada.threshold"},
       {kChat, with("llada", {{"preset", "/etc/passwd"}}), "llada.preset"},
       {kChat, with("llada", {{"steps", 1}, {"gen_length", 64}}), "llada.steps"},
+      // Not with the preset, which nobody has named; a value that the named one has; a prompt without text.
+      {kChat, with("llada", {{"kv", "none"}}), "llada.kv"},
+      {kChat, chat_body(std::string(150, '7'), {{"llada", {{"preset", "exact"}}}}), "llada.preset"},
+      {kChat, chat_body(""), "messages"},
+      {kChat, chat_body(" \n\t"), "messages"},
+      {kChat,
+       {{"messages", {{{"role", "system"}, {"content", "x"}}, {{"role", "user"}, {"content", ""}}}}},
+       "messages"},
+      {"/v1/responses", {{"input", ""}}, "input"},
+      {kPlain, {{"prompt", ""}}, "prompt"},
+      {kPlain, {{"prompt", {"x", ""}}}, "prompt"},
+      {kPlain, {{"prompt", {json::array()}}}, "prompt"},
       {kPlain, {{"prompt", json::array()}}, "prompt"},
       {kPlain, {{"prompt", {-1}}}, "prompt"},
       {kPlain, {{"prompt", {{1 << 30}}}}, "prompt"},
@@ -341,6 +362,23 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
         fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChat, std::strlen(text), text));
     EXPECT_EQ(client.receive().status, 400) << text;
   }
+}
+
+// Which preset an answer had, and why none where one would be used by default; gaps have the same one.
+TEST_F(Answers, SayWhichPresetTheyHad) {
+  const auto of = [&](const char* path, json body, json asked) {
+    body["llada"] = std::move(asked);
+    const auto reply = post(path, body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return reply.json();
+  };
+  const json chat = chat_body("Hi", {{"max_tokens", 16}}), gaps = {{"text", "1+1=<mask:1>"}};
+  const char *kChat = "/v1/chat/completions", *kInfill = "/infill";
+  EXPECT_EQ(of(kChat, chat, json::object())["llada"], json({{"preset", "balanced"}}));
+  EXPECT_EQ(of(kChat, chat, {{"kv", "prefix"}})["llada"], json({{"preset", "balanced"}}));
+  EXPECT_EQ(of(kInfill, gaps, json::object())["llada"], json({{"preset", "balanced"}}));
+  EXPECT_EQ(of(kChat, chat, {{"steps", 4}})["llada"],
+            json({{"preset", ""}, {"note", "llada.steps asks for a fixed schedule, so preset balanced is not used"}}));
 }
 
 TEST_F(Answers, OtherPathsAndMethods) {

@@ -130,7 +130,8 @@ TEST_F(Streams, FramesHaveEveryEdit) {
   for (const char* way : {"none", "wino"}) {
     json asked = {{"preset", "balanced"}};
     std::vector<std::pair<std::string, std::string>> given;
-    if (way == std::string("wino")) asked = {{"wino", true}}, given = {{"wino", "true"}};
+    if (way == std::string("wino"))
+      asked = {{"wino", true}, {"slide", false}}, given = {{"wino", "true"}, {"slide", "false"}};
     const auto prompt = chat_prompt(kQuestion);
     const Generation alone = run_alone(prompt, given);
     const auto chunks =

@@ -1,0 +1,20 @@
+// A prompt's tokens, for every way in. One without text is refused, since its answer would be about nothing.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/model.h"
+
+namespace llada {
+
+bool is_blank(std::string_view text);  // nothing but white space
+
+// Taken as it is. Invalid: an empty text; white space is one.
+Result<std::vector<int32_t>> text_prompt(const Model& model, std::string_view text);
+
+// In the model's chat template. Invalid: no message, none with text, or a user's last one without.
+Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages);
+
+}  // namespace llada
