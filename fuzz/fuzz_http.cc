@@ -1,12 +1,15 @@
 // HTTP requests and their JSON bodies, from bytes to what the engine would be asked: no input may crash, and every
 // refusal is one line. The input is a request; what follows its headers is the body, whatever length they say.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "engine/infill_text.h"
 #include "serve/ask.h"
-#include "serve/beast_connection.h"
+#include "serve/beast_head.h"
+#include "serve/cors.h"
+#include "serve/hosts.h"
 #include "serve/keys.h"
 
 namespace {
@@ -59,10 +62,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (used == 0) break;
     at += used;
   }
+  const size_t head = size_of_head(bytes, 0);
+  need(head == size_of_head(bytes, head / 2) || head < 4);
+  need(size_of_empty_lines(bytes) <= size);
+  static_cast<void>(fault_of_begin(bytes));
+  static_cast<void>(fault_of_head(bytes.substr(0, head)));
   if (parser.is_header_done()) {
+    static_cast<void>(fault_of_fields(parser.get()));
     const HttpRequest request = plain_request(parser.get());
     need(!request.path.contains('?'));
     need(without_percent(request.path).size() <= request.path.size());
+    need(key_of(request).size() <= std::max(request.authorization.size(), request.api_key.size()));
+    static_cast<void>(HostNames().allows(request.host));
+    static_cast<void>(Origins::parse({request.origin}));
   }
   const size_t body = bytes.find("\r\n\r\n");
   if (body != std::string_view::npos) read_body(std::string(bytes.substr(body + 4)));

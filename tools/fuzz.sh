@@ -10,12 +10,12 @@ mkdir -p build/fuzz/seeds/listing
 printf '{"sha":"0123456789abcdef0123456789abcdef01234567","siblings":[{"rfilename":"config.json","size":7},{"rfilename":"model-00001-of-00002.safetensors","lfs":{"size":9}},{"rfilename":"d/m-Q4_0.gguf"}]}' >build/fuzz/seeds/listing/list
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fail=gone:3' >build/fuzz/seeds/profile/device
 mkdir -p build/fuzz/seeds/http
-request() { printf 'POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
+request() { printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
 request chat /v1/chat/completions '{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]}],"max_tokens":64,"temperature":0.5,"seed":7,"stop":["a","b"],"n":2,"stream":true,"stream_options":{"include_usage":true},"diffusing":"frames","llada":{"preset":"fast","threshold":0.9,"kv":"dual"},"response_format":{"type":"text"},"user":null}'
 request completion '/v1/completions?x=1' '{"prompt":[[1,2],[3]],"tokens":[1,2],"echo":true,"logprobs":1,"max_completion_tokens":1,"top_p":0.9,"llada":{"wino":true,"credit":false,"latency_table":"8:1,16:2"}}'
 request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{"edit_threshold":0.4}}'
 request responses /v1/responses '{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"role":"assistant","id":"msg_1","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}],"instructions":"s","max_output_tokens":9,"truncation":"disabled","include":[],"text":{"format":{"type":"text"}},"stream":true,"store":true}'
-printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: x\r\n\r\n' >build/fuzz/seeds/http/model
+printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n' >build/fuzz/seeds/http/model
 printf 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\n{"n":\r\n0\r\n\r\n' >build/fuzz/seeds/http/chunked
 targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
 jobs=$(nproc)

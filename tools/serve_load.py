@@ -55,7 +55,7 @@ class Load:
     async def send(self, body, path="/v1/chat/completions"):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         text = json.dumps(body).encode()
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: load\r\nConnection: close\r\n"
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                      f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
         await writer.drain()
         return reader, writer

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -15,28 +16,38 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/json_fields.h"
+#include "serve/hosts.h"
 #include "serve/keys.h"
+#include "serve/log.h"
 #include "serve/server.h"
 #include "serve/service.h"
 
 namespace llada::cli {
 namespace {
 
+constexpr const char* kKeyVariable = "LLADA_API_KEY";
+
 struct ServeOptions {
   ModelOptions model;
   serve::ServerAddress address;
   serve::ServerLimits limits;
   serve::ServiceOptions service;
-  std::string keys_path;
-  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 30, ping_seconds = 15;
+  std::string keys_path, environment_keys;
+  std::vector<std::string> hosts, origins;
+  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 25, ping_seconds = 15;
   bool quiet = false;
 };
 
 Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
-  if (o.keys_path.empty()) return std::vector<std::string>();
+  std::vector<std::string> keys;
+  if (!o.environment_keys.empty()) {
+    LLADA_TRY(keys, serve::parse_keys(o.environment_keys, kKeyVariable));
+  }
+  if (o.keys_path.empty()) return keys;
   LLADA_TRY(const std::string text, read_file(o.keys_path, size_t{1} << 20));
-  return serve::parse_keys(text, o.keys_path);
+  LLADA_TRY(const auto more, serve::parse_keys(text, o.keys_path));
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
 }
 
 // Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
@@ -98,10 +109,14 @@ class Signals {
   std::thread thread_;  // the last member: it uses the others
 };
 
-void log_line(const nlohmann::ordered_json& json) { note(json_line(json)); }
+void log_line(const serve::Json& fields) { note(serve::log_line(fields) + '\n'); }
 
 Result<int> run(ServeOptions& o) {
   LLADA_TRY(auto keys, read_keys(o));
+  LLADA_TRY(o.address.host, serve::parse_host(o.address.host));
+  if (!o.address.host.contains(':')) o.hosts.push_back(o.address.host);  // addresses are allowed as they are
+  LLADA_TRY(o.service.hosts, serve::HostNames::parse(o.hosts));
+  LLADA_TRY(o.service.cors, serve::Origins::parse(o.origins));
   const auto log = [&](const std::string& line) {
     if (!o.quiet) note(line + '\n');
   };
@@ -110,7 +125,10 @@ Result<int> run(ServeOptions& o) {
   o.service.ping_seconds = static_cast<double>(o.ping_seconds);
   o.service.kept_prefix_bytes = o.prefix_mib << 20;
   std::atomic<serve::Server*> sockets = nullptr;
-  o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts().open : 0; };
+  o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts() : serve::ServerCounts(); };
+  if (keys.empty() && o.address.socket.empty() && !serve::is_loopback(o.address.host))
+    note(fmt::format("llada serve: warning: whoever reaches {} may ask: there is no key (--api-key-file)\n",
+                     o.address.host));
   const BlockedSignals blocked;
   serve::Service service(o.service);
   service.set_keys(std::move(keys));
@@ -123,7 +141,7 @@ Result<int> run(ServeOptions& o) {
   LLADA_TRY(const auto server,
             serve::Server::open(o.address, o.limits, [&](auto exchange) { service.handle(std::move(exchange)); }));
   sockets = server.get();
-  const std::string where = o.address.socket.empty() ? fmt::format("http://{}:{}", o.address.host, server->port())
+  const std::string where = o.address.socket.empty() ? "http://" + serve::host_and_port(o.address.host, server->port())
                                                      : "unix:" + o.address.socket;
   const auto load = [&]() -> Status {
     LLADA_TRY(const std::string path, model_path(o.model));
@@ -158,10 +176,17 @@ Work setup_serve(CLI::App& app) {
   text("--host", o->address.host, "NAME", "where to listen: a name or address (127.0.0.1: this machine alone)", kPlace);
   add_integer_option(app, "--port", o->address.port, 0, 65535, "0: any free one, which is said (8080)")->group(kPlace);
   text("--socket", o->address.socket, "PATH", "a UNIX socket in place of --host and --port", further(kPlace));
-  text("--api-key-file", o->keys_path, "FILE", "keys that requests must have, one a line; read again on SIGHUP",
-       kPlace);
-  text("--cors", o->service.cors, "ORIGIN", "an origin whose pages may ask, or * (none but the server's own page)",
-       further(kPlace));
+  text("--api-key-file", o->keys_path, "FILE",
+       "keys that requests must have, one a line; read again on SIGHUP; also LLADA_API_KEY in the environment", kPlace);
+  const auto texts = [&](const char* name, std::vector<std::string>& values, const char* type, const char* help) {
+    app.add_option(name, values, help)->type_name(type)->allow_extra_args(false)->group(further(kPlace));
+  };
+  texts(
+      "--allow-host", o->hosts, "NAME",
+      "a further name by which requests may call the server, as one behind a proxy; * for any; repeatable (localhost, "
+      "--host and addresses)");
+  texts("--cors", o->origins, "ORIGIN",
+        "an origin whose pages may ask, or *; repeatable, or a list with commas (none but the server's own page)");
   text("--alias", o->service.name, "NAME", "what the model is called in answers (the file's name)", further(kPlace));
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);
@@ -195,7 +220,7 @@ Work setup_serve(CLI::App& app) {
                      "seconds of silence after which a stream sends a comment; 0: never (15)")
       ->group(further(kLoad));
   add_integer_option(app, "--drain", o->drain_seconds, 0, 1'000'000,
-                     "seconds for answers under way once SIGTERM has come (30)")
+                     "seconds for answers under way once SIGTERM has come (25)")
       ->group(further(kLoad));
   app.add_flag("-q,--quiet", o->quiet, "no line per request")->group("Output");
   app.footer(
@@ -208,6 +233,7 @@ Work setup_serve(CLI::App& app) {
   return [o]() -> Result<int> {
     return_freed_memory();
     read_environment(o->model.load);
+    if (const char* keys = std::getenv(kKeyVariable); keys != nullptr) o->environment_keys = keys;
     return run(*o);
   };
 }

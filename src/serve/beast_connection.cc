@@ -1,9 +1,14 @@
 #include "serve/beast_connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
+
+#include "serve/hosts.h"
+#include "serve/log.h"
 
 namespace llada::serve {
 namespace {
@@ -11,48 +16,53 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
+using Clock = std::chrono::steady_clock;
 
-std::string text(boost::string_view view) { return {view.data(), view.size()}; }
-
-template <class Response>
-void set_head(Response& response, const HttpReply& reply, bool keep_alive) {
-  response.result(static_cast<unsigned>(reply.status));
-  response.set(http::field::content_type, reply.type);
-  for (const auto& [name, value] : reply.headers) response.set(name, value);
-  response.set("X-Content-Type-Options", "nosniff");
-  response.keep_alive(keep_alive);
+// Where the client is; "unix" of a UNIX socket.
+std::string name_of_peer(const StreamProtocol::socket& socket) {
+  boost::system::error_code failure;
+  const auto end = socket.remote_endpoint(failure);
+  if (failure) return "";
+  if (end.protocol().family() != AF_INET && end.protocol().family() != AF_INET6) return "unix";
+  asio::ip::tcp::endpoint tcp;
+  std::memcpy(tcp.data(), end.data(), std::min(end.size(), tcp.capacity()));
+  return host_and_port(tcp.address().to_string(failure), tcp.port());
 }
 
 }  // namespace
 
-HttpRequest plain_request(http::request<http::string_body>& from) {
-  HttpRequest to;
-  to.method = from.method() == http::verb::head ? "GET" : text(from.method_string());
-  const std::string target = text(from.target());
-  const size_t query = std::min(target.find('?'), target.size());
-  to.path = target.substr(0, query);
-  if (query < target.size()) to.query = target.substr(query + 1);
-  to.authorization = text(from[http::field::authorization]);
-  to.api_key = text(from["X-Api-Key"]);
-  to.origin = text(from[http::field::origin]);
-  to.host = text(from[http::field::host]);
-  to.if_none_match = text(from[http::field::if_none_match]);
-  to.body = std::move(from.body());
-  return to;
+const std::string& ConnectionHost::date() {
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  if (now != date_of_ || date_.empty()) date_of_ = now, date_ = http_date(now);
+  return date_;
 }
 
-Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host)
-    : stream_(std::move(socket)), host_(std::move(host)) {
-  host_->opened();
+Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host, bool spare)
+    : stream_(std::move(socket)), looking_(stream_.get_executor()), host_(std::move(host)), spare_(spare) {
+  peer_ = name_of_peer(stream_.socket());
+  unix_socket_ = peer_ == "unix";
+  in_open_ = host_->open.insert(host_->open.end(), this);
+  ++host_->open_count, ++host_->accepted;
 }
 
 Connection::~Connection() {
   if (exchange_) exchange_->gone();
-  host_->closed();
+  close();
+}
+
+void Connection::leave_idle() {
+  if (in_idle_) host_->idle.erase(*in_idle_);
+  in_idle_.reset();
 }
 
 void Connection::close() {
+  if (closed_) return;
+  closed_ = true;
+  leave_idle();
+  host_->open.erase(in_open_);
+  --host_->open_count;
   Failure ignored;
+  looking_.cancel(ignored);
   stream_.socket().shutdown(asio::socket_base::shutdown_both, ignored);
   stream_.close();
 }
@@ -64,16 +74,47 @@ void Connection::lost() {
   close();
 }
 
+std::string_view Connection::buffered() const {
+  return {static_cast<const char*>(buffer_.data().data()), buffer_.data().size()};
+}
+
 void Connection::read() {
   if (host_->closing) return close();
+  if (!in_idle_) in_idle_ = host_->idle.insert(host_->idle.end(), this);
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(host_->limits.header_bytes));
   parser_->body_limit(host_->limits.body_bytes);
+  searched_ = 0;
   stream_.expires_after(std::chrono::seconds(host_->limits.read_seconds));
-  http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](Failure failure, size_t) {
-    if (failure) return self->refuse_reading(failure);
-    self->read_body();
+  read_head();
+}
+
+// The head is read whole before it is parsed. Bytes behind it stay in the buffer: a body, or the next request.
+void Connection::read_head() {
+  buffer_.consume(size_of_empty_lines(buffered()));
+  if (const std::string fault = fault_of_begin(buffered()); !fault.empty()) return refuse(400, fault);
+  const size_t size = size_of_head(buffered(), searched_);
+  searched_ = buffered().size();
+  if (size > 0 || searched_ > host_->limits.header_bytes) return take_head(size);
+  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Failure failure, size_t count) {
+    if (failure) return self->close();
+    self->buffer_.commit(count);
+    self->read_head();
   });
+}
+
+void Connection::take_head(size_t size) {
+  if (size == 0 || size > host_->limits.header_bytes)
+    return refuse(431, fmt::format("the headers are longer than {} bytes", host_->limits.header_bytes));
+  const std::string_view head = buffered().substr(0, size);
+  if (const std::string fault = fault_of_head(head); !fault.empty()) return refuse(400, fault);
+  Failure failure;
+  parser_->put(asio::buffer(head.data(), head.size()), failure);
+  buffer_.consume(size);
+  if (failure) return refuse_reading(failure);
+  if (const std::string fault = fault_of_fields(parser_->get()); !fault.empty()) return refuse(400, fault);
+  if (parser_->is_done()) return handle();
+  read_body();
 }
 
 void Connection::read_body() {
@@ -85,7 +126,7 @@ void Connection::read_body() {
     });
   };
   // curl waits for this before it sends a long body.
-  if (beast::iequals(parser_->get()[http::field::expect], "100-continue") && !parser_->is_done()) {
+  if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     chunk_ = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(chunk_), go_on);
   } else {
@@ -96,62 +137,108 @@ void Connection::read_body() {
 void Connection::refuse_reading(Failure failure) {
   const bool http_error = failure.category() == http::make_error_code(http::error::bad_method).category();
   if (!http_error || failure == http::error::end_of_stream || failure == http::error::partial_message) return close();
-  host_->refused();
-  const int status = failure == http::error::body_limit ? 413 : failure == http::error::header_limit ? 431 : 400;
-  keep_alive_ = head_ = false;
-  unread_ = true;
-  const std::string message = status == 413 ? fmt::format("the body is longer than {} bytes", host_->limits.body_bytes)
-                              : status == 431
-                                  ? fmt::format("the headers are longer than {} bytes", host_->limits.header_bytes)
-                                  : "this is no HTTP request: " + failure.message();
-  write(error_reply(ApiError(status, message)));
+  if (failure == http::error::body_limit)
+    return refuse(413, fmt::format("the body is longer than {} bytes", host_->limits.body_bytes));
+  refuse(400, "this is no HTTP request: " + failure.message());
 }
 
-void Connection::handle() {
+// The handler replies to it, so that it stands in the log and has the headers that a browser needs.
+void Connection::refuse(int status, const std::string& message) {
+  unread_ = true;
+  handle(ApiError(status, message));
+}
+
+void Connection::handle(std::optional<ApiError> fault) {
   auto& request = parser_->get();
-  keep_alive_ = request.keep_alive();
+  keep_alive_ = request.keep_alive() && !fault && !spare_;
   head_ = request.method() == http::verb::head;
-  chunked_ = request.version() >= 11;
+  http11_ = request.version() >= 11;
   HttpRequest asked = plain_request(request);
+  asked.peer = peer_, asked.unix_socket = unix_socket_, asked.spare = spare_;
+  asked.fault = std::move(fault);
+  leave_idle();
   stream_.expires_never();
-  const auto executor = stream_.get_executor();
-  exchange_ = std::make_shared<Exchange>(std::move(asked), [weak = weak_from_this(), executor](HttpReply reply) {
-    asio::post(executor, [weak, reply = std::move(reply)]() mutable {
+  const auto reply_to = [weak = weak_from_this(), loop = host_->loop](HttpReply reply) {
+    loop->post([weak, reply = std::move(reply)]() mutable {
       if (const auto self = weak.lock(); self && self->exchange_) self->write(std::move(reply));
     });
-  });
+  };
+  exchange_ = std::make_shared<Exchange>(std::move(asked), reply_to);
+  replying_ = false;
+  asked_ = {};
   watch();
-  host_->handler(exchange_);
+  answer_guarded(*exchange_, [&] { host_->handler(exchange_); });
 }
 
-// A client that closes its side while it is being answered has gone: what is computed for it ends. It is told from one
-// that sends its next request early by looking at what there is to read.
+// A client that goes away while it is being answered is not computed for. The socket tells when there is something to
+// read: the client's end, or its next request, which is left where it is until this one has been answered.
 void Connection::watch() {
   if (watching_) return;
   watching_ = true;
   stream_.socket().async_wait(asio::socket_base::wait_read, [self = shared_from_this()](Failure failure) {
     self->watching_ = false;
-    if (failure || !self->exchange_) return;
-    char byte;
-    const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return self->lost();
-    if (n < 0) self->watch();
+    if (!failure && self->exchange_) self->look();
   });
 }
 
+void Connection::look() {
+  pollfd socket{stream_.socket().native_handle(), POLLIN | POLLRDHUP, 0};
+  if (::poll(&socket, 1, 0) == 0) return watch();
+  if ((socket.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return lost();
+  if ((socket.revents & POLLRDHUP) != 0 && !may_be_there()) return lost();
+  // Reading does not wait any more, so the socket is looked at again now and then.
+  watching_ = true;
+  looking_.expires_after(std::chrono::milliseconds(100));
+  looking_.async_wait([self = shared_from_this()](Failure failure) {
+    self->watching_ = false;
+    if (!failure && self->exchange_) self->look();
+  });
+}
+
+// The client has ended its direction of the connection: it has gone, or waits for the reply to its last request. What
+// is sent to it tells: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any number
+// of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one look.
+bool Connection::may_be_there() {
+  constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
+  if (replying_ && !outflow_) return true;  // the reply tells
+  const bool again = asked_ != Clock::time_point();
+  if (again && Clock::now() < asked_ + std::chrono::seconds(10)) return http11_ || outflow_;
+  asked_ = Clock::now();
+  if (!http11_ && !outflow_) return !again;
+  if (outflow_) {
+    outflow_->ping();
+    return true;
+  }
+  const ssize_t sent =
+      ::send(stream_.socket().native_handle(), kInterim.data(), kInterim.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent == std::ssize(kInterim) || (sent < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+template <class Response>
+void Connection::set_head(Response& response, const HttpReply& reply) {
+  response.version(http11_ ? 11 : 10);
+  response.result(static_cast<unsigned>(reply.status));
+  response.set(http::field::date, host_->date());
+  response.set(http::field::content_type, reply.type);
+  for (const auto& [name, value] : reply.headers) response.set(name, value);
+  response.set("X-Content-Type-Options", "nosniff");
+  response.keep_alive(keep_alive_);
+}
+
 void Connection::write(HttpReply reply) {
+  replying_ = true;
   keep_alive_ = keep_alive_ && !reply.close && !host_->closing;
   if (reply.stream) return write_stream(std::move(reply));
   stream_.expires_after(std::chrono::seconds(host_->limits.write_seconds));
   const auto done = [self = shared_from_this()](Failure failure, size_t) { self->written(failure); };
   if (head_) {
     head_only_.emplace();
-    set_head(*head_only_, reply, keep_alive_);
+    set_head(*head_only_, reply);
     head_only_->content_length(reply.body.size());
     return http::async_write(stream_, *head_only_, done);
   }
   response_.emplace();
-  set_head(*response_, reply, keep_alive_);
+  set_head(*response_, reply);
   response_->body() = std::move(reply.body);
   response_->prepare_payload();
   http::async_write(stream_, *response_, done);
@@ -159,6 +246,7 @@ void Connection::write(HttpReply reply) {
 
 void Connection::written(Failure failure) {
   if (failure) return lost();
+  if (outflow_) exchange_->stream_ended();
   exchange_.reset();
   outflow_.reset();
   if (keep_alive_) return read();
@@ -179,13 +267,12 @@ void Connection::linger() {
 }
 
 void Connection::write_stream(HttpReply reply) {
-  keep_alive_ = keep_alive_ && chunked_;
+  keep_alive_ = keep_alive_ && http11_;
   head_only_.emplace();
-  if (!chunked_) head_only_->version(10);
-  set_head(*head_only_, reply, keep_alive_);
+  set_head(*head_only_, reply);
   head_only_->set(http::field::cache_control, "no-cache");
   head_only_->set("X-Accel-Buffering", "no");  // a reverse proxy hands events on at once
-  if (chunked_) head_only_->chunked(true);
+  if (http11_) head_only_->chunked(true);
   head_writer_.emplace(*head_only_);
   outflow_ = std::move(reply.stream);
   writing_ = true, last_ = false;
@@ -195,13 +282,17 @@ void Connection::write_stream(HttpReply reply) {
     self->writing_ = false;
     if (failure) return self->lost();
     if (!self->outflow_) return;
-    const auto executor = self->stream_.get_executor();
-    self->outflow_->listen([weak = self->weak_from_this(), woken = self->woken_, executor] {
+    self->outflow_->listen([weak = self->weak_from_this(), woken = self->woken_, loop = self->host_->loop] {
       if (woken->exchange(true)) return;
-      asio::post(executor, [weak, woken] {
+      try {
+        loop->post([weak, woken] {
+          *woken = false;
+          if (const auto connection = weak.lock()) connection->pump();
+        });
+      } catch (...) {
         *woken = false;
-        if (const auto connection = weak.lock()) connection->pump();
-      });
+        throw;
+      }
     });
     self->pump();
   });
@@ -209,12 +300,18 @@ void Connection::write_stream(HttpReply reply) {
 
 void Connection::pump() {
   if (writing_ || last_ || !outflow_) return;
-  Outflow::Piece piece = outflow_->take();
+  Outflow::Piece piece;
+  try {
+    piece = outflow_->take();
+  } catch (const std::exception&) {  // half a reply was sent, so that no other can be
+    return lost();
+  }
   if (piece.bytes.empty() && !piece.last) return stream_.expires_never();
   last_ = piece.last;
-  chunk_ = chunked_ && !piece.bytes.empty() ? fmt::format("{:x}\r\n{}\r\n", piece.bytes.size(), piece.bytes)
-                                            : std::move(piece.bytes);
-  if (chunked_ && last_) chunk_ += "0\r\n\r\n";
+  exchange_->streamed(std::ssize(piece.bytes));
+  chunk_ = http11_ && !piece.bytes.empty() ? fmt::format("{:x}\r\n{}\r\n", piece.bytes.size(), piece.bytes)
+                                           : std::move(piece.bytes);
+  if (http11_ && last_) chunk_ += "0\r\n\r\n";
   writing_ = true;
   stream_.expires_after(std::chrono::seconds(host_->limits.write_seconds));
   asio::async_write(stream_, asio::buffer(chunk_), [self = shared_from_this()](Failure failure, size_t) {

@@ -6,30 +6,60 @@
 // clang-format on
 #include <boost/asio.hpp>
 #include <boost/beast.hpp>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
+#include "serve/beast_head.h"
 #include "serve/server.h"
 
 namespace llada::serve {
 
 using StreamProtocol = boost::asio::generic::stream_protocol;
+class Connection;
 
-// What routes see of a request that was read.
-HttpRequest plain_request(boost::beast::http::request<boost::beast::http::string_body>& from);
+// The way to the server's thread for other threads, which may still have something to say when it has ended.
+class Loop {
+ public:
+  explicit Loop(boost::asio::io_context& io) : io_(&io) {}
 
-// What a connection needs of the server that it belongs to; outlives it.
+  template <class Call>
+  void post(Call call) {
+    const std::lock_guard lock(mutex_);
+    if (io_ != nullptr) boost::asio::post(*io_, std::move(call));
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    io_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;  // guards io_
+  boost::asio::io_context* io_;
+};
+
+// What connections share. On the server's thread alone, but for the counts and the loop.
 struct ConnectionHost {
   ServerLimits limits;
   Server::Handler handler;
-  std::function<void()> opened, closed, refused;
-  bool closing = false;  // no further request is read; on the server's thread alone
+  std::shared_ptr<Loop> loop;
+  bool closing = false;               // no further request is read
+  std::list<Connection*> open, idle;  // idle: nothing is answered on them; that which waits for longest first
+  std::atomic<int64_t> open_count = 0, accepted = 0, pushed_out = 0;
+
+  const std::string& date();  // now, as the header has it
+
+ private:
+  std::string date_;
+  std::chrono::sys_seconds date_of_{};
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host);
+  // spare: one more than may be open (HttpRequest::spare).
+  Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host, bool spare);
   ~Connection();
   void read();
   void close();
@@ -38,26 +68,44 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   using Request = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Failure = boost::beast::error_code;
+  void read_head();
+  void take_head(size_t size);
   void read_body();
   void refuse_reading(Failure failure);
-  void handle();
+  void refuse(int status, const std::string& message);
+  void handle(std::optional<ApiError> fault = {});
   void watch();
+  void look();
+  bool may_be_there();
   void write(HttpReply reply);
+  template <class Response>
+  void set_head(Response& response, const HttpReply& reply);
   void write_stream(HttpReply reply);
   void pump();
   void written(Failure failure);
   void linger();
   void lost();
+  void leave_idle();
+  std::string_view buffered() const;
 
   boost::beast::basic_stream<StreamProtocol> stream_;
+  boost::asio::steady_timer looking_;  // until look() is called again
   std::shared_ptr<ConnectionHost> host_;
+  std::list<Connection*>::iterator in_open_;
+  std::optional<std::list<Connection*>::iterator> in_idle_;
+  std::string peer_;
+  bool unix_socket_ = false, closed_ = false;
+  const bool spare_;
   boost::beast::flat_buffer buffer_;
+  size_t searched_ = 0;  // bytes of the buffer in which a head's end was looked for
   std::optional<Request> parser_;
   std::shared_ptr<Exchange> exchange_;  // the request that is being answered
-  bool keep_alive_ = false, head_ = false, chunked_ = false;
-  bool unread_ = false;    // the client may still be sending what was refused
-  char ignored_[4096];     // of that
-  bool watching_ = false;  // for the client's end of the connection
+  bool keep_alive_ = false, head_ = false, http11_ = false;
+  bool unread_ = false;                            // the client may still be sending what was refused
+  char ignored_[4096];                             // of that
+  bool watching_ = false;                          // for the client's end of the connection
+  bool replying_ = false;                          // a reply is being written
+  std::chrono::steady_clock::time_point asked_{};  // whether the client is there: when, at last
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
   std::optional<boost::beast::http::response<boost::beast::http::empty_body>> head_only_;
   std::optional<boost::beast::http::response_serializer<boost::beast::http::empty_body>> head_writer_;

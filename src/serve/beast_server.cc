@@ -1,74 +1,79 @@
-// The server over Boost.Asio: accepts on a port or a UNIX socket, counts connections, and runs the loop that serves
-// them all on one thread.
+// The server over Boost.Asio: accepts on a port or a UNIX socket, keeps the number of connections in bounds, and runs
+// the loop that serves them all on one thread.
 #include <netinet/tcp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <future>
-#include <set>
 #include <thread>
 
 #include "serve/beast_connection.h"
+#include "serve/hosts.h"
 
 namespace llada::serve {
 namespace {
 
 namespace asio = boost::asio;
 using Failure = boost::system::error_code;
-using Acceptor = asio::basic_socket_acceptor<StreamProtocol>;
+using Endpoint = StreamProtocol::endpoint;
+
+// Beyond ServerLimits::connections: room to tell those who come then, and for /health.
+constexpr size_t kSpare = 16;
+
+int port_of(const Endpoint& endpoint) {
+  asio::ip::tcp::endpoint tcp;
+  std::memcpy(tcp.data(), endpoint.data(), std::min(endpoint.size(), tcp.capacity()));
+  return tcp.port();
+}
+
+// Where it listens.
+struct Listener {
+  explicit Listener(asio::io_context& io) : acceptor(io), retry(io) {}
+
+  Failure open(const Endpoint& endpoint, bool reuse) {
+    Failure failure;
+    acceptor.open(endpoint.protocol(), failure);
+    if (failure) return failure;
+    if (reuse) acceptor.set_option(asio::socket_base::reuse_address(true), failure);
+    acceptor.bind(endpoint, failure);
+    if (!failure) acceptor.listen(asio::socket_base::max_listen_connections, failure);
+    return failure;
+  }
+
+  asio::basic_socket_acceptor<StreamProtocol> acceptor;
+  asio::steady_timer retry;
+};
+
+// Whether the path is a socket that a server left behind: nobody listens there.
+bool is_left_behind(const std::string& path) {
+  struct stat found;
+  if (::lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io);
+  Failure failure;
+  socket.connect(asio::local::stream_protocol::endpoint(path), failure);
+  return failure == asio::error::connection_refused;
+}
 
 class BeastServer : public Server {
  public:
-  explicit BeastServer(const ServerLimits& limits, Handler handler) : acceptor_(io_), retry_(io_) {
+  explicit BeastServer(const ServerLimits& limits, Handler handler) {
     host_ = std::make_shared<ConnectionHost>();
     host_->limits = limits;
     host_->handler = std::move(handler);
-    host_->opened = [this] { ++open_, ++accepted_; };
-    host_->closed = [this] {
-      --open_;
-      if (paused_) paused_ = false, accept();
-    };
-    host_->refused = [this] { ++refused_; };
+    host_->loop = std::make_shared<Loop>(io_);
   }
 
   Status listen(const ServerAddress& address) {
-    const auto open = [&]() -> Failure {
-      Failure failure;
-      StreamProtocol::endpoint endpoint;
-      if (!address.socket.empty()) {
-        if (address.socket.size() >= 108) return asio::error::name_too_long;
-        socket_path_ = address.socket;
-        endpoint = asio::local::stream_protocol::endpoint(address.socket);
-      } else {
-        asio::ip::tcp::resolver resolver(io_);
-        const auto found = resolver.resolve(address.host, std::to_string(address.port), failure);
-        if (failure) return failure;
-        endpoint = found.begin()->endpoint();
-      }
-      acceptor_.open(endpoint.protocol(), failure);
-      if (failure) return failure;
-      if (socket_path_.empty()) acceptor_.set_option(asio::socket_base::reuse_address(true));
-      acceptor_.bind(endpoint, failure);
-      if (failure) {
-        socket_path_.clear();  // another server's
-        return failure;
-      }
-      acceptor_.listen(asio::socket_base::max_listen_connections, failure);
-      return failure;
-    };
-    if (const Failure failure = open(); failure) {
-      const std::string where =
-          address.socket.empty() ? fmt::format("{}:{}", address.host, address.port) : address.socket;
+    const Failure failure = address.socket.empty() ? listen_on(address.host, address.port) : listen_on(address.socket);
+    if (failure) {
+      const std::string where = address.socket.empty() ? host_and_port(address.host, address.port) : address.socket;
       return invalid("{}: cannot listen there: {}", where, failure.message());
     }
-    if (socket_path_.empty()) {
-      const auto bound = acceptor_.local_endpoint();
-      asio::ip::tcp::endpoint tcp;
-      std::memcpy(tcp.data(), bound.data(), bound.size());
-      port_ = tcp.port();
-    }
-    accept();
-    thread_ = std::thread([this] { io_.run(); });
+    for (const auto& listener : listeners_) accept(*listener);
+    thread_ = std::thread([this] { run(); });
     return {};
   }
 
@@ -76,13 +81,14 @@ class BeastServer : public Server {
     finish(0);
     io_.stop();
     if (thread_.joinable()) thread_.join();
-    connections_.clear();
-    host_->closed = [] {};  // what waits in io_ keeps connections until that is gone
-    if (!socket_path_.empty()) ::unlink(socket_path_.c_str());
+    host_->loop->close();
+    struct stat found;
+    if (!socket_path_.empty() && ::lstat(socket_path_.c_str(), &found) == 0 && found.st_ino == socket_file_)
+      ::unlink(socket_path_.c_str());
   }
 
   int port() const override { return port_; }
-  ServerCounts counts() const override { return {open_, accepted_, refused_}; }
+  ServerCounts counts() const override { return {host_->open_count, host_->accepted, host_->pushed_out}; }
 
   void finish(double seconds) override {
     if (!thread_.joinable()) return;
@@ -96,31 +102,97 @@ class BeastServer : public Server {
   }
 
  private:
+  // What is thrown on this thread is about one connection, which ends with the call that threw.
+  void run() {
+    for (;;) try {
+        io_.run();
+        return;
+      } catch (const std::exception&) {
+      }
+  }
+
+  // All addresses of the name, as localhost has two; one of a family that this machine lacks is left out. Where any
+  // free port will do it is the same for all.
+  Failure listen_on(const std::string& host, int port) {
+    constexpr int kTries = 20;  // of free ports of one address, until one is free at the others
+    asio::ip::tcp::resolver resolver(io_);
+    Failure failure, absent;
+    const auto found = resolver.resolve(host, std::to_string(port), failure);
+    if (failure) return failure;
+    std::vector<asio::ip::tcp::endpoint> ends;
+    for (const auto& entry : found)
+      if (std::ranges::find(ends, entry.endpoint()) == ends.end()) ends.push_back(entry.endpoint());
+    for (int i = 0; i < kTries; ++i) {
+      listeners_.clear(), failure = {}, port_ = port;
+      for (asio::ip::tcp::endpoint end : ends) {
+        end.port(static_cast<unsigned short>(port_));
+        auto listener = std::make_unique<Listener>(io_);
+        failure = listener->open(end, true);
+        if (failure == asio::error::address_family_not_supported || failure.value() == EADDRNOTAVAIL) {
+          absent = std::exchange(failure, {});
+          continue;
+        }
+        if (failure) break;
+        port_ = port_of(listener->acceptor.local_endpoint());
+        listeners_.push_back(std::move(listener));
+      }
+      if (!failure) return listeners_.empty() ? absent : failure;
+      if (port != 0 || failure != asio::error::address_in_use) break;
+    }
+    return failure;
+  }
+
+  Failure listen_on(const std::string& path) {
+    if (path.size() >= 108) return asio::error::name_too_long;
+    const Endpoint endpoint = asio::local::stream_protocol::endpoint(path);
+    auto listener = std::make_unique<Listener>(io_);
+    Failure failure = listener->open(endpoint, false);
+    if (failure == asio::error::address_in_use && is_left_behind(path)) {
+      ::unlink(path.c_str());
+      listener = std::make_unique<Listener>(io_);
+      failure = listener->open(endpoint, false);
+    }
+    if (failure) return failure;
+    struct stat made;
+    if (::lstat(path.c_str(), &made) == 0) socket_path_ = path, socket_file_ = made.st_ino;
+    listeners_.push_back(std::move(listener));
+    return {};
+  }
+
   bool close_idle() {
     Failure ignored;
-    acceptor_.close(ignored);
+    for (const auto& listener : listeners_) listener->acceptor.close(ignored);
     host_->closing = true;
     bool busy = false;
-    for (const auto& weak : connections_)
-      if (const auto connection = weak.lock()) connection->busy() ? busy = true : (connection->close(), false);
+    const auto open = host_->open;  // closing takes it out of the list
+    for (Connection* connection : open) connection->busy() ? busy = true : (connection->close(), false);
     return busy;
   }
 
-  void accept() {
-    acceptor_.async_accept([this](Failure failure, StreamProtocol::socket socket) {
-      if (!acceptor_.is_open()) return;
-      if (failure) return wait_a_little();  // no descriptor was left
-      if (socket_path_.empty()) set_options(socket);
-      std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
-      auto connection = std::make_shared<Connection>(std::move(socket), host_);
-      connections_.insert(connection);
-      connection->read();
-      if (open_ >= host_->limits.connections) {
-        paused_ = true;
-      } else {
-        accept();
+  void accept(Listener& listener) {
+    listener.acceptor.async_accept([this, &listener](Failure failure, StreamProtocol::socket socket) {
+      if (!listener.acceptor.is_open()) return;
+      if (failure) return accept_later(listener);  // no descriptor was left
+      try {
+        take(std::move(socket));
+      } catch (const std::exception&) {  // nor memory
+        return accept_later(listener);
       }
+      accept(listener);
     });
+  }
+
+  // Whoever asks nothing keeps nobody out: the connection that has been idle for longest makes room.
+  void take(StreamProtocol::socket socket) {
+    const auto most = static_cast<size_t>(host_->limits.connections);
+    if (host_->open.size() >= most) {
+      const bool full = host_->idle.empty() && host_->open.size() >= most + kSpare;
+      if (full || !host_->idle.empty()) ++host_->pushed_out;
+      if (full) return;  // and so closes it
+      if (!host_->idle.empty()) host_->idle.front()->close();
+    }
+    if (socket_path_.empty()) set_options(socket);
+    std::make_shared<Connection>(std::move(socket), host_, host_->open.size() >= most)->read();
   }
 
   // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
@@ -138,24 +210,21 @@ class BeastServer : public Server {
     socket.set_option(Count(4), ignored);
   }
 
-  void wait_a_little() {
-    retry_.expires_after(std::chrono::milliseconds(50));
-    retry_.async_wait([this](Failure failure) {
-      if (!failure && acceptor_.is_open()) accept();
+  void accept_later(Listener& listener) {
+    listener.retry.expires_after(std::chrono::milliseconds(50));
+    listener.retry.async_wait([this, &listener](Failure failure) {
+      if (!failure && listener.acceptor.is_open()) accept(listener);
     });
   }
 
+  std::shared_ptr<ConnectionHost> host_;
   asio::io_context io_{1};
   // Without it the thread would end once nothing is open, and finish() would wait for an answer from it.
   asio::executor_work_guard<asio::io_context::executor_type> alive_{io_.get_executor()};
-  Acceptor acceptor_;
-  asio::steady_timer retry_;
-  std::shared_ptr<ConnectionHost> host_;
-  std::set<std::weak_ptr<Connection>, std::owner_less<>> connections_;
-  std::atomic<int64_t> open_ = 0, accepted_ = 0, refused_ = 0;
-  bool paused_ = false;  // as many connections as may be
+  std::vector<std::unique_ptr<Listener>> listeners_;
   int port_ = 0;
-  std::string socket_path_;
+  std::string socket_path_;  // empty: no UNIX socket
+  ino_t socket_file_ = 0;
   std::thread thread_;
 };
 

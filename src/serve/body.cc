@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-
-#include "formats/json.h"
+#include <chrono>
 
 namespace llada::serve {
 namespace {
@@ -80,8 +79,19 @@ std::unexpected<ApiError> wrong(const std::string& name, const json& found, std:
   return refuse(fmt::format("{}: found {}, needed {}", name, text, needed), name);
 }
 
-Answered<Body> Body::parse(std::string_view text) {
-  auto object = parse_json_object(text, "the body", kBodyLimits);
+Answered<Body> Body::parse(const Exchange& exchange) {
+  constexpr double kMostSeconds = 10;
+  const auto begin = std::chrono::steady_clock::now();
+  return parse(exchange.request.body, [&]() -> Status {
+    if (exchange.is_gone()) return failed("the client has gone");
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    if (time.count() > kMostSeconds) return invalid("the body: reading it takes more than {} seconds", kMostSeconds);
+    return {};
+  });
+}
+
+Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
+  auto object = parse_json_object(text, "the body", kBodyLimits, watch);
   if (!object) return std::unexpected(ApiError(400, object.error().message));
   return Body(std::move(*object));
 }

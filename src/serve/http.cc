@@ -50,6 +50,7 @@ HttpReply error_reply(const ApiError& error) {
   reply.status = error.status;
   // The same again would take as long again; clients that repeat by themselves look at this.
   if (error.status == 504) reply.headers.emplace_back("x-should-retry", "false");
+  reply.error = error.message, reply.param = error.param;
   if (error.status == 429 || error.status == 503) reply.headers.emplace_back("Retry-After", "1");
   return reply;
 }
@@ -58,8 +59,29 @@ HttpReply json_reply(const Json& json) { return {.body = dump(json)}; }
 
 void Exchange::respond(HttpReply reply) {
   if (responded_.exchange(true)) return;
-  if (before_) before_(*this, reply);
+  if (gone_) reply.status = kClientGone;
+  try {
+    if (before_) before_(*this, reply);
+  } catch (...) {  // a reply without a header is better than none
+  }
+  if (!reply.stream) {
+    end({.status = reply.status, .bytes = std::ssize(reply.body), .error = reply.error, .param = reply.param});
+  } else {
+    // Of this and gone() the one that comes later sees the other.
+    streaming_ = true;
+    if (gone_) end({.status = kClientGone, .stream = true});
+  }
   respond_(std::move(reply));
+}
+
+void Exchange::stream_ended() { end({.status = 200, .bytes = streamed_, .stream = true}); }
+
+void Exchange::end(End end) {
+  if (ended_.exchange(true) || !on_end_) return;
+  try {
+    on_end_(*this, end);
+  } catch (...) {  // no line in the log is no reason to give no reply
+  }
 }
 
 void Exchange::on_gone(std::function<void()> cancel) {
@@ -81,6 +103,7 @@ void Exchange::gone() {
     cancel = std::move(cancel_);
     cancel_ = nullptr;
   }
+  if (streaming_) end({.status = kClientGone, .bytes = streamed_, .stream = true});
   if (cancel) cancel();
 }
 

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,10 +18,33 @@ namespace llada::serve {
 
 using Json = nlohmann::ordered_json;
 
+// A refusal in OpenAI's form. status 400: the request is wrong.
+struct ApiError {
+  int status = 400;
+  std::string message, param = {}, code = {};
+
+  ApiError(int with_status, std::string text, std::string about = {}, std::string with_code = {})
+      : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
+  // An error of the engine: what it calls invalid is the client's, the rest the machine's.
+  ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
+      : status(error.kind == ErrorKind::invalid_input ? 400 : 500), message(error.message) {}
+};
+
 struct HttpRequest {
-  std::string method, path, query, body;  // path without the query
+  std::string method, path, query, body;  // path without the query, and without a slash at its end
   std::string authorization, api_key;     // the headers Authorization and X-Api-Key
   std::string origin, host, if_none_match;
+  std::string request_id;              // X-Request-Id
+  std::string asked_headers;           // Access-Control-Request-Headers, of a browser that asks first
+  std::string peer = {};               // address and port of the client
+  bool unix_socket = false;            // came by one, where no name leads
+  bool spare = false;                  // more connections are open than may be: answered in short, or not at all
+  std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: what it shall be told
+};
+
+// Connections. pushed_out: closed, though nothing was wrong with them, because there were too many.
+struct ServerCounts {
+  int64_t open = 0, accepted = 0, pushed_out = 0;
 };
 
 // A body that grows. What is ready lies in memory that is bounded, however slowly the client reads.
@@ -34,6 +59,8 @@ class Outflow {
   virtual Piece take() = 0;
   // ready() is called from any thread when take() has something; before this call nothing was announced.
   virtual void listen(std::function<void()> ready) = 0;
+  // By the connection: something shall be ready soon, even if it says nothing. A reader that has gone shows by that.
+  virtual void ping() = 0;
 };
 
 struct HttpReply {
@@ -43,18 +70,7 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers = {};
   std::shared_ptr<Outflow> stream = {};  // in the place of the body
   bool close = false;                    // the connection, afterwards
-};
-
-// A refusal in OpenAI's form. status 400: the request is wrong.
-struct ApiError {
-  int status = 400;
-  std::string message, param = {}, code = {};
-
-  ApiError(int with_status, std::string text, std::string about = {}, std::string with_code = {})
-      : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
-  // An error of the engine: what it calls invalid is the client's, the rest the machine's.
-  ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
-      : status(error.kind == ErrorKind::invalid_input ? 400 : 500), message(error.message) {}
+  std::string error = {}, param = {};    // of a refusal, for the log
 };
 
 template <class T>
@@ -71,9 +87,19 @@ std::string dump(const Json& json);  // valid UTF-8 whatever it holds
 // The text of a path's part, in which clients write %2F for a slash.
 std::string without_percent(std::string_view part);
 
+inline constexpr int kClientGone = 499;  // nginx's status, for the log and the metrics: nobody was there to be answered
+
 // One request on its way through the server. respond() is called once, from any thread.
 class Exchange {
  public:
+  // What became of it.
+  struct End {
+    int status = 0;
+    int64_t bytes = 0;  // of the body
+    bool stream = false;
+    std::string error = {}, param = {};
+  };
+
   Exchange(HttpRequest with, std::function<void(HttpReply)> respond)
       : request(std::move(with)), respond_(std::move(respond)) {}
 
@@ -83,18 +109,48 @@ class Exchange {
   void respond(HttpReply reply);
   // Called with every reply before it is handed to the connection.
   void before_reply(std::function<void(const Exchange&, HttpReply&)> call) { before_ = std::move(call); }
+  // Called once: when the reply is handed to the connection, and of a stream when all of it was, or the client has gone.
+  void on_end(std::function<void(const Exchange&, const End&)> call) { on_end_ = std::move(call); }
 
   // Called once the client has gone away, from the connection's thread; at once where it has already.
   void on_gone(std::function<void()> cancel);
-  void gone();  // by the connection
   bool is_gone() const { return gone_; }
 
+  // By the connection.
+  void gone();
+  void streamed(int64_t bytes) { streamed_ += bytes; }
+  void stream_ended();
+
  private:
+  void end(End end);
+
   const std::function<void(HttpReply)> respond_;
   std::function<void(const Exchange&, HttpReply&)> before_;
-  std::atomic<bool> gone_ = false, responded_ = false;
-  std::mutex mutex_;  // guards cancel_
+  std::function<void(const Exchange&, const End&)> on_end_;
+  std::atomic<bool> gone_ = false, responded_ = false, streaming_ = false, ended_ = false;
+  std::atomic<int64_t> streamed_ = 0;  // bytes of the stream's body
+  std::mutex mutex_;                   // guards cancel_
   std::function<void()> cancel_;
 };
+
+// Does the work of a request. No exception ends the server: it is this request's reply, where there was none.
+template <class Work>
+void answer_guarded(Exchange& exchange, const Work& work) {
+  const auto tell = [&](const ApiError& error) noexcept {
+    try {
+      exchange.respond(error_reply(error));
+    } catch (...) {  // not even that: the client finds out by its own patience
+    }
+  };
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    tell(ApiError(503, "memory ran out", "", "out_of_memory"));
+  } catch (const std::exception& error) {
+    tell(ApiError(500, fmt::format("an error of the server's own: {}", error.what())));
+  } catch (...) {
+    tell(ApiError(500, "an error of the server's own"));
+  }
+}
 
 }  // namespace llada::serve

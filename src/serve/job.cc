@@ -78,10 +78,14 @@ void Job::start(size_t index) {
     answers_[index].stage = Stage::running;
     answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
   }
-  if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
-    score(index);
-  } else {
-    generate(index);
+  try {
+    if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
+      score(index);
+    } else {
+      generate(index);
+    }
+  } catch (const std::exception&) {  // another's thread, which goes on
+    done(index, failed("memory ran out"));
   }
 }
 
@@ -111,7 +115,18 @@ void Job::generate(size_t index) {
                    .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }}));
 }
 
+// The engine's thread has others to serve: what goes wrong here ends this answer.
 bool Job::step(size_t index, const decode::StepEvent& event) {
+  try {
+    return take_note(index, event);
+  } catch (const std::exception&) {
+    const std::lock_guard lock(mutex_);
+    if (why_cancelled_.empty()) why_cancelled_ = "memory ran out";
+    return false;
+  }
+}
+
+bool Job::take_note(size_t index, const decode::StepEvent& event) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   {
     const std::lock_guard lock(mutex_);
@@ -149,6 +164,7 @@ void Job::done(size_t index, Result<Generation> result) {
   {
     const std::lock_guard lock(mutex_);
     Answer& answer = answers_[index];
+    if (answer.stage == Stage::ended) return;  // told so by the engine, and by what asked it
     if (result) {
       const GenerationStats& stats = result->stats;
       if (stats.decode.cancelled) {
@@ -177,6 +193,13 @@ void Job::tick(double answer_seconds, double ping_seconds) {
   {
     const std::lock_guard lock(mutex_);
     if (ping_ || seconds_since(last_piece_) < ping_seconds) return;
+  }
+  ping();
+}
+
+void Job::ping() {
+  {
+    const std::lock_guard lock(mutex_);
     ping_ = true;
   }
   wake();
@@ -206,14 +229,19 @@ void Job::cancel(const std::string& why, int status) {
 // All answers have ended. A reply that is not a stream is made by a worker: the engine's thread has others to serve.
 void Job::settle() {
   const auto self = shared_from_this();
-  log();
-  if (!ask_.stream) {
-    service_.workers().give([self] {
-      self->exchange_->respond(self->whole());
-      self->service_.ended(self);
-    });
-  } else {
-    service_.ended(self);
+  try {
+    log();
+  } catch (...) {  // the answers are there without their line in the log
+  }
+  if (ask_.stream) return service_.ended(self);
+  const auto reply = [self] {
+    answer_guarded(*self->exchange_, [&] { self->exchange_->respond(self->whole()); });
+    self->service_.ended(self);
+  };
+  try {
+    service_.workers().give(reply);
+  } catch (const std::exception&) {
+    reply();
   }
 }
 
@@ -225,14 +253,14 @@ void Job::log() const {
     forwards += answer.forwards;
   }
   const auto error = failure();
-  service_.log(dump({{"event", "answer"},
-                     {"id", exchange_->id},
-                     {"answers", answers_.size()},
-                     {"stream", ask_.stream},
-                     {"tokens", tokens},
-                     {"forwards", forwards},
-                     {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_).count()},
-                     {"error", error ? Json(error->message) : Json(nullptr)}}));
+  service_.log({{"event", "answer"},
+                {"id", exchange_->id},
+                {"answers", answers_.size()},
+                {"stream", ask_.stream},
+                {"tokens", tokens},
+                {"forwards", forwards},
+                {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_).count()},
+                {"error", error ? Json(error->message) : Json(nullptr)}});
 }
 
 void Job::listen(std::function<void()> ready) {
@@ -241,17 +269,26 @@ void Job::listen(std::function<void()> ready) {
 }
 
 void Job::wake() {
-  std::function<void()> ready;
-  {
-    const std::lock_guard lock(mutex_);
-    ready = ready_;
+  try {
+    std::function<void()> ready;
+    {
+      const std::lock_guard lock(mutex_);
+      ready = ready_;
+    }
+    if (ready) ready();
+  } catch (const std::exception&) {  // a later step or ping wakes it
   }
-  if (ready) ready();
 }
 
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
-  std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
+  const auto job = std::make_shared<Job>(service, exchange, std::move(*ask));
+  try {
+    job->begin();
+  } catch (...) {
+    job->cancel("memory ran out");  // what has begun ends, and the end of the server does not wait for it
+    throw;
+  }
 }
 
 }  // namespace llada::serve

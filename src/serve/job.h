@@ -32,6 +32,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
 
   Piece take() override;
   void listen(std::function<void()> ready) override;
+  void ping() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -54,6 +55,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   void generate(size_t index);
   void hold(size_t index, std::shared_ptr<Submitted> handle);
   bool step(size_t index, const decode::StepEvent& event);
+  bool take_note(size_t index, const decode::StepEvent& event);
   void done(size_t index, Result<Generation> result);
   void wake();
   void settle();

@@ -35,4 +35,17 @@ bool holds_key(const std::vector<std::string>& keys, std::string_view given) {
   return found != 0;
 }
 
+std::string_view key_of(const HttpRequest& request) {
+  constexpr std::string_view kScheme = "bearer";
+  std::string_view given = request.authorization;
+  const auto same = [](char c, char wanted) { return (c | 0x20) == wanted; };
+  if (given.size() <= kScheme.size() || given[kScheme.size()] != ' ' ||
+      !std::equal(kScheme.begin(), kScheme.end(), given.begin(), [&](char wanted, char c) { return same(c, wanted); }))
+    return request.api_key;
+  given.remove_prefix(kScheme.size());
+  while (given.starts_with(' ')) given.remove_prefix(1);
+  while (given.ends_with(' ')) given.remove_suffix(1);
+  return given;
+}
+
 }  // namespace llada::serve

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "serve/http.h"
 
 namespace llada::serve {
 
@@ -13,5 +13,9 @@ Result<std::vector<std::string>> parse_keys(std::string_view text, const std::st
 
 // Whether `given` is one of them, in a time that says nothing of how much of which one fits.
 bool holds_key(const std::vector<std::string>& keys, std::string_view given);
+
+// What a request gives as its key: Authorization: Bearer KEY, the scheme in any case and any blanks around the key, or
+// X-Api-Key.
+std::string_view key_of(const HttpRequest& request);
 
 }  // namespace llada::serve

@@ -61,13 +61,18 @@ void Metrics::fell_back() {
 
 std::string Metrics::text(const Now& now) const {
   const std::lock_guard lock(mutex_);
-  std::string out = "# HELP llada_requests_total replies by route and status\n# TYPE llada_requests_total counter\n";
+  std::string out =
+      "# HELP llada_requests_total requests by route and status; 499: the client had gone\n# TYPE llada_requests_total "
+      "counter\n";
   for (const auto& [key, count] : replies_)
     out += fmt::format("llada_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, count);
   out += one("llada_ready", "gauge", "1: the model is loaded and requests are taken", now.ready ? 1 : 0);
   out += one("llada_requests_waiting", "gauge", "answers in the queue", now.waiting);
   out += one("llada_requests_running", "gauge", "answers being computed", now.running);
-  out += one("llada_connections", "gauge", "open connections", now.connections);
+  out += one("llada_connections", "gauge", "open connections", now.connections.open);
+  out += one("llada_connections_total", "counter", "connections that were opened", now.connections.accepted);
+  out += one("llada_connections_pushed_out_total", "counter", "connections closed since there were too many",
+             now.connections.pushed_out);
   out += one("llada_kv_bytes", "gauge", "keys and values of the running answers", now.kv_bytes);
   out += one("llada_forwards_total", "counter", "forwards, shared ones once", now.forwards);
   out += one("llada_forward_parts_total", "counter", "parts of requests in forwards", now.parts);

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "serve/http.h"
+
 namespace llada::serve {
 
 // Counts of values up to each bound, as Prometheus has histograms.
@@ -22,6 +24,7 @@ struct Histogram {
 
 class Metrics {
  public:
+  // A request was answered, or its client has gone (kClientGone).
   void replied(const std::string& route, int status);
   // Of an answer's first step: since it was asked for, and shared forwards since then.
   void first_step(double seconds, double forwards);
@@ -30,7 +33,8 @@ class Metrics {
   void fell_back();  // the device failed, its fallback took over
 
   struct Now {  // what others count
-    int64_t waiting = 0, running = 0, forwards = 0, rows = 0, parts = 0, connections = 0;
+    int64_t waiting = 0, running = 0, forwards = 0, rows = 0, parts = 0;
+    ServerCounts connections = {};
     double kv_bytes = 0;
     bool ready = false;
   };

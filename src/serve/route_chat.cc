@@ -5,8 +5,8 @@
 namespace llada::serve {
 namespace {
 
-Answered<Ask> read_chat(Service& service, const std::string& text) {
-  LLADA_TRY(Body body, Body::parse(text));
+Answered<Ask> read_chat(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   Ask ask{.shape = Shape::chat, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
   LLADA_TRY_STATUS(read_format(body));
@@ -29,7 +29,7 @@ Answered<Ask> read_chat(Service& service, const std::string& text) {
 }  // namespace
 
 void answer_chat(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  begin_job(service, exchange, read_chat(service, exchange->request.body));
+  begin_job(service, exchange, read_chat(service, *exchange));
 }
 
 }  // namespace llada::serve

@@ -41,8 +41,8 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   return prompts;
 }
 
-Answered<Ask> read_completion(Service& service, const std::string& text) {
-  LLADA_TRY(Body body, Body::parse(text));
+Answered<Ask> read_completion(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   if (body.find("suffix") != nullptr) return read_fim(service, std::move(body), Shape::completion);
   Ask ask{.shape = Shape::completion, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
@@ -74,7 +74,7 @@ Answered<Ask> read_completion(Service& service, const std::string& text) {
 }  // namespace
 
 void answer_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  begin_job(service, exchange, read_completion(service, exchange->request.body));
+  begin_job(service, exchange, read_completion(service, *exchange));
 }
 
 }  // namespace llada::serve

@@ -139,7 +139,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
 namespace {
 
 void answer_with(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> (*read)(Service&, Body)) {
-  auto body = Body::parse(exchange->request.body);
+  auto body = Body::parse(*exchange);
   if (!body) return exchange->respond(error_reply(body.error()));
   begin_job(service, exchange, read(service, std::move(*body)));
 }

@@ -19,8 +19,8 @@ Json said_fields(Body& body, const std::optional<std::string>& instructions, con
           {"top_p", choice.options.top_p}};
 }
 
-Answered<Ask> read_response(Service& service, const std::string& text) {
-  LLADA_TRY(Body body, Body::parse(text));
+Answered<Ask> read_response(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   Ask ask{.shape = Shape::response, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
@@ -41,7 +41,7 @@ Answered<Ask> read_response(Service& service, const std::string& text) {
 }  // namespace
 
 void answer_responses(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  begin_job(service, exchange, read_response(service, exchange->request.body));
+  begin_job(service, exchange, read_response(service, *exchange));
 }
 
 }  // namespace llada::serve

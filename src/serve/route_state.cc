@@ -13,10 +13,8 @@
 namespace llada::serve {
 
 void answer_health(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  // As llama-server: alive, and not before the model is loaded.
-  if (service.loading())
-    return exchange->respond(error_reply(ApiError(503, "the model is being loaded", "", "loading")));
-  exchange->respond(json_reply({{"status", "ok"}}));
+  // Alive, also while the model is loaded, which may take longer than a supervisor waits before it starts anew.
+  exchange->respond(json_reply({{"status", service.loading() ? "loading" : service.ready() ? "ok" : "draining"}}));
 }
 
 void answer_ready(Service& service, const std::shared_ptr<Exchange>& exchange) {

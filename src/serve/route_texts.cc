@@ -38,8 +38,8 @@ std::vector<int32_t> encode_with_controls(const Tokenizer& tokenizer, std::strin
   return ids;
 }
 
-Replied tokenize(Service& service, const std::string& text_body) {
-  LLADA_TRY(Body body, Body::parse(text_body));
+Replied tokenize(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto content, body.text("content"));
   LLADA_TRY(const bool special, body.boolean("add_special_tokens", false));
@@ -60,8 +60,8 @@ Replied tokenize(Service& service, const std::string& text_body) {
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
 }
 
-Replied detokenize(Service& service, const std::string& text_body) {
-  LLADA_TRY(Body body, Body::parse(text_body));
+Replied detokenize(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto ids, body.tokens("tokens"));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
@@ -71,8 +71,8 @@ Replied detokenize(Service& service, const std::string& text_body) {
   return json_reply({{"prompt", text}, {"content", text}});
 }
 
-Replied apply_template(Service& service, const std::string& text_body) {
-  LLADA_TRY(Body body, Body::parse(text_body));
+Replied apply_template(Service& service, const Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto messages, read_messages(body));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
@@ -83,15 +83,15 @@ Replied apply_template(Service& service, const std::string& text_body) {
 }  // namespace
 
 void answer_tokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, tokenize(service, exchange->request.body));
+  reply(exchange, tokenize(service, *exchange));
 }
 
 void answer_detokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, detokenize(service, exchange->request.body));
+  reply(exchange, detokenize(service, *exchange));
 }
 
 void answer_apply_template(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, apply_template(service, exchange->request.body));
+  reply(exchange, apply_template(service, *exchange));
 }
 
 void answer_tokenizer_info(Service& service, const std::shared_ptr<Exchange>& exchange) {

@@ -16,8 +16,9 @@ inline constexpr std::string_view kPathId = "{id}";
 struct Route {
   std::string_view method, path;  // the path may end with kPathId, as in OpenAPI
   Answer answer;
-  bool open = false;   // without a key
-  bool early = false;  // while the model is loading, too
+  bool open = false;     // without a key
+  bool early = false;    // while the model is loading, too
+  bool at_once = false;  // by the thread that serves connections: it waits for nothing and takes no time
 };
 std::span<const Route> routes();
 

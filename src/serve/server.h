@@ -2,6 +2,10 @@
 // writes the reply. One thread serves all connections without blocking, so a slow client costs memory that is bounded
 // and no thread. HTTP is Boost.Beast's over Asio; a library with a thread per connection (cpp-httplib) would let slow
 // readers use up its threads. TLS is deliberately absent: a reverse proxy ends it.
+//
+// What refers to what, so that any of it may end while the rest goes on: a server owns its loop, thread and connections,
+// and calls the handler on that thread only, so the handler's owner must outlive the server. An Exchange is shared by
+// whoever works on it; it reaches its connection through the loop, which drops what comes once the server has ended.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,20 +18,16 @@ namespace llada::serve {
 struct ServerLimits {
   size_t header_bytes = size_t{16} << 10;
   size_t body_bytes = size_t{4} << 20;
-  int connections = 1024;            // further ones wait in the system's backlog
+  int connections = 1024;            // for a further one the one that has asked nothing for longest is closed
   int read_seconds = 60;             // for a request to arrive, from the end of the one before
   int send_buffer_bytes = 64 << 10;  // of a connection, in the kernel
   int write_seconds = 60;            // for a piece of at most 64 KiB to be taken
 };
 
 struct ServerAddress {
-  std::string host = "127.0.0.1";
-  int port = 8080;          // 0: any free one
-  std::string socket = {};  // path of a UNIX socket in place of host and port
-};
-
-struct ServerCounts {
-  int64_t open = 0, accepted = 0, refused = 0;  // connections; refused: requests that were no HTTP or beyond a limit
+  std::string host = "127.0.0.1";  // a name: all of its addresses
+  int port = 8080;                 // 0: any free one
+  std::string socket = {};         // path of a UNIX socket in place of host and port
 };
 
 class Server {

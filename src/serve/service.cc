@@ -1,27 +1,30 @@
 #include "serve/service.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 
 #include "memory/prefix_cache.h"
 #include "serve/job.h"
 #include "serve/keys.h"
 #include "serve/routes.h"
+#include "text/utf8.h"
 
 namespace llada::serve {
 
 std::span<const Route> routes() {
   static constexpr Route kRoutes[] = {
       {"GET", "/", answer_page, true, true},
-      {"GET", "/health", answer_health, true, true},
-      {"GET", "/ready", answer_ready, true, true},
-      {"GET", "/openapi.json", answer_openapi, true, true},
-      {"GET", "/v1/llada/options", answer_options, true, true},
-      {"GET", "/v1/models", answer_models, true},
-      {"GET", "/v1/models/{id}", answer_model, true},
+      {"GET", "/health", answer_health, true, true, true},
+      {"GET", "/ready", answer_ready, true, true, true},
+      {"GET", "/openapi.json", answer_openapi, false, true},
+      {"GET", "/v1/llada/options", answer_options},
+      {"GET", "/v1/models", answer_models},
+      {"GET", "/v1/models/{id}", answer_model},
       {"GET", "/props", answer_props},
-      {"GET", "/metrics", answer_metrics, false, true},
+      {"GET", "/metrics", answer_metrics, false, true, true},
       {"POST", "/v1/chat/completions", answer_chat},
       {"POST", "/v1/responses", answer_responses},
       {"POST", "/v1/completions", answer_completions},
@@ -46,18 +49,26 @@ Service::~Service() {
   }
   changed_.notify_all();
   ticker_.join();
+  workers_.finish();
+  engine_.reset();
 }
 
 // Whoever has waited too long is told so; whoever waits for a stream's next event learns that it goes on.
 void Service::tick() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stopping_; })) {
-    lock.unlock();
+  const auto look = [&] {
     admission_.expire();
-    lock.lock();
+    std::unique_lock lock(mutex_);
     const auto jobs = jobs_;
     lock.unlock();
     for (const auto& job : jobs) job->tick(options_.answer_seconds, options_.ping_seconds);
+  };
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stopping_; })) {
+    lock.unlock();
+    try {
+      look();
+    } catch (const std::exception&) {  // no memory: the next time will do
+    }
     lock.lock();
   }
 }
@@ -69,7 +80,7 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
                              .most_running = options_.admission.running,
                              .warn = [this](const std::string& line) {
                                metrics_.fell_back();
-                               log(dump({{"event", "fallback"}, {"message", line}}));
+                               log({{"event", "fallback"}, {"message", line}});
                              }};
   if (options_.kept_prefix_bytes > 0) scheduler.prefixes = std::make_shared<PrefixCache>(options_.kept_prefix_bytes);
   LLADA_TRY(engine_, Engine::create(model, scheduler));
@@ -88,20 +99,8 @@ void Service::set_keys(std::vector<std::string> keys) {
 }
 
 bool Service::has_key(const HttpRequest& request) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string_view given = request.authorization.starts_with(kBearer)
-                                     ? std::string_view(request.authorization).substr(kBearer.size())
-                                     : std::string_view(request.api_key);
   const std::lock_guard lock(mutex_);
-  return keys_.empty() || holds_key(keys_, given);
-}
-
-// A page of another origin may not ask through somebody's browser, unless it was let in: a local server often has no
-// key.
-bool Service::may_ask(const HttpRequest& request) const {
-  if (request.origin.empty() || options_.cors == "*" || request.origin == options_.cors) return true;
-  const size_t host = request.origin.find("://");
-  return host != std::string::npos && request.origin.substr(host + 3) == request.host;
+  return keys_.empty() || holds_key(keys_, key_of(request));
 }
 
 std::string Service::name() const {
@@ -119,7 +118,7 @@ Metrics::Now Service::now() const {
           .forwards = stats.forwards,
           .rows = stats.rows,
           .parts = stats.parts,
-          .connections = options_.connections ? options_.connections() : 0,
+          .connections = options_.connections ? options_.connections() : ServerCounts(),
           .kv_bytes = counts.kv_bytes,
           .ready = ready()};
 }
@@ -164,19 +163,31 @@ bool takes(const Route& route, const HttpRequest& request) {
   return has_path(route, request.path) && route.method == request.method;
 }
 
-// Browsers ask first whether they may.
-HttpReply preflight(const std::string& origin) {
-  HttpReply reply{.status = 204, .type = "text/plain"};
-  reply.headers = {{"Access-Control-Allow-Origin", origin},
-                   {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                   {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key"},
-                   {"Access-Control-Max-Age", "600"}};
-  return reply;
+// A client's own name of its request goes back to it and into the log, where it is one that harms neither.
+bool is_sane_id(std::string_view id) {
+  const auto belongs = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_.:/+=@", c) != nullptr; };
+  return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, belongs);
 }
+
+std::string cut(std::string_view text, size_t most) { return std::string(text.substr(0, most)); }
 
 }  // namespace
 
-HttpReply Service::refusal(const HttpRequest& request, const Route* route) const {
+std::optional<HttpReply> Service::refusal(const HttpRequest& request, const Route* route) const {
+  if (request.fault) {
+    HttpReply reply = error_reply(*request.fault);
+    reply.close = true;
+    return reply;
+  }
+  if (!request.unix_socket && !request.host.empty() && !options_.hosts.allows(request.host))
+    return error_reply(ApiError(403,
+                                fmt::format("Host: found {}, needed localhost, an address, or a name of "
+                                            "--allow-host",
+                                            in_quotes(cut(request.host, 100))),
+                                "Host", "host_not_allowed"));
+  if (options_.cors.is_preflight(request)) return options_.cors.preflight(request);
+  if (!options_.cors.allow(request))
+    return error_reply(ApiError(403, "this origin may not ask (--cors)", "Origin", "origin_not_allowed"));
   if (route == nullptr) {
     const auto same_path = [&](const Route& r) { return has_path(r, request.path); };
     const auto other = std::ranges::find_if(routes(), same_path);
@@ -185,40 +196,62 @@ HttpReply Service::refusal(const HttpRequest& request, const Route* route) const
     reply.headers.emplace_back("Allow", other->method);
     return reply;
   }
-  if (state_ == State::draining && !route->early)
-    return error_reply(ApiError(503, "the server is shutting down", "", "shutting_down"));
+  if (!route->open && !has_key(request)) {
+    HttpReply reply = error_reply(ApiError(401, "needed an API key: Authorization: Bearer KEY", "", "invalid_api_key"));
+    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return reply;
+  }
+  if (request.spare && !route->at_once)
+    return error_reply(ApiError(503, "too many connections are open (--max-connections)", "", "too_many_connections"));
+  if (ready() || route->early) return std::nullopt;
+  if (state_ == State::draining) return error_reply(ApiError(503, "the server is shutting down", "", "shutting_down"));
   return error_reply(ApiError(503, "the model is being loaded", "", "loading"));
+}
+
+// One line of the log and one count per request, when it is over.
+void Service::tell_ends(Exchange& exchange, const Route* route) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string own_id = is_sane_id(exchange.request.request_id) ? exchange.request.request_id : "";
+  exchange.before_reply([this, own_id](const Exchange& of, HttpReply& reply) {
+    reply.headers.emplace_back("X-Request-Id", own_id.empty() ? of.id : own_id);
+    options_.cors.add_headers(of.request, reply);
+  });
+  exchange.on_end([this, begin, route, own_id](const Exchange& of, const Exchange::End& end) {
+    metrics_.replied(route ? std::string(route->path) : "other", end.status);
+    if (!options_.log) return;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    Json line = {{"event", "request"}, {"id", of.id}};
+    if (!own_id.empty()) line["request_id"] = own_id;
+    line["peer"] = of.request.peer;
+    line["method"] = cut(of.request.method, 20);
+    line["path"] = cut(of.request.path, 100);
+    line["status"] = end.status;
+    line["stream"] = end.stream;
+    line["bytes"] = end.bytes;
+    line["ms"] = ms.count();
+    if (!end.error.empty()) line["error"] = end.error;
+    if (!end.param.empty()) line["param"] = end.param;
+    log(line);
+  });
 }
 
 void Service::handle(std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request;
   const auto found = std::ranges::find_if(routes(), [&](const Route& r) { return takes(r, request); });
   const Route* route = found == routes().end() ? nullptr : &*found;
-  const auto begin = std::chrono::steady_clock::now();
   exchange->id = fmt::format("{:08x}{:08x}", created_.load(), next_.fetch_add(1));
-  exchange->before_reply([this, begin, route, cors = options_.cors](const Exchange& of, HttpReply& reply) {
-    if (!cors.empty() && !of.request.origin.empty())
-      reply.headers.emplace_back("Access-Control-Allow-Origin", cors == "*" ? "*" : cors);
-    metrics_.replied(route ? std::string(route->path) : "other", reply.status);
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-    log(dump({{"event", "request"},
-              {"id", of.id},
-              {"method", of.request.method},
-              {"path", of.request.path.substr(0, 100)},
-              {"status", reply.status},
-              {"bytes", reply.body.size()},
-              {"ms", ms.count()}}));
+  tell_ends(*exchange, route);
+  answer_guarded(*exchange, [&] {
+    if (auto refused = refusal(request, route)) return exchange->respond(std::move(*refused));
+    if (route->at_once) return route->answer(*this, exchange);
+    workers_.give([this, exchange, route] {
+      answer_guarded(*exchange, [&] {
+        // Nobody waits for the work that was to be done.
+        if (exchange->is_gone()) return exchange->respond(error_reply(ApiError(kClientGone, "the client has gone")));
+        route->answer(*this, exchange);
+      });
+    });
   });
-  if (request.method == "OPTIONS" && !options_.cors.empty()) return exchange->respond(preflight(options_.cors));
-  if (!may_ask(request)) return exchange->respond(error_reply(ApiError(403, "this origin may not ask (--cors)")));
-  if (route == nullptr) return exchange->respond(refusal(request, nullptr));
-  if (!route->open && !has_key(request)) {
-    HttpReply reply = error_reply(ApiError(401, "needed an API key: Authorization: Bearer KEY", "", "invalid_api_key"));
-    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return exchange->respond(std::move(reply));
-  }
-  if (!ready() && !route->early) return exchange->respond(refusal(request, route));
-  workers_.give([this, exchange = std::move(exchange), route] { route->answer(*this, exchange); });
 }
 
 }  // namespace llada::serve

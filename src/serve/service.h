@@ -6,13 +6,17 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "serve/admission.h"
+#include "serve/cors.h"
+#include "serve/hosts.h"
 #include "serve/http.h"
+#include "serve/log.h"
 #include "serve/metrics.h"
 #include "serve/workers.h"
 
@@ -29,14 +33,16 @@ struct ServiceOptions {
   int64_t kept_prefix_bytes = 0;  // of K/V between requests, of a block-causal model
   int threads = 0;                // of the engine's share of the device; 0: the device itself
   int64_t row_budget = 0;         // rows of a forward; 0: measured
-  std::string cors = {};          // an origin that may ask from a browser, or *; empty: none but the page itself
-  std::function<void(const std::string& line)> log = {};  // one JSON object per reply, and warnings; from any thread
-  std::function<int64_t()> connections = {};              // for the metrics
+  HostNames hosts = {};           // by which requests may call the server, beside this machine's and addresses
+  Origins cors = {};              // whose pages may ask from a browser, beside the page itself
+  std::function<void(const std::string& line)> log = {};  // one JSON object per request, and warnings; from any thread
+  std::function<ServerCounts()> connections = {};         // for the metrics
 };
 
 class Service {
  public:
   explicit Service(ServiceOptions options);
+  // Ends what is under way. Whoever calls handle() has ended before.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -68,15 +74,16 @@ class Service {
   // Answers that are under way, for drain().
   bool began(std::shared_ptr<Job> job);  // false: nothing begins any more
   void ended(const std::shared_ptr<Job>& job);
-  void log(const std::string& line) const {
-    if (options_.log) options_.log(line);
+  void log(const Json& fields) const {
+    if (options_.log) options_.log(log_line(fields));
   }
 
  private:
   enum class State { loading, ready, draining };
-  HttpReply refusal(const HttpRequest& request, const struct Route* route) const;
+  // The reply to what is not for a route to answer; nothing: the route may.
+  std::optional<HttpReply> refusal(const HttpRequest& request, const struct Route* route) const;
   bool has_key(const HttpRequest& request) const;
-  bool may_ask(const HttpRequest& request) const;
+  void tell_ends(Exchange& exchange, const struct Route* route);
   void tick();
 
   const ServiceOptions options_;
@@ -91,10 +98,11 @@ class Service {
   std::vector<std::string> keys_;
   std::set<std::shared_ptr<Job>> jobs_;
   bool stopping_ = false;
-  // Their threads tell ended() and the metrics of it, so they end before what those use: a member is destroyed before
-  // those that stand above it.
-  std::unique_ptr<Engine> engine_;
+  // Who uses whom: jobs, the engine's thread, the workers' threads and the ticker use all that stands above them, and
+  // hold no owner of it. The engine's thread gives to the workers, whose threads use the engine. So the destructor ends
+  // in this order: jobs (drain), the ticker, the workers' threads, the engine's thread, and only then the objects.
   Workers workers_;
+  std::unique_ptr<Engine> engine_;
   std::thread ticker_;
 };
 

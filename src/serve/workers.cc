@@ -6,13 +6,14 @@ Workers::Workers(int threads) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-Workers::~Workers() {
+void Workers::finish() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Workers::give(std::function<void()> work) {
@@ -33,7 +34,10 @@ void Workers::run() {
       work = std::move(work_.front());
       work_.pop_front();
     }
-    work();
+    try {
+      work();
+    } catch (...) {  // the next one's work is another's
+    }
   }
 }
 

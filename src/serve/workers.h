@@ -13,11 +13,15 @@ namespace llada::serve {
 class Workers {
  public:
   explicit Workers(int threads);
-  ~Workers();  // what was given is done first
+  ~Workers() { finish(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
+  // What it throws is lost, so it deals with that itself (answer_guarded).
   void give(std::function<void()> work);
+  // What was given is done, and the threads end; what is given later is not done. The object is still one that others'
+  // threads may give to, so it is to be destroyed after they have ended.
+  void finish();
 
  private:
   void run();

@@ -1,6 +1,11 @@
 // llada serve as a process: its end by a signal, and what it refuses. What it answers: tests/serve.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "cli/process.h"
 
 namespace llada::test {
@@ -12,7 +17,16 @@ TEST(ServeCommand, ASignalEndsItInGoodOrder) {
   const auto ended = run_llada_on_terminal({"serve", "-m", kModel, "--port", "0", "--row-budget", "64"},
                                            {.interrupt_after = "is ready at http://127.0.0.1:"});
   EXPECT_EQ(ended.status, 0) << ended.out;
-  EXPECT_TRUE(ended.out.contains("\"event\":\"shutdown\"")) << ended.out;
+  EXPECT_TRUE(ended.out.contains("\"event\":\"shutdown\",\"seconds\":25")) << ended.out;
+}
+
+TEST(ServeCommand, AnIpv6AddressStandsInBrackets) {
+  const auto ended =
+      run_llada_on_terminal({"serve", "-m", kModel, "--host", "[::1]", "--port", "0", "--row-budget", "64"},
+                            {.interrupt_after = "is ready at http://[::1]:"});
+  if (ended.out.contains("cannot listen there")) GTEST_SKIP() << "no IPv6 here";
+  EXPECT_EQ(ended.status, 0) << ended.out;
+  EXPECT_FALSE(ended.out.contains("warning")) << ended.out;
 }
 
 TEST(ServeCommand, WhatCannotBeServedIsRefused) {
@@ -24,6 +38,25 @@ TEST(ServeCommand, WhatCannotBeServedIsRefused) {
   const auto no_place = run_llada({"serve", "-m", kModel, "--host", "192.0.2.1", "--port", "0"});
   EXPECT_EQ(no_place.status, 2);
   EXPECT_TRUE(no_place.err.contains("192.0.2.1:0: cannot listen there")) << no_place.err;
+  EXPECT_TRUE(no_place.err.contains("llada serve: warning: whoever reaches 192.0.2.1 may ask: there is no key"))
+      << no_place.err;
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"--host", ""}, "--host: found \"\", needed a name or an address"},
+      {{"--host", "http://localhost"}, "--host: found \"http://localhost\", needed a name or an address"},
+      {{"--cors", "https://a.example", "--cors", "https://b.example/"}, "--cors: found \"https://b.example/\", needed"},
+      {{"--allow-host", "a/b"}, "--allow-host: found \"a/b\", needed a name"}};
+  for (const auto& [options, error] : wrong) {
+    std::vector<std::string> line = {"serve", "-m", kModel, "--port", "0"};
+    line.insert(line.end(), options.begin(), options.end());
+    const auto refused = run_llada(line);
+    EXPECT_EQ(refused.status, 2) << error;
+    EXPECT_TRUE(refused.err.contains(error)) << refused.err;
+  }
+  ::setenv("LLADA_API_KEY", "two words", 1);
+  const auto no_key = run_llada({"serve", "-m", kModel, "--port", "0"});
+  ::unsetenv("LLADA_API_KEY");
+  EXPECT_EQ(no_key.status, 2);
+  EXPECT_TRUE(no_key.err.contains("LLADA_API_KEY:1: found a blank")) << no_key.err;
 }
 
 }  // namespace

@@ -321,7 +321,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
   for (const char* text : {"", "{", "[]", "nonsense", "{\"messages\": 1, \"messages\": 2}"}) {
     Client client(server->port());
     client.send(
-        fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChat, std::strlen(text), text));
+        fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", kChat, std::strlen(text), text));
     EXPECT_EQ(client.receive().status, 400) << text;
   }
 }
@@ -332,7 +332,7 @@ TEST_F(Answers, OtherPathsAndMethods) {
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_EQ(wrong_method.header("Allow"), "POST");
   Client client(server->port());
-  client.send("HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.send("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
   ASSERT_TRUE(client.wait_for("{\"status\":\"ok\"}"));
 }
 

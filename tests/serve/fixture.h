@@ -25,7 +25,7 @@ class ServeTest : public testing::Test {
 
   void start(bool load = true) {
     if (log_) options.log = log_;
-    options.connections = [this] { return server ? server->counts().open : 0; };
+    options.connections = [this] { return server ? server->counts() : ServerCounts(); };
     service = std::make_unique<Service>(options);
     auto opened = Server::open(address, limits, [this](auto exchange) { service->handle(std::move(exchange)); });
     ASSERT_TRUE(opened) << opened.error().message;
@@ -58,7 +58,25 @@ class ServeTest : public testing::Test {
     return false;
   }
 
+  // The lines of the log from now on, until the test ends.
+  void keep_log() {
+    log_ = [this](const std::string& line) {
+      const std::lock_guard lock(log_mutex_);
+      log_lines_.push_back(nlohmann::json::parse(line));
+    };
+  }
+  // Those of requests with this path.
+  std::vector<nlohmann::json> logged(const std::string& path) {
+    const std::lock_guard lock(log_mutex_);
+    std::vector<nlohmann::json> found;
+    for (const auto& line : log_lines_)
+      if (line["event"] == "request" && line["path"] == path) found.push_back(line);
+    return found;
+  }
+
   std::function<void(const std::string&)> log_;
+  std::mutex log_mutex_;  // guards what follows
+  std::vector<nlohmann::json> log_lines_;
   std::unique_ptr<Service> service;
   std::unique_ptr<Server> server;
 };

@@ -26,7 +26,7 @@ TEST_F(Hostile, AClientThatGoesAwayIsNotComputedFor) {
     client.send(http_request("POST", "/v1/chat/completions", long_body({{"stream", stream}}).dump()));
     ASSERT_TRUE(becomes("llada_requests_running", 1));
     const double forwards = metric("llada_forwards_total");
-    stream ? client.close() : client.shut_down_writing();
+    client.close();
     ASSERT_TRUE(becomes("llada_requests_running", 0));
     EXPECT_EQ(metric("llada_answers_cancelled_total"), stream ? 2 : 1);
     EXPECT_LT(metric("llada_forwards_total") - forwards, 150) << "of 200";
@@ -131,11 +131,11 @@ TEST_F(Hostile, BytesThatAreNoRequest) {
       {"nonsense\r\n\r\n", 400},
       {std::string(3000, 'a'), 431},
       {"GET / HTTP/1.1\r\nX: " + std::string(3000, 'a') + "\r\n\r\n", 431},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5000\r\n\r\n", 413},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n", 413},
-      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n", 413},
+      {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n", 413},
+      {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
       {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 9) + "\r\n\r\n", 400},
   };
   for (const auto& [bytes, status] : cases) {
@@ -145,7 +145,7 @@ TEST_F(Hostile, BytesThatAreNoRequest) {
     EXPECT_TRUE(client.closed(5)) << bytes.substr(0, 60);
   }
   // Requests that never end: the time for them does.
-  for (const char* begin : {"", "GET / HT", "POST /tokenize HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"}) {
+  for (const char* begin : {"", "GET / HT", "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"}) {
     Client client(server->port());
     client.send(begin);
     EXPECT_TRUE(client.closed(5)) << begin;
@@ -166,14 +166,6 @@ TEST_F(Hostile, NamesOfFieldsStayOnOneLine) {
   }
 }
 
-TEST_F(Hostile, MoreConnectionsThanMayBe) {
-  limits = {.connections = 2, .read_seconds = 1};
-  start();
-  Client one(server->port()), two(server->port()), three(server->port());
-  three.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_EQ(three.receive(10).status, 200) << "once the idle ones have been closed";
-}
-
 TEST_F(Hostile, KeysAreNeededWhereTheyAreSet) {
   start();
   service->set_keys({"secret", "other"});
@@ -186,6 +178,10 @@ TEST_F(Hostile, KeysAreNeededWhereTheyAreSet) {
   EXPECT_EQ(with("Authorization: Bearer secre\r\n"), 401);
   EXPECT_EQ(with("Authorization: Bearer \r\n"), 401);
   EXPECT_EQ(with("Authorization: Bearer secret\r\n"), 200);
+  EXPECT_EQ(with("Authorization: bearer secret\r\n"), 200) << "a scheme has no case";
+  EXPECT_EQ(with("Authorization: BEARER   other \r\n"), 200);
+  EXPECT_EQ(with("Authorization: Bearersecret\r\n"), 401);
+  EXPECT_EQ(with("Authorization: Basic secret\r\n"), 401);
   EXPECT_EQ(with("X-Api-Key: other\r\n"), 200);
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(get("/metrics").status, 401);
@@ -218,26 +214,10 @@ TEST_F(Hostile, KeysAreInNoLogLine) {
   EXPECT_EQ(first["status"], 200);
 }
 
-TEST_F(Hostile, PagesOfOtherOriginsAreKeptOut) {
-  start();
-  const auto origin = [&](const std::string& from) {
-    return ask(server->port(), "POST", "/tokenize", {{"prompt", "x"}}, "Origin: " + from + "\r\n");
-  };
-  EXPECT_EQ(origin("http://evil.example").status, 403);
-  EXPECT_EQ(origin("http://localhost").status, 200) << "the page itself";
-  EXPECT_EQ(origin("http://evil.example").header("Access-Control-Allow-Origin"), "");
-  TearDown();
-  options.cors = "http://good.example";
-  start();
-  EXPECT_EQ(origin("http://evil.example").status, 403);
-  EXPECT_EQ(origin("http://good.example").header("Access-Control-Allow-Origin"), "http://good.example");
-  EXPECT_EQ(ask(server->port(), "OPTIONS", "/v1/chat/completions", nullptr, "Origin: http://good.example\r\n").status,
-            204);
-}
-
 TEST_F(Hostile, NothingIsAnsweredBeforeTheModelIsThere) {
   start(false);
-  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(get("/health").status, 200) << "it lives, and is not to be killed";
+  EXPECT_EQ(get("/health").json()["status"], "loading");
   EXPECT_EQ(get("/ready").status, 503);
   EXPECT_EQ(get("/metrics").status, 200);
   const auto early = post("/v1/chat/completions", chat_body("Hi"));
@@ -245,6 +225,7 @@ TEST_F(Hostile, NothingIsAnsweredBeforeTheModelIsThere) {
   EXPECT_EQ(early.json()["error"]["code"], "loading");
   ASSERT_TRUE(service->set_model(tiny_model()));
   EXPECT_EQ(get("/ready").status, 200);
+  EXPECT_EQ(get("/health").json()["status"], "ok");
 }
 
 TEST_F(Hostile, TheEndAnswersWhatWasTakenOn) {
@@ -282,7 +263,7 @@ TEST_F(Hostile, AUnixSocketServes) {
   address.socket = testing::TempDir() + "llada-serve-test.sock";
   start();
   Client client(address.socket);
-  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.send("GET /health HTTP/1.1\r\nHost: any name\r\n\r\n");  // no name leads to the socket
   EXPECT_EQ(client.receive().status, 200);
   const auto second = Server::open(address, limits, [](auto) {});
   ASSERT_FALSE(second);

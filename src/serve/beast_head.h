@@ -1,0 +1,32 @@
+// The head of a request, from bytes to what routes see. Beast parses it; what Beast lets pass and HTTP/1.1 (RFC 9112)
+// has servers refuse, because a proxy in front of them could read it in another way, is refused here.
+#pragma once
+// clang-format off
+#include <utility>  // first: Boost 1.74 uses it and does not include it
+// clang-format on
+#include <boost/beast/http.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "serve/http.h"
+
+namespace llada::serve {
+
+using BeastRequest = boost::beast::http::request<boost::beast::http::string_body>;
+
+// The size of the head that the bytes begin with, its empty line with it; 0: some of it is still to come. `searched`:
+// so many bytes were looked at before.
+size_t size_of_head(std::string_view bytes, size_t searched);
+// Of empty lines, which old clients send behind a body.
+size_t size_of_empty_lines(std::string_view bytes);
+// Why no request begins like this: there is no need to wait for its end. Empty: one may.
+std::string fault_of_begin(std::string_view bytes);
+// Why this head is refused, before Beast parses it, and afterwards. Empty: it is not.
+std::string fault_of_head(std::string_view head);
+std::string fault_of_fields(const BeastRequest& request);
+
+// What routes see of a request that was read.
+HttpRequest plain_request(BeastRequest& from);
+
+}  // namespace llada::serve

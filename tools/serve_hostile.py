@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Hostile requests to `llada serve`, a given number of them, beside clients that are answered, while /health is timed.
+
+Hostile are garbage, heads and bodies that are refused, lists of a million objects, names of other hosts, requests that
+end in the middle, clients that leave, that never ask, that send their next request early. The same seed sends the same
+requests. Every reply's status is compared with the one that is right; each answer of the other clients with the one
+that the server gave before. The exit status is 1 where one differs, or the slowest /health but one in a thousand took
+longer than --most-ms.
+
+  tools/serve_hostile.py --count 100000
+  tools/serve_hostile.py --count 1000000 --clients 32 --most-ms 100
+"""
+
+import argparse
+import http.client
+import json
+import multiprocessing
+
+import pathlib
+import random
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BATCH = 64  # requests of one write
+STATUS = re.compile(rb"HTTP/1\.[01] (\d\d\d) ")
+QUESTION = {"messages": [{"role": "user", "content": "Sort the numbers from smallest to largest: 38 41 6 51 3"}],
+            "max_tokens": 32}
+
+
+def request(method, path, body=b"", host="localhost", headers=""):
+    length = f"Content-Length: {len(body)}\r\n" if body else ""
+    return f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n".encode("latin-1") + body
+
+
+def chat(**fields):
+    return json.dumps({"messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
+
+
+# Requests after which the connection goes on, with the status of their replies.
+def kept(rng):
+    word = "".join(rng.choice("abcdefgh") for _ in range(6))
+    deep = rng.randrange(17, 4000)
+    return rng.choice([
+        (request("GET", f"/{word}"), 404),
+        (request("GET", "/../../etc/passwd"), 404),
+        (request("GET", f"/v1/models/{word}%2F%00"), 404),
+        (request("DELETE", "/v1/chat/completions"), 405),
+        (request(word.upper(), "/health"), 405),
+        (request("GET", "/health", host=f"{word}.example"), 403),
+        (request("GET", "/props", host=f"localhost.{word}.example:80"), 403),
+        (request("POST", "/v1/chat/completions", chat(), headers="Origin: http://evil.example\r\n"), 403),
+        (request("POST", "/v1/chat/completions", b"{" * rng.randrange(1, 3000)), 400),
+        (request("POST", "/v1/chat/completions", b'{"a":' + b"[" * deep + b"]" * deep + b"}"), 400),
+        (request("POST", "/v1/chat/completions", b'{"messages":[' + b"{}," * rng.randrange(1, 300) + b"{}]}"), 400),
+        (request("POST", "/v1/chat/completions", b'{"messages":"\xff\xfe"}'), 400),
+        (request("POST", "/v1/chat/completions", b'{"messages":1e999}'), 400),
+        (request("POST", "/v1/chat/completions", b'{"messages":[],"messages":[]}'), 400),
+        (request("POST", "/v1/chat/completions", chat(max_tokens=rng.choice([0, -5, "x", [1]]))), 400),
+        (request("POST", "/v1/chat/completions", chat(**{word + "\n\x7f": {"a": 1}})), 400),
+        (request("POST", "/v1/chat/completions", chat(llada={word: 1})), 400),
+        (request("POST", "/v1/completions", b'{"prompt":[-1]}'), 400),
+        (request("POST", "/v1/completions", b'{"prompt":{"a":"b"}}'), 400),
+        (request("POST", "/infill", b'{"text":"<mask:99999999999>"}'), 400),
+        (request("POST", "/detokenize", b'{"tokens":[4294967296]}'), 400),
+        (request("POST", "/detokenize", bytes(rng.randrange(256) for _ in range(40))), 400),
+        (request("POST", "/tokenize", b"\0" * 100), 400),
+    ])
+
+
+# Requests after which the server closes; 0: it says nothing.
+def closing(rng):
+    host = "Host: localhost\r\n"
+    return rng.choice([
+        (bytes([rng.randrange(256) | 0x80]) + b"garbage\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET / HTTP/2.0\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (f"GET /health HTTP/1.1\r\n{host}{host}\r\n".encode(), 400),
+        (f"GET /health HTTP/1.1\r\n{host}X: a\r\n b\r\n\r\n".encode(), 400),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n".encode(), 400),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Content-Length: 99999999\r\n\r\n".encode(), 413),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{{}}".encode(), 400),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Transfer-Encoding: xchunked\r\n\r\nGET / HTTP/1.1\r\n".encode(), 400),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\nzz\r\n".encode(), 400),
+        (f"GET /health HTTP/1.1\r\n{host}X: ".encode() + b"a" * 20000, 431),
+        (b"GET /healt", 0),
+        (f"POST /tokenize HTTP/1.1\r\n{host}Content-Length: 1000\r\n\r\nabc".encode(), 0),
+        (request("POST", "/v1/chat/completions", chat(max_tokens=200, stream=True)), 0),
+        (request("POST", "/v1/chat/completions", chat(max_tokens=200)), 0),
+    ])
+
+
+def large(rng):
+    objects = rng.choice([1000, 30000, 160000])
+    return request("POST", "/v1/chat/completions", b'{"messages":[' + b"{}," * objects + b"{}]}")
+
+
+def connect(port):
+    s = socket.create_connection(("127.0.0.1", port), timeout=60)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def read_statuses(s, count):
+    data = b""
+    while True:
+        found = STATUS.findall(data)
+        if len(found) >= count and data.endswith(b"}"):
+            return [int(status) for status in found]
+        piece = s.recv(1 << 18)
+        if not piece:
+            return [int(status) for status in found]
+        data += piece
+
+
+class Attacker:
+    """Sends its share of the requests: most in rows over connections that are kept, one in fifty otherwise."""
+
+    def __init__(self, port, seed, results):
+        self.port, self.rng, self.results = port, random.Random(seed), results
+        self.idle, self.sent, self.wrong = [], 0, []
+
+    def run(self, count):
+        rows = []
+        for _ in range(200):
+            pairs = [kept(self.rng) for _ in range(BATCH)]
+            rows.append((b"".join(p[0] for p in pairs), [p[1] for p in pairs]))
+        s = None
+        while self.sent < count:
+            try:
+                s = s or connect(self.port)
+                data, right = self.rng.choice(rows)
+                s.sendall(data)
+                self.judge(read_statuses(s, BATCH), right, data)
+                self.sent += BATCH
+                self.others()
+            except OSError as error:
+                self.wrong.append(f"{type(error).__name__}: {error}")
+                s = None
+        self.results.put((self.sent, self.wrong[:20], len(self.wrong)))
+
+    def judge(self, found, right, data):
+        if found != right:
+            at = next((i for i, (a, b) in enumerate(zip(found, right)) if a != b), min(len(found), len(right)))
+            self.wrong.append(f"reply {at} of {len(found)}: {found[at:at + 1]}, not {right[at:at + 1]}; {data[:60]!r}")
+
+    def others(self):
+        data, right = closing(self.rng)
+        s = connect(self.port)
+        s.sendall(data)
+        self.sent += 1
+        if right:
+            found = read_statuses(s, 1)
+            self.judge(found, [right], data)
+        elif self.rng.random() < 0.5:  # leaves with a reset
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.close()
+        if self.rng.random() < 0.3:  # never asks
+            self.idle.append(connect(self.port))
+            self.sent += 1
+            if len(self.idle) > 600:
+                self.idle.pop(0).close()
+        if self.rng.random() < 0.02:  # is long, and leaves
+            s = connect(self.port)
+            s.sendall(large(self.rng))
+            s.close()
+            self.sent += 1
+
+
+def attack(port, seed, count, results):
+    Attacker(port, seed, results).run(count)
+
+
+def answered(port, stop, results, clients, right):
+    """Clients that ask and are answered, one after the other."""
+    counts, wrong = [0] * clients, []
+
+    def one(i):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        while not stop.is_set():
+            try:
+                connection.request("POST", "/v1/chat/completions", json.dumps(QUESTION))
+                reply = connection.getresponse()
+                body = reply.read()
+                if reply.status in (429, 503):  # those that leave without a word may fill the queue for a moment
+                    time.sleep(0.1)
+                    continue
+                text = json.loads(body)["choices"][0]["message"]["content"] if reply.status == 200 else body.decode()
+                if text != right:
+                    wrong.append(f"status {reply.status}: {text[:100]}")
+                counts[i] += 1
+            except (OSError, http.client.HTTPException) as error:
+                wrong.append(f"{type(error).__name__}: {error}")
+                connection.close()
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(clients)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    results.put((sum(counts), wrong[:20], len(wrong)))
+
+
+def health(port, stop, results, pause):
+    """Times /health over a connection that is kept, and over one that is new, in turns."""
+    times, wrong = [], []
+    line = request("GET", "/health")
+    keep = None
+    while not stop.is_set():
+        for fresh in (False, True):
+            begin = time.perf_counter()
+            try:
+                s = connect(port) if fresh or keep is None else keep
+                s.sendall(line)
+                found = read_statuses(s, 1)
+                times.append(time.perf_counter() - begin)
+                if found != [200]:
+                    wrong.append(f"status {found}")
+                    s.close()
+                    keep = None
+                elif fresh:
+                    s.close()
+                else:
+                    keep = s
+            except OSError as error:
+                wrong.append(f"{type(error).__name__}: {error}")
+                keep = None
+        time.sleep(pause)
+    results.put((times, wrong[:20], len(wrong)))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ask(port, method, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, json.dumps(body) if body else None)
+    reply = connection.getresponse()
+    return reply.status, reply.read()
+
+
+def peak(pid):
+    found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    return round(int(found.group(1)) / 1e3, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llada", default=str(ROOT / "build/release/bin/llada"))
+    parser.add_argument("--model", default=str(ROOT / "models/tiny-llada"))
+    parser.add_argument("--count", type=int, default=100_000, help="hostile requests")
+    parser.add_argument("--processes", type=int, default=2, help="that send them")
+    parser.add_argument("--clients", type=int, default=32, help="that are answered meanwhile")
+    parser.add_argument("--pause", type=float, default=0.005, help="seconds between two looks at /health")
+    parser.add_argument("--most-ms", type=float, default=100, help="milliseconds of /health, 99.9 %% of the time")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+
+    port = free_port()
+    log = tempfile.TemporaryFile()
+    server = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--quiet"], stdout=log,
+                              stderr=log)
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                if ask(port, "GET", "/ready")[0] == 200:
+                    break
+            except OSError:
+                pass
+            if server.poll() is not None or time.monotonic() > deadline:
+                sys.exit("the server did not become ready")
+            time.sleep(0.05)
+        status, body = ask(port, "POST", "/v1/chat/completions", QUESTION)
+        right = json.loads(body)["choices"][0]["message"]["content"]
+
+        stop = multiprocessing.Event()
+        queues = [multiprocessing.Queue() for _ in range(3)]
+        begin = time.monotonic()
+        beside = [multiprocessing.Process(target=health, args=(port, stop, queues[0], args.pause)),
+                  multiprocessing.Process(target=answered, args=(port, stop, queues[1], args.clients, right))]
+        share = -(-args.count // args.processes)
+        attackers = [multiprocessing.Process(target=attack, args=(port, args.seed * 1000 + i, share, queues[2]))
+                     for i in range(args.processes)]
+        for process in beside + attackers:
+            process.start()
+        attacks = [queues[2].get() for _ in attackers]
+        seconds = time.monotonic() - begin
+        stop.set()
+        times, health_wrong, health_failed = queues[0].get()
+        answers, answers_wrong, answers_failed = queues[1].get()
+        for process in beside + attackers:
+            process.join()
+        alive = server.poll() is None
+        most = peak(server.pid) if alive else None
+        server.send_signal(signal.SIGTERM)
+        end = server.wait(timeout=60)
+    finally:
+        if server.poll() is None:
+            server.kill()
+
+    times.sort()
+
+    def at(share):
+        return round(1e3 * times[min(len(times) - 1, int(share * len(times)))], 2)
+
+    sent = sum(a[0] for a in attacks)
+    wrong = [w for a in attacks for w in a[1]] + health_wrong + answers_wrong
+    failed = sum(a[2] for a in attacks) + health_failed + answers_failed
+    print(json.dumps({"hostile": sent, "seconds": round(seconds, 1), "per_second": round(sent / seconds),
+                      "health": {"count": len(times), "p50_ms": at(0.5), "p99_ms": at(0.99), "p99.9_ms": at(0.999),
+                                 "max_ms": at(1)},
+                      "answers": answers, "wrong": failed, "alive": alive, "exit_status": end,
+                      "most_memory_mb": most}))
+    for line in wrong[:20]:
+        print("wrong:", line)
+    if failed or not alive or end != 0 or at(0.999) > args.most_ms:
+        log.seek(0)
+        sys.stderr.write(log.read().decode(errors="replace")[-2000:])
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
