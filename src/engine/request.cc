@@ -103,8 +103,8 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
   const auto needed = [&](int64_t length) { return canvas_positions(model, prompt_tokens, length); };
   if (context == 0 || needed(gen_length) <= context) return {};
   if (needed(std::min<int64_t>(gen_length, 1)) > context)
-    return invalid("the prompt has {} tokens; this model's maximum context length is {} tokens{}", prompt_tokens,
-                   context, gen_length > 0 ? ", answer included" : "");
+    return invalid("the prompt is too long: {} tokens; this model's maximum context length is {} tokens{}",
+                   prompt_tokens, context, gen_length > 0 ? ", answer included" : "");
   return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {} at most, or a shorter prompt",
                  gen_length, prompt_tokens, needed(gen_length), model.context_bound(),
                  room_behind(model, prompt_tokens));

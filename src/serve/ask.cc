@@ -310,8 +310,9 @@ std::unexpected<ApiError> too_long(const std::string& field, const std::string& 
 
 Done check_bytes(Service& service, size_t bytes, const std::string& field) {
   if (const Status status = service.model().check_length(bytes); !status)
-    return too_long(field, fmt::format("found {} bytes; this model's maximum context length is {} tokens", bytes,
-                                       service.model().context()));
+    return too_long(
+        field, fmt::format("the prompt is too long: {} bytes; this model's maximum context length is {} tokens", bytes,
+                           service.model().context()));
   return {};
 }
 

@@ -191,7 +191,7 @@ TEST_F(LongWork, AnEndlessPromptIsRefusedBeforeItIsCut) {
   write("prompt", std::string(2'000, 'a'));
   const auto counted = run_llada({"run", "-m", tiny_model(), "-f", file("prompt")});
   EXPECT_EQ(counted.status, 2);
-  EXPECT_NE(counted.err.find("llada run: the prompt has "), std::string::npos) << counted.err;
+  EXPECT_NE(counted.err.find("llada run: the prompt is too long: "), std::string::npos) << counted.err;
 }
 
 TEST_F(LongWork, ConvertSaysThatItRoundsTwice) {

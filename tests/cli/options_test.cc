@@ -50,6 +50,11 @@ TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
   EXPECT_FALSE(b->logits_eos_inf);
 }
 
+TEST(ParseDecodeOptions, SeedsHaveASign) {
+  EXPECT_EQ(parse_decode_options("--seed -5")->seed, UINT64_MAX - 4);
+  EXPECT_EQ(parse_decode_options("--seed=-9223372036854775808")->seed, uint64_t{1} << 63);
+}
+
 TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
   const auto threshold = parse_decode_options("--threshold 0.75");
   ASSERT_TRUE(threshold);

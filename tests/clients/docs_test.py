@@ -1,5 +1,6 @@
-"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port),
-and a line for every route that the server's own description lists."""
+"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port), its
+answer that of the `#` line behind it where there is one, and a line for every route that the server's own description
+lists."""
 
 import json
 import re
@@ -12,20 +13,41 @@ DOCUMENT = support.ROOT / "docs/server.md"
 
 
 def commands():
-    """The curl commands of the document's indented blocks, continued lines joined."""
+    """The curl commands of the document's indented blocks, continued lines joined, each with the answer behind it."""
     found, open_line = [], ""
     for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
         text = line.strip()
-        if open_line or (line.startswith("    ") and text.startswith("curl ")):
+        if not open_line and line.startswith("    # ") and found:
+            found[-1] = (found[-1][0], text[2:])
+        elif open_line or (line.startswith("    ") and text.startswith("curl ")):
             open_line += text
             if open_line.endswith("\\"):
                 open_line = open_line[:-1] + " "
             elif open_line.count("'") % 2:
                 open_line += "\n"
             else:
-                found.append(open_line)
+                found.append((open_line, None))
                 open_line = ""
     return found
+
+
+def pieces_of(value):
+    """Texts of an answer or of an event, whatever its route."""
+    if value.get("type") == "response.output_text.delta":
+        yield value["delta"]
+    for item in value.get("output", []):
+        for part in item["content"]:
+            yield part["text"]
+    for choice in value.get("choices", []):
+        yield (choice.get("message") or choice.get("delta") or {}).get("content") or choice.get("text") or ""
+    if "choices" not in value and "content" in value:
+        yield value["content"]
+
+
+def said(events):
+    """The text that they come to: of each that replaces the one before, the last."""
+    replacing = [event for event in events if "diffusion_meta" in event]
+    return "".join(piece for event in replacing[-1:] or events for piece in pieces_of(event))
 
 
 class Document(unittest.TestCase):
@@ -33,7 +55,8 @@ class Document(unittest.TestCase):
         url = support.server().url
         lines = commands()
         self.assertGreater(len(lines), 12)
-        for line in lines:
+        self.assertGreater(len([answer for _, answer in lines if answer]), 10)
+        for line, answer in lines:
             with self.subTest(line):
                 command = line.replace("http://localhost:8080", url).replace("curl ", "curl --fail-with-body -sS ", 1)
                 done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
@@ -45,14 +68,15 @@ class Document(unittest.TestCase):
                         self.assertIn(json.loads(events[-1])["type"], ("response.completed", "response.incomplete"))
                     else:
                         self.assertEqual(events.pop(), "[DONE]")
-                    for event in events:
-                        json.loads(event)
+                    found = said([json.loads(event) for event in events])
                 elif not re.search(r"/metrics|8080/( |$)", line):
-                    json.loads(text)
+                    found = said([json.loads(text)])
+                if answer:
+                    self.assertEqual(found, answer)
 
     def test_every_route_has_a_line(self):
         routes = set(json.loads(support.get("/openapi.json"))["paths"])
-        text = "\n".join(commands())
+        text = "\n".join(line for line, _ in commands())
         asked = [url.removeprefix("http://localhost:8080") for url in re.split(r"[\s'\"]", text)]
         patterns = {route: re.escape(route).replace(r"\{id\}", "[^/]+") for route in routes}
         missing = [route for route in routes if not any(re.fullmatch(patterns[route], path) for path in asked)]

@@ -2,7 +2,8 @@
 
 import unittest
 
-from langchain_openai import ChatOpenAI
+from langchain_core.exceptions import ContextOverflowError
+from langchain_openai import ChatOpenAI, OpenAI
 
 import support
 
@@ -30,6 +31,18 @@ class LangChain(unittest.TestCase):
         prompts = [example["prompt"] for example in support.examples("sort", 4)]
         together = [answer.content for answer in chat().batch(prompts)]
         self.assertEqual(together, [support.run(prompt)["text"] for prompt in prompts])
+
+    def test_its_own_defaults(self):
+        """OpenAI asks for 256 tokens, which is all of the model's context."""
+        own = {"base_url": support.server().url + "/v1", "api_key": "none", "model": support.NAME, "max_retries": 0}
+        prompt = support.examples("sort", 1)[0]["prompt"]
+        self.assertTrue(OpenAI(**own).invoke(prompt))
+        expected = support.run(prompt)["text"]
+        self.assertEqual(ChatOpenAI(**own, top_p=0.9, max_tokens=4096).invoke(prompt).content, expected)
+        answer = ChatOpenAI(**own, use_responses_api=True, truncation="auto", include=["reasoning.encrypted_content"])
+        self.assertEqual(answer.invoke(prompt).text, expected)
+        with self.assertRaises(ContextOverflowError):
+            ChatOpenAI(**own).invoke("12 " * 700)
 
 
 if __name__ == "__main__":

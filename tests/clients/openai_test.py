@@ -85,6 +85,23 @@ class Chat(unittest.TestCase):
         self.assertEqual(first, second)
         self.assertEqual(first, support.run(prompt, "--temperature", "1.5", "--seed", "7")["text"])
 
+    def test_created_is_the_requests_time(self):
+        before = int(time.time())
+        loaded = client().models.list().data[0].created
+        while int(time.time()) <= loaded:
+            time.sleep(0.05)
+        answer = ask(client())
+        self.assertGreaterEqual(answer.created, max(before, loaded + 1))
+        self.assertLessEqual(answer.created, time.time())
+
+    def test_longer_than_the_context_is_as_long_as_it_leaves(self):
+        whole = ask(client()).choices[0].message.content
+        raw = client().chat.completions.with_raw_response.create(
+            model=support.NAME, messages=[{"role": "user", "content": PROMPT}], max_tokens=4096)
+        self.assertIn("not 4096", raw.headers["llada-note"])
+        self.assertEqual(raw.parse().llada["note"], raw.headers["llada-note"])
+        self.assertEqual(raw.parse().choices[0].message.content, whole)
+
     def test_stop_cuts_and_n_repeats(self):
         prompt = support.examples("gsm-mini", 1)[0]["prompt"]
         whole = ask(client(), prompt).choices[0].message.content
@@ -195,6 +212,23 @@ class Refusals(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as raised:
             ask(client(), response_format=schema)
         self.assertIn("response_format", str(raised.exception))
+
+    def test_a_prompt_beyond_the_context_has_its_code(self):
+        with self.assertRaises(openai.BadRequestError) as raised:
+            ask(client(), "12 " * 700)
+        self.assertEqual((raised.exception.code, raised.exception.param), ("context_length_exceeded", "messages"))
+
+    def test_an_answer_that_took_too_long_is_not_asked_for_again(self):
+        hasty = support.Server("--timeout", "1")
+        try:
+            with self.assertRaises(openai.InternalServerError) as raised:
+                openai.OpenAI(base_url=hasty.url + "/v1", api_key="none", max_retries=3).chat.completions.create(
+                    model=support.NAME, messages=[{"role": "user", "content": PROMPT}],
+                    **{**SLOW, "n": 8})
+            self.assertEqual(raised.exception.status_code, 504)
+            self.assertIn('status="504"} 1\n', support.get("/metrics", hasty.url))
+        finally:
+            hasty.stop()
 
     def test_models_are_found_by_name(self):
         self.assertEqual(client().models.retrieve(support.NAME).id, support.NAME)

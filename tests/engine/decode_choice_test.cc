@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 namespace llada::decode_choice {
 namespace {
@@ -67,6 +68,21 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
 }
 
 // A built-in preset decodes the block that sees itself; what is said, or a tuned file was measured with, stays.
+TEST(DecodeChoice, MinusOneStandsForASeedThatIsDrawn) {
+  const auto seeds = [](const char* seed) {
+    std::set<uint64_t> drawn;
+    for (int i = 0; i < 4; ++i) {
+      DecodeChoice choice = chosen({"a seed", {{"temperature", "1"}, {"seed", seed}}, "", 1024, true, true}, {});
+      choice.draw_seed();
+      drawn.insert(choice.options.seed);
+    }
+    return drawn;
+  };
+  EXPECT_GT(seeds("-1").size(), 1u);
+  EXPECT_EQ(seeds("-2"), std::set<uint64_t>{UINT64_MAX - 1});
+  EXPECT_EQ(seeds("18446744073709551615"), std::set<uint64_t>{UINT64_MAX}) << "the same bits, but meant";
+}
+
 TEST(DecodeChoice, BlocksAreTheModelsUnlessSomethingSaysOtherwise) {
   const auto file = std::filesystem::temp_directory_path() / fmt::format("llada_preset_{}.json", ::getpid());
   std::ofstream(file) << R"({"format":"llada-preset","version":1,"name":"n","options":"--kv block --threshold 0.9"})";

@@ -75,10 +75,10 @@ TEST(LengthRun, TheContextIsTheLimit) {
   const auto none = open_session(model)->generate(all, open, {});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().message,
-            "the prompt has 256 tokens; this model's maximum context length is 256 tokens, answer included");
+            "the prompt is too long: 256 tokens; this model's maximum context length is 256 tokens, answer included");
   EXPECT_TRUE(check_context(*model, 255, 1) && check_context(*model, 256, 0)) << "each fits to the last position";
   EXPECT_EQ(check_context(*model, 257, 0).error().message,
-            "the prompt has 257 tokens; this model's maximum context length is 256 tokens");
+            "the prompt is too long: 257 tokens; this model's maximum context length is 256 tokens");
   EXPECT_EQ(check_context(*model, 200, 57).error().message,
             "gen_length: 57 and 200 tokens of prompt need 257 positions; the model was trained for 256; needed 56 at "
             "most, or a shorter prompt");

@@ -51,7 +51,9 @@ TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
   };
   const auto model = Model::load(kModelFolder, options);
   ASSERT_FALSE(model);
-  EXPECT_NE(model.error().message.find("the prompt has 1000 tokens; this model's maximum context"), std::string::npos) << model.error().message;
+  EXPECT_NE(model.error().message.find("the prompt is too long: 1000 tokens; this model's maximum context"),
+            std::string::npos)
+      << model.error().message;
   EXPECT_FALSE(read);
 }
 

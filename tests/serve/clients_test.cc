@@ -228,7 +228,8 @@ TEST_F(Clients, PromptsBeyondTheContextAreToldApart) {
     }
   }
   const json error = refusal(kChat, chat_body(words));
-  EXPECT_TRUE(error["message"].get<std::string>().contains(fmt::format("has {} tokens", chat_prompt(words).size())))
+  EXPECT_TRUE(error["message"].get<std::string>().contains(
+      fmt::format("the prompt is too long: {} tokens", chat_prompt(words).size())))
       << error;
 }
 
