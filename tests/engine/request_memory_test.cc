@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "devices/small_model.h"
+#include "engine/score_jobs.h"
 #include "geometry/model_files.h"
 #include "golden.h"
 #include "memory_meter.h"
@@ -16,7 +17,7 @@ class RequestMemory : public testing::Test {
  protected:
   static SmallModel model_of(bool causal) {
     ModelConfig config = causal ? small_llada2() : small_config();
-    config.vocab = 4000, config.context = 1024, config.mask_id = 3999, config.eos_id = config.pad_id = 3998;
+    config.vocab = 4000, config.context = 256, config.mask_id = 3999, config.eos_id = config.pad_id = 3998;
     return make_small_model(DType::F32, config);
   }
   static std::shared_ptr<const Model> open(const SmallModel& model) {
@@ -49,12 +50,13 @@ Request random_request(uint64_t seed, bool causal, const std::vector<int32_t>& t
   };
   for (;;) {
     Request r;
-    r.tokens.assign(tokens.begin(), tokens.begin() + 1 + random(60));
+    r.tokens.assign(tokens.begin(), tokens.begin() + 1 + random(40));
     decode::DecodeOptions& o = r.options;
     o.block_length = causal ? 8 : 4 + random(28);
     o.gen_length = o.block_length * (1 + random(3));
-    o.acceptance = random(3) == 0 ? decode::Acceptance::schedule : decode::Acceptance::threshold;
-    o.threshold = 0.001 * static_cast<double>(1 + random(900));
+    // Most masks at once: few steps show what a request holds.
+    o.acceptance = decode::Acceptance::threshold;
+    o.threshold = 0.0001 * static_cast<double>(1 + random(20));
     o.kv = std::array{decode::KvChoice::none, decode::KvChoice::dual, decode::KvChoice::block,
                       decode::KvChoice::frozen}[static_cast<size_t>(random(4))];
     if (random(3) == 0) o.temperature = 1, o.top_p = 0.9;
@@ -63,7 +65,7 @@ Request random_request(uint64_t seed, bool causal, const std::vector<int32_t>& t
     if (random(3) == 0) o.mbsd = true, o.mbsd_lookahead = 1 + random(64), o.mbsd_trigger = 1 + random(16);
     if (random(3) == 0) o.revision = decode::Revision::dual_path, o.revise_rows = 1 + random(12);
     if (random(6) == 0) o.revise_path = decode::RevisePath::separate;
-    if (random(4) == 0) o.auto_length = true, o.gen_length = 400 + random(500);
+    if (random(4) == 0) o.auto_length = true, o.gen_length = 150 + random(60);
     if (random(5) == 0) o.tail = random(20);
     o.early_stop = random(2) == 0 || o.auto_length ? decode::EarlyStop::answer : decode::EarlyStop::none;
     const decode::SpecialIds ids{.mask = 3999, .eos = 3998, .attention_block = causal ? 8 : 0};
@@ -80,11 +82,11 @@ TEST_F(RequestMemory, IsCountedBeforeItIsTaken) {
     auto scheduler = *Scheduler::create(model, {.row_budget = 4096});
     const auto tokens = prompt(64);
     // Its scratch memory, shared by all, is as large as it will be.
-    Request widest{.tokens = tokens, .options = {.gen_length = 900, .block_length = causal ? 8 : 32, .cfg_scale = 1}};
-    widest.options.acceptance = decode::Acceptance::threshold, widest.options.threshold = 1e-6;
+    Request widest{.tokens = tokens, .options = {.gen_length = 180, .block_length = causal ? 8 : 32, .cfg_scale = 1}};
+    widest.options.acceptance = decode::Acceptance::threshold, widest.options.threshold = 1e-9;
     widest.alternatives = 1;
     measured(*scheduler, widest);
-    for (uint64_t seed = 0; seed < (quick() ? 6 : 40); ++seed) {
+    for (uint64_t seed = 0; seed < (quick() ? 4 : 16); ++seed) {
       const Request request = random_request(seed, causal, tokens);
       if (!check_request(*model, request)) continue;
       measured(*scheduler, request);  // programs of its shapes are kept by the executor
@@ -175,10 +177,10 @@ TEST_F(RequestMemory, ThatIsNotThereRefusesARequest) {
   ASSERT_TRUE(scheduler->add({.tokens = prompt(9), .options = {.gen_length = 8, .block_length = 8}}, {},
                              [&](Result<Generation> g) { first = std::move(g); }));
   bool called = false;
+  const Request large{.tokens = prompt(100), .options = {.gen_length = 100, .block_length = 100}};
   {
-    const NoLargeMemory refused(1500);
-    const auto id = scheduler->add({.tokens = prompt(400), .options = {.gen_length = 300, .block_length = 300}}, {},
-                                   [&](const Result<Generation>&) { called = true; });
+    const NoLargeMemory refused(400);  // bytes of its prompt's tokens
+    const auto id = scheduler->add(large, {}, [&](const Result<Generation>&) { called = true; });
     ASSERT_FALSE(id);
     EXPECT_EQ(id.error().kind, ErrorKind::memory);
   }

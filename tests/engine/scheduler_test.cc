@@ -91,12 +91,12 @@ int64_t learned(int64_t knee, std::span<const int64_t> sizes, RowBudget& budget)
 TEST(Picking, TheBudgetIsLearnedFromForwardsThatAreRunAnyway) {
   const RowBudget fresh(RowBudget::kMost);
   EXPECT_EQ(fresh.rows(), 64) << "before anything is known";
-  // As many requests of 16 rows as the budget has room for, again and again.
+  // As many requests of 16 rows as the budget has room for, again and again, and fewer where others have ended.
   for (const int64_t knee : {8, 16, 32, 64, 128}) {
     RowBudget budget(RowBudget::kMost);
     for (int forward = 0; forward < 20; ++forward) {
       const int64_t rows = std::max<int64_t>(budget.rows() / 16, 1) * 16;
-      learned(knee, std::array{rows, int64_t{16}, int64_t{8}}, budget);
+      learned(knee, std::array{rows, int64_t{32}, int64_t{16}, int64_t{8}}, budget);
     }
     EXPECT_EQ(budget.rows(), knee) << knee;
   }
