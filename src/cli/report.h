@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/figures.h"
 #include "engine/inspect.h"
 #include "engine/json_fields.h"
 #include "engine/session.h"

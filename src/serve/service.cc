@@ -4,7 +4,6 @@
 #include <cctype>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
