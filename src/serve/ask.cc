@@ -386,6 +386,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
     for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   }
   ask.preset = choice.preset();
+  if (!choice.note().empty()) ask.note += (ask.note.empty() ? "" : "; ") + choice.note();
   return {};
 }
 

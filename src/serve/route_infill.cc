@@ -48,6 +48,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   ask.gaps = std::move(layout.gaps);
   ask.preset = choice.preset();
+  if (!choice.note().empty()) ask.note += (ask.note.empty() ? "" : "; ") + choice.note();
   return ask;
 }
 
