@@ -117,14 +117,15 @@ class Load:
         kind = self.random.randrange(4)
         self.counts["garbage"] += 1
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        post = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
         if kind == 0:
             writer.write(self.random.randbytes(500) + b"\r\n\r\n")
         elif kind == 1:
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"mess")  # and no more
+            writer.write(post + b"100\r\n\r\n{\"mess")  # and no more
         elif kind == 2:
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 100000)
+            writer.write(post + b"1000000\r\n\r\n" + b"x" * 100000)
         else:
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{\"a\": [[[")
+            writer.write(post + b"9\r\n\r\n{\"a\": [[[")
         try:
             await asyncio.wait_for(reader.read(1 << 16), timeout=5)
         except (asyncio.TimeoutError, ConnectionError):

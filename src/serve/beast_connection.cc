@@ -186,9 +186,11 @@ void Connection::look() {
   if (::poll(&socket, 1, 0) == 0) return watch();
   if ((socket.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return lost();
   if ((socket.revents & POLLRDHUP) != 0 && !may_be_there()) return lost();
-  // Reading does not wait any more, so the socket is looked at again now and then.
+  // Reading does not wait any more, so the socket is looked at again: soon, where an answer to what was just sent to it
+  // may come, otherwise now and then.
   watching_ = true;
-  looking_.expires_after(std::chrono::milliseconds(100));
+  constexpr auto kSoon = std::chrono::milliseconds(10), kLater = std::chrono::milliseconds(100);
+  looking_.expires_after(Clock::now() - asked_ < kLater ? kSoon : kLater);
   looking_.async_wait([self = shared_from_this()](Failure failure) {
     self->watching_ = false;
     if (!failure && self->exchange_) self->look();

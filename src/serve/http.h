@@ -109,7 +109,7 @@ class Exchange {
   void respond(HttpReply reply);
   // Called with every reply before it is handed to the connection.
   void before_reply(std::function<void(const Exchange&, HttpReply&)> call) { before_ = std::move(call); }
-  // Called once: when the reply is handed to the connection, and of a stream when all of it was, or the client has gone.
+  // Called once: when the reply is handed to the connection; of a stream when all of it was, or the client has gone.
   void on_end(std::function<void(const Exchange&, const End&)> call) { on_end_ = std::move(call); }
 
   // Called once the client has gone away, from the connection's thread; at once where it has already.

@@ -3,9 +3,9 @@
 // and no thread. HTTP is Boost.Beast's over Asio; a library with a thread per connection (cpp-httplib) would let slow
 // readers use up its threads. TLS is deliberately absent: a reverse proxy ends it.
 //
-// What refers to what, so that any of it may end while the rest goes on: a server owns its loop, thread and connections,
-// and calls the handler on that thread only, so the handler's owner must outlive the server. An Exchange is shared by
-// whoever works on it; it reaches its connection through the loop, which drops what comes once the server has ended.
+// Who refers to whom: a server owns its loop, its thread and its connections, and calls the handler on that thread
+// only. So the handler's owner outlives the server. An Exchange is shared by whoever works on it, and may outlive all
+// of them: it reaches its connection through the loop, which drops what comes once the server has ended.
 #pragma once
 #include <functional>
 #include <memory>
