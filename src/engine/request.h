@@ -81,8 +81,8 @@ Status check_request(const Model& model, const Request& request);
 // Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
-// Positions that the context leaves behind a prompt, less than 1 where it has no room for an answer; kMaxGenLength where
-// the model has no bound.
+// Positions that the context leaves behind a prompt, less than 1 where it has no room for an answer; kMaxGenLength
+// where the model has no bound.
 int64_t room_behind(const Model& model, int64_t prompt_tokens);
 
 // Positions that a request's first K/V store has, where its canvas may become `all`: with a length that follows the

@@ -28,7 +28,7 @@ struct Ask {
   bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
   std::string preset;                    // that was used
-  std::string note = {};                 // one line: what was asked for and could not be had
+  std::string note = {};                 // one line: what was asked for and could not be had, or was left out
   bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;             // those of the prompt alone
   bool stream = false, logprobs = false;
@@ -43,8 +43,8 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 // The readers of parts that routes share; each refuses with the name of the field.
 //
 // Decoding: temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, under any of
-// `lengths`, the first before the others, -1 for as long as it needs; of infilling, whose gaps say how many tokens there
-// are, none of these. attention_block: of the model, as for DecodeChoice::resolve().
+// `lengths`, the first before the others, -1 for as long as it needs; of infilling, whose gaps say how many tokens
+// there are, none of these. attention_block: of the model, as for DecodeChoice::resolve().
 struct Decoding {
   DecodeChoice choice;
   bool insists = false;  // on a length, as `llada.gen_length` does; else what the context leaves will do

@@ -48,8 +48,8 @@ FinishedAnswer Job::finished(size_t index) const {
 std::span<const int32_t> Job::answer_tokens(size_t index) const {
   const std::span<const int32_t> all = (*answers_[index].result)->tokens;
   if (!ask_.requests[index].gaps) {
-    // Beside a prompt's scores there is the end token's, too: evaluation clients ask for one token behind the prompt and
-    // leave out the last entry, whichever token it is.
+    // Beside a prompt's scores there is the end token's, too: evaluation clients ask for one token behind the prompt
+    // and leave out the last entry, whichever token it is.
     const int64_t said = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
     return all.first(static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(all))));
   }

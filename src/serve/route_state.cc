@@ -29,8 +29,8 @@ void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange)
 
 namespace {
 
-// Beside OpenAI's fields those of llama-server (meta), vLLM (max_model_len) and Mistral (from type on), whose clients look
-// for them.
+// Beside OpenAI's fields those of llama-server (meta), vLLM (max_model_len) and Mistral (from type on), whose clients
+// look for them.
 Json model_json(const Service& service) {
   const Model& model = service.model();
   return {{"id", service.name()},

@@ -353,7 +353,6 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1/messages", "/v1/chat/completions"},
                                    {"/v1/embeddings", "no embeddings"},
                                    {"/chat/completions", "needed /v1/chat/completions"},
-                                   {"/v1/chat/completions/", "needed /v1/chat/completions"},
                                    {"/v1/responses/resp_1", "nothing is stored here"},
                                    {"/nothing", "see /openapi.json"}}) {
     const json error = refusal(path, json::object(), 404);
