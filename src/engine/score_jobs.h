@@ -11,8 +11,8 @@
 
 namespace llada {
 
-// How many canvases of at most so many rows may be computed at a time, each in a K/V store of its own that is as long as
-// the longest of them: what such stores hold is bounded by the rows of a forward, or is one store.
+// How many canvases of at most so many rows may be computed at a time, each in a K/V store of its own that is as long
+// as the longest of them: what such stores hold is bounded by the rows of a forward, or is one store.
 int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows);
 
 // Canvases in any order, as many at a time as the rows of a forward allow. With full attention each is computed whole.

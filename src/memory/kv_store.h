@@ -55,8 +55,8 @@ class KvStore {
   std::byte* digest(int layer, int sequence, int head) {
     return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
   }
-  // Whether all heads' digests of a position are those of its keys and values; never without digests. Whoever writes these calls changed();
-  // different positions may be written by different threads.
+  // Whether all heads' digests of a position are those of its keys and values; never without digests. Whoever writes
+  // these calls changed(); different positions may be written by different threads.
   bool digested(int layer, int sequence, int64_t position) const {
     return !digested_.empty() && digested_[layer_index(layer, sequence, position)] != 0;
   }

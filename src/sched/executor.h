@@ -40,16 +40,16 @@ class Executor {
   Executor(Device& device, Build build, ExecutorOptions options)
       : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
-  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. Of one
-  // beside it the end, too: its failure is an error of this call. After an error nothing is under way, and the next call
-  // may be made. streams: filled with a status per stream, by which alone damaged numbers are then told; null: the first
-  // damaged stream is the call's error.
+  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. The call also
+  // waits for the forward that run_beside() began, and fails where that one failed. After an error nothing is under
+  // way, and the next call may be made. streams: gets a status per stream; damaged numbers are then told there alone.
+  // null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
-  // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at
-  // a time (runs_beside()) its numbers are there when that run() returns, the stores must be others than the run's, and
-  // inputs, outputs and streams must live until then. Elsewhere they are there on return: on a device with one unit it simply
-  // runs first, and a simulated one lets it take until the end of the run after the following one.
+  // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at a
+  // time (runs_beside()) its numbers are there when that run() returns, the stores must be others than the run's, and
+  // inputs, outputs and streams must live until then. Elsewhere they are there on return: on a device with one unit it
+  // simply runs first, and a simulated one lets it take until the end of the run after the following one.
   Status run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
   bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }

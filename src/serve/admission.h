@@ -1,7 +1,7 @@
 // Who may begin. The server's own queue before the engine's: so many answers run at a time, and only while the memory
 // that they may come to hold (answer_bytes), which is known before they begin, fits in a budget; so many wait, in the
-// order in which they came, no longer than a bound; the rest is refused. Usable from any thread; nothing is called under
-// a lock.
+// order in which they came, no longer than a bound; the rest is refused. Usable from any thread; nothing is called
+// under a lock.
 #pragma once
 #include <chrono>
 #include <deque>

@@ -86,7 +86,7 @@ TEST_F(RequestMemory, IsCountedBeforeItIsTaken) {
     widest.options.acceptance = decode::Acceptance::threshold, widest.options.threshold = 1e-9;
     widest.alternatives = 1;
     measured(*scheduler, widest);
-    for (uint64_t seed = 0; seed < (quick() ? 4 : 16); ++seed) {
+    for (uint64_t seed = 0; seed < (quick() ? 3 : 6); ++seed) {
       const Request request = random_request(seed, causal, tokens);
       if (!check_request(*model, request)) continue;
       measured(*scheduler, request);  // programs of its shapes are kept by the executor
