@@ -24,12 +24,10 @@ constexpr size_t kBufferBytes = size_t{2} << 20;
 
 Error open_error(const std::string& path, const char* what) {
   const int code = errno;
-  // A missing or unreadable path is the caller's mistake; everything else is the machine's, a folder that may not be
-  // written among it.
-  const bool unreadable = code == EACCES && std::string_view(what) == "open";
-  const bool callers = unreadable || code == ENOENT || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
+  // A missing or unreadable path is the caller's mistake; everything else is the machine's.
+  const bool callers = code == ENOENT || code == EACCES || code == EISDIR || code == ENOTDIR || code == ENAMETOOLONG;
   return {callers ? ErrorKind::invalid_input : ErrorKind::failed,
-          fmt::format("{}: cannot {}: {}", path.empty() ? "''" : path, what, std::strerror(code))};
+          fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
 }
 
 std::string folder_of(const std::string& path) {

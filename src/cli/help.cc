@@ -92,7 +92,7 @@ bool is_shown(const CLI::App& app, const CLI::Option* option) {
 
 }  // namespace
 
-std::string wrapped(std::string_view text, size_t indent, size_t width, size_t used) {
+std::string wrapped(std::string_view text, size_t used, size_t indent, size_t width) {
   return wrap(text, used, indent, width);
 }
 
