@@ -70,7 +70,7 @@ std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   return out + wrap(option.get_description(), column, column, width) + '\n';
 }
 
-// Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can still be
+// Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can be
 // pasted.
 std::string footer_text(std::string_view footer, size_t width) {
   std::string out;
