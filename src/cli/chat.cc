@@ -85,7 +85,7 @@ class Chat {
     std::string text = preset.empty() ? "no preset" : "preset " + preset;
     if (!flags.empty()) text += ": " + flags;
     for (const std::string& stop : stop_) text += fmt::format(" --stop '{}'", stop);
-    return wrapped(text, 2, columns());
+    return wrapped(text, 0, 2, columns());
   }
 
   // What /set takes, in short.
@@ -93,7 +93,7 @@ class Chat {
     std::string names = "/set takes preset-decode, stop";
     for (const decode::Field& field : decode::fields())
       if (field.basic) names += ", " + std::string(decode::flag(field).substr(2));
-    return wrapped(names + " and the others of llada help options", 2, columns());
+    return wrapped(names + " and the others of llada help options", 0, 2, columns());
   }
 
   std::string banner() const {

@@ -20,9 +20,9 @@ std::string devices_text(const std::vector<DeviceSummary>& devices, size_t colum
     std::string text = fmt::format("{}: {}", d.name, d.description);
     if (!d.instruction_sets.empty()) text += fmt::format("; instruction sets: {}", fmt::join(d.instruction_sets, ", "));
     std::string& part = d.name.starts_with("sim:") ? simulated : d.usable ? usable : others;
-    part += wrapped(text, 4, columns) + '\n';
+    part += wrapped(text, 0, 4, columns) + '\n';
   }
-  return usable + (others.empty() ? "" : "\nNot usable here:\n" + others) +
+  return usable + (others.empty() ? "" : "\nNot here:\n" + others) +
          (simulated.empty() ? "" : "\nSimulated (computed by the cpu, with the modelled time of another machine):\n") +
          simulated;
 }

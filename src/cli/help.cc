@@ -70,7 +70,7 @@ std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   return out + wrapped(option.get_description(), column, width, column) + '\n';
 }
 
-// Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can still be
+// Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can be
 // pasted.
 std::string footer_text(std::string_view footer, size_t width) {
   std::string out;
@@ -92,7 +92,7 @@ bool is_shown(const CLI::App& app, const CLI::Option* option) {
 
 }  // namespace
 
-std::string wrapped(std::string_view text, size_t indent, size_t width, size_t used) {
+std::string wrapped(std::string_view text, size_t used, size_t indent, size_t width) {
   return wrap(text, used, indent, width);
 }
 

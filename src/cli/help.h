@@ -24,9 +24,9 @@ std::vector<OptionGroup> option_groups(const CLI::App& app);
 CLI::Option* offer(CLI::Option* option, const std::string& words);
 inline const std::string& offered(const CLI::Option& option) { return option.get_option_text(); }
 
-// In lines of at most `width` columns, the second and later ones after `indent` spaces. The first one begins at column
-// `used`.
-std::string wrapped(std::string_view text, size_t indent, size_t width, size_t used = 0);
+// `text` in lines of at most `width` columns, of which the first has `used` and the others begin behind `indent`
+// spaces. Lines break at spaces.
+std::string wrapped(std::string_view text, size_t used, size_t indent, size_t width);
 
 // "-p, --prompt TEXT"; all of its long names, or the first.
 std::string names_of(const CLI::Option& option, bool whole);

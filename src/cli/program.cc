@@ -48,7 +48,7 @@ std::string general_help() {
       "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return out +
-         "\n  llada help COMMAND    its options and examples (COMMAND --help); --help-all: every option\n"
+         "\n  llada help COMMAND    its options and examples (COMMAND --help, --help-all)\n"
          "  llada help options    every decoding option: values, range, default (--markdown: as a table)\n"
          "  llada --version       version, commit, compiler, instruction sets and devices\n\n"
          "Exit status: 0 done, 1 the work failed, 2 the request or the input is wrong,\n"
@@ -61,8 +61,8 @@ Result<std::string> version_text(const Build& build) {
   for (const DeviceSummary& d : devices) {
     if (!d.instruction_sets.empty()) out += fmt::format("instruction sets: {}\n", fmt::join(d.instruction_sets, ", "));
     if (!d.name.starts_with("sim:"))
-      out +=
-          wrapped(fmt::format("device {}: {}", d.name, d.description), 4, static_cast<size_t>(output_width())) + '\n';
+      out += wrapped(fmt::format("device {}: {}", d.name, d.description), 0, 4, static_cast<size_t>(output_width())) +
+             '\n';
   }
   return out;
 }

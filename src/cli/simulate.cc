@@ -75,11 +75,12 @@ Json simulation_json(const Simulation& s) {
   return json;
 }
 
-std::string paragraph(const std::string& text) { return wrapped(text, 0, static_cast<size_t>(output_width())) + '\n'; }
+std::string paragraph(const std::string& text) {
+  return wrapped(text, 0, 0, static_cast<size_t>(output_width())) + '\n';
+}
 
 std::string window_text(const Simulation& s) {
-  if (s.window_bytes < 0)
-    return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
+  if (s.window_bytes < 0) return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
   const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
   std::string text = fmt::format(
       "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
@@ -102,7 +103,7 @@ std::string uncertain_text(const std::vector<SensitivityRow>& rows) {
     const auto columns = static_cast<size_t>(output_width());
     const std::string effect = fmt::format("{} = {:g} {} [{}]: {:g} gives {}, {:g} gives {}", row.path, row.value,
                                            row.unit, row.trust, row.low, low, row.high, high);
-    out += fmt::format("  {}\n    {}\n", wrapped(effect, 4, columns, 2), wrapped(row.source, 4, columns, 4));
+    out += fmt::format("  {}\n    {}\n", wrapped(effect, 2, 4, columns), wrapped(row.source, 4, 4, columns));
   }
   if (out.empty()) return "\nwithin their ranges the least certain numbers change nothing\n";
   return "\nleast certain numbers, and the last line at their ends ([H] read in a primary\n"

@@ -1,5 +1,6 @@
 #include "cli/workspace.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,8 +43,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
   app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
-  app.add_flag("-v,--verbose", options.verbose, "say first what is used: model, device, options beside the defaults")
-      ->group(kGroup);
+  app.add_flag("-v,--verbose", options.verbose, "say what is used, and more about what it took")->group(kGroup);
   app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
       ->type_name("FILE")
       ->group(further(kGroup));
@@ -199,6 +199,7 @@ Result<std::string> read_text(const std::string& path) {
 Result<std::string> piped_text() {
   struct stat info {};
   if (::fstat(STDIN_FILENO, &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode))) return std::string();
+  if ((::fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY) return std::string();
   struct pollfd input = {STDIN_FILENO, POLLIN, 0};
   if (::poll(&input, 1, 2000) == 0)
     note("llada: waiting for the end of stdin, which goes behind the prompt (< /dev/null: nothing does)\n");
