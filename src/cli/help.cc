@@ -67,7 +67,7 @@ std::string option_text(const CLI::Option& option, bool whole, size_t width) {
   } else {
     out.append(column - out.size(), ' ');
   }
-  return out + wrapped(option.get_description(), column, width, column) + '\n';
+  return out + wrapped(option.get_description(), column, column, width) + '\n';
 }
 
 // Prose is wrapped; a command that is too long goes on behind a backslash between two arguments, so that it can be

@@ -147,7 +147,7 @@ std::string decode_options_help() {
                   "that value of the preset, named or not, and --steps, --remasking random and the rules with a "
                   "schedule (--accept schedule, llada2, dream-*) replace the unnamed one as a whole.",
                   defaults.preset()),
-              0, kWidth) +
+              0, 0, kWidth) +
       '\n';
   std::string_view heading;
   for (const Field& f : decode::fields()) {
@@ -161,7 +161,7 @@ std::string decode_options_help() {
     if (const std::string initial = defaults.described(f); !initial.empty())
       value += fmt::format("{}default {}", value.empty() ? "" : "; ", initial);
     for (const std::string& line : {help, value})
-      if (!line.empty()) text += fmt::format("{:{}}{}\n", "", kIndent, wrapped(line, kIndent, kWidth, kIndent));
+      if (!line.empty()) text += fmt::format("{:{}}{}\n", "", kIndent, wrapped(line, kIndent, kIndent, kWidth));
   }
   return text;
 }

@@ -201,17 +201,18 @@ Result<DecodeOptions> decode_options(std::span<const Setting> given, const Prese
   };
   // What is wrong without the other is refused as it is, here or by whoever knows the model.
   if (status || !works(given, {}) || !works({}, preset.settings)) return options;
-  const Setting* cause = &given.front();  // the option without which the preset would do
-  for (size_t i = 0; i < given.size(); ++i) {
+  const std::string message = as_typed(status.error(), given, preset.settings).message;
+  const Setting* cause = nullptr;  // the option that the error is about, or one without which the preset would do
+  for (const Setting& s : given)
+    if (cause == nullptr && message.starts_with(s.typed + ":")) cause = &s;
+  for (size_t i = 0; i < given.size() && cause == nullptr; ++i) {
     std::vector<Setting> others(given.begin(), given.end());
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!works(others, preset.settings)) continue;
-    cause = &given[i];
-    break;
+    if (works(others, preset.settings)) cause = &given[i];
   }
+  if (cause == nullptr) cause = &given.front();
   return invalid("{}{}{}: does not go with preset {}: {}", cause->typed, cause->field->is_switch() ? "" : " ",
-                 cause->field->is_switch() ? "" : cause->text, preset.name,
-                 as_typed(status.error(), given, preset.settings).message);
+                 cause->field->is_switch() ? "" : cause->text, preset.name, message);
 }
 
 Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset) {

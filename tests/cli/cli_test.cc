@@ -84,7 +84,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"--nonsense"}, "no command '--nonsense'"},
       {{"run", "-p", "x"}, "--model is required"},
       {{"run", "-m", m}, "no prompt: found nothing but white space on stdin, needed text, --prompt, --file or --chat"},
-      {{"run", "-m", m, "-p", " \n"}, "no prompt: found nothing but white space, needed text (--raw takes white space too)"},
+      {{"run", "-m", m, "-p", " \n"},
+       "no prompt: found nothing but white space, needed text (--raw takes white space too)"},
       {{"run", "-m", m, "-f", "/dev/null"}, "no prompt: found nothing but white space"},
       {{"run", "-m", m, "-p", "x", "--chat"}, "2 of --prompt, --file and --chat"},
       {{"run", "-m", m, "-p"}, "-p: needs a value"},
@@ -394,9 +395,8 @@ TEST(Run, SamplingFollowsTheSeed) {
   EXPECT_NE(tokens("2", "1"), one);
 }
 
-TEST(Run, RawTakesAnEmptyPromptAndArbitraryBytes) {
-  for (const std::string& prompt :
-       {std::string(), std::string("\xff\xfe <|eot_id|> \xf0\x9f\x98\x80"), std::string("\n\n")}) {
+TEST(Run, RawTakesArbitraryBytes) {
+  for (const std::string& prompt : {std::string("\xff\xfe <|eot_id|> \xf0\x9f\x98\x80"), std::string("\n\n")}) {
     Words words = run_words({"--json", "--raw"});
     words[4] = prompt;
     EXPECT_EQ(run_json(words)["tokens"].size(), 24u);
@@ -544,7 +544,7 @@ TEST(Eval, ComparesStrategiesInOneReport) {
       R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"none","answer":"none"})"
       "\n");
   const Json json = run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
-                              "slow: --gen-length 16", "--compare", "fast: --gen-length 16 --threshold 0.9"});
+                              "slow: --preset-decode exact --gen-length 16", "--compare", "fast: --gen-length 16"});
   ASSERT_EQ(json["results"].size(), 2u);
   for (const Json& result : json["results"]) {
     EXPECT_EQ(result["tasks"]["sort"]["n"], 2);
@@ -581,9 +581,9 @@ TEST(Eval, TellsQualityThreeWays) {
                        "--reference",
                        folder.file("reference.jsonl"),
                        "--compare",
-                       "same: --gen-length 40",
+                       "same: --preset-decode exact --gen-length 40",
                        "--compare",
-                       "hasty: --gen-length 40 --threshold 0.01"};
+                       "hasty: --preset-decode exact --gen-length 40 --threshold 0.01"};
   Words with_json = words;
   with_json.insert(with_json.end(), {"--json", "--record", folder.file("steps.jsonl")});
   const Json json = run_json(with_json);

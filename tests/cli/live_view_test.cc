@@ -56,7 +56,8 @@ TEST(Repaint, IsOneSynchronizedUpdate) {
 
 std::vector<std::string> arguments() {
   return {"run",          "-m", tiny_model(), "-p", "Sort the numbers from smallest to largest: 38 41 6 51 3",
-          "--gen-length", "24", "--steps",    "4"};
+          "--gen-length", "24", "--steps",    "4",  "--preset-decode",
+          "exact"};
 }
 
 std::vector<std::string> with(std::vector<std::string> list, const std::vector<std::string>& more) {

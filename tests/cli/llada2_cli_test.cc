@@ -86,7 +86,7 @@ TEST_F(Llada2Cli, ChatAndEvalWork) {
   write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})"
                                    "\n");
   const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--json", "--compare",
-                               "exact: --gen-length 8 --kv block", "--likelihood-groups", "2"});
+                               "exact: --preset-decode exact --gen-length 8 --kv block", "--likelihood-groups", "2"});
   ASSERT_EQ(eval.status, 0) << eval.err;
   const Json result = Json::parse(eval.out).at("results").at(0);
   EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
@@ -108,11 +108,12 @@ TEST_F(Llada2Cli, ItsRecordingsAreFollowedByABlockCausalModel) {
   };
   // The second has blocks that the scripted runs of bench could not have with their usual length of 32.
   for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8 --frozen-final"}}) {
-    const auto eval = run_llada({"eval", "-m", of, "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
-                                 "--record", file("runs.jsonl"), "--compare",
-                                 std::string("evicting: --gen-length 64 --kv frozen --threshold 0.99 --evict 1 "
-                                             "--evict-rows 4") +
-                                     options});
+    const auto eval =
+        run_llada({"eval", "-m", of, "--tasks", file("tasks.jsonl"), "--no-reference", "--json", "--record",
+                   file("runs.jsonl"), "--compare",
+                   std::string("evicting: --preset-decode exact --gen-length 64 --kv frozen --threshold 0.99 --evict 1 "
+                               "--evict-rows 4") +
+                       options});
     ASSERT_EQ(eval.status, 0) << eval.err;
     const Json recorded = Json::parse(eval.out).at("results").at(0);
     const auto bench = follow(of, file("runs.jsonl"));

@@ -140,7 +140,7 @@ TEST_F(LongWork, EvalMeasuresTheReferenceOnce) {
                        "--tasks",
                        file("tasks"),
                        "--compare",
-                       "exact: --gen-length 16",
+                       "exact: --preset-decode exact --gen-length 16",
                        "--compare",
                        "other: --gen-length 16 --threshold 0.9"};
   Words json_words = words;

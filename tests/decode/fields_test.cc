@@ -258,6 +258,8 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
       {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
       {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
       {{{"wino", "true"}}, "wino: does not go with preset p: slide: revision wino looks at the tokens of one block"},
+      {{{"gen_length", "64"}, {"evict", "1"}, {"evict_rows", "4"}, {"kv", "frozen"}},
+       "evict 1: does not go with preset p: evict: leaves predictions out that slide needs"},
       {{{"draft", "4"}}, "draft 4: does not go with preset p: draft: revision dual-path asks for masked tokens"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
