@@ -40,10 +40,10 @@ class Executor {
   Executor(Device& device, Build build, ExecutorOptions options)
       : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
-  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. The call also
-  // waits for the forward that run_beside() began, and fails where that one failed. After an error nothing is under
-  // way, and the next call may be made. streams: gets a status per stream; damaged numbers are then told there alone.
-  // null: the first damaged stream is the call's error.
+  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. The call
+  // also waits for the forward that run_beside() began, and fails where that one failed. After an error nothing is
+  // under way, and the next call may be made. streams: gets a status per stream; damaged numbers are then told there
+  // alone. null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
   // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at a
