@@ -320,8 +320,8 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
   }
   for (const char* text : {"", "{", "[]", "nonsense", "{\"messages\": 1, \"messages\": 2}"}) {
     Client client(server->port());
-    client.send(
-        fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", kChat, std::strlen(text), text));
+    client.send(fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", kChat,
+                            std::strlen(text), text));
     EXPECT_EQ(client.receive().status, 400) << text;
   }
 }

@@ -145,7 +145,8 @@ TEST_F(Hostile, BytesThatAreNoRequest) {
     EXPECT_TRUE(client.closed(5)) << bytes.substr(0, 60);
   }
   // Requests that never end: the time for them does.
-  for (const char* begin : {"", "GET / HT", "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"}) {
+  for (const char* begin :
+       {"", "GET / HT", "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc"}) {
     Client client(server->port());
     client.send(begin);
     EXPECT_TRUE(client.closed(5)) << begin;
