@@ -26,15 +26,12 @@ constexpr Absent kAbsent[] = {
     {"/completion", "needed /v1/completions"},
 };
 
-bool is_route(std::string_view path) { return std::ranges::find(routes(), path, &Route::path) != routes().end(); }
-
 }  // namespace
 
 ApiError missing_route(std::string_view path) {
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   const std::string below = "/v1" + std::string(path);
-  if (is_route(path)) return {404, fmt::format("there is no such route; needed {}", path)};
-  if (is_route(below)) return {404, fmt::format("there is no such route; needed {}", below)};
+  if (std::ranges::find(routes(), below, &Route::path) != routes().end())
+    return {404, fmt::format("there is no such route; needed {}", below)};
   for (const Absent& a : kAbsent)
     if (path.starts_with(a.path)) return {404, fmt::format("there is no such route: {}", a.why)};
   return {404, "there is no such route (see /openapi.json)"};
