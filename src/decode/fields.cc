@@ -206,7 +206,6 @@ constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond th
 constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2) |
                                      rule_bit(Acceptance::anchored) | rule_bit(Acceptance::settled);
 constexpr Range kPositions{1, kMaxGenLength}, kSteps{0, kMaxSteps}, kShare{0, 1};
-constexpr Range kSeeds{-0x1p63, 0x1p64};
 constexpr Range kAboveZero{.above_least = true}, kShareAboveZero{0, 1, true, false};
 
 }  // namespace
@@ -258,7 +257,7 @@ std::span<const Field> fields() {
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .also("--temp").often(),
-    seed_entry("of sampling and of random remasking; -1: drawn").in(kSeeds).also("-s").often(),
+    seed_entry("of sampling and of random remasking; -1: drawn").also("-s").often(),
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
         .in(kShare),

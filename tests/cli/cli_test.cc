@@ -95,7 +95,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "-nine"}, "-n: found 'ine'"},
       {{"run", "-m", m, "-p", "x", "--max-tokens=0"}, "--max-tokens: found 0"},
       {{"run", "-m", m, "-p", "x", "--temp", "-1"}, "--temp: found -1, needed a number from 0"},
-      {{"run", "-m", m, "-p", "x", "-s", "-1"}, "-s: found '-1'"},
+      {{"run", "-m", m, "-p", "x", "-s", "1.5"}, "-s: found '1.5', needed a whole number of 64 bits"},
       {{"run", "-m", m, "-p", "x", "-t", "-1"}, "-t: found -1"},
       {{"run", "-m", m, "-p", "x", "--accept", "schedule", "--wino"}, "--wino: wino and remask mask tokens again"},
       {{"run", "-m", m, "-p", "x", "--credit", "--temp", "0.8"},

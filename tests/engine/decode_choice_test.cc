@@ -72,7 +72,8 @@ TEST(DecodeChoice, MinusOneStandsForASeedThatIsDrawn) {
   const auto seeds = [](const char* seed) {
     std::set<uint64_t> drawn;
     for (int i = 0; i < 4; ++i) {
-      DecodeChoice choice = chosen({"a seed", {{"temperature", "1"}, {"seed", seed}}, "", 1024, true, true}, {});
+      DecodeChoice choice =
+          chosen({"a seed", {{"temperature", "1"}, {"seed", seed}}, "", 1024, true, true}, DecodeChoice());
       choice.draw_seed();
       drawn.insert(choice.options.seed);
     }
