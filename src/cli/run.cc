@@ -81,7 +81,10 @@ Result<std::string> read_prompt(const RunOptions& o) {
   if (o.has_file || from_stdin) {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
   } else {
-    LLADA_TRY(prompt, as_text(o.prompt, "prompt"));
+    prompt = o.prompt;
+    if (!o.raw) {
+      LLADA_TRY(prompt, as_text(std::move(prompt), "prompt"));
+    }
     LLADA_TRY(std::string piped, piped_text());
     LLADA_TRY(piped, as_text(piped, "stdin"));
     if (piped.ends_with('\n')) piped.pop_back();
@@ -218,12 +221,13 @@ Work setup(CLI::App& app, bool talk) {
   o->decode.use_defaults();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
-  app.footer(talk ? "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it.\n\n"
-                    "Examples:\n"
-                    "  llada chat model.gguf\n"
-                    "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
-                  : "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it. A pipe or file "
-                    "on stdin is read to its end and goes below the prompt (</dev/null: none).\n\n"
+  const std::string start = "It decodes with the preset balanced; options replace values of it, --steps all of it.";
+  app.footer(talk ? start + "\n\n"
+                            "Examples:\n"
+                            "  llada chat model.gguf\n"
+                            "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
+                  : start +
+                    " What a pipe or file on stdin holds goes below the prompt.\n\n"
                     "Examples:\n"
                     "  llada run model.gguf 'Why is the sky blue?'\n"
                     "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"

@@ -38,7 +38,7 @@ TEST(Report, StatsLinesFitAndSayMoreWithV) {
   EXPECT_EQ(stats_lines(stats, "balanced", false), "23 tokens in 7 forwards (balanced), 657 tokens/s (measured)\n");
   EXPECT_THAT(stats_lines(stats, "folder/mine.json", true),
               testing::StartsWith("23 tokens in 7 forwards (mine.json), 657 tokens/s (measured)\n"
-                                  "32 with padding, 4.6 tokens per forward, 5.0 ms per step, peak memory "));
+                                  "32 with padding, 3.3 tokens per forward, 5.0 ms per step, peak memory "));
   stats.seed = 4'294'967'295u;
   stats.content_tokens = 999, stats.decode.nfe = 256, stats.seconds = 1.5;
   const std::string widest = stats_lines(stats, "balanced", false);

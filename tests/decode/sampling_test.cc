@@ -336,7 +336,7 @@ TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
     result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
     const Status status = predict_all(logits, {}, o, {}, ids, canvas, 0, result);
     ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().kind, ErrorKind::failed);
+    EXPECT_EQ(status.error().kind, ErrorKind::data);
     EXPECT_EQ(status.error().message.find("the logits of position 3 are not finite"), 0u) << status.error().message;
   }
 }

@@ -331,7 +331,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("llada", {{"steps", 1}, {"gen_length", 64}}), "llada.steps"},
       // Not with the preset, which nobody has named; a value that the named one has; a prompt without text.
       {kChat, with("llada", {{"kv", "none"}}), "llada.kv"},
-      {kChat, chat_body(std::string(150, '7'), {{"llada", {{"preset", "exact"}}}}), "llada.preset"},
+      {kChat, chat_body(std::string(500, '7'), {{"llada", {{"preset", "exact"}}}}), "messages"},
       {kChat, chat_body(""), "messages"},
       {kChat, chat_body(" \n\t"), "messages"},
       {kChat,
