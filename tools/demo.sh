@@ -19,7 +19,7 @@ prompts=(
 )
 for prompt in "${prompts[@]}"; do
   printf '\n> %s\n' "$prompt"
-  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt"
+  "$llada" run -m build/models/tiny-llada-f16.gguf -p "$prompt" </dev/null
 done
 cat <<'EOF'
 
