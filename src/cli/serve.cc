@@ -125,7 +125,10 @@ Result<int> run(ServeOptions& o) {
   o.service.ping_seconds = static_cast<double>(o.ping_seconds);
   o.service.kept_prefix_bytes = o.prefix_mib << 20;
   std::atomic<serve::Server*> sockets = nullptr;
-  o.service.connections = [&] { return sockets != nullptr ? sockets.load()->counts() : serve::ServerCounts(); };
+  o.service.connections = [&] {
+    const serve::Server* const open = sockets;  // once: it may be taken away at any time
+    return open != nullptr ? open->counts() : serve::ServerCounts();
+  };
   if (keys.empty() && o.address.socket.empty() && !serve::is_loopback(o.address.host))
     note(fmt::format("llada serve: warning: whoever reaches {} may ask: there is no key (--api-key-file)\n",
                      o.address.host));

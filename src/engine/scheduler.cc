@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace llada {
 namespace {
 
@@ -117,6 +119,7 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
       entry->error = steps.error();
       continue;
     }
+    LLADA_CHECK(!steps->empty());
     turns.push_back({entry.get(), steps->front(), entry->passed_over});
     for (const RequestStep& step : std::span(*steps).subspan(1)) further.push_back({entry.get(), step, 0});
   }

@@ -1,6 +1,7 @@
 #include "engine/score_jobs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -97,21 +98,25 @@ void CanvasScore::lay(Lane& lane, size_t index) const {
 }
 
 Result<std::vector<RequestStep>> CanvasScore::plan(int64_t rows) {
-  const int64_t lanes = score_lanes(*model_, positions_ * (request_.options.cfg_scale > 0 ? 2 : 1), rows);
   std::vector<RequestStep> steps;
   int64_t total = 0;
-  for (size_t i = 0; static_cast<int64_t>(i) < lanes; ++i) {
-    const bool laid = i < lanes_.size() && lanes_[i]->canvas;
-    if (!laid && next_ == canvases_.size()) {
-      if (i >= lanes_.size()) break;
-      continue;
+  const auto fits = [&](int64_t more) { return steps.empty() || total + more <= rows; };
+  const auto add = [&](const std::unique_ptr<Lane>& lane) {
+    total += decode::rows_of(lane->plan);
+    steps.push_back({&lane->plan, &lane->state, 0});
+  };
+  // Those that are laid come first, whichever lanes they are in: `rows` was larger perhaps when they were laid.
+  for (const auto& lane : lanes_)
+    if (lane->canvas && fits(decode::rows_of(lane->plan))) add(lane);
+  const int64_t lanes = score_lanes(*model_, positions_ * (request_.options.cfg_scale > 0 ? 2 : 1), rows);
+  while (next_ < canvases_.size() && fits(rows_of_next())) {
+    auto idle = std::ranges::find_if(lanes_, [](const auto& lane) { return !lane->canvas; });
+    if (idle == lanes_.end()) {
+      if (std::ssize(lanes_) >= lanes || !add_lane()) break;  // fewer at a time where memory for more is not there
+      idle = std::prev(lanes_.end());
     }
-    const int64_t more = laid ? decode::rows_of(lanes_[i]->plan) : rows_of_next();
-    if (!steps.empty() && total + more > rows) break;
-    if (i == lanes_.size() && !add_lane()) break;  // fewer at a time where memory for more is not there
-    if (!laid) lay(*lanes_[i], next_++);
-    total += more;
-    steps.push_back({&lanes_[i]->plan, &lanes_[i]->state, 0});
+    lay(**idle, next_++);
+    add(*idle);
   }
   return steps;
 }

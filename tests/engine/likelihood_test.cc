@@ -475,6 +475,35 @@ TEST_F(Likelihoods, AScoreDoesNotKnowItsCompany) {
   }
 }
 
+// A budget is learned from times, so it may shrink between any two forwards: what was planned for many rows is still
+// computed, canvas by canvas, and nothing twice.
+TEST_F(Likelihoods, AShrinkingBudgetLeavesNoCanvasBehind) {
+  const auto m = model("full");
+  const OwnDevices own = *share_devices(*m, 0);
+  for (const ScoreRequest& request : every_method()) {
+    const ScoreResult alone = *open_session(m)->score(request);
+    for (const size_t taken_first : {0, 1, 2}) {
+      ModelRunner runner(*m, device_of(*m, own), nullptr, executor_options(*m, own, {}));
+      const auto job = *start_score(m, request);
+      ASSERT_TRUE(job->allocate(device_of(*m, own), nullptr));
+      int64_t forwards = 0;
+      const auto take = [&](const RequestStep& step) {
+        ++forwards;
+        ASSERT_TRUE(job->take(step, *runner.run({&step, 1})[0], 0, nullptr));
+      };
+      std::vector<RequestStep> steps = *job->plan(1000);
+      for (size_t i = 0; i < std::min(taken_first, steps.size()); ++i) take(steps[i]);
+      while (!job->done() && !HasFatalFailure()) {
+        steps = *job->plan(1);
+        ASSERT_EQ(steps.size(), 1u) << "after " << forwards << " of " << alone.forwards << " forwards";
+        take(steps[0]);
+      }
+      EXPECT_EQ(forwards, alone.forwards);
+      EXPECT_EQ(bits(job->finish()), bits(alone));
+    }
+  }
+}
+
 // labels: threads
 TEST_F(Likelihoods, AnEngineScoresAndGenerates) {
   const auto m = model("full");
