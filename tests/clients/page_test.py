@@ -195,7 +195,10 @@ class OtherTabs(PageTest):
         for side, preset in (("#side-a", "balanced"), ("#side-b", "exact")):
             self.set_preset(preset, side)
             self.set_option("gen_length", str(support.LENGTH), side)
-        self.find("#compare-prompt").send_keys(PROMPT + Keys.ENTER)
+        prompt = self.find("#compare-prompt")
+        self.assertIn("puzzles", prompt.get_attribute("value"), "a question that the shipped model knows")
+        prompt.clear()
+        prompt.send_keys(PROMPT + Keys.ENTER)
         self.finished(2)
         self.picture("compare")
         fast, exact = (line.text for line in self.all(".side .line"))
