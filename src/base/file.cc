@@ -176,10 +176,12 @@ void MappedFile::use_large_pages() const {
 #endif
 }
 
-Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes) {
+Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes,
+                             const std::function<void()>& before_read) {
   std::string text;
   char buffer[16384];
   for (;;) {
+    if (before_read) before_read();
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EISDIR) return invalid("{}: is a folder, a file needed", name);

@@ -53,8 +53,10 @@ class MappedFile {
   uint64_t sample_ = 0;
 };
 
-// Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it.
-Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes);
+// Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it. `before_read` is called
+// before each read, which may wait.
+Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes,
+                             const std::function<void()>& before_read = {});
 
 // Reads a small regular file (config, template) whole; refuses more than `limit_bytes`. Anything else is refused
 // before it is read: a pipe that nobody writes to would never end.

@@ -49,7 +49,7 @@ std::string general_help() {
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return out +
          "\n  llada help COMMAND    its options and examples (COMMAND --help, --help-all)\n"
-         "  llada help options    every decoding option: values, range, default (--markdown: as a table)\n"
+         "  llada help options    every decoding option, its values and default\n"
          "  llada --version       version, commit, compiler, instruction sets and devices\n\n"
          "Exit status: 0 done, 1 the work failed, 2 the request or the input is wrong,\n"
          "128 + N stopped by signal N. An error is one line on stderr.\n";

@@ -228,10 +228,11 @@ Work setup_serve(CLI::App& app) {
       ->group(further(kLoad));
   app.add_flag("-q,--quiet", o->quiet, "no line per request")->group("Output");
   app.footer(
-      "Decoding options stand in the requests (docs/server.md); without any the preset is that of llada run.\n\n"
+      "The address in a browser shows a page on which answers form. Decoding options stand in the requests "
+      "(docs/server.md); without any the preset is that of llada run.\n\n"
       "Examples:\n"
-      "  llada serve -m model.gguf\n"
-      "  llada serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16\n"
+      "  llada serve model.gguf\n"
+      "  llada serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
       "\"Hi\"}]}'");
   return [o]() -> Result<int> {

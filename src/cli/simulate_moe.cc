@@ -79,67 +79,82 @@ std::string verdict(const MoePhase& p) {
   return {};
 }
 
+// A line of text, in the width of the terminal.
+std::string paragraph(std::string_view text, size_t indent = 0) {
+  return wrapped(text, 0, indent, static_cast<size_t>(output_width())) + '\n';
+}
+
 std::string phase_text(const MoePhase& p) {
   const TraceStatistics& s = p.statistics;
-  std::string out = fmt::format(
-      "\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n"
+  std::string routing = fmt::format(
       "  routing: {:.0f} rows a step touch {:.0f} % of the experts; the most popular quarter of other texts has "
       "{:.0f} % of the rows",
-      p.phase, 100 * p.share, p.slots, s.rows, 100 * s.touched, 100 * s.static_quarter);
+      s.rows, 100 * s.touched, 100 * s.static_quarter);
   if (s.similarity_1 > 0)
-    out += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
+    routing += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
   if (s.guessed[0] > 0)
-    out += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want", 100 * s.guessed[0],
-                       100 * s.guessed[1], 100 * s.guessed[2]);
-  out += fmt::format("\n  {:<16} {:>10} {:>8} {:>7} {:>6} {:>9} {:>6} {:>6} {:>6} {:>9} {:>8}\n", "", "ms/step",
-                     "speed-up", "bound", "hits", "MB moved", "cpu", "accel.", "link", "predicted", "decide");
+    routing += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want",
+                           100 * s.guessed[0], 100 * s.guessed[1], 100 * s.guessed[2]);
+  std::string out = fmt::format("\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n", p.phase,
+                                100 * p.share, p.slots) +
+                    paragraph(routing, 4);
+  out += fmt::format("  {:<14}{:>8}{:>8}{:>6}{:>5}{:>8}{:>5}{:>6}{:>5}{:>6}{:>7}\n", "", "ms/step", "faster", "bound",
+                     "hits", "MB", "cpu", "accel", "link", "off", "decide");
   const double fixed = p.lines.front().seconds;
   for (const MoeLine& l : p.lines) {
     if (l.seconds <= 0) continue;
     std::string name = l.name;
     if (l.refresh > 0) name += fmt::format(", every {}", l.refresh);
-    out += fmt::format(
-        "  {:<16} {:>10.2f} {:>7.2f}x {:>5.0f} % {:>4.0f} % {:>9.1f} {:>4.0f} % {:>4.0f} % {:>4.0f} % "
-        "{:>7.1f} % {:>5.0f} us\n",
-        name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate, l.moved_bytes / 1e6,
-        100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
+    out +=
+        fmt::format("  {:<14}{:>8.2f}{:>7.2f}x{:>5.0f}%{:>4.0f}%{:>8.1f}{:>4.0f}%{:>5.0f}%{:>4.0f}%{:>5.1f}%{:>7.0f}\n",
+                    name, l.seconds * 1e3, fixed / l.seconds, 100 * l.bound_s / l.seconds, 100 * l.hit_rate,
+                    l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link, 100 * l.predicted_off, l.plan_us);
   }
-  out += "  hits if every miss came in:";
+  std::string hits = "  hits if every miss came in:";
   for (const MoeLine& l : p.lines)
-    if (l.seconds <= 0) out += fmt::format(" {} {:.1f} %,", l.name.substr(l.name.find(' ') + 1), 100 * l.hit_rate);
-  out.back() = '\n';
+    if (l.seconds <= 0) hits += fmt::format(" {} {:.1f} %,", l.name.substr(l.name.find(' ') + 1), 100 * l.hit_rate);
+  hits.pop_back();
+  out += paragraph(hits, 4);
   if (p.find("TIDE") != nullptr) out += fmt::format("  hybrid over TIDE: {:.2f}x\n", p.speed_up("hybrid", "TIDE"));
   const double best = p.find("hybrid") != nullptr ? p.find("hybrid")->seconds : fixed;
-  out += fmt::format(
-      "  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)\n",
-      p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s);
+  out += paragraph(
+      fmt::format("  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)",
+                  p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s),
+      4);
   return out + verdict(p);
 }
 
 std::string text_of(const MoeSimulation& s) {
-  std::string out = fmt::format(
-      "{} on {}. All times are modelled; 'decide' is measured on this machine.\n"
-      "an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator{}, {:.0f} us to move; {}\n"
-      "bound: what no plan can beat from the residents that a line had\n"
-      "routing: {}\n",
-      s.geometry, s.profile, s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6,
-      s.grouped ? " (one start for those that are there)" : "", s.move_s * 1e6,
-      s.slices > 1 ? fmt::format("{} slices", s.slices) : "taken whole", s.routing_source);
+  std::string out =
+      paragraph(fmt::format("{} on {}. All times are modelled; those to decide are measured on this machine.",
+                            s.geometry, s.profile)) +
+      paragraph(fmt::format("an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator{}, "
+                            "{:.0f} us to move; {}",
+                            s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6,
+                            s.grouped ? " (one start for those that are there)" : "", s.move_s * 1e6,
+                            s.slices > 1 ? fmt::format("{} slices", s.slices) : "taken whole"),
+                2) +
+      paragraph(fmt::format("routing: {}", s.routing_source), 2) +
+      paragraph(
+          "columns: ms/step: time of a step; faster: static's time over it; bound: least time of any plan that has the "
+          "same residents, as a share of it; hits: wanted experts that were resident; MB: moved in a step; cpu, accel, "
+          "link: share of the time at work; off: error of the predicted time; decide: microseconds of planning",
+          2);
   for (const MoePhase& p : s.phases) out += phase_text(p);
   return out;
 }
 
 std::string sensitivity_text(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
-  std::string out = fmt::format(
-      "{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a time; means over the "
-      "shares. "
-      "Modelled.\n{:<32} {:>8}",
-      o.geometry, o.profile, "", "");
+  std::string out =
+      paragraph(fmt::format("{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a "
+                            "time; means over the shares. Modelled.",
+                            o.geometry, o.profile)) +
+      fmt::format("{:<28} {:>6}", "", "");
   for (const MoeHeadline& h : rows.front().headlines)
     out += fmt::format(" {:>12}", h.phase + (h.over_tide > 0 ? " / TIDE" : ""));
   out += '\n';
   for (const MoeSensitivityRow& row : rows) {
-    out += fmt::format("{:<32} {:>8}", row.number, row.unit.empty() ? "" : fmt::format("{:.4g}", row.value));
+    out += fmt::format("{:<28} {:>6}", row.number, row.unit.empty() ? "" : fmt::format("{:.4g}", row.value));
     for (const MoeHeadline& h : row.headlines)
       out += fmt::format(" {:>12}", h.over_tide > 0 ? fmt::format("{:.2f} / {:.2f}", h.over_static, h.over_tide)
                                                     : fmt::format("{:.2f}", h.over_static));

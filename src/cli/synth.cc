@@ -40,7 +40,7 @@ Work setup_synth(CLI::App& app) {
         "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k");
   add_integer_option(app, "--layers", o->layers, 1, 1024, "that many layers in place of the published number");
   add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
-  add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "0: one per physical core (0)");
+  add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "threads; 0: one per physical core (0)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "The weights are noise: speed, memory and file handling are those of the real model, the text is "

@@ -189,8 +189,9 @@ int status_of(const Generation& generation) {
   return generation.stats.decode.cancelled ? 128 + InterruptGuard::signal_number() : 0;
 }
 
+constexpr size_t kLimitBytes = size_t{64} << 20;  // of a text that is read
+
 Result<std::string> read_text(const std::string& path) {
-  constexpr size_t kLimitBytes = size_t{64} << 20;
   if (path != "-") return read_text_file(path, kLimitBytes);
   LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes));
   return as_text(std::move(bytes), "stdin");
@@ -198,12 +199,25 @@ Result<std::string> read_text(const std::string& path) {
 
 Result<std::string> piped_text() {
   struct stat info {};
-  if (::fstat(STDIN_FILENO, &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode))) return std::string();
+  if (::fstat(STDIN_FILENO, &info) != 0) return std::string();
+  const bool socket = S_ISSOCK(info.st_mode);
+  if (!socket && !S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode)) return std::string();
   if ((::fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY) return std::string();
-  struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-  if (::poll(&input, 1, 2000) == 0)
-    note("llada: waiting for the end of stdin, which goes behind the prompt (< /dev/null: nothing does)\n");
-  return read_text("-");
+  const auto silent_for = [](int ms) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    return ::poll(&input, 1, ms) == 0;
+  };
+  if (socket && silent_for(500)) {
+    note("llada: stdin is a socket that brings nothing: the prompt stands alone\n");
+    return std::string();
+  }
+  bool said = false;
+  LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes, [&] {
+              if (said || !silent_for(2000)) return;
+              note("llada: waiting for the end of stdin, whose text goes below the prompt (< /dev/null: no text)\n");
+              said = true;
+            }));
+  return as_text(std::move(bytes), "stdin");
 }
 
 }  // namespace llada::cli

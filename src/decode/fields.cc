@@ -199,6 +199,7 @@ Status read_seed(const Field& f, std::string_view text, O& o) {
 Entry seed_entry(std::string_view help) {
   Entry f = field<&O::seed>(sampling, "seed", "N", help);
   f.read = read_seed;
+  f.range.least = -std::numeric_limits<double>::infinity();  // 64 bits, whose ends are no doubles
   return f;
 }
 
@@ -257,7 +258,7 @@ std::span<const Field> fields() {
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .also("--temp").often(),
-    seed_entry("of sampling and of random remasking; -1: drawn").also("-s").often(),
+    seed_entry("seed of sampling and of random remasking; -1: drawn").also("-s").often(),
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
         .in(kShare),

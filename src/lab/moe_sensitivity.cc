@@ -59,7 +59,7 @@ Result<std::vector<MoeSensitivityRow>> moe_sensitivity(const MoeSimulateOptions&
     double guessed = 0;
     LLADA_TRY(auto list, headlines(o, &guessed));
     rows.push_back({.number = "guesses",
-                    .unit = "% of the next layer's experts named",
+                    .unit = "% named right",
                     .source = "assumed: no source measures it for these models",
                     .value = guessed,
                     .headlines = std::move(list)});

@@ -31,7 +31,8 @@ Json option_schema(const decode::Field& field) {
     schema = string_schema();
   } else {
     schema["type"] = field.unit == "N" ? "integer" : "number";
-    schema[field.range.above_least ? "exclusiveMinimum" : "minimum"] = field.range.least;
+    if (std::isfinite(field.range.least))
+      schema[field.range.above_least ? "exclusiveMinimum" : "minimum"] = field.range.least;
     if (std::isfinite(field.range.most))
       schema[field.range.below_most ? "exclusiveMaximum" : "maximum"] = field.range.most;
     if (!field.word.empty()) schema = {{"anyOf", {schema, {{"const", field.word}}}}};

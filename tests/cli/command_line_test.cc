@@ -218,6 +218,31 @@ TEST(Piped, TextGoesBehindThePrompt) {
   EXPECT_EQ(tokens("-", kAsked + "\n38 41 6 51 3"), expected);
 }
 
+// Node's child processes have a socket for stdin, and leave it open where nothing is written.
+TEST(Piped, SocketsCountWhereTheyBringText) {
+  const Words alone = {"run", tiny_model(), kAsked, "--json"};
+  const auto tokens = [](const test::ProcessResult& result) { return Json::parse(result.out)["tokens"]; };
+  const auto written = run_llada(alone, {.stdin_text = "38 41 6 51 3", .stdin_socket = true});
+  EXPECT_EQ(written.status, 0) << written.err;
+  EXPECT_EQ(written.err, "");
+  EXPECT_EQ(tokens(written), tokens(run_llada(alone, {.stdin_text = "38 41 6 51 3"})));
+  const auto open = run_llada(alone, {.stdin_socket = true, .stdin_stays_open = true});
+  EXPECT_EQ(open.status, 0);
+  EXPECT_EQ(open.err, "llada: stdin is a socket that brings nothing: the prompt stands alone\n");
+  EXPECT_EQ(tokens(open), tokens(run_llada(alone)));
+}
+
+// labels: long
+TEST(Piped, APipeThatStaysOpenIsSaidToBeWaitedFor) {
+  const Words alone = {"run", tiny_model(), kAsked, "--json"};
+  for (const std::string text : {"", "38 41 6 51 3"}) {
+    const auto result = run_llada(alone, {.stdin_text = text, .stdin_stays_open = true});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.err, HasSubstr("waiting for the end of stdin"));
+    EXPECT_EQ(Json::parse(result.out)["tokens"], Json::parse(run_llada(alone, {.stdin_text = text}).out)["tokens"]);
+  }
+}
+
 TEST(Logits, DashIsStdout) {
   std::string name = (fs::temp_directory_path() / "llada_logits_XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
@@ -233,7 +258,8 @@ TEST(Logits, DashIsStdout) {
 }
 
 TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {
-  for (const Words& words : {Words{"devices"}, Words{"--version"}, Words{"simulate", "--profile", "sm8750-paper"}}) {
+  for (const Words& words : {Words{"devices"}, Words{"--version"}, Words{"simulate", "--profile", "sm8750-paper"},
+                             Words{"simulate", "--moe", "mixtral", "--profile", "a6000-pcie4", "--moe-tokens", "1"}}) {
     const std::string out = run_llada(words).out;
     std::stringstream lines(out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;

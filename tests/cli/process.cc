@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +78,15 @@ struct Pipe {
   }
 };
 
+Pipe socket_pair() {
+  Pipe ends;
+  check(::close(ends.read_end) == 0 && ::close(ends.write_end) == 0, "close");
+  int both[2];
+  check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) == 0, "socketpair");
+  ends.read_end = both[0], ends.write_end = both[1];
+  return ends;
+}
+
 }  // namespace
 
 std::string several_turns_model() {
@@ -106,7 +116,7 @@ std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }
 
 ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input) {
   const auto words = command_line(arguments);
-  Pipe in, out, err;
+  Pipe in = input.stdin_socket ? socket_pair() : Pipe(), out, err;
   if (input.close_stdout) {  // before the program starts, so that it cannot be faster
     ::close(out.read_end);
     out.read_end = -1;
@@ -130,7 +140,11 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
   // Less than a pipe holds, so this never waits for a reader.
   check(input.stdin_text.size() < 60'000, "stdin text that fits the pipe");
   static_cast<void>(!::write(in.write_end, input.stdin_text.data(), input.stdin_text.size()));
-  ::close(in.write_end);
+  const auto end_input = [&in] {
+    if (in.write_end >= 0) ::close(in.write_end);
+    in.write_end = -1;
+  };
+  if (!input.stdin_stays_open) end_input();
   while (out.read_end >= 0 || err.read_end >= 0) {
     pollfd waiting[] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
     if (::poll(waiting, 2, -1) < 0) continue;
@@ -141,7 +155,9 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
     };
     take(waiting[0], out.read_end, result.out);
     take(waiting[1], err.read_end, result.err);
+    if (!result.err.empty()) end_input();
   }
+  end_input();
   result.status = wait_for(child);
   return result;
 }

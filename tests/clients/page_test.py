@@ -195,7 +195,10 @@ class OtherTabs(PageTest):
         for side, preset in (("#side-a", "balanced"), ("#side-b", "exact")):
             self.set_preset(preset, side)
             self.set_option("gen_length", str(support.LENGTH), side)
-        self.find("#compare-prompt").send_keys(PROMPT + Keys.ENTER)
+        prompt = self.find("#compare-prompt")
+        self.assertIn("puzzles", prompt.get_attribute("value"), "a question that the shipped model knows")
+        prompt.clear()
+        prompt.send_keys(PROMPT + Keys.ENTER)
         self.finished(2)
         self.picture("compare")
         fast, exact = (line.text for line in self.all(".side .line"))
@@ -357,18 +360,18 @@ class Trouble(PageTest):
         self.wait(lambda: not self.trouble(), "its end")
 
     def test_a_model_of_single_turns_says_so(self):
-        self.assertFalse(self.find("#single").is_displayed())
-        self.script("""
-          const get = page.server.get.bind(page.server);
-          page.server.get = async (path) => ({ ...await get(path), ...(path === "props" ? { single_turn: true } : {}) });
-          page.open()""")
-        self.wait(lambda: self.find("#single").is_displayed(), "the hint")
+        self.wait(lambda: self.find("#single").is_displayed(), "the hint, since the shipped model is one")
         self.ask_sample()
         self.finished()
         self.find("#prompt").send_keys(PROMPT + Keys.ENTER)
         self.finished(2)
         self.assertEqual(self.text(), support.run(PROMPT)["text"], "as if it had been asked alone")
         self.picture("single")
+        self.script("""
+          const get = page.server.get.bind(page.server);
+          page.server.get = async (path) => ({ ...await get(path), ...(path === "props" ? { single_turn: false } : {}) });
+          page.open()""")
+        self.wait(lambda: not self.find("#single").is_displayed(), "its end with a model that converses")
 
     def test_below_a_path_of_a_proxy(self):
         class Proxy(http.server.BaseHTTPRequestHandler):

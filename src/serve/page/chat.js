@@ -184,7 +184,9 @@ class Compare {
       this.sides[1].form.preset.value = "exact";
       this.sides[1].form.tellChanged();
     }
-    kept.field(document.getElementById("compare-prompt"));
+    const prompt = document.getElementById("compare-prompt");
+    kept.field(prompt);
+    if (prompt.value === "") prompt.value = kQuestion;
     document.getElementById("compare-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (page.work.busy) page.work.stop();
@@ -229,6 +231,8 @@ function filled(template, spans) {
 }
 
 // Of what the shipped model knows.
+const kQuestion = "Fred has 20 puzzles. Ken has 6 more than Fred. Theo has 3 fewer than Ken. "
+                  + "How many puzzles do Fred and Theo have together?";
 const kExample = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
 
 class Fill {

@@ -9,7 +9,7 @@ const kFirst = {
 
 class SettingsForm {
   // changed(values): called with values() whenever they are others. before: values to begin with.
-  // list: {options: [{key, unit, help, group, default, choices, least, most}], presets: [{name, options}]}
+  // list: {options: [{key, unit, help, group, default, choices}], presets: [{name, options}]}
   constructor(parent, list, changed, before = {}) {
     this.inputs = new Map();  // by key
     this.list = list;
