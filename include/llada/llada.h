@@ -196,8 +196,10 @@ typedef struct llada_model_info {
   const char *device;       /* processor, instruction set, threads */
   const char *chat_style;   /* "llada", "chatml", "bailing" or "plain" */
   const char *path;
+  const char *notes;        /* what of the file is not followed, a sentence in each line; "": nothing */
 } llada_model_info;
-#define LLADA_MODEL_INFO_INIT { sizeof(llada_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
+#define LLADA_MODEL_INFO_INIT \
+  { sizeof(llada_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
 LLADA_API LLADA_MUST_CHECK llada_status llada_model_describe(const llada_model *model, llada_model_info *info);
 
 /* ---- Text and tokens ----

@@ -47,6 +47,7 @@ class ModelInfo(Struct):
         ("attention_block", c_int64), ("file_bytes", c_int64), ("mask_token", c_int32), ("bos_token", c_int32),
         ("eos_token", c_int32), ("eot_token", c_int32), ("has_tokenizer", c_int32), ("threads", c_int32),
         ("architecture", c_char_p), ("device", c_char_p), ("chat_style", c_char_p), ("path", c_char_p),
+        ("notes", c_char_p),
     ]
 
 

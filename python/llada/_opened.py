@@ -42,6 +42,7 @@ class ModelInfo:
     device: str  #: processor, instruction set, threads
     chat_style: str  #: "llada", "chatml", "bailing" or "plain"
     path: str
+    notes: tuple[str, ...]  #: sentences: what of the file is not followed
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ class Opened:
         check(_capi.lib.llada_model_describe(self._live(), ctypes.byref(info)))
         values = {name: getattr(info, name) for name in ModelInfo.__dataclass_fields__}
         texts = {name: value.decode("utf-8", "replace") for name, value in values.items() if isinstance(value, bytes)}
-        return ModelInfo(**{**values, **texts, "has_tokenizer": bool(info.has_tokenizer)})
+        notes = tuple(line for line in texts["notes"].split("\n") if line)
+        return ModelInfo(**{**values, **texts, "has_tokenizer": bool(info.has_tokenizer), "notes": notes})
 
 
 _open_models: weakref.WeakSet[Opened] = weakref.WeakSet()

@@ -7,7 +7,7 @@ import array
 import pytest
 
 import llada
-from conftest import FACTS, GAPS, QUICK, SORT
+from conftest import FACTS, GAPS, QUICK, ROOT, SORT
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,16 @@ def test_text_and_tokens(model):
     assert model.detokenize(end) == ""
     assert model.detokenize(end, control=True) != ""
     assert model.tokenize(model.detokenize(end, control=True)) != end
+
+
+def test_notes_of_the_file(model, tmp_path):
+    assert model.info.notes == ()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).symlink_to(ROOT / "models" / "tiny-llada" / name)
+    (tmp_path / "chat_template.jinja").write_text("[INST] {{ messages[-1].content }} [/INST]")
+    with llada.Model.load(tmp_path, threads=1) as opened:
+        note, = opened.info.notes
+    assert note.startswith("the chat template of the file is not one of those that are known")
 
 
 def test_progress(model_path):

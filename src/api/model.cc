@@ -75,6 +75,7 @@ llada_status llada_model_load(int32_t api_version, const char* path, const llada
     }
     object->architecture = llada::name(object->model->config().architecture);
     object->device = object->model->device().info().description;
+    object->notes = fmt::format("{}", fmt::join(object->model->notes(), "\n"));
     hand_out(std::move(object), model);
     return LLADA_OK;
   });
@@ -103,6 +104,7 @@ llada_status llada_model_describe(const llada_model* model, llada_model_info* in
     out.device = object.device.c_str();
     out.chat_style = llada::name(m.chat_style()).data();
     out.path = m.file().path().c_str();
+    out.notes = object.notes.c_str();
     return fill("info", info, out);
   });
 }

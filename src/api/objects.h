@@ -40,8 +40,8 @@ struct ModelObject : Object {
   static constexpr Kind kKind = Kind::model;
   static constexpr const char* kName = "model";
   std::shared_ptr<const Model> model;
-  std::string architecture, device;  // as texts of C
-  std::mutex computing;              // held by whoever uses the model's own device; engines have shares of it
+  std::string architecture, device, notes;  // as texts of C
+  std::mutex computing;                     // held by whoever uses the model's own device; engines have shares of it
 };
 
 struct EngineObject : Object {

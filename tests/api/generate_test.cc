@@ -1,6 +1,11 @@
 // What the C API computes: the recorded answers of the shipped model, step by step, and what the engine's own interface
 // gives.
+#include <unistd.h>
+
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "api_fixture.h"
@@ -47,6 +52,33 @@ TEST(CApi, RecordedAnswers) {
 }
 
 // Steps as recorded; the arrays are what the edits so far make of the masks.
+// What of a file is not followed is told to a caller as to a user of the program.
+TEST(CApi, NotesOfTheModel) {
+  namespace fs = std::filesystem;
+  llada_model_info info = LLADA_MODEL_INFO_INIT;
+  ASSERT_EQ(llada_model_describe(tiny().model, &info), LLADA_OK);
+  EXPECT_STREQ(info.notes, "");
+  const fs::path own = fs::temp_directory_path() / ("llada_api_notes_" + std::to_string(::getpid()));
+  fs::create_directories(own);
+  for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"})
+    fs::create_symlink(fs::path(kTinyModel) / name, own / name);
+  std::ofstream(own / "chat_template.jinja") << "[INST] {{ messages[-1].content }} [/INST]";
+  {
+    const ModelHandle model = load_tiny(own.string());
+    ASSERT_EQ(llada_model_describe(model, &info), LLADA_OK) << llada_error(model);
+    const std::string notes = info.notes;
+    EXPECT_EQ(notes.find("the chat template of the file is not one of those that are known"), 0u) << notes;
+    EXPECT_EQ(notes.find('\n'), notes.npos) << "one note, one line";
+    // A program of before the notes has a smaller struct, behind which nothing is written.
+    info = LLADA_MODEL_INFO_INIT;
+    info.size = offsetof(llada_model_info, notes);
+    ASSERT_EQ(llada_model_describe(model, &info), LLADA_OK);
+    EXPECT_GT(info.vocabulary, 0);
+    EXPECT_EQ(info.notes, nullptr);
+  }
+  fs::remove_all(own);
+}
+
 TEST(CApi, RecordedSteps) {
   const GoldenItem& item = tiny().golden[0];
   const GoldenRun& run = item.threshold;

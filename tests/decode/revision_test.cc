@@ -10,8 +10,10 @@
 namespace llada::decode {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::Pair;
 
 // Answers by position, forward and whether it is a trial (its one row, or its last, is asked).
@@ -246,6 +248,26 @@ TEST(ConfidenceRemasking, MasksTheLeastConfidentOnce) {
   EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 2, 2, 1, 2));
   EXPECT_EQ(o.stats.counters.revisions_made, 3);
   EXPECT_EQ(o.stats.counters.revisions_changed, 3);
+}
+
+// A position that is masked again is predicted anew: two predictions in a row count from there on.
+TEST(ConfidenceRemasking, SettlesNoTokenByWhatWasPredictedBefore) {
+  DecodeOptions options = plain(Revision::remask, 3);
+  options.acceptance = Acceptance::settled;
+  options.threshold = 0.99;
+  options.settle_threshold = 0.5;
+  // Forward 0 commits 2 as the best, forward 1 commits 3 and masks 2 again, forward 2 has 4 as the best and 2 with the
+  // token that forward 0 had: agreed once.
+  const Outcome o = run_script(options, kPrompt, script([](int32_t p, int64_t forward, bool) {
+                                 const double scores[3][3] = {{0.8, 0.3, 0.2}, {0, 0.85, 0.2}, {0.6, 0, 0.9}};
+                                 return std::pair(p == 2 ? 1 : static_cast<int32_t>(forward) % 7,
+                                                  forward < 3 ? scores[forward][p - 2] : 0.6);
+                               }));
+  EXPECT_THAT(o.trace.at(0), ElementsAre(Pair(2, 1)));
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(2, kMask), Pair(3, 1)));
+  EXPECT_THAT(o.trace.at(2), Contains(Pair(4, 2)));
+  EXPECT_THAT(o.trace.at(2), Not(Contains(Pair(2, 1))));
+  EXPECT_THAT(o.trace.at(3), Contains(Pair(2, 1))) << "agreed twice since";
 }
 
 TEST(Revision, ShiftedModelsAreAskedOneRowEarlier) {
