@@ -3,7 +3,12 @@
 namespace llada::serve {
 
 Workers::Workers(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  } catch (...) {
+    finish();
+    throw;
+  }
 }
 
 void Workers::finish() {
