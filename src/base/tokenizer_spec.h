@@ -2,6 +2,7 @@
 // runs it.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ struct TokenizerSpec {
   // -1: not given.
   int32_t bos = -1, eos = -1, pad = -1, eot = -1, mask = -1;
 };
+
+// Bytes of a chat template at most, whichever file it stands in.
+inline constexpr size_t kMaxChatTemplateBytes = size_t{1} << 20;
 
 // What a mask and the end of a turn are called in published tokenizers, for files that do not say it; the first that
 // is there counts.

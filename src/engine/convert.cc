@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/folder_check.h"
 #include "engine/model.h"
 #include "formats/convert.h"
 #include "tensor/quantize.h"
@@ -30,6 +31,10 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
     return invalid("type: found '{}', needed one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1", type);
   LLADA_TRY(const auto file, ModelFile::open(path));
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));
+  if (spec) {  // what nobody could open is not written, which may take long and replace a file
+    LLADA_TRY(const auto tokenizer, Tokenizer::create(*spec, path));
+    LLADA_TRY_STATUS(check_tokens_fit(file.config(), tokenizer.vocab_size(), path));
+  }
   LLADA_TRY_STATUS(convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);

@@ -9,22 +9,45 @@
 
 namespace llada {
 
-Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder) {
+namespace {
+
+void take_ids(const ModelConfig& config, TokenizerSpec& spec) {
+  const auto take = [&](int32_t given, int32_t& own) {
+    if (own >= 0 || given < 0 || static_cast<size_t>(given) >= spec.tokens.size()) return;
+    if (spec.kinds[static_cast<size_t>(given)] != TokenKind::normal) own = given;
+  };
+  take(config.bos_id, spec.bos);
+  take(config.eos_id, spec.eos);
+  take(config.pad_id, spec.pad);
+  take(config.eot_id, spec.eot);
+  take(config.mask_id, spec.mask);
+}
+
+}  // namespace
+
+Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const ModelConfig& config) {
   TokenizerFiles files;
   for (const TokenizerFileName& file : kTokenizerFiles) {
     const std::string path = fmt::format("{}/{}", folder, file.name);
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) continue;
     LLADA_TRY(files.*file.text, read_file(path));
+    if ((files.*file.text).empty() && file.text == &TokenizerFiles::tokenizer)
+      return invalid("{}: is empty, a JSON object needed", path);
   }
-  return parse_tokenizer_files(files, folder);
+  LLADA_TRY(TokenizerSpec spec, parse_tokenizer_files(files, folder));
+  take_ids(config, spec);
+  return spec;
+}
+
+Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::string& path) {
+  if (tokens <= config.vocab) return {};
+  return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, tokens, config.vocab);
 }
 
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path) {
-  if (tokenizer != nullptr && tokenizer->vocab_size() > config.vocab)
-    return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, tokenizer->vocab_size(),
-                   config.vocab);
+  if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
   if (ids.mask < 0 || ids.mask >= config.vocab)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   return {};
@@ -32,7 +55,7 @@ Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, c
 
 Status check_folder(const std::string& folder) {
   LLADA_TRY(const ModelConfig config, read_folder_config(folder));
-  LLADA_TRY(auto spec, read_folder_tokenizer(folder));
+  LLADA_TRY(auto spec, read_folder_tokenizer(folder, config));
   LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(spec), folder));
   const auto ids = resolve_special_ids(config, &tokenizer, detect_chat_format(tokenizer).style);
   return check_tokens_fit(config, &tokenizer, ids, folder);

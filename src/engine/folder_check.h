@@ -1,5 +1,6 @@
 // A Hugging Face folder's tokenizer, and what of a folder can be refused before its weights are there.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "base/error.h"
@@ -10,13 +11,17 @@
 
 namespace llada {
 
-// By the files that text/tokenizer_files.h names.
-Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder);
+// By the files that text/tokenizer_files.h names. Where they name no begin, end, padding or mask, it is config.json's,
+// unless that id is a piece of text.
+Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const ModelConfig& config);
 
 // Configuration and tokenizer: whatever Model::load() refuses of these two.
 Status check_folder(const std::string& folder);
 
-// A tokenizer (null: none) that fits the embedding table, and a mask that is one of its rows. `path` is for errors.
+// `path` is for errors.
+Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::string& path);
+
+// A tokenizer (null: none) that fits the embedding table, and a mask that is one of its rows.
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/folder_check.h"
 #include "engine/model.h"
 #include "formats/convert.h"
 
@@ -66,6 +67,8 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
                          .has_chat_template = !s.chat_template.empty(),
                          .single_turn = format.single_turn};
     if (!format.note.empty()) summary.config.notes.push_back(format.note);
+    if (const Status fits = check_tokens_fit(summary.config, tokenizer.vocab_size(), file.path()); !fits)
+      summary.config.notes.push_back(fits.error().message);
     if (summary.config.bos_id < 0) summary.config.bos_id = s.bos;
     if (summary.config.pad_id < 0) summary.config.pad_id = s.pad;
     ids = resolve_special_ids(summary.config, &tokenizer, format.style);

@@ -48,7 +48,7 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
 Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) {
   if (file.tokenizer()) return file.tokenizer();
   if (file.folder().empty()) return std::nullopt;
-  return read_folder_tokenizer(file.folder());
+  return read_folder_tokenizer(file.folder(), file.config());
 }
 
 Model::Model(ModelFile file)

@@ -87,6 +87,9 @@ Result<std::vector<Example>> parse_examples(std::string_view text, const std::st
   const std::string name = std::filesystem::path(source).stem().string();
   LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
     LLADA_TRY(Example example, json.contains("question") ? gsm8k(json, where) : own_row(json, where, name));
+    if (trimmed(example.prompt).empty())
+      return invalid("{}: field '{}': found nothing but white space, needed text", where,
+                     json.contains("question") ? "question" : "prompt");
     if (limit == 0 || ++taken[example.task] <= limit) examples.push_back(std::move(example));
     return {};
   }));

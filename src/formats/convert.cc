@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <vector>
 
@@ -68,6 +69,11 @@ class Converter {
       if (::stat(file.path().c_str(), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
         return invalid("{}: is the input file; another output path needed", out_path_);
     }
+    std::error_code ignored;
+    if (!model_.folder().empty() && !out_path_.ends_with(".gguf") &&
+        std::filesystem::equivalent(std::filesystem::absolute(out_path_, ignored).parent_path(), model_.folder(),
+                                    ignored))
+      return invalid("{}: is a file of the input folder; another output path needed", out_path_);
     return {};
   }
 

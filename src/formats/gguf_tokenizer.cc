@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr uint64_t kMaxRegexes = 16, kMaxRegexBytes = 4096;
-constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
 
 class TokenizerReader {
  public:
@@ -70,7 +69,7 @@ class TokenizerReader {
 
   Status texts(TokenizerSpec& spec) {
     LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", ""));
-    LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxTemplateBytes));
+    LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxChatTemplateBytes));
     LLADA_TRY(spec.single_turn, fields_.boolean(std::string(kKeySingleTurn), false));
     LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", false));
     if (file_.find(kKeyRegexes) != nullptr) {

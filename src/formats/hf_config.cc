@@ -317,6 +317,9 @@ class ConfigReader {
       const json* scaling = find({name});
       if (scaling == nullptr) continue;
       if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
+      for (const auto& [key, value] : scaling->items())
+        if (value.is_object())
+          return invalid("{}: {}.{} is an object, the same rotation in all layers needed", file_, name, printable(key));
       for (const auto kind : {"rope_type", "type"})
         if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default") {
           // LLaDA's published code reads no such key.

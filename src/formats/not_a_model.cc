@@ -63,7 +63,7 @@ Status check_is_model_folder(const std::string& folder) {
   if (!gguf.empty()) {
     std::ranges::sort(gguf);
     return invalid("{}: a folder with GGUF files; name the file: {}/{}{}", folder, folder, printable(gguf.front()),
-                   gguf.size() > 1 ? fmt::format(" ({} others)", gguf.size() - 1) : "");
+                   gguf.size() > 1 ? fmt::format(" ({} in all)", gguf.size()) : "");
   }
   if (!safetensors && pickle)
     return invalid(

@@ -123,10 +123,10 @@ bool is_buffer(std::string_view hf_name) {
 }
 
 bool is_quantized_part(std::string_view hf_name) {
-  constexpr std::array<std::string_view, 13> kParts = {
-      "qweight",       "qzeros",           "scales",      "g_idx",         "SCB",
-      "weight_format", "absmax",           "quant_map",   "nested_absmax", "weight_packed",
-      "weight_scale",  "weight_scale_inv", "weight_shape"};
+  constexpr std::array<std::string_view, 18> kParts = {
+      "qweight",      "qzeros",    "scales",        "g_idx",         "SCB",           "weight_format",
+      "absmax",       "quant_map", "nested_absmax", "weight_packed", "weight_scale",  "weight_scale_inv",
+      "weight_shape", "W_q",       "codes",         "codebooks",     "weight_blocks", "weight_scales"};
   const std::string_view last = hf_name.substr(hf_name.rfind('.') + 1);
   return std::ranges::find(kParts, last) != kParts.end() || last.starts_with("bitsandbytes__");
 }

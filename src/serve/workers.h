@@ -12,6 +12,7 @@ namespace llada::serve {
 
 class Workers {
  public:
+  // Where the system gives fewer threads, those that it gave end and std::system_error leaves.
   explicit Workers(int threads);
   ~Workers() { finish(); }
   Workers(const Workers&) = delete;

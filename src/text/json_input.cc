@@ -38,6 +38,7 @@ Result<Json> parse_json(std::string_view text, const std::string& source) {
   if (json.is_discarded()) {
     ErrorPosition position;
     Json::sax_parse(text.begin(), text.end(), &position);
+    if (position.offset > text.size()) return invalid("{}: the JSON ends too early, at byte {}", source, text.size());
     return invalid("{}: not valid JSON at byte {} of {}", source, position.offset, text.size());
   }
   return json;

@@ -137,6 +137,9 @@ Result<TokenizerSpec> parse_tokenizer_files(const TokenizerFiles& files, const s
   } else {
     spec.chat_template = files.chat_template;
   }
+  if (spec.chat_template.size() > kMaxChatTemplateBytes)
+    return invalid("{}: the chat template has {} bytes, at most {} needed", source, spec.chat_template.size(),
+                   kMaxChatTemplateBytes);
 
   for (size_t i = 0; i < spec.tokens.size(); ++i)
     if (spec.kinds[i] == TokenKind::unused) spec.tokens[i] = fmt::format("[PAD{}]", i);

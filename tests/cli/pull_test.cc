@@ -197,7 +197,7 @@ TEST_F(PullCli, WhatAPathIsInsteadOfAModel) {
       {(root / "m.gguf").string(), "a Git LFS pointer of"},
       {pickles.string(), "Python pickles"},
       {empty.string(), "no model"},
-      {many.string(), "name the file: " + (many / "a-Q8_0.gguf").string() + " (1 others)"},
+      {many.string(), "name the file: " + (many / "a-Q8_0.gguf").string() + " (2 in all)"},
       {(root / "missing").string(), "No such file"},
       {"./missing/x", "No such file"},
       {"", "'' is no path"},

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/convert.h"
+#include "engine/inspect.h"
 #include "engine/model.h"
 
 namespace llada {
@@ -48,6 +50,56 @@ TEST_F(FolderCheck, WithoutWeights) {
   EXPECT_THAT(outcome(), HasSubstr("the tokenizer has 1006 tokens, the embedding table 1000"));
   fs::remove(folder_ / "tokenizer.json");
   EXPECT_THAT(outcome(), HasSubstr("has no tokenizer that can be read"));
+}
+
+TEST_F(FolderCheck, AnEmptyTokenizerIsNamed) {
+  std::ofstream(folder_ / "tokenizer.json", std::ios::trunc).flush();
+  EXPECT_THAT(outcome(), HasSubstr("tokenizer.json: is empty, a JSON object needed"));
+}
+
+// The text of a token that the model uses as its end is plain text in a prompt, also where config.json alone says so.
+TEST_F(FolderCheck, IdsOfTheConfigurationAreControlTokens) {
+  std::ofstream(folder_ / "tokenizer_config.json")
+      << R"({"added_tokens_decoder": {"1001": {"content": "<|endoftext|>", "special": false, "normalized": false}}})";
+  ModelConfig config;
+  const auto read = [&] {
+    auto spec = read_folder_tokenizer(folder_.string(), config);
+    EXPECT_TRUE(spec) << spec.error().message;
+    return *spec;
+  };
+  EXPECT_EQ(read().eos, -1);
+  EXPECT_EQ(Tokenizer::create(read(), "f")->encode("<|endoftext|>"), std::vector<int32_t>{1001});
+  config.eos_id = config.pad_id = 1001, config.bos_id = 5, config.eot_id = 2000;
+  const TokenizerSpec spec = read();
+  EXPECT_EQ(spec.eos, 1001);
+  EXPECT_EQ(spec.pad, 1001);
+  EXPECT_EQ(spec.bos, -1) << "a piece of text";
+  EXPECT_EQ(spec.eot, 1004) << "known by its name";
+  EXPECT_GT(Tokenizer::create(spec, "f")->encode("<|endoftext|>").size(), 1u);
+}
+
+TEST_F(FolderCheck, ATokenizerThatIsTooLargeIsToldOfByInspectAndConvert) {
+  fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
+  change("tokenizer_config.json", R"("added_tokens_decoder": {)",
+         R"("added_tokens_decoder": {"1030": {"content": "<|more|>", "special": true},)");
+  const std::string line = folder_.string() + ": the tokenizer has 1031 tokens, the embedding table 1024";
+  const auto summary = inspect_model(folder_.string());
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_THAT(summary->config.notes, testing::Contains(line));
+  const auto converted = convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {});
+  ASSERT_FALSE(converted);
+  EXPECT_EQ(converted.error().message, line);
+  EXPECT_FALSE(fs::exists(folder_ / "out.gguf"));
+}
+
+TEST_F(FolderCheck, ADamagedTokenizerIsNotConverted) {
+  fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
+  change("tokenizer.json", R"("merges": [)", R"("merges": ["a nope",)");
+  const auto converted = convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {});
+  ASSERT_FALSE(converted);
+  EXPECT_EQ(exit_status(converted.error()), 2);
+  EXPECT_THAT(converted.error().message, HasSubstr(R"(merge 0 ("a nope") needs the token "nope")"));
+  EXPECT_FALSE(fs::exists(folder_ / "out.gguf"));
 }
 
 TEST_F(FolderCheck, AnAnswerEndsAtEveryEnd) {

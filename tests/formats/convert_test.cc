@@ -380,6 +380,13 @@ TEST(Convert, RefusedOutputs) {
   EXPECT_THAT(refusal(folder / "out.gguf", DType::Q4_K), HasSubstr("converting to q4_k is not supported"));
   EXPECT_EQ(folder.read("in.gguf"), bytes);
   EXPECT_EQ(folder.files(), 2u);
+  const TempFolder in;
+  const ModelFile whole = opened(write_folder(in, tiny_config(Architecture::llada)));
+  const std::string before = in.read("config.json");
+  const auto over = convert_to_gguf(whole, nullptr, in / "config.json", {.type = DType::F16, .progress = {}});
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().message, in / "config.json" + ": is a file of the input folder; another output path needed");
+  EXPECT_EQ(in.read("config.json"), before);
 }
 
 TEST(Convert, ASymbolicLinkStaysALink) {

@@ -83,6 +83,8 @@ TEST(PublishedConfig, Llada2sRotationFollowsTheFactorAlone) {
   EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":1.0)")).rotary_dims, 16);
   EXPECT_EQ(
       accepted(with(json, R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":0.25})")).rotary_dims, 4);
+  EXPECT_THAT(refused(with(json, R"("rope_parameters":{"full_attention":{"rope_theta":1000000}})")),
+              HasSubstr("rope_parameters.full_attention is an object, the same rotation in all layers needed"));
   EXPECT_THAT(accepted(with(json, R"("rotary_dim":8)")).notes, IsEmpty());
   const ModelConfig c = accepted(with(json, R"("rotary_dim":16)"));
   EXPECT_EQ(c.rotary_dims, 8);

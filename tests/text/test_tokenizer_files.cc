@@ -177,6 +177,21 @@ TEST(TokenizerFiles, TheTemplateOfItsOwnFileComesFirst) {
   EXPECT_EQ(parse_tokenizer_files(files, "f")->chat_template, "b");
 }
 
+// Either way, so that whatever opens can be written as GGUF, whose reader has the same bound.
+TEST(TokenizerFiles, ATemplateOfMoreThanAMebibyteIsRefused) {
+  const std::string most(size_t{1} << 20, 'x');
+  TokenizerFiles files;
+  files.tokenizer = qwen().dump();
+  files.chat_template = most;
+  EXPECT_TRUE(parse_tokenizer_files(files, "f"));
+  files.chat_template += 'x';
+  const char* line = "f: the chat template has 1048577 bytes, at most 1048576 needed";
+  EXPECT_EQ(parse_tokenizer_files(files, "f").error().message, line);
+  files.chat_template.clear();
+  files.config = json{{"chat_template", most + "x"}}.dump();
+  EXPECT_EQ(parse_tokenizer_files(files, "f").error().message, line);
+}
+
 TEST(TokenizerFiles, BadFilesAreOneLine) {
   const auto with = [](std::string TokenizerFiles::*file, const std::string& text) {
     TokenizerFiles files = split_files(false);
