@@ -33,7 +33,8 @@ std::string isa_from_environment() {
 }
 
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group) {
-  add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "threads; 0: one per physical core (0)")->group(group);
+  add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "threads; 0: one per physical core (0)")
+      ->group(group);
 }
 
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group) {

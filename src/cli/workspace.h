@@ -74,11 +74,11 @@ int status_of(const Generation& generation);
 // The file's content, or what stdin holds up to its end for "-".
 Result<std::string> read_text(const std::string& path);
 
-// The whole of stdin where it is a pipe or a file, else nothing: a terminal and /dev/null are left alone. A pipe is read
-// to its end however long that takes, as every filter does, because an answer to half of a question is worse than none;
-// a line says so where it brings nothing for two seconds. A socket is what Node gives its child processes, whether
-// something is written to it or not: it is read where it brings something, or its end, within half a second, and a line
-// says so where it does not.
+// The whole of stdin where it is a pipe or a file, else nothing: a terminal and /dev/null are left alone. A pipe is
+// read to its end however long that takes, as every filter does, because an answer to half of a question is worse than
+// none; a line says so where it brings nothing for two seconds. Node gives its child processes a socket, whether
+// something is written to it or not. It is read where it brings something, or its end, within half a second; else a
+// line says so.
 Result<std::string> piped_text();
 
 }  // namespace llada::cli

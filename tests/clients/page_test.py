@@ -369,7 +369,7 @@ class Trouble(PageTest):
         self.picture("single")
         self.script("""
           const get = page.server.get.bind(page.server);
-          page.server.get = async (path) => ({ ...await get(path), ...(path === "props" ? { single_turn: false } : {}) });
+          page.server.get = async (path) => ({ ...await get(path), ...(path === "props" && { single_turn: false }) });
           page.open()""")
         self.wait(lambda: not self.find("#single").is_displayed(), "its end with a model that converses")
 
