@@ -1,4 +1,6 @@
 // llada_model: loading, what it is, its texts and tokens.
+#include <fmt/ranges.h>
+
 #include "api/objects.h"
 #include "engine/inspect.h"
 

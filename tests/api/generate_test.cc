@@ -51,7 +51,6 @@ TEST(CApi, RecordedAnswers) {
   }
 }
 
-// Steps as recorded; the arrays are what the edits so far make of the masks.
 // What of a file is not followed is told to a caller as to a user of the program.
 TEST(CApi, NotesOfTheModel) {
   namespace fs = std::filesystem;
@@ -79,6 +78,7 @@ TEST(CApi, NotesOfTheModel) {
   fs::remove_all(own);
 }
 
+// Steps as recorded; the arrays are what the edits so far make of the masks.
 TEST(CApi, RecordedSteps) {
   const GoldenItem& item = tiny().golden[0];
   const GoldenRun& run = item.threshold;

@@ -145,6 +145,7 @@ class Chat(PageTest):
         self.ask()
         self.finished()
         slider = self.find(".replay input")
+        self.assertGreaterEqual(slider.size["height"], 24, "high enough for a finger")
         frames = int(slider.get_attribute("max")) + 1
         masks = []
         for frame in range(frames):
