@@ -110,7 +110,8 @@ for pin in sys.argv[1:]:
       # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have. What is
       # not imported need not be compiled.
       { /usr/bin/python3 -m venv build/clients &&
-        build/clients/bin/pip install -q --no-compile --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
+        build/clients/bin/pip install -q --no-compile --disable-pip-version-check "${clients[@]}"
+      } >/dev/null 2>&1 && works ||
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
     fi
     # Out of its package alone: installed, it would be started as a service, on port 80.
