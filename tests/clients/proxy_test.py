@@ -112,6 +112,20 @@ class BehindNginx(unittest.TestCase):
         self.assertEqual(ask(self.proxy.url), 200)
         self.assertEqual(ask("http://elsewhere.example"), 403)
 
+    def test_the_documents_name_needs_its_option(self):
+        def status(url):
+            name = {"Host": "llada.example.org", "Origin": "http://llada.example.org"}
+            return httpx.post(url + "/v1/chat/completions", json=body(), timeout=60, headers=name).status_code
+
+        self.assertEqual(status(self.proxy.url), 403)
+        named = support.Server("--allow-host", "llada.example.org")
+        proxy = Proxy(named.port)
+        try:
+            self.assertEqual(status(proxy.url), 200)
+        finally:
+            proxy.stop()
+            named.stop()
+
 
 if __name__ == "__main__":
     unittest.main()
