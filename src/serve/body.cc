@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 
 namespace llada::serve {
 namespace {
@@ -79,6 +80,15 @@ std::unexpected<ApiError> wrong(const std::string& name, const json& found, std:
   return refuse(fmt::format("{}: found {}, needed {}", name, text, needed), name);
 }
 
+std::optional<int64_t> whole_number(const json& value) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  constexpr double kMost = int64_t{1} << 53;  // above it a double stands for several whole numbers
+  const double number = value.is_number_float() ? value.get<double>() : 0.5;
+  if (std::abs(number) > kMost || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
 Answered<Body> Body::parse(const Exchange& exchange) {
   constexpr double kMostSeconds = 10;
   const auto begin = std::chrono::steady_clock::now();
@@ -112,10 +122,8 @@ Answered<bool> Body::boolean(const std::string& name, bool otherwise) {
 Answered<std::optional<int64_t>> Body::integer(const std::string& name, int64_t least, int64_t most) {
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  const bool fits = value->is_number_unsigned() ? value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
-                                                : value->is_number_integer();
-  const int64_t number = fits ? value->get<int64_t>() : 0;
-  if (!fits || number < least || number > most)
+  const auto number = whole_number(*value);
+  if (!number || *number < least || *number > most)
     return wrong(name, *value, fmt::format("a whole number from {} to {}", least, most));
   return number;
 }
@@ -145,8 +153,9 @@ Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
   if (value == nullptr) return ids;
   if (!value->is_array()) return wrong(name, *value, "a list of token ids");
   for (const json& item : *value) {
-    if (!item.is_number_integer() || item < 0 || item > INT32_MAX) return wrong(name, item, "token ids");
-    ids.push_back(item.get<int32_t>());
+    const auto id = whole_number(item);
+    if (!id || *id < 0 || *id > INT32_MAX) return wrong(name, item, "token ids");
+    ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
 }

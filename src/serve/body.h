@@ -37,6 +37,9 @@ class Body {
   std::set<std::string> read_;
 };
 
+// A whole number, also one that is written as 16.0: JSON has one type of number, and some languages write each so.
+std::optional<int64_t> whole_number(const nlohmann::json& value);
+
 // "NAME: found VALUE, needed NEEDED", about the field NAME.
 std::unexpected<ApiError> wrong(const std::string& name, const nlohmann::json& found, std::string_view needed);
 

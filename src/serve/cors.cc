@@ -71,7 +71,7 @@ void Origins::add_headers(const HttpRequest& request, HttpReply& reply) const {
   if (!any_) reply.headers.emplace_back("Vary", "Origin");
   if (request.origin.empty() || !let_in(request.origin)) return;
   reply.headers.emplace_back("Access-Control-Allow-Origin", any_ ? "*" : request.origin);
-  reply.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  reply.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, X-Should-Retry, Llada-Note");
 }
 
 bool Origins::is_preflight(const HttpRequest& request) const {

@@ -25,9 +25,10 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
     if (!item.is_array() || item.empty()) return wrong("prompt", item, "a text or a list of token ids");
     std::vector<int32_t> ids;
     for (const json& id : item) {
-      if (!id.is_number_integer() || id < 0 || id >= service.model().config().vocab)
+      const auto number = whole_number(id);
+      if (!number || *number < 0 || *number >= service.model().config().vocab)
         return wrong("prompt", id, fmt::format("token ids below {}", service.model().config().vocab));
-      ids.push_back(id.get<int32_t>());
+      ids.push_back(static_cast<int32_t>(*number));
     }
     prompts.push_back(std::move(ids));
     return {};

@@ -6,6 +6,8 @@
 namespace llada::serve {
 namespace {
 
+constexpr std::string_view kBelow = "/v1";
+
 struct Absent {
   std::string_view path;  // that begins so
   const char* why;
@@ -26,12 +28,25 @@ constexpr Absent kAbsent[] = {
     {"/completion", "needed /v1/completions"},
 };
 
+// The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
+// of a route, that of an Azure deployment. Of several the longest.
+std::string_view nearest_route(std::string_view path) {
+  std::string_view found;
+  size_t length = 0;
+  for (const Route& route : routes()) {
+    const std::string_view end = route.path.substr(route.path.starts_with(kBelow) ? kBelow.size() : 0);
+    if (end == "/" || !path.ends_with(end) || end.size() <= length) continue;
+    found = route.path;
+    length = end.size();
+  }
+  return found;
+}
+
 }  // namespace
 
 ApiError missing_route(std::string_view path) {
-  const std::string below = "/v1" + std::string(path);
-  if (std::ranges::find(routes(), below, &Route::path) != routes().end())
-    return {404, fmt::format("there is no such route; needed {}", below)};
+  if (const std::string_view nearest = nearest_route(path); !nearest.empty())
+    return {404, fmt::format("there is no such route; needed {}", nearest)};
   for (const Absent& a : kAbsent)
     if (path.starts_with(a.path)) return {404, fmt::format("there is no such route: {}", a.why)};
   return {404, "there is no such route (see /openapi.json)"};

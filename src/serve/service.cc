@@ -199,6 +199,15 @@ std::optional<HttpReply> Service::refusal(const HttpRequest& request, const Rout
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     return reply;
   }
+  if (const std::string_view coding = request.coding; !coding.empty() && coding != "identity") {
+    HttpReply reply = error_reply(ApiError(415,
+                                           fmt::format("Content-Encoding: found {}, needed identity: bodies are "
+                                                       "taken as they are",
+                                                       in_quotes(cut(coding, 100))),
+                                           "Content-Encoding"));
+    reply.headers.emplace_back("Accept-Encoding", "identity");
+    return reply;
+  }
   if (request.spare && !route->at_once)
     return error_reply(ApiError(503, "too many connections are open (--max-connections)", "", "too_many_connections"));
   if (ready() || route->early) return std::nullopt;

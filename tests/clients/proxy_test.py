@@ -1,7 +1,6 @@
-"""The server behind nginx, with the configuration that docs/server.md gives. Skipped where nginx is not installed."""
+"""The server behind nginx, with the configuration that docs/server.md gives."""
 
 import pathlib
-import shutil
 import subprocess
 import tempfile
 import time
@@ -13,7 +12,7 @@ import httpx
 
 import support
 
-NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+NGINX = str(support.ROOT / "build/nginx/usr/sbin/nginx")
 PROMPT = "Sort the numbers from smallest to largest: 38 41 6 51 3"
 # One token a step, so that a stream has many pieces and is long enough to be left.
 SLOW = {"max_tokens": 200, "temperature": 2, "seed": 1,
@@ -67,7 +66,6 @@ def body(**fields):
     return {"model": support.NAME, "messages": [{"role": "user", "content": PROMPT}], **usual, **fields}
 
 
-@unittest.skipUnless(NGINX, "nginx is not installed")
 class BehindNginx(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -113,6 +111,20 @@ class BehindNginx(unittest.TestCase):
                                         headers={"Origin": origin}).status_code
         self.assertEqual(ask(self.proxy.url), 200)
         self.assertEqual(ask("http://elsewhere.example"), 403)
+
+    def test_the_documents_name_needs_its_option(self):
+        def status(url):
+            name = {"Host": "llada.example.org", "Origin": "http://llada.example.org"}
+            return httpx.post(url + "/v1/chat/completions", json=body(), timeout=60, headers=name).status_code
+
+        self.assertEqual(status(self.proxy.url), 403)
+        named = support.Server("--allow-host", "llada.example.org")
+        proxy = Proxy(named.port)
+        try:
+            self.assertEqual(status(proxy.url), 200)
+        finally:
+            proxy.stop()
+            named.stop()
 
 
 if __name__ == "__main__":

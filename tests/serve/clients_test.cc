@@ -46,6 +46,9 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
       {{"top_k", -1}, {"min_p", 0}, {"top_p", 1}},
       {{"top_p", nullptr}, {"model", "any"}, {"stop", nullptr}, {"tools", nullptr}},
       {{"safe_prompt", false}, {"random_seed", 7}},
+      {{"stream_options", nullptr}, {"n", nullptr}, {"user", {{"id", 1}}}, {"stop", json::array()}},
+      {{"n", 1.0}, {"seed", 3.0}, {"max_completion_tokens", 16.0}, {"top_k", 0.0}, {"top_logprobs", 0.0}},
+      {{"logit_bias", json::object()}, {"stop", {"é", "🙂"}}, {"temperature", 0.0}},
   };
   const std::string alone = chat("Hi", {{"max_tokens", 16}});
   for (json more : harmless) {
@@ -85,6 +88,9 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
                                                             {"logit_bias", {{"5", 1}}},
                                                             {"reasoning_effort", "high"},
                                                             {"top_k", -2},
+                                                            {"n", 1.5},
+                                                            {"max_tokens", 16.5},
+                                                            {"seed", 3.5},
                                                             {"top_p", 1.5},
                                                             {"min_p", -1}};
   for (const auto& [name, value] : wishes) {
@@ -325,6 +331,7 @@ TEST_F(Clients, SeedsHaveASign) {
   EXPECT_EQ(with(-5), alone("-5"));
   EXPECT_EQ(with(-5), alone("18446744073709551611")) << "two's complement";
   EXPECT_NE(with(-5), with(5));
+  EXPECT_EQ(with(5.0), with(5));
   EXPECT_EQ(with(INT64_MIN), alone("9223372036854775808"));
   std::set<std::string> drawn;
   for (int i = 0; i < 5; ++i) drawn.insert(with(-1));
@@ -353,6 +360,10 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1/messages", "/v1/chat/completions"},
                                    {"/v1/embeddings", "no embeddings"},
                                    {"/chat/completions", "needed /v1/chat/completions"},
+                                   {"/v1/v1/chat/completions", "needed /v1/chat/completions"},
+                                   {"/v1//completions", "needed /v1/completions"},
+                                   {"/v1/chat/completions/models", "needed /v1/models"},
+                                   {"/openai/deployments/a/chat/completions", "needed /v1/chat/completions"},
                                    {"/v1/responses/resp_1", "nothing is stored here"},
                                    {"/nothing", "see /openapi.json"}}) {
     const json error = refusal(path, json::object(), 404);

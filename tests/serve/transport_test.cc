@@ -293,6 +293,18 @@ TEST_F(Transport, RepliesSayWhenTheyWereMade) {
   EXPECT_EQ(timestamp(then), "1994-11-06T08:49:37.042Z");
 }
 
+TEST_F(Transport, PackedBodiesAreRefused) {
+  start();
+  const auto with = [&](const std::string& coding) {
+    return ask(server->port(), "POST", "/tokenize", {{"content", "a"}}, "Content-Encoding: " + coding + "\r\n");
+  };
+  EXPECT_EQ(with("identity").status, 200);
+  const auto reply = with("gzip");
+  EXPECT_EQ(reply.status, 415);
+  EXPECT_EQ(reply.header("Accept-Encoding"), "identity");
+  EXPECT_EQ(reply.json()["error"]["param"], "Content-Encoding");
+}
+
 TEST_F(Transport, OnlyThePageAndTheStateNeedNoKey) {
   start();
   service->set_keys({"secret"});
