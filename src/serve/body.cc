@@ -79,10 +79,11 @@ std::unexpected<ApiError> wrong(const std::string& name, const json& found, std:
   return refuse(fmt::format("{}: found {}, needed {}", name, text, needed), name);
 }
 
-Answered<Body> Body::parse(const Exchange& exchange) {
+Answered<Body> Body::parse(Exchange& exchange) {
   constexpr double kMostSeconds = 10;
+  const BodyBytes bytes = exchange.take_body();
   const auto begin = std::chrono::steady_clock::now();
-  return parse(exchange.request.body, [&]() -> Status {
+  return parse(bytes.text(), [&]() -> Status {
     if (exchange.is_gone()) return failed("the client has gone");
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     if (time.count() > kMostSeconds) return invalid("the body: reading it takes more than {} seconds", kMostSeconds);
