@@ -52,7 +52,7 @@ void read_body(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  boost::beast::http::request_parser<boost::beast::http::string_body> parser;
+  boost::beast::http::request_parser<CountedBody> parser;
   parser.header_limit(16 << 10);
   parser.body_limit(1 << 20);
   parser.eager(true);

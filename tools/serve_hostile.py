@@ -3,11 +3,16 @@
 
 Hostile are garbage, heads and bodies that are refused, lists of a million objects, names of other hosts, requests that
 end in the middle, clients that leave, that never ask, that send their next request early. The same seed sends the same
-requests. Every reply's status is compared with the one that is right; each answer of the other clients with the one
-that the server gave before. The exit status is 1 where one differs, or the slowest /health but one in a thousand took
-longer than --most-ms.
+requests. Every reply's status is compared with the one that is right; each answer of the other clients with that of
+`llada run`. The exit status is 1 where one differs, or the slowest /health but one in a thousand took longer than
+--most-ms.
+
+With --greedy N, N further requests ask for as much as they can: 128 answers of open length, scores of long prompts,
+long bodies, replies and frames that nobody reads. --limit-mib bounds the server's address space. Whatever they are
+told, the other clients' answers have to come and be right.
 
   tools/serve_hostile.py --count 100000
+  tools/serve_hostile.py --count 0 --greedy 200 --limit-mib 1024 --clients 8 --most-ms 1000 -- --kv-memory 128
   tools/serve_hostile.py --count 1000000 --clients 32 --most-ms 100
 """
 
@@ -122,12 +127,48 @@ def read_statuses(s, count):
         data += piece
 
 
+class Wrong:
+    """Counts what is wrong and keeps the first of it, so that a long run takes no more memory than a short one."""
+
+    def __init__(self):
+        self.first, self.count = [], 0
+
+    def append(self, line):
+        self.count += 1
+        if len(self.first) < 20:
+            self.first.append(line)
+
+
+class Times:
+    """Seconds, counted in steps of 10 microseconds up to 10 seconds."""
+
+    STEP, MOST = 1e-5, 1_000_000
+
+    def __init__(self):
+        self.counts, self.count, self.longest = {}, 0, 0.0
+
+    def add(self, seconds):
+        step = min(int(seconds / self.STEP), self.MOST)
+        self.counts[step] = self.counts.get(step, 0) + 1
+        self.count += 1
+        self.longest = max(self.longest, seconds)
+
+    def at(self, share):
+        """Milliseconds that so many of them did not exceed."""
+        left = share * self.count
+        for step in sorted(self.counts):
+            left -= self.counts[step]
+            if left <= 0:
+                return round(1e3 * self.STEP * (step + 1), 2)
+        return 0.0
+
+
 class Attacker:
     """Sends its share of the requests: most in rows over connections that are kept, one in fifty otherwise."""
 
     def __init__(self, port, seed, results):
         self.port, self.rng, self.results = port, random.Random(seed), results
-        self.idle, self.sent, self.wrong = [], 0, []
+        self.idle, self.sent, self.wrong = [], 0, Wrong()
 
     def run(self, count):
         rows = []
@@ -146,7 +187,7 @@ class Attacker:
             except OSError as error:
                 self.wrong.append(f"{type(error).__name__}: {error}")
                 s = None
-        self.results.put((self.sent, self.wrong[:20], len(self.wrong)))
+        self.results.put((self.sent, self.wrong.first, self.wrong.count))
 
     def judge(self, found, right, data):
         if found != right:
@@ -180,9 +221,57 @@ def attack(port, seed, count, results):
     Attacker(port, seed, results).run(count)
 
 
+def greedy(rng):
+    """A request that takes all that it may, and whether its reply is left unread."""
+    long_text, completions = "a" * rng.choice([1_000_000, 4_000_000]), "/v1/completions"
+    path, body = rng.choice([
+        (completions, {"prompt": "x", "n": 128, "llada": {"gen_length": "auto:1048576"}}),
+        (completions, {"prompt": "x", "n": 128, "max_tokens": 200, "logprobs": 20}),
+        (completions, {"prompt": [[5] * 250] * 128, "max_tokens": 0, "echo": True, "logprobs": 20}),
+        (completions, {"prompt": "x", "n": 128, "stop": ["a" * 4096] * 16, "stream": True}),
+        (completions, {"prompt": ["a"] * 500_000}),
+        ("/v1/chat/completions", {**QUESTION, "n": 128, "max_tokens": 200, "stream": True, "diffusing": "frames"}),
+        ("/v1/chat/completions", {**QUESTION, "n": 128, "logprobs": True, "top_logprobs": 20, "user": long_text}),
+        ("/v1/responses", {"input": "x", "metadata": {"a": long_text}}),
+        ("/infill", {"text": "a<mask:1>" * 10_000}),
+        ("/infill", {"input_prefix": "x", "n_predict": 2**62, "stream": True, "diffusing": "frames"}),
+        ("/tokenize", {"content": long_text}),
+        ("/detokenize", {"tokens": [900] * 800_000}),
+    ])
+    return request("POST", path, json.dumps(body).encode()), rng.random() < 0.7
+
+
+def take_greedily(port, seed, count, results, at_once=50):
+    """Sends greedy requests, so many at once; what was left unread for some time is left altogether."""
+    rng, statuses, wrong, open_ones = random.Random(seed), {}, Wrong(), []
+    for _ in range(count):
+        data, unread = greedy(rng)
+        try:
+            s = connect(port)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(data)
+            if unread:
+                open_ones.append(s)
+            else:
+                s.settimeout(5)  # an answer of 128 may take minutes; whoever asked for it need not wait
+                found = STATUS.match(s.recv(64))
+                status = int(found.group(1)) if found else 0
+                statuses[status] = statuses.get(status, 0) + 1
+                s.close()
+        except socket.timeout:
+            statuses["left"] = statuses.get("left", 0) + 1
+            s.close()
+        except OSError as error:  # refused while the body was still being sent
+            name = type(error).__name__
+            statuses[name] = statuses.get(name, 0) + 1
+        if len(open_ones) > at_once:
+            open_ones.pop(0).close()
+    results.put((count, wrong.first, wrong.count, statuses))
+
+
 def answered(port, stop, results, clients, right):
     """Clients that ask and are answered, one after the other."""
-    counts, wrong = [0] * clients, []
+    counts, wrong = [0] * clients, Wrong()
 
     def one(i):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -191,7 +280,8 @@ def answered(port, stop, results, clients, right):
                 connection.request("POST", "/v1/chat/completions", json.dumps(QUESTION))
                 reply = connection.getresponse()
                 body = reply.read()
-                if reply.status in (429, 503):  # those that leave without a word may fill the queue for a moment
+                # Those that leave without a word may fill the queue for a moment; memory has to be there.
+                if reply.status in (429, 503) and b"out_of_memory" not in body:
                     time.sleep(0.1)
                     continue
                 text = json.loads(body)["choices"][0]["message"]["content"] if reply.status == 200 else body.decode()
@@ -207,12 +297,12 @@ def answered(port, stop, results, clients, right):
         t.start()
     for t in threads:
         t.join()
-    results.put((sum(counts), wrong[:20], len(wrong)))
+    results.put((sum(counts), wrong.first, wrong.count))
 
 
 def health(port, stop, results, pause):
     """Times /health over a connection that is kept, and over one that is new, in turns."""
-    times, wrong = [], []
+    times, wrong = Times(), Wrong()
     line = request("GET", "/health")
     keep = None
     while not stop.is_set():
@@ -222,7 +312,7 @@ def health(port, stop, results, pause):
                 s = connect(port) if fresh or keep is None else keep
                 s.sendall(line)
                 found = read_statuses(s, 1)
-                times.append(time.perf_counter() - begin)
+                times.add(time.perf_counter() - begin)
                 if found != [200]:
                     wrong.append(f"status {found}")
                     s.close()
@@ -235,7 +325,7 @@ def health(port, stop, results, pause):
                 wrong.append(f"{type(error).__name__}: {error}")
                 keep = None
         time.sleep(pause)
-    results.put((times, wrong[:20], len(wrong)))
+    results.put((times, wrong.first, wrong.count))
 
 
 def free_port():
@@ -265,14 +355,27 @@ def main():
     parser.add_argument("--clients", type=int, default=32, help="that are answered meanwhile")
     parser.add_argument("--pause", type=float, default=0.005, help="seconds between two looks at /health")
     parser.add_argument("--most-ms", type=float, default=100, help="milliseconds of /health, 99.9 %% of the time")
+    parser.add_argument("--greedy", type=int, default=0, help="requests that ask for as much as they can")
+    parser.add_argument("--limit-mib", type=int, default=0, help="of the server's address space; 0: none")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("serve", nargs="*", help="options of llada serve, behind --")
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
 
     port = free_port()
     log = tempfile.TemporaryFile()
-    server = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--quiet"], stdout=log,
-                              stderr=log)
+    limit = (args.limit_mib << 20,) * 2
+
+    def bound():
+        if args.limit_mib:
+            resource.setrlimit(resource.RLIMIT_AS, limit)
+
+    question = QUESTION["messages"][0]["content"]
+    command = [args.llada, "run", "-m", args.model, "-p", question, "-n", str(QUESTION["max_tokens"]), "--json"]
+    run = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    right = json.loads(run.stdout)["text"]
+    server = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--quiet", *args.serve],
+                              stdout=log, stderr=log, preexec_fn=bound)
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -284,9 +387,6 @@ def main():
             if server.poll() is not None or time.monotonic() > deadline:
                 sys.exit("the server did not become ready")
             time.sleep(0.05)
-        status, body = ask(port, "POST", "/v1/chat/completions", QUESTION)
-        right = json.loads(body)["choices"][0]["message"]["content"]
-
         stop = multiprocessing.Event()
         queues = [multiprocessing.Queue() for _ in range(3)]
         begin = time.monotonic()
@@ -295,6 +395,9 @@ def main():
         share = -(-args.count // args.processes)
         attackers = [multiprocessing.Process(target=attack, args=(port, args.seed * 1000 + i, share, queues[2]))
                      for i in range(args.processes)]
+        if args.greedy:
+            taking = (port, args.seed, args.greedy, queues[2])
+            attackers.append(multiprocessing.Process(target=take_greedily, args=taking))
         for process in beside + attackers:
             process.start()
         attacks = [queues[2].get() for _ in attackers]
@@ -312,22 +415,19 @@ def main():
         if server.poll() is None:
             server.kill()
 
-    times.sort()
-
-    def at(share):
-        return round(1e3 * times[min(len(times) - 1, int(share * len(times)))], 2)
-
     sent = sum(a[0] for a in attacks)
     wrong = [w for a in attacks for w in a[1]] + health_wrong + answers_wrong
     failed = sum(a[2] for a in attacks) + health_failed + answers_failed
-    print(json.dumps({"hostile": sent, "seconds": round(seconds, 1), "per_second": round(sent / seconds),
-                      "health": {"count": len(times), "p50_ms": at(0.5), "p99_ms": at(0.99), "p99.9_ms": at(0.999),
-                                 "max_ms": at(1)},
+    told = {str(k): v for a in attacks for k, v in (a[3] if len(a) > 3 else {}).items()}
+    print(json.dumps({"hostile": sent, **({"greedy": told} if told else {}), "seconds": round(seconds, 1),
+                      "per_second": round(sent / seconds),
+                      "health": {"count": times.count, "p50_ms": times.at(0.5), "p99_ms": times.at(0.99),
+                                 "p99.9_ms": times.at(0.999), "max_ms": round(1e3 * times.longest, 2)},
                       "answers": answers, "wrong": failed, "alive": alive, "exit_status": end,
                       "most_memory_mb": most}))
     for line in wrong[:20]:
         print("wrong:", line)
-    if failed or not alive or end != 0 or at(0.999) > args.most_ms:
+    if failed or not alive or end != 0 or (args.clients and not answers) or times.at(0.999) > args.most_ms:
         log.seek(0)
         sys.stderr.write(log.read().decode(errors="replace")[-2000:])
         sys.exit(1)

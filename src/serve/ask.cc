@@ -173,6 +173,10 @@ Done read_format(Body& body) {
 Answered<std::vector<std::string>> read_stop(Body& body) {
   LLADA_TRY(auto stop, body.texts("stop"));
   if (stop.size() > 16) return refuse(fmt::format("stop: found {} texts, needed 16 at most", stop.size()), "stop");
+  constexpr size_t kMostBytes = 4096;  // each answer of a request has its own
+  for (const std::string& text : stop)
+    if (text.size() > kMostBytes)
+      return refuse(fmt::format("stop: found a text of {} bytes, needed {} at most", text.size(), kMostBytes), "stop");
   if (std::ranges::count(stop, "") > 0) return refuse("stop: found '', needed text", "stop");
   return stop;
 }

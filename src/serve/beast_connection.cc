@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -59,6 +60,7 @@ void Connection::close() {
   if (closed_) return;
   closed_ = true;
   leave_idle();
+  hold_reply(0);
   host_->open.erase(in_open_);
   --host_->open_count;
   Failure ignored;
@@ -84,6 +86,7 @@ void Connection::read() {
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(host_->limits.header_bytes));
   parser_->body_limit(host_->limits.body_bytes);
+  parser_->get().body() = BodyBytes(host_->bodies);
   searched_ = 0;
   stream_.expires_after(std::chrono::seconds(host_->limits.read_seconds));
   read_head();
@@ -125,8 +128,8 @@ void Connection::read_body() {
       self->handle();
     });
   };
-  // curl waits for this before it sends a long body.
-  if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+  // curl waits for this before it sends a long body. HTTP/1.0 has no interim replies.
+  if (parser_->get().version() >= 11 && beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     chunk_ = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(chunk_), go_on);
   } else {
@@ -139,6 +142,8 @@ void Connection::refuse_reading(Failure failure) {
   if (!http_error || failure == http::error::end_of_stream || failure == http::error::partial_message) return close();
   if (failure == http::error::body_limit)
     return refuse(413, fmt::format("the body is longer than {} bytes", host_->limits.body_bytes));
+  if (failure == http::error::buffer_overflow)
+    return refuse(503, "the bodies of other requests take all the memory that there is for them; try again later");
   refuse(400, "this is no HTTP request: " + failure.message());
 }
 
@@ -155,7 +160,7 @@ void Connection::handle(std::optional<ApiError> fault) {
   http11_ = request.version() >= 11;
   HttpRequest asked = plain_request(request);
   asked.peer = peer_, asked.unix_socket = unix_socket_, asked.spare = spare_;
-  asked.fault = std::move(fault);
+  asked.fault = fault;
   leave_idle();
   stream_.expires_never();
   const auto reply_to = [weak = weak_from_this(), loop = host_->loop](HttpReply reply) {
@@ -163,7 +168,8 @@ void Connection::handle(std::optional<ApiError> fault) {
       if (const auto self = weak.lock(); self && self->exchange_) self->write(std::move(reply));
     });
   };
-  exchange_ = std::make_shared<Exchange>(std::move(asked), reply_to);
+  exchange_ = std::make_shared<Exchange>(std::move(asked), fault ? BodyBytes() : std::move(request.body()), reply_to);
+  parser_.reset();
   replying_ = false;
   asked_ = {};
   watch();
@@ -227,6 +233,21 @@ void Connection::set_head(Response& response, const HttpReply& reply) {
   response.keep_alive(keep_alive_);
 }
 
+void Connection::hold_reply(int64_t bytes) {
+  host_->unread_bytes += bytes - unread_bytes_;
+  unread_bytes_ = bytes;
+}
+
+// Replies that their clients do not read have a bound together. Beyond it the longest of the others is given up, so
+// that no ordinary one pays for it; this one may be read at once.
+void Connection::make_room() {
+  while (host_->unread_bytes > std::max(host_->limits.unread_bytes, unread_bytes_)) {
+    const auto bytes = [this](const Connection* c) { return c == this ? 0 : c->unread_bytes_; };
+    ++host_->pushed_out;
+    (*std::ranges::max_element(host_->open, {}, bytes))->lost();
+  }
+}
+
 void Connection::write(HttpReply reply) {
   replying_ = true;
   keep_alive_ = keep_alive_ && !reply.close && !host_->closing;
@@ -243,11 +264,15 @@ void Connection::write(HttpReply reply) {
   set_head(*response_, reply);
   response_->body() = std::move(reply.body);
   response_->prepare_payload();
+  hold_reply(std::ssize(response_->body()));
+  make_room();
   http::async_write(stream_, *response_, done);
 }
 
 void Connection::written(Failure failure) {
   if (failure) return lost();
+  response_.reset();
+  hold_reply(0);
   if (outflow_) exchange_->stream_ended();
   exchange_.reset();
   outflow_.reset();

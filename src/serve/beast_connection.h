@@ -43,6 +43,8 @@ class Loop {
 // What connections share. On the server's thread alone, but for the counts and the loop.
 struct ConnectionHost {
   ServerLimits limits;
+  std::shared_ptr<BodyBudget> bodies;  // of all connections
+  int64_t unread_bytes = 0;            // of replies that are being written
   Server::Handler handler;
   std::shared_ptr<Loop> loop;
   bool closing = false;               // no further request is read
@@ -66,7 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool busy() const { return exchange_ != nullptr; }
 
  private:
-  using Request = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Request = boost::beast::http::request_parser<CountedBody>;
   using Failure = boost::beast::error_code;
   void read_head();
   void take_head(size_t size);
@@ -78,6 +80,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void look();
   bool may_be_there();
   void write(HttpReply reply);
+  void hold_reply(int64_t bytes);
+  void make_room();
   template <class Response>
   void set_head(Response& response, const HttpReply& reply);
   void write_stream(HttpReply reply);
@@ -104,6 +108,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool unread_ = false;                            // the client may still be sending what was refused
   char ignored_[4096];                             // of that
   bool watching_ = false;                          // for the client's end of the connection
+  int64_t unread_bytes_ = 0;                       // of ConnectionHost::unread_bytes
   bool replying_ = false;                          // a reply is being written
   std::chrono::steady_clock::time_point asked_{};  // whether the client is there: when, at last
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;

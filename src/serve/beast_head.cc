@@ -12,15 +12,17 @@ constexpr std::string_view kEnd = "\r\n\r\n";
 std::string text(boost::string_view view) { return {view.data(), view.size()}; }
 
 // GET http://HOST/PATH, as to a proxy: the target's host counts, whatever Host says. (RFC 9112, 3.2.2)
-void take_absolute(std::string& target, std::string& host) {
+struct AbsoluteTarget {
+  std::string host, rest;
+};
+std::optional<AbsoluteTarget> absolute_target(const std::string& target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!boost::beast::iequals(target.substr(0, scheme.size()), {scheme.data(), scheme.size()})) continue;
     const size_t end = std::min(target.find_first_of("/?", scheme.size()), target.size());
-    host = target.substr(scheme.size(), end - scheme.size());
-    target.erase(0, end);
-    if (!target.starts_with('/')) target.insert(0, "/");
-    return;
+    const bool slash = target.substr(end).starts_with('/');
+    return AbsoluteTarget{target.substr(scheme.size(), end - scheme.size()), (slash ? "" : "/") + target.substr(end)};
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -53,6 +55,8 @@ std::string fault_of_fields(const BeastRequest& request) {
   const size_t hosts = request.count(http::field::host);
   if (hosts > 1 || (!old && (hosts == 0 || request[http::field::host].empty())))
     return fmt::format("Host: found {}, needed one", hosts == 1 ? "an empty one" : fmt::format("{} of them", hosts));
+  if (const auto absolute = absolute_target(text(request.target())); absolute && absolute->host.empty())
+    return "the target begins with http:// and names no host";
   const size_t codings = request.count(http::field::transfer_encoding);
   if (codings == 0) return "";
   if (old || codings > 1 || !boost::beast::iequals(request[http::field::transfer_encoding], "chunked"))
@@ -60,12 +64,12 @@ std::string fault_of_fields(const BeastRequest& request) {
   return "";
 }
 
-HttpRequest plain_request(BeastRequest& from) {
+HttpRequest plain_request(const BeastRequest& from) {
   HttpRequest to;
   to.method = from.method() == http::verb::head ? "GET" : text(from.method_string());
   to.host = text(from[http::field::host]);
   std::string target = text(from.target());
-  take_absolute(target, to.host);
+  if (auto absolute = absolute_target(target)) to.host = std::move(absolute->host), target = std::move(absolute->rest);
   const size_t query = std::min(target.find('?'), target.size());
   to.path = target.substr(0, query);
   while (to.path.size() > 1 && to.path.ends_with('/')) to.path.pop_back();
@@ -77,7 +81,6 @@ HttpRequest plain_request(BeastRequest& from) {
   to.if_none_match = text(from[http::field::if_none_match]);
   to.request_id = text(from["X-Request-Id"]);
   to.asked_headers = text(from[http::field::access_control_request_headers]);
-  to.body = std::move(from.body());
   return to;
 }
 

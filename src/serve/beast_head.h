@@ -4,6 +4,7 @@
 // clang-format off
 #include <utility>  // first: Boost 1.74 uses it and does not include it
 // clang-format on
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http.hpp>
 #include <optional>
 #include <string>
@@ -13,7 +14,33 @@
 
 namespace llada::serve {
 
-using BeastRequest = boost::beast::http::request<boost::beast::http::string_body>;
+// A body for Beast's parser. Unlike Beast's own it takes no memory for what a client merely says that it will send.
+struct CountedBody {
+  using value_type = BodyBytes;
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(boost::beast::http::header<is_request, Fields>&, BodyBytes& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>&, boost::beast::error_code& failure) { failure = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::beast::error_code& failure) {
+      size_t size = 0;
+      failure = {};
+      for (const boost::asio::const_buffer part : boost::beast::buffers_range_ref(buffers)) {
+        if (!body_.append({static_cast<const char*>(part.data()), part.size()}))
+          failure = boost::beast::http::error::buffer_overflow;
+        size += part.size();
+      }
+      return failure ? 0 : size;
+    }
+    void finish(boost::beast::error_code& failure) { failure = {}; }
+
+   private:
+    BodyBytes& body_;
+  };
+};
+
+using BeastRequest = boost::beast::http::request<CountedBody>;
 
 // The size of the head that the bytes begin with, its empty line with it; 0: some of it is still to come. `searched`:
 // so many bytes were looked at before.
@@ -27,6 +54,6 @@ std::string fault_of_head(std::string_view head);
 std::string fault_of_fields(const BeastRequest& request);
 
 // What routes see of a request that was read.
-HttpRequest plain_request(BeastRequest& from);
+HttpRequest plain_request(const BeastRequest& from);
 
 }  // namespace llada::serve

@@ -62,6 +62,7 @@ class BeastServer : public Server {
   explicit BeastServer(const ServerLimits& limits, Handler handler) {
     host_ = std::make_shared<ConnectionHost>();
     host_->limits = limits;
+    host_->bodies = std::make_shared<BodyBudget>(std::max(limits.all_body_bytes, limits.body_bytes));
     host_->handler = std::move(handler);
     host_->loop = std::make_shared<Loop>(io_);
   }
@@ -88,7 +89,9 @@ class BeastServer : public Server {
   }
 
   int port() const override { return port_; }
-  ServerCounts counts() const override { return {host_->open_count, host_->accepted, host_->pushed_out}; }
+  ServerCounts counts() const override {
+    return {host_->open_count, host_->accepted, host_->pushed_out, static_cast<int64_t>(host_->bodies->held())};
+  }
 
   void finish(double seconds) override {
     if (!thread_.joinable()) return;

@@ -89,10 +89,11 @@ std::optional<int64_t> whole_number(const json& value) {
   return static_cast<int64_t>(number);
 }
 
-Answered<Body> Body::parse(const Exchange& exchange) {
+Answered<Body> Body::parse(Exchange& exchange) {
   constexpr double kMostSeconds = 10;
+  const BodyBytes bytes = exchange.take_body();
   const auto begin = std::chrono::steady_clock::now();
-  return parse(exchange.request.body, [&]() -> Status {
+  return parse(bytes.text(), [&]() -> Status {
     if (exchange.is_gone()) return failed("the client has gone");
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     if (time.count() > kMostSeconds) return invalid("the body: reading it takes more than {} seconds", kMostSeconds);

@@ -16,7 +16,7 @@ class Body {
  public:
   static Answered<Body> parse(std::string_view text, const JsonWatch& watch = {});
   // That of the request; ends where its client has gone, or it takes longer than a request could.
-  static Answered<Body> parse(const Exchange& exchange);
+  static Answered<Body> parse(Exchange& exchange);
 
   // The value, or null where it is not there. It counts as read.
   const nlohmann::json* find(const std::string& name);

@@ -12,6 +12,12 @@ int hex_digit(char c) {
 
 }  // namespace
 
+std::string without_folders(std::string_view message) {
+  const size_t end = message.find(": ");
+  const size_t slash = end == std::string_view::npos ? end : message.substr(0, end).rfind('/');
+  return std::string(message.substr(slash == std::string_view::npos ? 0 : slash + 1));
+}
+
 std::string without_percent(std::string_view part) {
   std::string text;
   for (size_t i = 0; i < part.size(); ++i) {

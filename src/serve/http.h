@@ -13,10 +13,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "serve/body_bytes.h"
 
 namespace llada::serve {
 
 using Json = nlohmann::ordered_json;
+
+// An error of the engine without the folders of the file that it begins with: they are nobody's business over HTTP.
+std::string without_folders(std::string_view message);
 
 // A refusal in OpenAI's form. status 400: the request is wrong.
 struct ApiError {
@@ -27,12 +31,16 @@ struct ApiError {
       : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
   // An error of the engine: what it calls invalid is the client's, the rest the machine's.
   ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
-      : status(error.kind == ErrorKind::invalid_input ? 400 : 500), message(error.message) {}
+      : status(error.kind == ErrorKind::invalid_input ? 400
+               : error.kind == ErrorKind::memory      ? 503
+                                                      : 500),
+        message(without_folders(error.message)),
+        code(error.kind == ErrorKind::memory ? "out_of_memory" : "") {}
 };
 
 struct HttpRequest {
-  std::string method, path, query, body;  // path without the query, and without a slash at its end
-  std::string authorization, api_key;     // the headers Authorization and X-Api-Key
+  std::string method, path, query;     // path without the query, and without a slash at its end
+  std::string authorization, api_key;  // the headers Authorization and X-Api-Key
   std::string origin, host, if_none_match;
   std::string coding;                  // Content-Encoding
   std::string request_id;              // X-Request-Id
@@ -43,9 +51,11 @@ struct HttpRequest {
   std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: what it shall be told
 };
 
-// Connections. pushed_out: closed, though nothing was wrong with them, because there were too many.
+// Connections. pushed_out: closed, though nothing was wrong with them, because there were too many, or because their
+// replies were too long beside all others that nobody read.
 struct ServerCounts {
   int64_t open = 0, accepted = 0, pushed_out = 0;
+  int64_t body_bytes = 0;  // of bodies that are received or wait, beyond BodyBytes::kFree of each
 };
 
 // A body that grows. What is ready lies in memory that is bounded, however slowly the client reads.
@@ -101,11 +111,14 @@ class Exchange {
     std::string error = {}, param = {};
   };
 
-  Exchange(HttpRequest with, std::function<void(HttpReply)> respond)
-      : request(std::move(with)), respond_(std::move(respond)) {}
+  Exchange(HttpRequest with, BodyBytes body, std::function<void(HttpReply)> respond)
+      : request(std::move(with)), respond_(std::move(respond)), body_(std::move(body)) {}
 
   const HttpRequest request;
   std::string id;  // of this request, in answers and in the log
+
+  // By the route, once: an answer may take an hour, and does not need it any more.
+  BodyBytes take_body() { return std::move(body_); }
 
   void respond(HttpReply reply);
   // Called with every reply before it is handed to the connection.
@@ -126,6 +139,7 @@ class Exchange {
   void end(End end);
 
   const std::function<void(HttpReply)> respond_;
+  BodyBytes body_;
   std::function<void(const Exchange&, HttpReply&)> before_;
   std::function<void(const Exchange&, const End&)> on_end_;
   std::atomic<bool> gone_ = false, responded_ = false, streaming_ = false, ended_ = false;

@@ -71,8 +71,10 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_requests_running", "gauge", "answers being computed", now.running);
   out += one("llada_connections", "gauge", "open connections", now.connections.open);
   out += one("llada_connections_total", "counter", "connections that were opened", now.connections.accepted);
-  out += one("llada_connections_pushed_out_total", "counter", "connections closed since there were too many",
-             now.connections.pushed_out);
+  out += one("llada_connections_pushed_out_total", "counter",
+             "connections closed since there were too many, or unread replies too long", now.connections.pushed_out);
+  out += one("llada_body_bytes", "gauge", "bodies being received or waiting, beyond the first 64 KiB of each",
+             now.connections.body_bytes);
   out += one("llada_kv_bytes", "gauge", "memory that the running answers may come to hold", now.kv_bytes);
   out += one("llada_forwards_total", "counter", "forwards, shared ones once", now.forwards);
   out += one("llada_forward_parts_total", "counter", "parts of requests in forwards", now.parts);

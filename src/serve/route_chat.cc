@@ -6,7 +6,7 @@
 namespace llada::serve {
 namespace {
 
-Answered<Ask> read_chat(Service& service, const Exchange& exchange) {
+Answered<Ask> read_chat(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   Ask ask{.shape = Shape::chat, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));

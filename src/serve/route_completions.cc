@@ -36,6 +36,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   if (value == nullptr || (value->is_array() && value->empty()))
     return refuse("prompt: needed, a text, token ids, or a list of them", "prompt");
   if (value->is_array() && !value->front().is_number()) {
+    LLADA_TRY_STATUS(check_count(service, std::ssize(*value), 1));
     for (const json& item : *value) LLADA_TRY_STATUS(add(item));
   } else {
     LLADA_TRY_STATUS(add(*value));
@@ -43,7 +44,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   return prompts;
 }
 
-Answered<Ask> read_completion(Service& service, const Exchange& exchange) {
+Answered<Ask> read_completion(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   if (body.find("suffix") != nullptr) return read_fim(service, std::move(body), Shape::completion);
   Ask ask{.shape = Shape::completion, .requests = {}, .preset = {}};

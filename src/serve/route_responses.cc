@@ -6,6 +6,15 @@
 namespace llada::serve {
 namespace {
 
+// What is repeated stays in memory as long as the answer takes.
+std::expected<void, ApiError> check_repeated(Body& body) {
+  constexpr size_t kMostBytes = size_t{16} << 10;
+  for (const char* name : {"metadata", "parallel_tool_calls"})
+    if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > kMostBytes)
+      return wrong(name, *value, fmt::format("{} bytes of JSON at most", kMostBytes));
+  return {};
+}
+
 // The fields that a response repeats, as they were understood.
 Json said_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice) {
   const auto repeat = [&](const char* name, const Json& otherwise) {
@@ -20,7 +29,7 @@ Json said_fields(Body& body, const std::optional<std::string>& instructions, con
           {"top_p", choice.options.top_p}};
 }
 
-Answered<Ask> read_response(Service& service, const Exchange& exchange) {
+Answered<Ask> read_response(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   Ask ask{.shape = Shape::response, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
@@ -31,6 +40,7 @@ Answered<Ask> read_response(Service& service, const Exchange& exchange) {
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
   LLADA_TRY(const Decoding decoding,
             read_decoding(body, service.model().special_ids().attention_block, false, {"max_output_tokens"}));
+  LLADA_TRY_STATUS(check_repeated(body));
   ask.said = said_fields(body, instructions, decoding.choice);
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());

@@ -15,7 +15,7 @@ void reply(const std::shared_ptr<Exchange>& exchange, Replied answer) {
   exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
 }
 
-Replied tokenize(Service& service, const Exchange& exchange) {
+Replied tokenize(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto content, body.text("content"));
@@ -35,18 +35,24 @@ Replied tokenize(Service& service, const Exchange& exchange) {
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
 }
 
-Replied detokenize(Service& service, const Exchange& exchange) {
+Replied detokenize(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto ids, body.tokens("tokens"));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (const Status status = check_tokens(service.model(), ids); !status)
     return refuse("tokens: " + status.error().message, "tokens");
+  // A token of many bytes takes few in the request.
+  constexpr size_t kMostBytes = size_t{4} << 20;
+  size_t bytes = 0;
+  for (const int32_t id : ids) bytes += service.model().tokenizer().piece(id).size();
+  if (bytes > kMostBytes)
+    return refuse(fmt::format("tokens: found {} bytes of text, needed {} at most", bytes, kMostBytes), "tokens");
   const std::string text = to_valid_utf8(service.model().tokenizer().decode(ids, true));
   return json_reply({{"prompt", text}, {"content", text}});
 }
 
-Replied apply_template(Service& service, const Exchange& exchange) {
+Replied apply_template(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto messages, read_messages(body));
   body.ignore({"model"});

@@ -18,10 +18,12 @@ namespace llada::serve {
 struct ServerLimits {
   size_t header_bytes = size_t{16} << 10;
   size_t body_bytes = size_t{4} << 20;
-  int connections = 1024;            // for a further one the one that has asked nothing for longest is closed
-  int read_seconds = 60;             // for a request to arrive, from the end of the one before
-  int send_buffer_bytes = 64 << 10;  // of a connection, in the kernel
-  int write_seconds = 60;            // for a piece of at most 64 KiB to be taken
+  size_t all_body_bytes = size_t{64} << 20;   // of bodies that are received or wait, beyond BodyBytes::kFree of each
+  int64_t unread_bytes = int64_t{128} << 20;  // of replies that are being written
+  int connections = 1024;                     // for a further one the one that has asked nothing for longest is closed
+  int read_seconds = 60;                      // for a request to arrive, from the end of the one before
+  int send_buffer_bytes = 64 << 10;           // of a connection, in the kernel
+  int write_seconds = 60;                     // for a piece of at most 64 KiB to be taken
 };
 
 struct ServerAddress {

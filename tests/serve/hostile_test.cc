@@ -120,6 +120,118 @@ TEST_F(Hostile, AnswersThatWaitTakeNoMemory) {
   EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
 }
 
+TEST(BodyBytes, TheFirstOfEachAreFree) {
+  const auto budget = std::make_shared<BodyBudget>(100);
+  const std::string free(BodyBytes::kFree, 'a');
+  {
+    BodyBytes one(budget), two(budget);
+    EXPECT_TRUE(one.append(free) && two.append(free));
+    EXPECT_EQ(budget->held(), 0u);
+    EXPECT_TRUE(one.append(std::string(60, 'b')));
+    EXPECT_FALSE(two.append(std::string(41, 'b')));
+    EXPECT_EQ(budget->held(), 60u);
+    EXPECT_TRUE(two.append(std::string(40, 'b')));
+    BodyBytes moved = std::move(one);
+    EXPECT_EQ(moved.text().size(), free.size() + 60);
+    EXPECT_EQ(budget->held(), 100u);
+    BodyBytes third(budget);
+    EXPECT_TRUE(third.append(free));
+    EXPECT_FALSE(third.append("c"));
+  }
+  EXPECT_EQ(budget->held(), 0u);
+}
+
+// Connections times the longest body would be gigabytes.
+TEST_F(Hostile, BodiesHaveABoundTogether) {
+  limits = {.body_bytes = size_t{1} << 20, .all_body_bytes = size_t{1} << 20};
+  start();
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(limits.body_bytes) + "\r\n\r\n";
+  const size_t most = limits.body_bytes - 1;
+  Client slow(server->port());
+  slow.send(head);
+  slow.send(std::string(most, ' '));
+  ASSERT_TRUE(becomes("llada_body_bytes", static_cast<double>(most - BodyBytes::kFree)));
+  for (const bool chunked : {false, true}) {
+    Client second(server->port());
+    second.send(chunked ? "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n80000\r\n"
+                        : head);
+    second.send(std::string(size_t{1} << 19, ' '));
+    const auto refused = second.receive(10);
+    EXPECT_EQ(refused.status, 503) << refused.body;
+    EXPECT_EQ(refused.header("Retry-After"), "1");
+  }
+  EXPECT_EQ(post("/tokenize", {{"prompt", std::string(60000, 'a')}}).status, 200) << "an ordinary one has room";
+  slow.close();
+  ASSERT_TRUE(becomes("llada_body_bytes", 0));
+  EXPECT_EQ(post("/tokenize", {{"prompt", std::string(500000, ' ')}}).status, 200);
+}
+
+TEST_F(Hostile, ABodyIsNotKeptBesideItsAnswer) {
+  start();
+  Client client(server->port());
+  client.send(http_request("POST", "/v1/chat/completions", long_body({{"user", std::string(300000, 'u')}}).dump()));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  EXPECT_EQ(metric("llada_body_bytes"), 0);
+}
+
+TEST_F(Hostile, RepliesThatNobodyReadsHaveABoundTogether) {
+  limits.unread_bytes = int64_t{4} << 20;
+  start();
+  const auto request = [](size_t size) {
+    return http_request("POST", "/tokenize", json{{"prompt", std::string(size, '7')}}.dump());
+  };
+  Client longer(server->port(), 4096), other(server->port(), 4096);
+  longer.send(request(1'300'000));  // each token takes two or more bytes of the reply
+  ASSERT_TRUE(becomes("llada_requests_total{route=\"/tokenize\",status=\"200\"}", 1));
+  other.send(request(900'000));
+  ASSERT_TRUE(becomes("llada_connections_pushed_out_total", 1));
+  EXPECT_FALSE(longer.receive(10).complete);
+  EXPECT_TRUE(other.receive(10).complete);
+}
+
+TEST_F(Hostile, WhatARequestRepeatsIsBounded) {
+  start();
+  const auto refused = [&](const std::string& path, const json& body, const std::string& message) {
+    const auto reply = post(path, body);
+    EXPECT_EQ(reply.status, 400) << reply.body.substr(0, 200);
+    ASSERT_TRUE(reply.complete);
+    EXPECT_EQ(reply.json()["error"]["message"], message);
+  };
+  const json stops(16, std::string(4097, 'a'));
+  const std::string stop = "stop: found a text of 4097 bytes, needed 4096 at most";
+  refused("/v1/completions", {{"prompt", "x"}, {"n", 128}, {"stop", stops}}, stop);
+  refused("/v1/chat/completions", chat_body("x", {{"stop", stops}}), stop);
+  refused("/v1/fim/completions", {{"prompt", "x"}, {"stop", stops}}, stop);
+  refused("/v1/completions", {{"prompt", json(1000, "a")}},
+          "prompt: found 1000 prompts and n 1, needed 128 answers at most");
+  const std::string repeated = json(std::string(20000, 'a')).dump().substr(0, 57);
+  refused("/v1/responses", {{"input", "x"}, {"metadata", std::string(20000, 'a')}},
+          "metadata: found " + repeated + "..., needed 16384 bytes of JSON at most");
+  // The longest token, as often as a body has room for it.
+  int32_t longest = 0;
+  const Tokenizer& tokenizer = tiny_model()->tokenizer();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    if (tokenizer.piece(id).size() > tokenizer.piece(longest).size()) longest = id;
+  const size_t count = 800'000, bytes = count * tokenizer.piece(longest).size();
+  ASSERT_GT(bytes, size_t{4} << 20);
+  refused("/detokenize", {{"tokens", std::vector<int32_t>(count, longest)}},
+          "tokens: found " + std::to_string(bytes) + " bytes of text, needed 4194304 at most");
+}
+
+TEST(Http, ErrorsOfTheEngineNameNoFolders) {
+  const auto told = [](ErrorKind kind, const char* message) { return ApiError(Error{kind, message}); };
+  EXPECT_EQ(told(ErrorKind::failed, "/home/me/my models/m.gguf: it was written to").message,
+            "m.gguf: it was written to");
+  EXPECT_EQ(told(ErrorKind::invalid_input, "models/tiny: 1/2: found 3").message, "tiny: 1/2: found 3");
+  EXPECT_EQ(told(ErrorKind::invalid_input, "m.gguf: a/b").message, "m.gguf: a/b");
+  EXPECT_EQ(told(ErrorKind::failed, "no name: here/there").message, "no name: here/there");
+  EXPECT_EQ(told(ErrorKind::failed, "on/off").message, "on/off");
+  const ApiError memory = told(ErrorKind::memory, "memory ran out");
+  EXPECT_EQ(memory.status, 503);
+  EXPECT_EQ(memory.code, "out_of_memory");
+}
+
 TEST_F(Hostile, AnAnswerHasATimeLimit) {
   options.answer_seconds = 0.05;
   start();

@@ -113,6 +113,9 @@ TEST_F(Transport, HeadsThatAProxyCouldReadInAnotherWayAreRefused) {
       {"GET http://localhost/health HTTP/1.1\r\n" + host + "\r\n", 200},
       {"GET HTTP://127.0.0.1:1?x HTTP/1.1\r\n" + host + "\r\n", 200},
       {"GET http://evil.example/health HTTP/1.1\r\n" + host + "\r\n", 403},
+      {"GET http://localhost@evil.example/health HTTP/1.1\r\n" + host + "\r\n", 403},
+      {"GET http:///health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 400},
+      {"GET HTTPS://?x HTTP/1.1\r\n" + host + "\r\n", 400},
       {"GET /health HTTP/1.1\r\n" + host + "X: a\r\n b\r\n\r\n", 400},
       {"GET /health HTTP/1.1\r\n" + host + "X: a\r\n\tHost: b\r\n\r\n", 400},
       {"GET /health HTTP/1.1\r\n" + host + "Host : b\r\n\r\n", 400},
@@ -151,6 +154,10 @@ TEST_F(Transport, OldClientsKeepTheirConnectionWhereTheyAsk) {
   client.send("GET /health HTTP/1.0\r\n\r\n");
   EXPECT_EQ(client.receive(5).status, 200);
   EXPECT_TRUE(client.closed(5));
+  Client waits(server->port());
+  waits.send("POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"x\"}");
+  EXPECT_FALSE(waits.wait_for("100 Continue", 5)) << "HTTP/1.0 has none";
+  EXPECT_EQ(waits.receive(5).status, 200);
 }
 
 TEST_F(Transport, WhoAsksNothingKeepsNobodyOut) {
