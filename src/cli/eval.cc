@@ -165,7 +165,7 @@ Work setup_eval(CLI::App& app) {
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --limit 50 --threshold 0.9 --json\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
-      "Each example runs on one thread; --threads says how many run at once. Times are measured wall clock. "
+      "Each example runs on one thread, --threads at once. Times are measured wall clock. "
       "Options mean what they mean to llada run.");
   return [o]() -> Result<int> {
     read_environment(o->model.load);

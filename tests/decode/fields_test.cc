@@ -36,6 +36,7 @@ bool is_own(const Field& f) { return f.target.empty(); }
 std::vector<std::string> samples(const Field& f) {
   std::vector<std::string> texts;
   const std::string preset = f.show(f, {});
+  if (f.key == "seed") return {"7", "1000000"};  // its range is a type's
   if (f.key == "latency_table") return {"device", "8:1,16:1.5", "1:0"};
   if (f.is_switch()) return {preset == "true" ? "false" : "true"};
   for (const std::string_view word : f.words) texts.emplace_back(word);
