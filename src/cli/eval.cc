@@ -162,7 +162,7 @@ Work setup_eval(CLI::App& app) {
   add_decode_options(app, o->decode);
   app.footer(
       "Examples:\n"
-      "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --limit 50 --threshold 0.9 --json\n"
+      "  llada eval model.gguf --tasks eval/eval_public.jsonl --limit 50 --json\n"
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
       "Each example runs on one thread, --threads at once. Times are measured wall clock. "
