@@ -2,7 +2,7 @@
 # Builds and tests, by stages. Without a stage: `quick` and `python`, which is `make test`: ten minutes on two cores without a
 # compiler cache. A stage prints how far it is, one line for each test that fails, and where that test's output is.
 #   ci         what continuous integration runs after these two: long hour install clients asan tsan neon
-#   all        everything: also isa memcheck asan-rest arm64 fuzz upstream
+#   all        everything: also isa memcheck asan-rest tsan-rest arm64 fuzz upstream
 # What a stage needs is installed when it begins; where that cannot be had the stage is SKIPPED, which never reads as passed.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # usage: test.sh [stage...]
@@ -13,7 +13,7 @@
 #   install    programs against an installed library, manual pages, completions, Debian packages
 #   clients    public clients and a browser against llada serve
 #   asan       the layers below the engine under the address and undefined behaviour sanitizers; asan-rest: the others
-#   tsan       what threads share, under the thread sanitizer
+#   tsan       server, scheduler, C API and thread pool under the thread sanitizer; tsan-rest: the others
 #   neon       the kernels of 64-bit Arm under qemu; arm64: everything
 #   isa        recorded answers with every other instruction set of this processor
 #   memcheck   every command under valgrind
@@ -27,13 +27,15 @@ stages=()
 for stage in "$@"; do
   case $stage in
     ci) stages+=("${ci[@]}") ;;
-    all) stages+=(quick python "${ci[@]}" isa memcheck asan-rest arm64 fuzz upstream) ;;
+    all) stages+=(quick python "${ci[@]}" isa memcheck asan-rest tsan-rest arm64 fuzz upstream) ;;
     *) stages+=("$stage") ;;
   esac
 done
 [ $# -gt 0 ] || stages=(quick python)
 below_engine="base tensor text formats kernels graph memory models decode hub"
 is_below="^(${below_engine// /|})\."  # of a test's name
+shared="base sched serve api hub memory"  # what threads meet in; the others have threads of their own
+is_shared="^(${shared// /|})\."
 jobs=$(nproc)
 logs=build/test-logs
 mkdir -p "$logs"
@@ -90,7 +92,10 @@ run_stage() {
       # shellcheck disable=SC2046
       build asan $(printf 'test_%s ' $below_engine) && LLADA_TEST_QUICK=1 tests asan -LE long -R "$is_below" ;;
     asan-rest) build asan && LLADA_TEST_QUICK=1 tests asan -LE long -E "$is_below" ;;
-    tsan) build tsan tests_threads && LLADA_TEST_QUICK=1 tests tsan -L threads -LE long ;;
+    tsan)
+      # shellcheck disable=SC2046
+      build tsan $(printf 'test_%s ' $shared) && LLADA_TEST_QUICK=1 tests tsan -L threads -LE long -R "$is_shared" ;;
+    tsan-rest) build tsan tests_threads && LLADA_TEST_QUICK=1 tests tsan -L threads -LE long -E "$is_shared" ;;
     neon)
       needs arm64 && build arm64 test_tensor test_kernels &&
         LLADA_TEST_QUICK=1 QEMU_CPU=max tests arm64 -LE 'long|native' -R '^(tensor|kernels)\.' ;;
