@@ -23,10 +23,7 @@ std::string environment(std::initializer_list<const char*> names) {
 
 // "~" at the beginning is HOME, as Hugging Face's tools have it.
 std::string folder_in(std::initializer_list<const char*> names) {
-  std::string path = environment(names);
-  if (path == "~" || path.starts_with("~/"))
-    if (const std::string user = environment({"HOME"}); !user.empty()) path.replace(0, 1, user);
-  return path;
+  return expand_home(environment(names), environment({"HOME"}));
 }
 
 bool is_on(std::string text) {  // as Hugging Face's tools read a switch
