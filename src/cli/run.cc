@@ -224,18 +224,17 @@ Work setup(CLI::App& app, bool talk) {
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
   const std::string start = "It decodes with the preset balanced; options replace values of it, --steps all of it.";
-  app.footer(talk ? start +
-                        "\n\n"
-                        "Examples:\n"
-                        "  llada chat model.gguf\n"
-                        "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
+  app.footer(talk ? start + "\n\n"
+                            "Examples:\n"
+                            "  llada chat model.gguf\n"
+                            "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
                   : start +
-                        " What a pipe or file on stdin holds goes below the prompt.\n\n"
-                        "Examples:\n"
-                        "  llada run model.gguf 'Why is the sky blue?'\n"
-                        "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
-                        "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
-                        "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
+                    " What a pipe or file on stdin holds goes below the prompt.\n\n"
+                    "Examples:\n"
+                    "  llada run model.gguf 'Why is the sky blue?'\n"
+                    "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
+                    "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
+                    "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
   return [o, first_word, prompt, file]() -> Result<int> {
     o->has_file = file != nullptr && file->count() > 0;
     LLADA_TRY(o->has_prompt, place_model(o->model, *first_word, o->prompt, prompt != nullptr && prompt->count() > 0));
