@@ -303,7 +303,7 @@ void fit_length(Service& service, Request& request) {
   const double share = limits.kv_bytes / static_cast<double>(limits.running);
   const auto fits = [&](int64_t length) {
     request.options.gen_length = length;
-    return answer_bytes(service.model(), request) <= share;
+    return answer_bytes(service.model(), request).computed <= share;
   };
   const int64_t common = decode::DecodeOptions().gen_length;
   const auto longer = std::views::iota(common + 1, decode::kAutoLength + 1);
@@ -364,7 +364,7 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
   if (const Status status = check_request(service.model(), request); !status)
     return std::unexpected(about(choice, status.error()));
-  if (const double bytes = answer_bytes(service.model(), request); !service.admission().could_hold(bytes))
+  if (const double bytes = answer_bytes(service.model(), request).computed; !service.admission().could_hold(bytes))
     return std::unexpected(
         about(choice, {ErrorKind::invalid_input,
                        fmt::format("gen_length: the answer needs {:.3g} MB of memory, {:.3g} MB at most are "
