@@ -373,10 +373,13 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
   return {};
 }
 
+int64_t most_answers(const Service& service) {
+  const AdmissionLimits& limits = service.options().admission;
+  return std::min(service.options().most_answers, limits.running + limits.waiting);
+}
+
 Done check_count(Service& service, int64_t prompts, int64_t n) {
-  // What could never be taken on, however idle the server is, is not for another time.
-  const AdmissionLimits& limits = service.admission().limits();
-  const int64_t most = std::min(service.options().most_answers, limits.running + limits.waiting);
+  const int64_t most = most_answers(service);
   if (prompts * n > most)
     return refuse(fmt::format("{}: found {} prompts and n {}, needed {} answers at most", n > 1 ? "n" : "prompt",
                               prompts, n, most),

@@ -82,6 +82,10 @@ std::expected<void, ApiError> make_requests(Service& service, Ask& ask, const st
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);
 
+// Answers that a request may ask for: what could never be taken on, however idle the server is, is not for another
+// time.
+int64_t most_answers(const Service& service);
+
 // Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
 // for n times each.
 std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);
