@@ -8,9 +8,10 @@ import sys
 
 import support
 
-# A request may ask for as many answers as run and wait at a time, each as long as the model's context: 8 of them take
-# seconds, so that one which is not answered within REPLY_SECONDS hangs, on a slow and busy machine too.
-LIMITS = ("--parallel", "4", "--queue", "4")
+# A request may ask for as many answers as run and wait at a time, each as long as the context, which takes as many
+# forwards of as many rows. Of these few and short ones all together take seconds, so that a request which is not
+# answered within REPLY_SECONDS hangs, on a slow and busy machine too.
+LIMITS = ("--parallel", "4", "--queue", "4", "--ctx-size", "96")
 REPLY_SECONDS = "180"
 SECONDS = os.environ.get("LLADA_FUZZ_SECONDS", "60")
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance"
