@@ -147,7 +147,6 @@ Outflow::Piece Job::take() {
   if (failing) {
     piece.bytes += failing_events(*failing);
     piece.last = ended_ = true;
-    for (size_t i = 0; i < answers_.size(); ++i) let_go(i);
     return piece;
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
