@@ -259,6 +259,23 @@ TEST_F(Fairness, WhatIsHandedOnIsNotCounted) {
   }
 }
 
+TEST_F(Fairness, PiecesThatNobodyReadsHaveABoundTogether) {
+  limits.send_buffer_bytes = 16 << 10;
+  limits.unread_bytes = 250'000;
+  start();
+  // The last event has the alternatives of all tokens, and does not fit between the two.
+  const json body = {
+      {"stream", true}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 128}, {"ignore_eos", true}};
+  Client first(server->port(), 16 << 10), second(server->port(), 16 << 10);
+  first.send(chat(body));
+  ASSERT_TRUE(becomes("llada_answers_total", 1));
+  ASSERT_TRUE(becomes("llada_kv_bytes", 0)) << "it was handed on";
+  second.send(chat(body));
+  ASSERT_TRUE(becomes("llada_connections_pushed_out_total", 1));
+  EXPECT_FALSE(first.receive(10).complete);
+  EXPECT_TRUE(second.receive(10).complete);
+}
+
 TEST_F(Fairness, WhoReadsNothingIsCut) {
   limits.send_buffer_bytes = 4096;
   limits.write_seconds = 0.05;
