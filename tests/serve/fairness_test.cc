@@ -263,25 +263,6 @@ TEST_F(Fairness, WhatIsHandedOnIsNotCounted) {
   }
 }
 
-TEST_F(Fairness, PiecesThatNobodyReadsHaveABoundTogether) {
-  limits.send_buffer_bytes = 4096;
-  limits.unread_bytes = 100'000;
-  start();
-  // Its first piece has the prompt for each answer.
-  std::string words;
-  for (int i = 0; i < 100; ++i) words += " 12";
-  const json body = {{"prompt", words}, {"echo", true}, {"n", 128}, {"max_tokens", 1}, {"stream", true}};
-  const std::string request = http_request("POST", "/v1/completions", body.dump());
-  Client first(server->port(), 4096), second(server->port(), 4096);
-  first.send(request);
-  ASSERT_TRUE(first.wait_for("data: "));
-  EXPECT_EQ(metric("llada_connections_pushed_out_total"), 0);
-  second.send(request);
-  ASSERT_TRUE(becomes("llada_connections_pushed_out_total", 1, 10));
-  EXPECT_TRUE(second.wait_for("data: "));
-  EXPECT_TRUE(first.closed(10));
-}
-
 TEST_F(Fairness, WhoReadsNothingIsCut) {
   limits.send_buffer_bytes = 4096;
   limits.write_seconds = 0.05;
