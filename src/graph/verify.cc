@@ -316,6 +316,8 @@ class Verifier {
         }
         return {};
       case OpKind::rope:
+        // A predicted row stands for two in guidance: it has no position of its own.
+        if (op.rows == RowSet::predicted) return wrong("has the wrong row set");
         if (op.heads < 1) return wrong("{} heads", op.heads);
         if (const int rotary = program_.rope(op).rotary; rotary > op.head_dim)
           return wrong("{} rotary of {} elements", rotary, op.head_dim);

@@ -184,6 +184,7 @@ class Maker {
         return v.rows == RowSet::predicted && v.columns == 32;
       case OpKind::store_kv:
         return v.rows == RowSet::all && v.columns == 16;
+      case OpKind::rope:
       case OpKind::attention:
         return v.rows != RowSet::predicted && v.columns >= 16;
       case OpKind::route:
@@ -191,7 +192,6 @@ class Maker {
       case OpKind::experts:
         return v.columns == 32;
       case OpKind::matmul:
-      case OpKind::rope:
       case OpKind::head_norm:
         return v.columns >= 16;
       default:

@@ -183,6 +183,20 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
   EXPECT_FALSE(verify(huge, kLayerWeights)) << "bytes that no integer holds";
 }
 
+// Devices have positions to turn for of all and of wanted rows.
+TEST(Program, PredictedRowsAreNotTurned) {
+  Builder b(plain_shape(4, 2), kLayerWeights);
+  const ValueId wanted = b.select_rows(b.embed(0));
+  b.rope(wanted, 4, 8, *make_rope({.rotary = 8, .theta = 1e4}));
+  const ValueId predicted = b.guide(wanted);
+  const Program good = b.take();
+  EXPECT_TRUE(verify(good, kLayerWeights)) << verify(good, kLayerWeights).error().message;
+  Program bad = good;
+  bad.ops.push_back(good.ops[2]);
+  bad.ops.back().rows = RowSet::predicted, bad.ops.back().in[0] = bad.ops.back().out[0] = predicted;
+  EXPECT_EQ(verify(bad, kLayerWeights).error().message, "program: op 4 (rope): has the wrong row set");
+}
+
 TEST(Program, TheStoreThatItNeeds) {
   EXPECT_EQ(kv_geometry(layer_program()), (KvGeometry{2, 2, 8}));
   EXPECT_EQ(kv_geometry(small_program()), KvGeometry{});
