@@ -90,7 +90,11 @@ class Signals {
     const struct timespec pause = {0, 100'000'000};
     for (bool asked = false; !over_;) {
       const int number = sigtimedwait(&set_, nullptr, &pause);
-      if (number == SIGHUP) reload_();
+      if (number == SIGHUP && !within_memory([this]() -> Status {
+            reload_();
+            return {};
+          }))
+        note("llada serve: out of memory; the keys stay as they are\n");
       if (number != SIGTERM && number != SIGINT) continue;
       if (asked || !loaded_) {
         std::signal(number, SIG_DFL);

@@ -170,7 +170,7 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
     }
     LLADA_TRY_STATUS(resolver.add(s, true));
   }
-  const DecodeOptions options = resolver.finish();
+  DecodeOptions options = resolver.finish();
   for (const auto& settings : {given, preset}) LLADA_TRY_STATUS(check_beside(options, settings));
   if (note != nullptr && !gone.empty())
     *note = fmt::format("{} left out: best tokens are compared, and {}", fmt::join(gone, ", "),
