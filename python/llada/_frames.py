@@ -135,7 +135,6 @@ class Stats:
     sparse_forwards: int  #: of the forwards, those beside a step's own, which ask about decided tokens again
     logit_rows: int  #: of the rows, those whose logits were computed
     trial_rows: int  #: of the rows, those that asked what would be predicted if a token were masked
-    left_rows: int  #: of the rows, those that went no further than the first layers (`evict`)
     draft_rows: int  #: of the rows, those of states computed beside the steps (`draft`)
     draft_states: int  #: such states
     saved_forwards: int  #: steps that such a state spared; not counted in `forwards`

@@ -21,13 +21,9 @@ inline std::vector<std::string> tuned_choices(const decode::Field& field) {
   return choices;
 }
 
-struct TunedFor {
-  bool block_causal = false;  // a model whose finished blocks are exact (decode/kv_policy.h)
-  bool chooses_rows = true;   // the device leaves rows behind (--evict)
-};
-
-// Questions that do not arise for the model or the device are left out.
-inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
+// block_causal: of a model whose finished blocks are exact (decode/kv_policy.h). Questions that do not arise for the
+// model are left out.
+inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   std::vector<eval::Axis> axes = {
       {"acceptance",
        {"--factor 0.1",
@@ -79,8 +75,7 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
   const auto leave_out = [&](std::initializer_list<std::string_view> names) {
     std::erase_if(axes, [&](const eval::Axis& axis) { return std::ranges::find(names, axis.name) != names.end(); });
   };
-  if (!what.chooses_rows) leave_out({"evict", "evict_rows"});
-  if (!what.block_causal) {
+  if (!block_causal) {
     leave_out({"frozen_final"});
     return axes;
   }

@@ -7,11 +7,11 @@
 // token, whose probability is below both.
 //
 // Behind an entropy gate (acceptance.h) a prediction has no credit, and adds none, while the masks on its left that are
-// not above --threshold (rules without one: its default) have more than kCreditOpen nats together, or --evict left one
-// of them behind. What was predicted while the line was open may stand a place too far to the right, and predicting it
-// again does not make it right: with credit for all, long answers lose 3 to 8 points (docs/lab/long-answers.md;
-// docs/decoding.md, "How the presets were chosen"). Such a forward does not count for the position: what credit it has
-// does not decay in it. The paper has no gate and gives credit to all, as we do without one.
+// not above --threshold (rules without one: its default) have more than kCreditOpen nats together. What was predicted
+// while the line was open may stand a place too far to the right, and predicting it again does not make it right: with
+// credit for all, long answers lose 3 to 8 points (docs/lab/long-answers.md; docs/decoding.md, "How the presets were
+// chosen"). Such a forward does not count for the position: what credit it has does not decay in it. The paper has no
+// gate and gives credit to all, as we do without one.
 #pragma once
 #include <map>
 #include <vector>

@@ -31,9 +31,8 @@ void count_forward(const StepPlan& plan, RunStats& stats) {
     stats.logit_rows += streams_of(plan) * static_cast<int64_t>(draft.logits.size());
   }
   stats.trial_rows += streams_of(plan) * trial_rows_of(plan);
-  stats.left_rows += static_cast<int64_t>(plan.logits.size() - predictions_of(plan));
   stats.logit_rows +=
-      streams_of(plan) * static_cast<int64_t>(predictions_of(plan) + plan.trials.size() + plan.sparse.trials.size());
+      streams_of(plan) * static_cast<int64_t>(plan.logits.size() + plan.trials.size() + plan.sparse.trials.size());
 }
 
 }  // namespace

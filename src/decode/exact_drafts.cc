@@ -17,7 +17,7 @@ constexpr double kLeastChance = 0.05;  // below it a state is not worth its ener
 // What is believed of a run before it has shown anything, and how many observations that is worth.
 constexpr double kBelief = 4;
 
-bool is_plain(const StepPlan& plan) { return plan.trials.empty() && plan.sparse.empty() && plan.probes.empty(); }
+bool is_plain(const StepPlan& plan) { return plan.trials.empty() && plan.sparse.empty(); }
 
 // Whether all that the state reads is there once the base's own rows are stored: what reaches further (a canvas that
 // grows, a block that slides) has to be among the state's own rows.

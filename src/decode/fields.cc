@@ -284,19 +284,10 @@ std::span<const Field> fields() {
         .in({1, kMaxSteps}),
     field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
         .tuned("0 8 4 3 2"),
-    field<&O::refresh_drift>(caches, "refresh_drift", "D",
-        "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
-        .in({0, 2}),
     field<&O::frozen_final>(caches, "frozen_final", "",
         "with --kv frozen and a block-causal model, keep a finished block as it was frozen instead of computing it "
         "again")
         .tuned("false true"),
-    field<&O::evict>(caches, "evict", "A",
-        "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: "
-        "A times as many as a forward commits (FOCUS: 1.5); 0: all")
-        .tuned("0 3 1.5"),
-    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions)
-        .with("evict").tuned("8 16 4"),
     field<&O::draft>(states, "draft", "N",
         "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
         .in({0, 16}).or_word("auto").tuned("0 auto 1 4"),

@@ -21,7 +21,6 @@ KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t 
     : choice_(options.kv),
       refresh_(options.refresh),
       warmup_(options.warmup),
-      drift_limit_(options.refresh_drift),
       attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1),
       mask_(mask),
@@ -30,7 +29,7 @@ KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t 
       slide_(options.slide) {}
 
 bool KvPlanner::full_is_due() const {
-  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
+  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_);
 }
 
 // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
@@ -68,10 +67,8 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   const int64_t before = std::exchange(block_begin_, block.begin);
   const bool starts = slide_ ? before < 0 : before != block.begin;
   const auto size = static_cast<int64_t>(feed.size());
-  last_is_partial_ = false;
   if (attention_block_ > 0) {
-    last_is_partial_ = choice_ == KvChoice::frozen && !(starts && (!final_ || fed_[0] < 0));
-    if (!last_is_partial_) {
+    if (choice_ != KvChoice::frozen || (starts && (!final_ || fed_[0] < 0))) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
       stale_from_ = final_ ? block.begin : INT64_MAX;  // a block that is frozen stays as it is
       return rows;
@@ -88,7 +85,6 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
-  last_is_partial_ = true;
   if (choice_ == KvChoice::delayed) return rows;
   if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
   return merged(rows,
@@ -134,26 +130,11 @@ bool KvPlanner::covers(std::span<const int32_t> feed) const {
   return std::ranges::count(std::span(fed_).first(feed.size()), -1) == 0;
 }
 
-std::vector<int32_t> KvPlanner::add_probes(std::span<const int32_t> feed, const Block& block,
-                                           std::vector<int32_t>& rows) const {
-  std::vector<int32_t> probes;
-  if (drift_limit_ == 0 || rows.size() == feed.size()) return probes;
-  for (int32_t p = block.begin - 1; p >= 0 && probes.size() < kDriftProbes; --p) {
-    const auto i = static_cast<size_t>(p);
-    if (fed_[i] == feed[i]) probes.push_back(p);
-  }
-  std::ranges::reverse(probes);
-  rows = merged(rows, probes);
-  return probes;
-}
-
 void KvPlanner::planned(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
   for (size_t i = 0; i < plan.sparse.rows.size(); ++i)
     fed_[static_cast<size_t>(plan.sparse.rows[i])] = plan.sparse.inputs[i];
   partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
 }
-
-void KvPlanner::drifted(double drift) { drifted_ = drift_limit_ > 0 && drift > drift_limit_; }
 
 }  // namespace llada::decode

@@ -110,9 +110,6 @@ struct DecodeOptions {
   int64_t warmup = 1;         // >= 1: full forwards at the start of each block (delayed: of the run)
   int64_t refresh = 0;        // full forward every `refresh` forwards; 0: where the policy itself asks for one
   bool frozen_final = false;  // with kv frozen, of a block-causal model: finished blocks stay as they were frozen
-  double evict = 0;        // > 0: so many times the tokens per forward are the masks that go on behind the first layers
-  int64_t evict_rows = 8;  // >= 1: with evict, rows that go on at least
-  double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
 
   // States computed beside each forward because the run may come to them (exact_drafts.h); -1: as the latency table
   // says, 0: none.

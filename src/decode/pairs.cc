@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "decode/fields.h"
-#include "decode/length.h"
 #include "decode/sampling.h"
 
 namespace llada::decode {
@@ -15,25 +14,6 @@ namespace {
 // Rules that read the probability; the others read entropy or margin.
 bool reads_probability(Acceptance a) {
   return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
-}
-
-// Rows are left behind where their K/V of an earlier forward may be read, and where whoever reads the predictions can
-// do without some of them.
-Status validate_evict(const DecodeOptions& o) {
-  if (o.kv != KvChoice::frozen && o.kv != KvChoice::delayed)
-    return invalid("evict: found {} with kv {}, which computes rows that have not changed; needed kv frozen or delayed",
-                   o.evict, name(o.kv));
-  if (is_dream(o.acceptance))
-    return invalid("evict: found {} with acceptance {}, whose order needs all predictions; needed another acceptance",
-                   o.evict, name(o.acceptance));
-  const std::pair<const char*, bool> others[] = {{"cfg_scale", o.cfg_scale > 0},
-                                                 {"mbsd", o.mbsd},
-                                                 {"slide", o.slide},
-                                                 {"revision", o.revision != Revision::none},
-                                                 {"ahead_steps", o.ahead_steps > 0}};
-  for (const auto& [what, given] : others)
-    if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
-  return {};
 }
 
 // Pairs of options that would contradict or silently ignore each other.
@@ -58,11 +38,11 @@ Status validate_pairs(const DecodeOptions& o) {
                                                   : "revision";
     return invalid("{}: works on confidences, which remasking random does not read; needed low_confidence", what);
   }
-  if (o.kv == KvChoice::none && (o.refresh > 0 || o.refresh_drift > 0)) {
+  if (o.kv == KvChoice::none && o.refresh > 0) {
     return invalid(
-        "{}: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, block, "
-        "delayed or frozen",
-        o.refresh > 0 ? "refresh" : "refresh_drift", o.refresh > 0 ? static_cast<double>(o.refresh) : o.refresh_drift);
+        "refresh: found {} with kv none, which computes everything in every step; needed kv prefix, suffix, dual, "
+        "block, delayed or frozen",
+        o.refresh);
   }
   if (o.kv == KvChoice::none && o.warmup > 1) {
     return invalid(
@@ -95,9 +75,6 @@ Status validate_pairs(const DecodeOptions& o) {
   if (o.draft != 0 && (o.kv == KvChoice::delayed || o.kv == KvChoice::frozen))
     return invalid("draft: kv {} stores a token once, after its commit, and drafts store nothing; needed another kv",
                    name(o.kv));
-  if (o.draft != 0 && o.refresh_drift > 0)
-    return invalid("draft: refresh_drift {} measures what steps have stored, and drafts store nothing; needed 0",
-                   o.refresh_drift);
   if (o.draft != 0 && (o.revision == Revision::dual_path || o.revision == Revision::wino))
     return invalid(
         "draft: revision {} asks for masked tokens beside the step, which a draft cannot; needed none, edit "
@@ -120,7 +97,6 @@ Status validate_pairs(const DecodeOptions& o) {
         "edit_mask: masks tokens again, which acceptance {} does not plan for; needed threshold, factor, "
         "entropy, anchored, settled or frechet",
         name(o.acceptance));
-  if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
   if (o.slide && o.steps > 0)
     return invalid("slide: steps {} are planned for blocks, and a sliding one may hold too few masks; needed steps 0",
                    o.steps);
@@ -177,12 +153,6 @@ Status validate(const DecodeOptions& o, bool infill) {
 
 Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) {
   const int64_t block = ids.attention_block;
-  if (o.evict > 0 && ids.shift_logits)
-    return invalid("evict: found {} with a model whose rows predict the position behind them; needed 0", o.evict);
-  if (o.evict > 0 && predicts_length(o, block))
-    return invalid(
-        "evict: leaves predictions out by which gen_length auto finds the end where no tail cuts the canvas; needed a "
-        "tail, a number for gen_length, or evict 0");
   if (block == 0 && o.frozen_final)
     return invalid("frozen_final: a model with full attention finishes no block before the end; needed false");
   if (block == 0) return {};
@@ -200,10 +170,8 @@ Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) 
   if (o.kv == KvChoice::frozen && o.revision != Revision::none)
     return invalid("revision: found {} with kv frozen and a block-causal model; needed none, or kv block",
                    name(o.revision));
-  const std::pair<const char*, bool> stale[] = {{"refresh", o.refresh > 0},
-                                                {"refresh_drift", o.refresh_drift > 0},
-                                                {"warmup", o.warmup > 1},
-                                                {"tail", o.tail >= 0}};
+  const std::pair<const char*, bool> stale[] = {
+      {"refresh", o.refresh > 0}, {"warmup", o.warmup > 1}, {"tail", o.tail >= 0}};
   for (const auto& [what, given] : stale)
     if (given)
       return invalid(

@@ -333,20 +333,17 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
   struct Way {
     Revision revision = Revision::none;
     KvChoice kv = KvChoice::block;
-    double evict = 0;
     bool final_too = false;
   };
-  for (const auto& [revision, kv, evict, final_too] :
+  for (const auto& [revision, kv, final_too] :
        {Way{}, Way{Revision::dual_path}, Way{Revision::edit}, Way{Revision::remask},
-        Way{Revision::none, KvChoice::frozen}, Way{Revision::none, KvChoice::frozen, 1.0},
-        Way{Revision::none, KvChoice::frozen, 1.0, true}}) {
-    int64_t answered = 0, left = 0;
+        Way{Revision::none, KvChoice::frozen}, Way{Revision::none, KvChoice::frozen, true}}) {
+    int64_t answered = 0;
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      DecodeOptions o = {
-          .gen_length = 22, .block_length = 4, .kv = kv, .frozen_final = final_too, .evict = evict, .evict_rows = 1};
+      DecodeOptions o = {.gen_length = 22, .block_length = 4, .kv = kv, .frozen_final = final_too};
       o.acceptance = Acceptance::threshold, o.threshold = 0.6, o.revision = revision;
       const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4};
-      SCOPED_TRACE(fmt::format("{} {} evict {} final {} seed {}", name(revision), name(kv), evict, final_too, seed));
+      SCOPED_TRACE(fmt::format("{} {} final {} seed {}", name(revision), name(kv), final_too, seed));
       const auto run = [&](const BlockCausalModel::Keys& given) {
         Canvas canvas = lay_generation(prompt, o.gen_length, ids_of(4));
         auto strategy = *make_strategy(o, ids_of(4), canvas);
@@ -369,7 +366,6 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
       auto [tokens, stats, keys] = run({});
       answered += static_cast<int64_t>(keys.size()) - 8;
       keys.resize(8);
-      left += stats.left_rows;
       const auto [again, less, more] = run(keys);
       EXPECT_EQ(again, tokens);
       EXPECT_EQ(less.rows, stats.rows - 8);
@@ -378,7 +374,6 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
       EXPECT_EQ(rest, stats);
     }
     EXPECT_TRUE(final_too || answered > 20 * 4) << "of the answer as well";
-    EXPECT_EQ(left > 0, evict > 0);
   }
 }
 
@@ -408,7 +403,6 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   for (const KvChoice kv : {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::delayed})
     EXPECT_THAT(refusal([&](auto& o) { o.kv = kv; }), StartsWith("kv: found " + std::string(name(kv))));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh = 4; }), StartsWith("refresh:"));
-  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_drift = 0.1; }), StartsWith("refresh_drift:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.warmup = 2; }), StartsWith("warmup:"));
   EXPECT_THAT(refusal([](auto& o) { o.tail = 16; }), StartsWith("tail:"));
   EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
@@ -419,7 +413,7 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   EXPECT_THAT(refusal([](auto&) {}, true), StartsWith("infill:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::frozen, o.revision = Revision::edit; }), StartsWith("revision:"));
   EXPECT_TRUE(validate_for({.block_length = 8, .kv = KvChoice::block}, ids_of(32)));
-  EXPECT_TRUE(validate_for({.block_length = 8, .kv = KvChoice::frozen, .evict = 1.5}, ids_of(32)));
+  EXPECT_TRUE(validate_for({.block_length = 8, .kv = KvChoice::frozen}, ids_of(32)));
 }
 
 }  // namespace

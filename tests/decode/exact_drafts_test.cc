@@ -215,7 +215,6 @@ TEST(ExactDrafts, WhatCannotBeExactIsRefusedByName) {
   using testing::StartsWith;
   EXPECT_EQ(refusal([](DecodeOptions&) {}), "");
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::delayed; }), StartsWith("draft: kv delayed"));
-  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::dual, o.refresh_drift = 0.1; }), StartsWith("draft: refresh_dr"));
   EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::dual_path, o.acceptance = Acceptance::threshold; }),
               StartsWith("draft: revision dual-path"));
   EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::wino, o.acceptance = Acceptance::threshold; }),

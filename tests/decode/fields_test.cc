@@ -260,8 +260,6 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
       {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
       {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
       {{{"wino", "true"}}, "wino: does not go with preset p: slide: revision wino looks at the tokens of one block"},
-      {{{"gen_length", "64"}, {"evict", "1"}, {"evict_rows", "4"}, {"kv", "frozen"}},
-       "evict 1: does not go with preset p: evict: leaves predictions out that slide needs"},
       {{{"draft", "4"}}, "draft 4: does not go with preset p: draft: revision dual-path asks for masked tokens"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
@@ -325,9 +323,8 @@ TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
 }
 
 TEST(Settings, WhatSaysNothingWithoutAnotherIsRefusedNamingBoth) {
-  for (const auto& [key, other, value] : {std::tuple{"ahead_threshold", "ahead_steps", "2"},
-                                          {"evict_rows", "evict", "1.5"},
-                                          {"tail_last", "tail", "16"}}) {
+  for (const auto& [key, other, value] :
+       {std::tuple{"ahead_threshold", "ahead_steps", "2"}, {"tail_last", "tail", "16"}}) {
     const std::string text = find_field(key)->is_switch() ? "true" : find_field(key)->show(*find_field(key), {});
     const std::vector<std::pair<const char*, const char*>> common = {{"threshold", "0.9"}, {"kv", "frozen"}};
     auto alone = common, both = common;

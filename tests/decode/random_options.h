@@ -33,7 +33,6 @@ inline DecodeOptions random_options(Rng& rng) {
   if (o.kv != KvChoice::none) {
     o.refresh = between(rng, 0, 4);
     o.warmup = between(rng, 1, 3);
-    if (rng() % 4 == 0) o.refresh_drift = 0.3;
   }
   if (rng() % 4 == 0) o.tail = between(rng, 0, 40), o.tail_last = rng() % 3 == 0 && o.kv != KvChoice::delayed;
   o.anchor_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
@@ -69,12 +68,7 @@ inline DecodeOptions random_options(Rng& rng) {
   o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
   o.remask_limit = between(rng, 1, 3);
   if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;
-  if (rng() % 8 == 0) {  // rare by chance alone, as much refuses it
-    o.kv = rng() % 2 ? KvChoice::frozen : KvChoice::delayed;
-    o.evict = static_cast<double>(between(rng, 1, 60)) / 20, o.evict_rows = between(rng, 1, 20);
-    o.cfg_scale = o.temperature = 0, o.revision = Revision::none, o.mbsd = false;
-  }
-  o.auto_length = rng() % 5 == 0 && (o.evict == 0 || o.tail >= 0);
+  o.auto_length = rng() % 5 == 0;
   if (rng() % 12 == 0) o.draft = between(rng, 1, 4);
   return o;
 }

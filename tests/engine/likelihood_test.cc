@@ -561,8 +561,6 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
   order.options.order = {.draft = 2};
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
-  order.options.order = {.acceptance = decode::Acceptance::threshold, .kv = decode::KvChoice::frozen, .evict = 1.5};
-  EXPECT_EQ(message(order), "order: found evict 1.5, which leaves predictions out; needed 0");
   order.options.order = {.temperature = 1};
   EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
   order.options.order = {.block_length = 1, .steps = 1};
