@@ -136,9 +136,6 @@ class Stats:
     logit_rows: int  #: of the rows, those whose logits were computed
     trial_rows: int  #: of the rows, those that asked what would be predicted if a token were masked
     left_rows: int  #: of the rows, those that went no further than the first layers (`evict`)
-    draft_rows: int  #: of the rows, those of states computed beside the steps (`draft`)
-    draft_states: int  #: such states
-    saved_forwards: int  #: steps that such a state spared; not counted in `forwards`
     drafts_proposed: int  #: predictions of later blocks that were kept
     drafts_accepted: int  #: of them, those that a fresh prediction confirmed
     revisions_made: int  #: decided tokens that were looked at again

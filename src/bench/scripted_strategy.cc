@@ -45,9 +45,7 @@ Result<std::unique_ptr<decode::Strategy>> paced_strategy(const Script& script, c
            canvas, script.attention_block > 0 ? 0 : decode::generated_begin(canvas), script.block_length))
     options.steps += (block.masks + script.tokens_per_step - 1) / script.tokens_per_step;
   options.early_stop = decode::EarlyStop::none;
-  const bool once = script.refresh == Refresh::once, block_causal = script.attention_block > 0;
-  options.kv = once && !block_causal ? decode::KvChoice::delayed : decode::KvChoice::frozen;
-  options.frozen_final = once && block_causal;
+  options.kv = decode::KvChoice::frozen;
   options.evict = 1.5;
   return decode::make_strategy(options, ids, canvas);
 }

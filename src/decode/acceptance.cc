@@ -69,45 +69,6 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   return first(order, n);
 }
 
-std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored) {
-  const auto order = ranked(candidates, higher_score);
-  std::vector<size_t> taken;
-  bool holds = true;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const double needed = holds ? std::min(anchored, threshold) : threshold;
-    if (i == order[0] || candidates[i].score >= needed) {
-      taken.push_back(i);
-    } else {
-      holds = false;
-    }
-  }
-  return taken;
-}
-
-std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
-                                   int64_t steps) {
-  const auto order = ranked(candidates, higher_score);
-  std::vector<size_t> taken;
-  for (size_t n = 0; n < order.size(); ++n) {
-    const Candidate& c = candidates[order[n]];
-    if (n == 0 || c.score >= threshold || (c.repeats >= steps && c.score > settled)) taken.push_back(order[n]);
-  }
-  std::ranges::sort(taken);
-  return taken;
-}
-
-std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin) {
-  const auto order = ranked(candidates, higher_score);
-  size_t n = std::min<size_t>(order.size(), 1);
-  double doubt = n ? 1 - candidates[order[0]].score : 0;  // L = 1 - the sum of all 1 - score
-  for (; n < order.size(); ++n) {
-    const double rival = 1 - candidates[order[n]].score;
-    doubt += rival;
-    if (!(std::max(1 - doubt, 0.0) - rival > margin)) break;
-  }
-  return first(order, n);
-}
-
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate) {
   if (taken.empty()) return taken;
   std::vector<size_t> left;
@@ -170,12 +131,6 @@ std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
-    case Acceptance::anchored:
-      return accept_anchored(candidates, options.threshold, options.anchor_threshold);
-    case Acceptance::settled:
-      return accept_settled(candidates, options.threshold, options.settle_threshold, options.settle_steps);
-    case Acceptance::frechet:
-      return accept_frechet(candidates, options.frechet_margin);
   }
   return {};
 }

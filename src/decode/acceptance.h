@@ -17,7 +17,6 @@ struct Candidate {
   double probability = 0;  // of the token in the clean softmax
   double entropy = 0;      // nats
   double margin = 0;       // of the probability over the second best
-  int64_t repeats = 1;     // forwards in a row, up to this one, that predicted this token here
 };
 
 // The n highest scores.
@@ -37,23 +36,6 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
 // - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
-
-// Reads from the left. As long as every mask so far was taken, a score of `anchored` or more suffices; behind the first
-// mask that was not taken, it must be the threshold or more. The highest score is taken in any case. The reason: text
-// depends mostly on what stands to its left. What stands before a gap will not change, what stands behind it may change
-// when the gap is filled.
-std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored);
-
-// Takes every score that is the threshold or more, every score strictly above `settled` whose token has been predicted
-// `steps` times in a row, and the highest. A token that is predicted again after its surroundings have changed does not
-// depend on what was undecided before, which a single forward cannot tell.
-std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
-                                   int64_t steps);
-
-// Takes candidates best first as long as L - U > margin, where L = max(0, sum of the scores - (n - 1)) bounds the joint
-// probability of the n best from below, whatever depends on what (Frechet's inequality), and U = 1 - the n-th score
-// bounds that of any other choice at the n-th from above. The best one is taken in any case; with margin 1 no other.
-std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
 // left of them that were not taken; where none is left, the candidate with the highest score that has so little open on

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/numbers.h"
+#include "decode/removed.h"
 
 namespace llada::decode {
 namespace {
@@ -31,6 +32,8 @@ Status read_value(const Field& f, std::string_view text, T& out) {
     out = text == "true";
     return {};
   } else if constexpr (std::is_enum_v<T>) {
+    if (const std::string_view instead = replaced_by(f.key, text); !instead.empty())
+      return invalid("found '{}', which was removed: {}", text, instead);
     LLADA_TRY(out, from_name<T>(text));
     return {};
   } else if (!f.word.empty() && text == f.word) {
@@ -204,8 +207,7 @@ Entry seed_entry(std::string_view help) {
 }
 
 constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond this, hidden states overflow a float
-constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2) |
-                                     rule_bit(Acceptance::anchored) | rule_bit(Acceptance::settled);
+constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2);
 constexpr Range kPositions{1, kMaxGenLength}, kSteps{0, kMaxSteps}, kShare{0, 1};
 constexpr Range kAboveZero{.above_least = true}, kShareAboveZero{0, 1, true, false};
 
@@ -225,36 +227,17 @@ std::span<const Field> fields() {
         "forwards of the whole run, by a fixed schedule; 0: one token per forward").in(kSteps).often(),
     field<&O::acceptance>(acceptance, "accept", "RULE", "which predictions are kept"),
     field<&O::threshold>(acceptance, "threshold", "T", "accept tokens whose probability is T or more")
-        .in(kShareAboveZero).for_rules(kThresholdRules).often(),
+        .in(kShareAboveZero).for_rules(kThresholdRules)
+        .tuned("1 0.995 0.99 0.98 0.97 0.96 0.95 0.9 0.85 0.8 0.7 0.6").often(),
     field<&O::factor>(acceptance, "factor", "F",
         "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more")
-        .in(kAboveZero).for_rule(Acceptance::factor),
+        .in(kAboveZero).for_rule(Acceptance::factor).tuned("1 0.5 0.25 0.1"),
     field<&O::entropy_bound>(acceptance, "entropy_bound", "NATS",
         "accept the most certain tokens while their summed entropy stays within the bound")
-        .for_rule(Acceptance::entropy),
-    field<&O::anchor_threshold>(acceptance, "anchor_threshold", "T",
-        "beside --threshold, accept from T what stands left of the first token that is not accepted")
-        .in(kShare).for_rule(Acceptance::anchored),
-    field<&O::settle_threshold>(acceptance, "settle_threshold", "T",
-        "beside --threshold, accept above T what the last forwards predicted alike")
-        .in(kShare).for_rule(Acceptance::settled),
-    field<&O::settle_steps>(acceptance, "settle_steps", "N", "how many forwards have to predict alike")
-        .in({2, kMaxSteps}).for_rule(Acceptance::settled),
-    field<&O::frechet_margin>(acceptance, "frechet_margin", "M",
-        "accept the most certain tokens while together they are likelier by M than anything else (Fast-dLLM++)")
-        .in(kShare).for_rule(Acceptance::frechet),
+        .for_rule(Acceptance::entropy).tuned("0.02 0.05 0.1 0.2"),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
         "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
         .tuned("0 4 1 0.5 0.2"),
-    field<&O::ahead_steps>(acceptance, "ahead_steps", "N",
-        "keep tokens behind the block that N forwards in a row predicted alike, if computed anyway; 0: none")
-        .in(kSteps).tuned("0 2 3 4"),
-    field<&O::ahead_threshold>(acceptance, "ahead_threshold", "T",
-        "with --ahead-steps: each time with a probability above T").in(kShare).with("ahead_steps")
-        .tuned("0.9 0.98 0.7"),
-    field<&O::credit>(acceptance, "credit", "",
-        "raise the probability of tokens that were predicted before (CreditDecoding); with --entropy-gate only where "
-        "little is open on their left").tuned("false true"),
     field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .also("--temp").often(),
@@ -274,32 +257,20 @@ std::span<const Field> fields() {
     field<&O::logits_eos_inf>(ending, "logits_eos_inf", "", "never sample the end-of-sequence token"),
     field<&O::confidence_eos_eot_inf>(ending, "confidence_eos_eot_inf", "", "decide end tokens last"),
     field<&O::kv>(caches, "kv", "POLICY", "rows not recomputed in every forward")
-        .tuned("none suffix prefix dual delayed frozen").often(),
+        .tuned("none prefix dual frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),
-    field<&O::tail_last>(caches, "tail_last", "",
-        "with --tail, attention also reads the last position of the canvas, which tells how long it is").with("tail")
-        .tuned("false true"),
-    field<&O::warmup>(caches, "warmup", "N", "forwards at the start of each block that recompute everything")
-        .in({1, kMaxSteps}),
     field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
         .tuned("0 8 4 3 2"),
     field<&O::refresh_drift>(caches, "refresh_drift", "D",
         "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
         .in({0, 2}),
-    field<&O::frozen_final>(caches, "frozen_final", "",
-        "with --kv frozen and a block-causal model, keep a finished block as it was frozen instead of computing it "
-        "again")
-        .tuned("false true"),
     field<&O::evict>(caches, "evict", "A",
-        "with --kv frozen or delayed, only the masks that gained most attention go on behind the model's second layer: "
+        "with --kv frozen, only the masks that gained most attention go on behind the model's second layer: "
         "A times as many as a forward commits (FOCUS: 1.5); 0: all")
         .tuned("0 3 1.5"),
     field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions)
         .with("evict").tuned("8 16 4"),
-    field<&O::draft>(states, "draft", "N",
-        "states that the run may come to, computed beside each forward; auto: those that pay by the device's times")
-        .in({0, 16}).or_word("auto").tuned("0 auto 1 4"),
     field<&O::mbsd>(drafts, "mbsd", "",
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
@@ -307,12 +278,10 @@ std::span<const Field> fields() {
     field<&O::mbsd_lookahead>(drafts, "mbsd_lookahead", "N", "positions to draft at most").in(kPositions),
     field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T", "probability that a draft must exceed, twice")
         .in({0, 1, false, true}),
-    field<&O::mbsd_drafts>(drafts, "mbsd_drafts", "HOW", "what later steps see where drafts are: masks, or the drafts"),
     field<&O::mbsd_max_rows>(drafts, "mbsd_max_rows", "N", "rows of one forward that memory allows; 0: any number"),
     latency_entry(
         "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); drafts only fill "
         "the bucket that a step is in anyway"),
-    field<&O::latency_slack>(drafts, "latency_slack", "S", "share by which a step may get slower for its drafts"),
     field<&O::revision>(revision, "revision", "WAY",
         "how decided tokens are looked at again; options of one way choose it"),
     shorthand(revision, "revise", "", "predict doubtful tokens again until they are stable (dual-path revision)")
@@ -322,53 +291,28 @@ std::span<const Field> fields() {
         .in(kShareAboveZero).for_rules(kThresholdRules).of(Revision::dual_path).sets("threshold"),
     field<&O::stable_threshold>(revision, "stable_threshold", "T",
         "with --revise: tokens with a probability from T are final").in(kShare).of(Revision::dual_path),
-    field<&O::stable_repeats>(revision, "stable_repeats", "N", "so are tokens that N predictions in a row agree on")
-        .in({2}).of(Revision::dual_path),
-    field<&O::revise_policy>(revision, "revise_policy", "WHICH", "which tokens first").of(Revision::dual_path),
     field<&O::revise_path>(revision, "revise_path", "WHERE",
         "in the step's own forward, or in a separate one beside it, which another device could run")
         .of(Revision::dual_path),
     field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
         .tuned("4 8 16 32").of(Revision::dual_path),
-    // The bound on a run's steps is a product of the limits with the positions; it stays far below 2^63.
-    field<&O::revise_limit>(revision, "revise_limit", "N", "times that one token is predicted again").in({1, 1000})
-        .of(Revision::dual_path),
     field<&O::final_sweep>(revision, "final_sweep", "N",
         "tokens predicted again per step once all before the end are decided; 0: none")
         .in({0, kMaxGenLength}).tuned("32 0").of(Revision::dual_path),
-    shorthand(revision, "wino", "", "commit early and mask again what the other tokens do not support (WINO)")
-        .of(Revision::wino).sets("revision", "wino"),
-    field<&O::wino_back>(revision, "wino_back", "T", "with --wino: mask again what the others give less than T")
-        .in({0.5, 1}).of(Revision::wino),
     field<&O::edit_threshold>(revision, "edit_threshold", "T",
         "write another token over a decided one when its probability is above T (LLaDA2.1's editing)")
         .in(kShare).of(Revision::edit),
     field<&O::edit_steps>(revision, "edit_steps", "N", "forwards per block that only edit").in(kSteps)
         .of(Revision::edit),
-    field<&O::edit_mask>(revision, "edit_mask", "",
-        "mask a token that would be written over, once, so that it is decided again").of(Revision::edit),
-    field<&O::remask_share>(revision, "remask_share", "S",
-        "mask again this share of a block's tokens per step, least confident first")
-        .in(kShareAboveZero).of(Revision::remask),
-    field<&O::remask_below>(revision, "remask_below", "T", "of those whose probability was below T").in(kShareAboveZero)
-        .of(Revision::remask),
-    field<&O::remask_limit>(revision, "remask_limit", "N", "times that one position is masked again").in({1, 1000})
-        .of(Revision::remask),
   };
   // clang-format on
   return kFields;
 }
 
 std::string_view title(FieldGroup group) {
-  static constexpr std::string_view kTitles[] = {"Length",
-                                                 "Acceptance",
-                                                 "Sampling",
-                                                 "Guidance",
-                                                 "End of the answer",
-                                                 "Caches",
-                                                 "Exact drafts",
-                                                 "Drafts of blocks ahead",
-                                                 "Revision"};
+  static constexpr std::string_view kTitles[] = {
+      "Length",  "Acceptance", "Sampling", "Guidance", "End of the answer", "Caches", "Drafts of blocks ahead",
+      "Revision"};
   return kTitles[static_cast<size_t>(group)];
 }
 
@@ -405,7 +349,7 @@ std::string help_of(const Field& f, std::string_view initial) {
 
 Status set_field(DecodeOptions& options, std::string_view key, std::string_view text) {
   const Field* f = find_field(key);
-  if (f == nullptr) return invalid("'{}' is no decoding option", key);
+  if (f == nullptr) return invalid("{}", no_option(key));
   DecodeOptions next = options;
   if (const Status status = f->read(*f, text, next); !status) return invalid("{}: {}", key, status.error().message);
   const Field* target = f->target.empty() ? f : find_field(f->target);
@@ -416,7 +360,7 @@ Status set_field(DecodeOptions& options, std::string_view key, std::string_view 
 
 Result<std::string> get_field(const DecodeOptions& options, std::string_view key) {
   const Field* f = find_field(key);
-  if (f == nullptr) return invalid("'{}' is no decoding option", key);
+  if (f == nullptr) return invalid("{}", no_option(key));
   if (f->show == nullptr) return invalid("{}: sets {}, needed that", key, f->target);
   return f->show(*f, options);
 }

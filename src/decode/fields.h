@@ -11,7 +11,7 @@
 
 namespace llada::decode {
 
-enum class FieldGroup { length, acceptance, sampling, guidance, ending, caches, states, drafts, revision };
+enum class FieldGroup { length, acceptance, sampling, guidance, ending, caches, drafts, revision };
 std::string_view title(FieldGroup group);  // a heading of help and tables
 
 struct Range {
@@ -63,7 +63,7 @@ Result<std::string> get_field(const DecodeOptions& options, std::string_view key
 // Whether every value is in its range: "KEY: found x, needed ...".
 Status check_fields(const DecodeOptions& options, bool infill);
 
-// What differs from the defaults, as flags: "--gen-length 64 --credit".
+// What differs from the defaults, as flags: "--gen-length 64 --slide".
 std::string as_flags(const DecodeOptions& options);
 
 // The list as Markdown, for docs/strategies.md. Its defaults are those without a preset, where a length follows the

@@ -20,13 +20,11 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
 KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block, int32_t mask)
     : choice_(options.kv),
       refresh_(options.refresh),
-      warmup_(options.warmup),
       drift_limit_(options.refresh_drift),
       attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1),
       mask_(mask),
       frozen_(static_cast<size_t>(canvas_size), false),
-      final_(options.frozen_final),
       slide_(options.slide) {}
 
 bool KvPlanner::full_is_due() const {
@@ -70,29 +68,23 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   const auto size = static_cast<int64_t>(feed.size());
   last_is_partial_ = false;
   if (attention_block_ > 0) {
-    last_is_partial_ = choice_ == KvChoice::frozen && !(starts && (!final_ || fed_[0] < 0));
+    last_is_partial_ = choice_ == KvChoice::frozen && !starts;
     if (!last_is_partial_) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
-      stale_from_ = final_ ? block.begin : INT64_MAX;  // a block that is frozen stays as it is
+      stale_from_ = INT64_MAX;
       return rows;
     }
-    stale_from_ = final_ ? std::min<int64_t>(stale_from_, block.begin) : block.begin;
-    return merged(merged(needed, stale(feed, size)), thawed(final_ ? 0 : block.begin, block));
+    stale_from_ = block.begin;
+    return merged(merged(needed, stale(feed, size)), thawed(block.begin, block));
   }
-  if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;
-  if (full_left_ > 0 || full_is_due()) {
-    full_left_ = std::max<int64_t>(full_left_ - 1, 0);
-    return range(0, size);
-  }
+  if (starts || full_is_due()) return range(0, size);
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
   last_is_partial_ = true;
-  if (choice_ == KvChoice::delayed) return rows;
   if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
-  return merged(rows,
-                range(choice_ == KvChoice::suffix ? 0 : block.begin, choice_ == KvChoice::prefix ? size : block.end));
+  return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 
 std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {

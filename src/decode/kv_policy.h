@@ -5,15 +5,9 @@
 //   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only what
 //            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618, as its loop for LLaDA has it; its loop
 //            for Dream decides only a block's first position in the full forward, whatever the threshold).
-//   suffix   every row at a block's start, then [0, block end). Only the masks behind the block may be stale. For
-//            models whose prompt must follow what is decided: a small model that sorts a list marks in the prompt what
-//            it has used, while masks have little to say that could become stale.
 //   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
 //   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
 //            interval.
-//   delayed  every row at the run's start, then the rows whose predictions are wanted and those whose token has changed
-//            since their K/V was computed. So a token's K/V is stored one step after it commits, and not again
-//            (dKV-Cache-Decode, arXiv 2505.15781, with the current block as its window). The fewest rows of all.
 //   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet:
 //            it is once a forward has computed it after both the token and its right neighbour were decided (FOCUS,
 //            arXiv 2601.23278).
@@ -26,13 +20,11 @@
 // writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
 // step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
 // block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
-// With --frozen-final it is not: a block stays as it was frozen (as published), and no more than the prompt is exact.
 //
-// With `frozen` and `delayed` the first layers can leave masks behind (--evict): what attention reads of them in the
-// later ones is from the last forward that took them there.
+// With `frozen` the first layers can leave masks behind (--evict): what attention reads of them in the later ones is
+// from the last forward that took them there.
 //
 // Additions to each policy:
-//   - A warm-up of N makes the first N forwards of a block full (of the run, for delayed): most changes early.
 //   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
 //   - Drift refresh computes every row after a forward whose probes moved more than a limit.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
@@ -98,12 +90,11 @@ class KvPlanner {
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
-  const int64_t refresh_, warmup_;
+  const int64_t refresh_;
   const double drift_limit_;
   const int64_t attention_block_;  // 0: full attention
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
-  int64_t full_left_ = 0;          // full forwards that the block has still to make for its warm-up
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
   bool drifted_ = false;
   // frozen
@@ -111,7 +102,6 @@ class KvPlanner {
   std::vector<bool> frozen_;        // by position: its K/V stays as it is
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   bool last_is_partial_ = false;
-  const bool final_;  // frozen stays frozen
   const bool slide_;  // a block begins in every forward, so the run's start stands for its start
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "decode/dual_path.h"
-#include "decode/rivals.h"
+#include "decode/token_editing.h"
 
 namespace llada::decode {
 
@@ -13,12 +13,8 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
       return nullptr;
     case Revision::dual_path:
       return std::make_unique<DualPath>(options, ids, canvas);
-    case Revision::wino:
-      return std::make_unique<Wino>(options);
     case Revision::edit:
       return std::make_unique<TokenEditing>(options);
-    case Revision::remask:
-      return std::make_unique<ConfidenceRemasking>(options);
   }
   return nullptr;
 }

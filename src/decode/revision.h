@@ -1,6 +1,6 @@
 // Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
 // the answers into edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
-// that a prediction differs from the one before only where the model's logits do. WINO is asked for best tokens only.
+// that a prediction differs from the one before only where the model's logits do.
 //
 // Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
 // the answer is what the others say of it; a peek reads the prediction of the token's own row with the token
@@ -24,7 +24,6 @@ struct Look {
 class Reviser {
  public:
   virtual ~Reviser() = default;
-  virtual std::unique_ptr<Reviser> clone() const = 0;
 
   virtual void enter(const Block&) {}  // the next steps are of this block
 
@@ -54,14 +53,6 @@ class Reviser {
  protected:
   int64_t made_ = 0;     // tokens looked at again
   int64_t changed_ = 0;  // of them, those that did not stay
-};
-
-// An owner whose copies own copies.
-template <class T>
-class Cloned : public std::unique_ptr<T> {
- public:
-  Cloned(std::unique_ptr<T> own) : std::unique_ptr<T>(std::move(own)) {}
-  Cloned(const Cloned& other) : std::unique_ptr<T>(other ? other->clone() : nullptr) {}
 };
 
 // Null for Revision::none.

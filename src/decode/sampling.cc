@@ -182,11 +182,10 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
       if (p.token < 0 || !std::isfinite(p.probability))
         return damaged("the logits of position {} are not finite; the weights or the activations are damaged",
-                      p.position);
+                       p.position);
     }
     return {};
   };
-  LLADA_CHECK(result.drafts.empty());  // pairs.cc refuses them here
   const size_t all = result.predictions.size() + result.trials.size();
   const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
   LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));

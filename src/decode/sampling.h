@@ -33,20 +33,10 @@ constexpr bool needs_logits(const DecodeOptions& o) {
 // A prediction need not be the best token.
 constexpr bool takes_other_tokens(const DecodeOptions& o) { return samples(o) || o.repeat_penalty != 1; }
 
-// Rules that are defined for best tokens only: they read what the second best token has, or, as drafts do, take the
-// prediction of another forward, whose noise and neighbours would be others.
-constexpr bool compares_best_tokens(const DecodeOptions& o) {
-  return o.credit || o.revision == Revision::wino || o.draft != 0;
-}
-
 // Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
 // token would differ from the one before although the model says the same; so in such runs the noise of a position is
 // drawn once, and a prediction changes with the model's logits only (and what stands nearby, where that is penalised).
-// Not for remasking, which compares no predictions: a token that is masked again is drawn anew.
-constexpr bool draws_once(const DecodeOptions& o) {
-  return samples(o) && (o.revision == Revision::dual_path || o.revision == Revision::edit || o.mbsd ||
-                        o.ahead_steps > 0 || o.acceptance == Acceptance::settled);
-}
+constexpr bool draws_once(const DecodeOptions& o) { return samples(o) && (o.revision != Revision::none || o.mbsd); }
 
 // Where random numbers of a row come from (base/random.h).
 struct Draw {

@@ -25,13 +25,12 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
     return positions;
   auto rows = static_cast<int64_t>(computed.size());
   int64_t most = keys;
-  if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, options_.latency_slack, rows);
+  if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, kLatencySlack, rows);
   if (options_.mbsd_max_rows > 0) most = std::min(most, options_.mbsd_max_rows);
   int32_t last_row = -1;
   for (int32_t p = block.end; p < keys; ++p) {
     if (static_cast<int64_t>(positions.size()) == options_.mbsd_lookahead) break;
     if (canvas.states[static_cast<size_t>(p)] != TokenState::masked) continue;
-    if (options_.mbsd_drafts == DraftInput::visible && drafts_.contains(p)) continue;
     const int32_t row = ids_.shift_logits ? std::max(p - 1, 0) : p;
     const bool extra = row != last_row && !std::ranges::binary_search(computed, row);
     if (extra && rows + 1 > most) break;
@@ -40,12 +39,6 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
     positions.push_back(p);
   }
   return positions;
-}
-
-void Speculation::overlay(const Block& block, std::vector<int32_t>& feed) const {
-  if (options_.mbsd_drafts == DraftInput::hidden) return;
-  for (auto it = drafts_.lower_bound(block.end); it != drafts_.end(); ++it)
-    feed[static_cast<size_t>(it->first)] = it->second;
 }
 
 void Speculation::propose(int32_t position, const Prediction& prediction) {

@@ -7,10 +7,8 @@
 // both forwards may be sure of a token one place too far to the right. All other drafts are dropped then; blocks
 // still complete left to right.
 //
-// A draft is kept when its confidence is strictly above mbsd_threshold. Hidden drafts (the paper's
-// separation) leave every input as it was; they are renewed by each look ahead. Visible drafts are fed to
-// later steps at their positions until their block becomes current, so that drafts behind them see them; they
-// are not predicted again before.
+// A draft is kept when its confidence is strictly above mbsd_threshold. Drafts leave every input as it was (the
+// paper's separation), and each look ahead renews them.
 //
 // How far a step looks: as many positions, masked, left to right, as mbsd_lookahead says, as memory allows
 // (mbsd_max_rows) and, with a latency table, as fit into the device's latency bucket that the step is in
@@ -27,6 +25,9 @@
 
 namespace llada::decode {
 
+// The share by which a step may get slower for its drafts: times so near to each other are one bucket of the device.
+inline constexpr double kLatencySlack = 0.02;
+
 // The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`: a step takes
 // as long as the first point of the table with at least its rows. `rows` itself beyond the table's end.
 int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t rows);
@@ -39,9 +40,6 @@ class Speculation {
   // the rows of the step so far; a position's row is the one before it for models with shifted logits.
   std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
-
-  // Writes visible drafts behind the block over the tokens that a step is fed.
-  void overlay(const Block& block, std::vector<int32_t>& feed) const;
 
   // What a look ahead brought.
   void propose(int32_t position, const Prediction& prediction);

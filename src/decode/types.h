@@ -79,8 +79,6 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
-  // >= 0: the last of them, keys - 1, stands for this later position of the canvas: it is turned for it.
-  int32_t last = -1;
   // >= 0: of the logits rows only so many, which the model chooses, go on behind its first layers and have predictions.
   // The others' K/V stays what an earlier step left in the later layers.
   int32_t keep = -1;
@@ -93,10 +91,6 @@ struct StepPlan {
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // beside them; empty: none
   std::vector<int32_t> probes = {};         // of the rows: those whose K/V drift is to be measured
-  // Plans of states that the run may come to next (exact_drafts.h), plain ones without drafts of their own. They ride
-  // in the same forward; each reads what is stored once the step's rows are, with its own rows in place of what
-  // stands at their positions, and stores nothing.
-  std::vector<StepPlan> drafts = {};
   bool operator==(const StepPlan&) const = default;
 };
 
@@ -107,10 +101,9 @@ inline size_t predictions_of(const StepPlan& plan) {
 
 // What a step brings back.
 struct StepResult {
-  std::vector<Prediction> predictions = {};          // in plan.logits' order; with plan.keep some of them
-  std::vector<Prediction> trials = {};               // one per plan.trials
-  std::vector<Prediction> sparse = {};               // one per plan.sparse.trials
-  std::vector<std::vector<Prediction>> drafts = {};  // per plan.drafts, in the order of its logits
+  std::vector<Prediction> predictions = {};  // in plan.logits' order; with plan.keep some of them
+  std::vector<Prediction> trials = {};       // one per plan.trials
+  std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
   // 1 - the smallest cosine between a probe's value vectors before and after this forward, over probes and
   // layers: 0 for what has not moved, at most 2. Only with probes.
   double drift = 0;

@@ -12,7 +12,7 @@ namespace llada {
 
 class JsonFields;
 
-// {"gen_length": 64, "credit": true, "kv": "dual"}: keys and values as in decode/fields.h. Invalid: "WHERE: KEY: found
+// {"gen_length": 64, "slide": true, "kv": "dual"}: keys and values as in decode/fields.h. Invalid: "WHERE: KEY: found
 // ..., needed ...".
 Result<std::vector<decode::Setting>> read_settings(const JsonFields& object);
 

@@ -84,8 +84,8 @@ std::vector<decode::DecodeOptions> strategies() {
   all[2].kv = decode::KvChoice::frozen, all[2].slide = true, all[2].tail = 16;
   all[3].kv = decode::KvChoice::block, all[3].revision = decode::Revision::dual_path;
   all[3].revise_path = decode::RevisePath::separate, all[3].threshold = 0.7;
-  all[4].revision = decode::Revision::remask, all[4].remask_below = 1, all[4].tail = 8;
-  all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::delayed;
+  all[4].revision = decode::Revision::edit, all[4].tail = 8;
+  all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::prefix;
   return all;
 }
 
@@ -131,7 +131,6 @@ TEST(Replay, LeavesAsManyRowsBehind) {
     options.kv = decode::KvChoice::frozen, options.evict = 1.5, options.evict_rows = 4;
     options.block_length = block > 0 ? block : 32;
     for (uint64_t seed = 0; seed < 8; ++seed) {
-      options.frozen_final = block > 0 && seed % 2 == 0;
       const Recorded recorded =
           record(options, static_cast<int64_t>(3 + 11 * seed), block, decode::BlockCausalModel(seed, seen));
       EXPECT_EQ(recorded.run.attention_block, block);
@@ -186,9 +185,7 @@ TEST(Replay, WhatIsNotFollowedIsNamed) {
   RecordedRun run = record(strategies()[0], 1, 6).run;
   run.guided = true;
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("guidance"));
-  run.guided = false, run.steps[1].drafts = {{3, 1}};
-  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--draft"));
-  run.steps.clear();
+  run.guided = false, run.steps.clear();
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("no step"));
 }
 

@@ -107,7 +107,7 @@ TEST_F(Llada2Cli, ItsRecordingsAreFollowedByABlockCausalModel) {
         {"bench", "-m", model, "--only", "e2e", "--repeats", "1", "--stream-mib", "1", "--replay", runs, "--json"});
   };
   // The second has blocks that the scripted runs of bench could not have with their usual length of 32.
-  for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8 --frozen-final"}}) {
+  for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8"}}) {
     const auto eval =
         run_llada({"eval", "-m", of, "--tasks", file("tasks.jsonl"), "--no-reference", "--json", "--record",
                    file("runs.jsonl"), "--compare",

@@ -254,11 +254,11 @@ TEST(Denoiser, CancelledBetweenStepsKeepsItsMasks) {
 TEST(Denoiser, InterleavedRequestsDoNotDisturbEachOther) {
   std::vector<DecodeOptions> settings(5);
   for (DecodeOptions& o : settings) o.gen_length = 24, o.block_length = 8, o.acceptance = Acceptance::threshold;
-  settings[1].kv = KvChoice::delayed, settings[1].refresh_drift = 0.05;
+  settings[1].kv = KvChoice::frozen, settings[1].refresh_drift = 0.05;
   settings[2].revision = Revision::dual_path, settings[2].revise_path = RevisePath::separate;
   settings[2].kv = KvChoice::dual, settings[2].threshold = 0.3;
   settings[3].cfg_scale = 0.5, settings[3].mbsd = true;
-  settings[4].credit = true, settings[4].acceptance = Acceptance::schedule;
+  settings[4].slide = true, settings[4].acceptance = Acceptance::schedule;
   std::vector<Outcome> alone;
   for (size_t i = 0; i < settings.size(); ++i) alone.push_back(run_script(settings[i], kPrompt, random_script(i, 1)));
   for (uint64_t order = 0; order < 20; ++order) {

@@ -48,7 +48,7 @@ TEST(Slide, EqualsThePlainLoop) {
 
 TEST(Slide, OverOneBlockIsThatBlock) {
   // The other policies ask where the block begins, which a fixed one keeps saying when its first masks are decided.
-  for (const KvChoice kv : {KvChoice::none, KvChoice::delayed}) {
+  for (const KvChoice kv : {KvChoice::none}) {
     for (const Acceptance rule : all_values<Acceptance>()) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
         DecodeOptions o = {.gen_length = 24, .block_length = 24, .acceptance = rule};
@@ -96,7 +96,6 @@ TEST(Slide, RowsMoveWithTheBlock) {
   using Rows = std::vector<std::vector<int32_t>>;
   EXPECT_EQ(rows(KvChoice::none), (Rows{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7}}));
   // Decided tokens once more with what they became, masks of the block, and the tail where it was never computed.
-  EXPECT_EQ(rows(KvChoice::delayed), (Rows{{0, 1, 2, 3, 4}, {2, 3, 4, 5, 6}, {4, 5, 6, 7}}));
   EXPECT_EQ(rows(KvChoice::dual), (Rows{{0, 1, 2, 3, 4}, {2, 3, 4, 5, 6}, {4, 5, 6, 7}}));
   // Position 1 stands before what was a mask when it was computed, and so does 3 when 4 is one.
   EXPECT_EQ(rows(KvChoice::frozen), (Rows{{0, 1, 2, 3, 4}, {1, 2, 3, 4, 5, 6}, {3, 4, 5, 6, 7}}));
@@ -105,18 +104,18 @@ TEST(Slide, RowsMoveWithTheBlock) {
 TEST(Slide, IsRefusedWhereBlocksMatter) {
   DecodeOptions o = {.slide = true, .acceptance = Acceptance::threshold};
   EXPECT_TRUE(validate(o));
-  o.revision = Revision::wino;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: revision wino"));
+  o.revision = Revision::edit;
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept threshold, revision edit"));
   o.revision = Revision::none, o.acceptance = Acceptance::llada2;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: acceptance llada2"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept llada2, revision none"));
   o.acceptance = Acceptance::schedule, o.steps = 64;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: steps 64"));
-  o.steps = 0, o.acceptance = Acceptance::threshold, o.kv = KvChoice::delayed, o.evict = 1.5;
+  EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with gen_length 128, slide true"));
+  o.steps = 0, o.acceptance = Acceptance::threshold, o.kv = KvChoice::frozen, o.evict = 1.5;
   EXPECT_THAT(validate(o).error().message, HasSubstr("slide"));
   o.evict = 0, o.kv = KvChoice::none;
   SpecialIds ids = test_ids();
   ids.attention_block = 32;
-  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: a block-causal model"));
+  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: found true, which a block-causal model"));
 }
 
 }  // namespace

@@ -81,38 +81,6 @@ TEST(Speculation, TheGateHoldsForConfirmedDraftsToo) {
   EXPECT_THAT(open.trace.at(2), ElementsAre(Pair(7, 4)));
 }
 
-TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
-  DecodeOptions options = speculate();
-  options.mbsd_drafts = DraftInput::visible;
-  options.mbsd_trigger = 5;  // looks ahead in every step
-  const auto inputs = [](const StepPlan& plan) {
-    std::map<int32_t, int32_t> fed;
-    for (size_t i = 0; i < plan.rows.size(); ++i) fed[plan.rows[i]] = plan.inputs[i];
-    return fed;
-  };
-  const Script steady = [](const StepPlan&, int64_t forward, int32_t p) {
-    return Prediction{.position = p,
-                      .token = p % 7,
-                      .probability = p < 6   ? (p < 3 + forward ? 0.95 : 0.2)
-                                     : p < 8 ? 0.8
-                                             : 0.5};
-  };
-  const Outcome o = run_script(options, kPrompt, steady);
-  // Step 0 drafts 6 and 7; steps 1 and on see them and draft the rest only.
-  EXPECT_EQ(inputs(o.plans[1]).at(6), 6);
-  EXPECT_EQ(inputs(o.plans[1]).at(7), 0);
-  EXPECT_THAT(o.plans[1].logits, ElementsAre(3, 4, 5, 8, 9));
-  const StepPlan& second = *std::ranges::find(o.plans, 6, &StepPlan::block_begin);
-  EXPECT_EQ(inputs(second).at(6), kMask) << "verified from the mask";
-  EXPECT_EQ(inputs(second).at(7), kMask);
-
-  options.mbsd_drafts = DraftInput::hidden;
-  for (const StepPlan& plan : run_script(options, kPrompt, steady).plans)
-    for (const auto& [row, token] : inputs(plan)) {
-      EXPECT_TRUE(row < plan.block_end || token == kMask);
-    }
-}
-
 TEST(Speculation, FreeRowsFillTheBucket) {
   const std::vector<LatencyPoint> table = {{8, 1}, {16, 1.01}, {32, 2}, {64, 2.03}};
   EXPECT_EQ(free_rows(table, 0.02, 3), 16);

@@ -58,16 +58,8 @@ TEST(Strategy, FactorAndEntropy) {
               ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
 }
 
-// Scores of the first block 0.5 0.8 0.8 0.2, of the second 1 0.95 0.9: 0.8 + 0.8 - 1 = 0.6 against a rival's 0.2.
-TEST(Strategy, Frechet) {
-  const DecodeOptions options = {.acceptance = Acceptance::frechet, .frechet_margin = 0.35};
-  EXPECT_THAT(trace(options),
-              ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
-  EXPECT_EQ(trace({.acceptance = Acceptance::frechet, .frechet_margin = 1}), trace({})) << "one token per forward";
-}
-
 TEST(Strategy, AGateThatNothingReachesChangesNothing) {
-  for (const Acceptance rule : {Acceptance::threshold, Acceptance::factor, Acceptance::entropy, Acceptance::frechet}) {
+  for (const Acceptance rule : {Acceptance::threshold, Acceptance::factor, Acceptance::entropy}) {
     DecodeOptions options = {.acceptance = rule, .threshold = 0.4};
     const auto without = trace(options);
     options.entropy_gate = 100;

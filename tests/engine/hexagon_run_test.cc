@@ -117,22 +117,16 @@ std::vector<Named> every_strategy(int64_t length) {
     o = &add(fmt::format("{}, mbsd", decode::name(revision)));
     o->revision = revision, o->mbsd = true;
   }
-  using enum decode::RevisePolicy;
-  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate})
-    for (const auto policy : {oldest, least_confident, balanced}) {
-      o = &add(fmt::format("dual-path {}, {}", decode::name(path), decode::name(policy)));
-      o->revision = decode::Revision::dual_path, o->revise_path = path, o->revise_policy = policy;
-      o->threshold = 0.5, o->stable_threshold = 1;
-    }
-  add("credit").credit = true;
+  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+    o = &add(fmt::format("dual-path {}", decode::name(path)));
+    o->revision = decode::Revision::dual_path, o->revise_path = path;
+    o->threshold = 0.5, o->stable_threshold = 1;
+  }
   o = &add("random remasking");
   o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
-  o = &add("visible drafts");
-  o->mbsd = true, o->mbsd_drafts = decode::DraftInput::visible;
   add("refresh").refresh = 2;
   add("refresh_drift").refresh_drift = 0.05;
   add("tail").tail = 2;
-  add("warmup").warmup = 2;
   add("no end token").logits_eos_inf = true;
   add("end tokens last").confidence_eos_eot_inf = true;
   for (const auto stop : {decode::EarlyStop::none, decode::EarlyStop::block})
@@ -222,7 +216,7 @@ TEST_F(HexagonRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
 
 // Which rows go on is decided in the middle of a forward, where the DSP has its lists of rows already.
 TEST_F(HexagonRun, ADeviceThatCannotChooseRowsSaysSo) {
-  auto options = strategy(decode::KvChoice::delayed);
+  auto options = strategy(decode::KvChoice::frozen);
   options.acceptance = decode::Acceptance::threshold, options.steps = 0;
   options.evict = 1.5;
   const auto got = answer(load("hexagon"), prompt(), options);

@@ -385,7 +385,7 @@ TEST_F(Likelihoods, AnyOrderIsFollowedOrRefused) {
     ScoreOptions options = {.method = duel, .top = 1};
     options.order = decode::random_options(rng);
     options.order.temperature = 0, options.order.mbsd = false;
-    if (rng() % 8 != 0) options.order.revision = decode::Revision::none, options.order.draft = 0;
+    if (rng() % 8 != 0) options.order.revision = decode::Revision::none;
     const auto result = (rng() % 4 ? *on_full : *on_causal).score({kPrompt, {text}, options});
     if (!result) {
       ++refused;
@@ -558,8 +558,6 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_EQ(message({kPrompt, {{1}}, {.cfg_scale = std::nan("")}}), "cfg_scale: found nan, needed 0 or more");
   ScoreRequest order = {kPrompt, {{1, 2}}, {.method = duel}};
   order.options.order.mbsd = true;
-  EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
-  order.options.order = {.draft = 2};
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
   order.options.order = {.acceptance = decode::Acceptance::threshold, .kv = decode::KvChoice::frozen, .evict = 1.5};
   EXPECT_EQ(message(order), "order: found evict 1.5, which leaves predictions out; needed 0");

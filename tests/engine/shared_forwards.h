@@ -133,7 +133,7 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
     return r.options;
   };
   const auto n = static_cast<int64_t>(text.size());
-  add("threshold", 0, n, length).credit = true;
+  add("threshold", 0, n, length).slide = true;
   decode::DecodeOptions* o = &add("guided and sampled", 0, n - 1, length);
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5, o->kv = KvChoice::dual;
   o = &add("sampled by schedule", 0, n, length + 1);
@@ -143,9 +143,9 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   o->threshold = 0.5, o->stable_threshold = 1, o->kv = KvChoice::dual, o->mbsd = true, o->mbsd_trigger = 32;
   list.back().cancelled_after = 3;
   o = &add("drift", 1, n - 2, length + 3);
-  o->kv = KvChoice::delayed, o->refresh_drift = 0.05, o->acceptance = factor;
+  o->kv = KvChoice::frozen, o->refresh_drift = 0.05, o->acceptance = factor;
   o = &add("guided and revised", 2, n, length);
-  o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::suffix;
+  o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::prefix;
   o->threshold = 0.6;
   o = &add("cancelled", 3, n, length);
   o->acceptance = schedule;
@@ -183,14 +183,14 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5;
   o = &add("llada2, rows left behind", 1, n, 2 * length);
   o->acceptance = decode::Acceptance::llada2;
-  o->kv = KvChoice::frozen, o->frozen_final = true, o->evict = 1, o->evict_rows = 2;
+  o->kv = KvChoice::frozen, o->evict = 1, o->evict_rows = 2;
   o = &add("edited", 1, n / 2, length);
   o->revision = Revision::edit, o->edit_threshold = threshold;
   o = &add("revised", 2, n - 1, length + 5);
   o->revision = Revision::dual_path, o->stable_threshold = 2 * threshold;
   list.back().cancelled_after = 4;
-  o = &add("masked again", 3, 1, length);
-  o->revision = Revision::remask, o->remask_below = threshold * 1.1, o->kv = KvChoice::none;
+  o = &add("edited, everything computed", 3, 1, length);
+  o->revision = Revision::edit, o->edit_threshold = threshold * 1.1, o->kv = KvChoice::none;
   o = &add("cancelled", 4, n, length);
   o->acceptance = decode::Acceptance::schedule;
   list.back().cancelled_after = 2;
