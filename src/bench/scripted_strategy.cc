@@ -40,7 +40,8 @@ std::string_view name(RowsPolicy rows) {
 Result<std::unique_ptr<decode::Strategy>> paced_strategy(const Script& script, const decode::Canvas& canvas,
                                                          const decode::SpecialIds& ids) {
   if (script.rows != RowsPolicy::evicted) return std::make_unique<ScriptedStrategy>(script, canvas);
-  decode::DecodeOptions options = {.gen_length = decode::count_masked(canvas), .block_length = script.block_length};
+  decode::DecodeOptions options = {
+      decode::LengthOptions{.gen_length = decode::count_masked(canvas), .block_length = script.block_length}};
   for (const decode::Block& block : decode::tile_blocks(
            canvas, script.attention_block > 0 ? 0 : decode::generated_begin(canvas), script.block_length))
     options.steps += (block.masks + script.tokens_per_step - 1) / script.tokens_per_step;
@@ -54,7 +55,7 @@ ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& c
     : script_(script),
       blocks_(decode::tile_blocks(canvas, script.attention_block > 0 ? 0 : decode::generated_begin(canvas),
                                   script.block_length)),
-      exact_({.kv = decode::KvChoice::block}, canvas.size(), script.attention_block) {}
+      exact_({.kv = decode::KvChoice::block}, false, canvas.size(), script.attention_block) {}
 
 decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
   while (masked_in(canvas, blocks_[current_]).empty()) {
@@ -72,7 +73,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
     const int64_t blocks = (block.end + script_.attention_block - 1) / script_.attention_block;
     plan.keys = static_cast<int32_t>(std::min(canvas.size(), blocks * script_.attention_block));
     const std::span feed(canvas.tokens.data(), static_cast<size_t>(plan.keys));
-    plan.rows = exact_.rows(feed, block, plan.logits, false);
+    plan.rows = exact_.rows(canvas, feed, block, plan.logits, false);
     for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
     exact_.planned(plan);
     return plan;

@@ -46,7 +46,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
-      kv_(options, canvas.size(), ids.attention_block, ids.mask),
+      kv_(options, options.slide, canvas.size(), ids.attention_block),
       reviser_(make_reviser(options, ids, canvas)) {
   if (!blocks_.empty()) block_ = blocks_.front();
   if (options.mbsd) speculation_.emplace(options, ids);
@@ -76,21 +76,19 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   asked_ = {};
   StepPlan plan;
-  std::vector<int32_t> feed = canvas.tokens;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
     asked_.look = reviser_->look(canvas, block_);
     plan.keys = keys_read(canvas);
-    feed.resize(static_cast<size_t>(plan.keys));
-    plan.rows = kv_.sweep_rows(feed);
+    plan.rows = kv_.sweep_rows(std::span(canvas.tokens).first(static_cast<size_t>(plan.keys)));
   } else {
-    plan_block(canvas, plan, feed);
+    plan_block(canvas, plan);
   }
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
-  plan.inputs = fed(plan.rows, feed);
-  plan.sparse.inputs = fed(plan.sparse.rows, feed);
-  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials, feed);
+  plan.inputs = fed(plan.rows, canvas.tokens);
+  plan.sparse.inputs = fed(plan.sparse.rows, canvas.tokens);
+  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials);
   if (options_.cfg_scale > 0) {
     plan.cfg_scale = options_.cfg_scale;
     plan.unconditional = unconditional(canvas, plan.rows, plan.inputs);
@@ -102,18 +100,18 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   return plan;
 }
 
-void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed) {
+void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   move_to_open_block(canvas);
   const Block& block = block_;
   asked_.masks = masks_of(canvas, block);
   if (reviser_) asked_.look = reviser_->look(canvas, block);
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
-  feed.resize(static_cast<size_t>(plan.keys));
+  const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
   asked_.separate =
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
-  plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
+  plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
   if (length_) {
     asked_.ends = length_->last_positions(block);
     const auto ends = rows_of(asked_.ends);
@@ -156,12 +154,12 @@ void BlockStrategy::leave_behind(StepPlan& plan) const {
   plan.frontier = reach_.frontier(plan, block.end);
 }
 
-void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const {
+void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials) const {
   for (const int32_t position : asked_.look.trials) {
-    Trial trial = {.rows = {position}, .inputs = {canvas.mask_id}, .logits = row_of(position)};
+    Trial trial = {.rows = {position}, .inputs = {canvas.undecided_token()}, .logits = row_of(position)};
     if (trial.logits != position) {
       trial.rows.insert(trial.rows.begin(), trial.logits);
-      trial.inputs.insert(trial.inputs.begin(), feed[static_cast<size_t>(trial.logits)]);
+      trial.inputs.insert(trial.inputs.begin(), canvas.tokens[static_cast<size_t>(trial.logits)]);
     }
     trials.push_back(std::move(trial));
   }
@@ -186,7 +184,8 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
                             {.masks = blocks_[current_].masks,
                              .length = options_.block_length,
                              .steps = block_steps_[current_],
-                             .step = step_},
+                             .step = step_,
+                             .above = options_.revision == Revision::edit},
                             confirmed);
   if (speculation_)
     speculation_->accept(

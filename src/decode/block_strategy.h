@@ -58,9 +58,9 @@ class BlockStrategy final : public Strategy {
   bool is_open(const Canvas& canvas, const Block& block) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
-  void plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed);
+  void plan_block(const Canvas& canvas, StepPlan& plan);
   void leave_behind(StepPlan& plan) const;
-  void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
+  void add_trials(const Canvas& canvas, std::vector<Trial>& trials) const;
   Candidate candidate(const Prediction& prediction, int32_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
 

@@ -35,7 +35,7 @@ Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) 
   if (p.position != row) {
     return failed("forward: found a prediction for position {}, needed {}", p.position, row);
   }
-  if (p.token < 0 || p.token == canvas.mask_id) {
+  if (p.token < 0 || !canvas.may_hold(p.token, TokenState::visible)) {
     return failed("forward: position {}: found token {}, needed one that is not the mask", p.position, p.token);
   }
   // Softmax sums may round to just above 1.
@@ -127,8 +127,7 @@ Status check_edits(const Canvas& canvas, std::span<const Edit> edits) {
       return failed("edit: position {} is {}, needed one that may change", edit.position,
                     state == TokenState::fixed ? "fixed" : "stable");
     }
-    if (edit.token < 0 || edit.state == TokenState::fixed ||
-        (edit.token == canvas.mask_id) != (edit.state == TokenState::masked)) {
+    if (edit.token < 0 || edit.state == TokenState::fixed || !canvas.may_hold(edit.token, edit.state)) {
       return failed("edit: position {}: found token {} that does not fit its state", edit.position, edit.token);
     }
   }

@@ -23,7 +23,7 @@
 #pragma once
 #include <vector>
 
-#include "decode/revision.h"
+#include "decode/options.h"
 
 namespace llada::decode {
 

@@ -1,6 +1,6 @@
 // Every option of decoding, written once: name, value, range, help, and what naming it chooses. The command line, JSON,
-// presets, tuning, the table in docs/strategies.md and the validation of single values read this list. A new option is
-// a member of DecodeOptions and an entry in fields.cc. Which options go together: pairs.h.
+// presets, tuning, the table in docs/strategies.md and the validation of single values read this list, the sum of the
+// parts' own (options.h). A new option is a member of its part and an entry beside it. What goes together: pairs.h.
 #pragma once
 #include <limits>
 #include <span>
@@ -18,8 +18,6 @@ struct Range {
   double least = 0, most = std::numeric_limits<double>::infinity();
   bool above_least = false, below_most = false;  // that end of the range is not part of it
 };
-
-constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
 
 struct Field {
   std::string_view key;   // of JSON and of key=value: "gen_length"; the flag is --gen-length

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "decode/field_entry.h"
 #include "decode/row_sets.h"
 
 namespace llada::decode {
@@ -17,15 +18,39 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
 
 }  // namespace
 
-KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block, int32_t mask)
+std::span<const Field> cache_fields() {
+  using O = CacheOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::kv>(caches, "kv", "POLICY", "rows not recomputed in every forward")
+        .tuned("none prefix dual frozen").often(),
+    field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
+        .tuned("all 64 32 16 8"),
+    field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
+        .tuned("0 8 4 3 2"),
+    field<&O::refresh_drift>(caches, "refresh_drift", "D",
+        "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
+        .in({0, 2}),
+    field<&O::evict>(caches, "evict", "A",
+        "with --kv frozen, only the masks that gained most attention go on behind the model's second layer: "
+        "A times as many as a forward commits (FOCUS: 1.5); 0: all")
+        .tuned("0 3 1.5"),
+    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions)
+        .with("evict").tuned("8 16 4"),
+  };
+  // clang-format on
+  return kFields;
+}
+
+KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block)
     : choice_(options.kv),
       refresh_(options.refresh),
       drift_limit_(options.refresh_drift),
       attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1),
-      mask_(mask),
       frozen_(static_cast<size_t>(canvas_size), false),
-      slide_(options.slide) {}
+      slide_(slide) {}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
@@ -41,14 +66,14 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
   return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
 }
 
-std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                                     bool stale_elsewhere) {
+std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                                     std::span<const int32_t> needed, bool stale_elsewhere) {
   std::vector<int32_t> rows = chosen_rows(feed, block, needed, stale_elsewhere);
   if (choice_ != KvChoice::frozen) return rows;
   for (const int32_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const bool last = (row + 1 == block.end && !slide_) || i + 1 == feed.size();
-    frozen_[i] = feed[i] != mask_ && (last || feed[i + 1] != mask_);
+    frozen_[i] = !canvas.is_undecided(row) && (last || !canvas.is_undecided(row + 1));
   }
   return rows;
 }

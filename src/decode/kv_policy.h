@@ -43,23 +43,40 @@
 #include <vector>
 
 #include "decode/blocks.h"
-#include "decode/options.h"
+#include "decode/choice.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct Field;
+
+// Which rows a step computes; what is not computed is read from the store (kv_policy.h).
+enum class KvChoice { none, prefix, dual, block, frozen };
+
+inline constexpr std::string_view kKvWords[] = {"none", "prefix", "dual", "block", "frozen"};
+constexpr Words words(KvChoice) { return kKvWords; }
+
+struct CacheOptions {
+  KvChoice kv = KvChoice::none;
+  int64_t tail = -1;       // positions behind the block that attention reads; -1: all
+  int64_t refresh = 0;     // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  double evict = 0;        // > 0: so many times the tokens per forward are the masks that go on behind the first layers
+  int64_t evict_rows = 8;  // >= 1: with evict, rows that go on at least
+  double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
+};
+std::span<const Field> cache_fields();
 
 inline constexpr size_t kDriftProbes = 4;
 
 class KvPlanner {
  public:
-  // mask: the token; only `frozen` reads it.
-  KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block = 0, int32_t mask = -1);
+  KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0);
 
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
   // are left to another path when `stale_elsewhere` holds.
-  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                            bool stale_elsewhere);
+  std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                            std::span<const int32_t> needed, bool stale_elsewhere);
   // Whether the last rows() left out rows that attention reads, since they had been computed before.
   bool partial() const { return last_is_partial_; }
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
@@ -98,7 +115,6 @@ class KvPlanner {
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
   bool drifted_ = false;
   // frozen
-  const int32_t mask_;
   std::vector<bool> frozen_;        // by position: its K/V stays as it is
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   bool last_is_partial_ = false;

@@ -30,11 +30,6 @@ struct Conflict {
   std::string_view why;
 };
 
-// Rules that read the probability; the others read entropy or margin.
-bool reads_probability(Acceptance a) {
-  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
-}
-
 constexpr Conflict kConflicts[] = {
     {"steps", "accept", [](const Asked& a) { return a.o.steps > 0 && !has_schedule(a.o.acceptance); },
      "which decides the number of steps itself; needed 0"},
@@ -86,7 +81,10 @@ constexpr Conflict kConflicts[] = {
      },
      "needed {block}, the model's attention block, or a divisor of it"},
     {"kv", "",
-     [](const Asked& a) { return a.attention_block > 0 && (a.o.kv == KvChoice::prefix || a.o.kv == KvChoice::dual); },
+     [](const Asked& a) {
+       return a.attention_block > 0 && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block &&
+              a.o.kv != KvChoice::frozen;
+     },
      "and the finished blocks of a block-causal model are exact; needed none, block or frozen"},
     {"revision", "kv",
      [](const Asked& a) {

@@ -11,10 +11,40 @@
 #include <vector>
 
 #include "decode/blocks.h"
-#include "decode/options.h"
+#include "decode/choice.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct DecodeOptions;
+struct Field;
+
+// Whether, and how, what was committed is looked at again (revision.h).
+enum class Revision {
+  none,       // a commit is final
+  dual_path,  // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
+  edit,       // LLaDA2.1: another token is written over a visible one when its probability is high enough
+};
+
+// Where the checks of dual_path run: as extra rows of the step's own forward, or as its sparse plan.
+enum class RevisePath { fused, separate };
+
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit"};
+constexpr Words words(Revision) { return kRevisionWords; }
+inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};
+constexpr Words words(RevisePath) { return kRevisePathWords; }
+
+// stable_threshold, revise_*, final_sweep: dual_path.
+struct RevisionOptions {
+  Revision revision = Revision::none;
+  double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
+  RevisePath revise_path = RevisePath::fused;
+  int64_t revise_rows = 4;      // tokens checked per step
+  int64_t final_sweep = 32;     // tokens checked per step once no mask is left before the end; 0: no sweep
+  double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
+  int64_t edit_steps = 16;      // forwards per block for edits alone
+};
+std::span<const Field> revision_fields();
 
 struct Look {
   std::vector<int32_t> trials;  // positions, ascending

@@ -20,10 +20,29 @@
 
 #include "decode/acceptance.h"
 #include "decode/blocks.h"
-#include "decode/options.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct Field;
+
+// One measured point of a device's step time: a step of up to `rows` rows takes `ms`.
+struct LatencyPoint {
+  int64_t rows = 0;
+  double ms = 0;
+};
+
+struct SpeculationOptions {
+  bool mbsd = false;
+  int64_t mbsd_trigger = 4;     // look ahead when fewer masks than this are left in the block
+  int64_t mbsd_lookahead = 32;  // positions to draft at most; with a latency table also no more than are free
+  int64_t mbsd_max_rows = 0;    // rows of one step that memory allows; 0: any number
+  double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
+  // Ascending in rows and ms; empty: mbsd_lookahead as it is.
+  std::vector<LatencyPoint> latency_table = {};
+  bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
+};
+std::span<const Field> speculation_fields();
 
 // The share by which a step may get slower for its drafts: times so near to each other are one bucket of the device.
 inline constexpr double kLatencySlack = 0.02;
@@ -34,7 +53,7 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
 
 class Speculation {
  public:
-  Speculation(const DecodeOptions& options, const SpecialIds& ids);
+  Speculation(const SpeculationOptions& options, const SpecialIds& ids);
 
   // Positions before `keys` to draft in a step of `block` with `masks` masks left, ascending. `computed` are
   // the rows of the step so far; a position's row is the one before it for models with shifted logits.
@@ -54,7 +73,7 @@ class Speculation {
   int64_t accepted() const { return accepted_; }
 
  private:
-  const DecodeOptions options_;
+  const SpeculationOptions options_;
   const SpecialIds ids_;
   std::map<int32_t, int32_t> drafts_;  // position -> token
   int64_t proposed_ = 0, accepted_ = 0;

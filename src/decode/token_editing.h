@@ -9,7 +9,8 @@ namespace llada::decode {
 
 class TokenEditing final : public Reviser {
  public:
-  explicit TokenEditing(const DecodeOptions& options) : threshold_(options.edit_threshold), most_(options.edit_steps) {}
+  explicit TokenEditing(const RevisionOptions& options)
+      : threshold_(options.edit_threshold), most_(options.edit_steps) {}
 
   void enter(const Block&) override { finished_ = false, alone_ = 0; }
   TokenState first_state(double) const override { return TokenState::visible; }

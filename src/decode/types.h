@@ -35,8 +35,24 @@ struct Canvas {
   // all others, since the model sees them, but are no part of the answer.
   int64_t padding = 0;
 
+  // What an undecided position holds. Only here does it mean the mask: whether a position is undecided, its state says.
+  int32_t undecided_token() const { return mask_id; }
+  bool may_hold(int32_t token, TokenState state) const { return (token == mask_id) == (state == TokenState::masked); }
+  bool is_undecided(int64_t position) const { return states[static_cast<size_t>(position)] == TokenState::masked; }
+
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t answer_end() const { return size() - padding; }
+};
+
+struct SpecialIds {
+  int32_t mask = -1;
+  int32_t eos = -1;                   // also fills the canonical tail; -1: none
+  int32_t eot = -1;                   // end of turn; -1: none
+  std::vector<int32_t> end_ids = {};  // the tokens that end an answer
+  bool shift_logits = false;          // row i - 1 predicts position i, and row 0 also position 0 (Dream)
+  // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
+  // and all blocks before it. 0: every position sees all.
+  int64_t attention_block = 0;
 };
 
 using llada::Prediction;

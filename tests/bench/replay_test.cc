@@ -78,7 +78,8 @@ Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t pro
 
 // Those for full attention.
 std::vector<decode::DecodeOptions> strategies() {
-  decode::DecodeOptions plain = {.gen_length = 96, .acceptance = decode::Acceptance::threshold};
+  decode::DecodeOptions plain = {decode::LengthOptions{.gen_length = 96},
+                                 decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold}};
   std::vector<decode::DecodeOptions> all(6, plain);
   all[1].kv = decode::KvChoice::dual, all[1].mbsd = true, all[1].mbsd_trigger = 20;
   all[2].kv = decode::KvChoice::frozen, all[2].slide = true, all[2].tail = 16;
@@ -127,7 +128,9 @@ TEST(Replay, LeavesAsManyRowsBehind) {
   int64_t left = 0, all = 0, at_frontier = 0;
   for (const int64_t block : {0, 16, 32}) {
     const int64_t seen = block > 0 ? block : 1 << 20;  // full attention is one block
-    decode::DecodeOptions options = {.gen_length = 128, .acceptance = decode::Acceptance::threshold, .threshold = 0.8};
+    decode::DecodeOptions options = {
+        decode::LengthOptions{.gen_length = 128},
+        decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold, .threshold = 0.8}};
     options.kv = decode::KvChoice::frozen, options.evict = 1.5, options.evict_rows = 4;
     options.block_length = block > 0 ? block : 32;
     for (uint64_t seed = 0; seed < 8; ++seed) {

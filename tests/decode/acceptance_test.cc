@@ -46,8 +46,8 @@ TEST(Acceptance, TheThresholdItselfIsEnough) {
   };
   EXPECT_THAT(rule(Acceptance::threshold), ElementsAre(0, 1));
   EXPECT_THAT(rule(Acceptance::llada2), ElementsAre(1)) << "LLaDA2.0's code asks for more than the threshold";
-  EXPECT_THAT(choose({.acceptance = Acceptance::threshold, .threshold = 0.9, .revision = Revision::edit},
-                     scores({0.9, 0.95, 0.8}), {}),
+  EXPECT_THAT(choose({.acceptance = Acceptance::threshold, .threshold = 0.9}, scores({0.9, 0.95, 0.8}),
+                     {.above = true}),
               ElementsAre(1))
       << "and so does LLaDA2.1's";
 }
@@ -151,7 +151,7 @@ TEST(Acceptance, DreamsThreeOrders) {
 TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
-  DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
+  DecodeOptions o{AcceptanceOptions{.acceptance = Acceptance::llada2, .threshold = 0.95}};
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}), testing::ElementsAre(1))
       << "strictly";
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1))

@@ -27,8 +27,9 @@ std::vector<Span> spans(const Outcome& outcome) {
 
 // Prompt [0, 4), blocks [4, 8) and [8, 12), one token per step.
 Outcome run_policy(KvChoice kv, int64_t refresh) {
-  const DecodeOptions options = {
-      .gen_length = 8, .block_length = 4, .early_stop = EarlyStop::none, .kv = kv, .refresh = refresh};
+  const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                 EndingOptions{.early_stop = EarlyStop::none},
+                                 CacheOptions{.kv = kv, .refresh = refresh}};
   return run_script(options, std::vector<int32_t>{1, 2, 3, 4}, random_script(5));
 }
 
@@ -67,8 +68,8 @@ TEST(KvPolicy, FrozenRowsAreThoseWhoseRightNeighbourIsDecidedToo) {
                         .entropy = 0.1,
                         .margin = 0.1};
     };
-    const DecodeOptions options = {
-        .gen_length = 8, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::frozen};
+    const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                   EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::frozen}};
     std::vector<std::vector<int32_t>> rows;
     for (const StepPlan& plan : run_script(options, std::vector<int32_t>{1, 2, 3, 4}, script).plans)
       rows.push_back(plan.rows);
@@ -98,8 +99,8 @@ TEST(KvPolicy, InputsAreTheCanvasAtTheRows) {
 
 TEST(KvPolicy, RefreshingEveryStepIsNone) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    DecodeOptions options = {
-        .gen_length = 21, .block_length = 8, .acceptance = Acceptance::threshold, .threshold = 0.8};
+    DecodeOptions options = {LengthOptions{.gen_length = 21, .block_length = 8},
+                             AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.8}};
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
     options.refresh = 1;
@@ -120,8 +121,9 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
 
 TEST(KvPolicy, DriftAsksForAFullForward) {
   const auto run = [](double drift) {
-    DecodeOptions options = {
-        .gen_length = 8, .block_length = 8, .early_stop = EarlyStop::none, .kv = KvChoice::block, .refresh_drift = 0.2};
+    DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 8},
+                             EndingOptions{.early_stop = EarlyStop::none},
+                             CacheOptions{.kv = KvChoice::block, .refresh_drift = 0.2}};
     Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 8, test_ids());
     auto strategy = *make_strategy(options, test_ids(), canvas);
     ScriptRunner runner(random_script(5));
@@ -140,7 +142,8 @@ TEST(KvPolicy, DriftAsksForAFullForward) {
 }
 
 TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
-  DecodeOptions options = {.gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::dual};
+  DecodeOptions options = {LengthOptions{.gen_length = 12, .block_length = 4},
+                           EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::dual}};
   options.tail = 2;
   const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
   EXPECT_EQ(o.plans[0].keys, 8);
@@ -156,8 +159,9 @@ TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
 }
 
 TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
-  const DecodeOptions options = {
-      .gen_length = 8, .block_length = 4, .acceptance = Acceptance::threshold, .kv = KvChoice::dual};
+  const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                 AcceptanceOptions{.acceptance = Acceptance::threshold},
+                                 CacheOptions{.kv = KvChoice::dual}};
   const Outcome outcome = run_script(options, std::vector<int32_t>{1}, [](const StepPlan&, int64_t, int32_t position) {
     return Prediction{.position = position, .token = 2, .probability = 0.99};
   });
@@ -168,7 +172,8 @@ TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
 // With --evict a forward that may leave masks behind has as many predictions as its plan keeps, at a block's start all;
 // every mask is decided in the end, and 0 is the plain path.
 TEST(KvPolicy, EvictionKeepsWhatThePaceAsksForAndAtLeastSoManyRows) {
-  DecodeOptions options = {.gen_length = 40, .block_length = 20, .acceptance = Acceptance::threshold};
+  DecodeOptions options = {LengthOptions{.gen_length = 40, .block_length = 20},
+                           AcceptanceOptions{.acceptance = Acceptance::threshold}};
   options.threshold = 0.9, options.early_stop = EarlyStop::none, options.kv = KvChoice::frozen;
   const std::vector<int32_t> prompt(4, 1);
   const Outcome plain = run_script(options, prompt, random_script(3, 0));
@@ -201,7 +206,8 @@ TEST(KvPolicy, EvictionKeepsWhatThePaceAsksForAndAtLeastSoManyRows) {
 
 TEST(KvPolicy, EvictionIsRefusedWhereItHasNoMeaning) {
   const auto refusal = [](auto set) {
-    DecodeOptions o = {.acceptance = Acceptance::threshold, .kv = KvChoice::frozen, .evict = 1.5};
+    DecodeOptions o = {AcceptanceOptions{.acceptance = Acceptance::threshold},
+                       CacheOptions{.kv = KvChoice::frozen, .evict = 1.5}};
     set(o);
     const Status status = validate(o);
     return status ? std::string("accepted") : status.error().message.substr(0, status.error().message.find(','));
@@ -221,8 +227,8 @@ TEST(KvPolicy, EvictionIsRefusedWhereItHasNoMeaning) {
   EXPECT_EQ(refusal([](auto& o) { o.evict_rows = 0; }), "evict_rows: found 0");
   SpecialIds shifted = test_ids();
   shifted.shift_logits = true;
-  EXPECT_FALSE(validate_for({.kv = KvChoice::frozen, .evict = 1.5}, shifted));
-  EXPECT_TRUE(validate_for({.kv = KvChoice::frozen}, shifted));
+  EXPECT_FALSE(validate_for({CacheOptions{.kv = KvChoice::frozen, .evict = 1.5}}, shifted));
+  EXPECT_TRUE(validate_for({CacheOptions{.kv = KvChoice::frozen}}, shifted));
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ Script answer_of(int64_t length, double sure) {
 }
 
 DecodeOptions options_of(int64_t most) {
-  DecodeOptions o = {.gen_length = most, .auto_length = true, .block_length = 8, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = most, .auto_length = true, .block_length = 8},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.threshold = 0.9;
   return o;
 }

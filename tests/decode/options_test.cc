@@ -100,7 +100,7 @@ TEST(Options, TakesWhatWorks) {
   EXPECT_TRUE(validate(options)) << "steps need not divide";
   options.steps = 100000;
   EXPECT_TRUE(validate(options)) << "more steps than tokens";
-  options = {.acceptance = Acceptance::threshold, .threshold = 1};
+  options = {AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 1}};
   EXPECT_TRUE(validate(options));
   options = {};
   options.acceptance = Acceptance::threshold;
@@ -109,14 +109,14 @@ TEST(Options, TakesWhatWorks) {
     options.stable_threshold = threshold;
     EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << threshold;
   }
-  options = {.gen_length = 0, .steps = 1};
+  options = {LengthOptions{.gen_length = 0, .steps = 1}};
   EXPECT_TRUE(validate(options, true)) << "infilling has its own length";
 }
 
 TEST(Options, StrategyRefusesWhatOnlyTheCanvasShows) {
   const std::vector<int32_t> text(20, 1), gaps = {0, 5, 10, 15};
   const Canvas canvas = *lay_infill(text, gaps, test_ids());
-  DecodeOptions options = {.block_length = 2, .steps = 3};
+  DecodeOptions options = {LengthOptions{.block_length = 2, .steps = 3}};
   EXPECT_THAT(make_strategy(options, test_ids(), canvas).error().message, HasSubstr("each of 4 blocks"));
   options.steps = 4;
   EXPECT_TRUE(make_strategy(options, test_ids(), canvas));

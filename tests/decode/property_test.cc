@@ -67,7 +67,8 @@ TEST(Property, EqualsTheReferenceWhereItIsDefined) {
   Rng rng(1);
   for (int round = 0; round < 600; ++round) {
     const int64_t block = between(rng, 1, 12), blocks = between(rng, 1, 5);
-    DecodeOptions options = {.gen_length = block * blocks, .block_length = block, .early_stop = EarlyStop::none};
+    DecodeOptions options = {LengthOptions{.gen_length = block * blocks, .block_length = block},
+                             EndingOptions{.early_stop = EarlyStop::none}};
     std::vector<int32_t> prompt(static_cast<size_t>(between(rng, 0, 6)), 1);
     double threshold = 0;
     int64_t steps = options.gen_length;
@@ -301,7 +302,7 @@ TEST(Property, TheSameSeedGivesTheSameTrace) {
 TEST(Property, ThresholdOneIsOneTokenPerStep) {
   Rng rng(5);
   for (int round = 0; round < 100; ++round) {
-    DecodeOptions options = {.gen_length = between(rng, 1, 50), .block_length = between(rng, 1, 60)};
+    DecodeOptions options = {LengthOptions{.gen_length = between(rng, 1, 50), .block_length = between(rng, 1, 60)}};
     const uint64_t seed = rng();
     const auto never_sure = [&] {  // a confidence of 1 would be enough
       return Script([script = random_script(seed)](const StepPlan& plan, int64_t forward, int32_t position) mutable {

@@ -37,7 +37,8 @@ Trace reference(std::vector<int32_t> canvas, int64_t gen, int64_t length, double
 TEST(Slide, EqualsThePlainLoop) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto gen = static_cast<int64_t>(1 + seed % 37), length = static_cast<int64_t>(1 + seed % 11);
-    DecodeOptions o = {.gen_length = gen, .block_length = length, .slide = true, .acceptance = Acceptance::threshold};
+    DecodeOptions o = {LengthOptions{.gen_length = gen, .block_length = length, .slide = true},
+                       AcceptanceOptions{.acceptance = Acceptance::threshold}};
     o.threshold = static_cast<double>(1 + seed % 20) / 20;
     o.early_stop = EarlyStop::none;
     ASSERT_EQ(run_script(o, kPrompt, random_script(seed)).trace,
@@ -51,7 +52,7 @@ TEST(Slide, OverOneBlockIsThatBlock) {
   for (const KvChoice kv : {KvChoice::none}) {
     for (const Acceptance rule : all_values<Acceptance>()) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
-        DecodeOptions o = {.gen_length = 24, .block_length = 24, .acceptance = rule};
+        DecodeOptions o = {LengthOptions{.gen_length = 24, .block_length = 24}, AcceptanceOptions{.acceptance = rule}};
         o.kv = kv, o.threshold = 0.8, o.refresh = kv != KvChoice::none && seed % 2 ? 3 : 0;
         if (seed >= 2) o.revision = Revision::dual_path;
         const Outcome fixed = run_script(o, kPrompt, random_script(seed));
@@ -68,7 +69,8 @@ TEST(Slide, OverOneBlockIsThatBlock) {
 // Every fourth position is doubtful until all before it is decided: a chain. A fixed block waits for its last link,
 // a sliding one goes on behind it.
 TEST(Slide, SavesForwardsOnAChain) {
-  DecodeOptions o = {.gen_length = 64, .block_length = 6, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = 64, .block_length = 6},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.early_stop = EarlyStop::none;
   const auto chain = [](const StepPlan& plan, int64_t, int32_t p) {
     const auto open = std::ranges::find(plan.inputs, decode::kMask) - plan.inputs.begin();
@@ -82,7 +84,8 @@ TEST(Slide, SavesForwardsOnAChain) {
 
 // Two positions at a time from 2 on, everything certain: what a step reads and computes moves by two.
 TEST(Slide, RowsMoveWithTheBlock) {
-  DecodeOptions o = {.gen_length = 6, .block_length = 2, .slide = true, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = 6, .block_length = 2, .slide = true},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.early_stop = EarlyStop::none, o.tail = 1;
   const auto sure = [](const StepPlan&, int64_t, int32_t p) {
     return Prediction{.position = p, .token = 3, .probability = 1};
@@ -102,7 +105,7 @@ TEST(Slide, RowsMoveWithTheBlock) {
 }
 
 TEST(Slide, IsRefusedWhereBlocksMatter) {
-  DecodeOptions o = {.slide = true, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.slide = true}, AcceptanceOptions{.acceptance = Acceptance::threshold}};
   EXPECT_TRUE(validate(o));
   o.revision = Revision::edit;
   EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept threshold, revision edit"));

@@ -154,7 +154,8 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   Request& infill = list.back().request;
   infill.gaps.emplace();
   for (int32_t p = 1; p < n; p += 1 + static_cast<int32_t>(n / length)) infill.gaps->push_back(p);
-  infill.options = {.block_length = 4, .acceptance = entropy, .kv = KvChoice::dual};
+  infill.options = {decode::LengthOptions{.block_length = 4}, decode::AcceptanceOptions{.acceptance = entropy},
+                    decode::CacheOptions{.kv = KvChoice::dual}};
   return list;
 }
 

@@ -149,7 +149,7 @@ TEST_F(Alternatives, AreRefusedWhereLogitsAreLeftOut) {
 }
 
 TEST_F(Alternatives, TakeRoomThatIsCounted) {
-  Request request{.tokens = chat_prompt("Hi"), .options = {.gen_length = 64}};
+  Request request{.tokens = chat_prompt("Hi"), .options = {decode::LengthOptions{.gen_length = 64}}};
   const double without = request_bytes(*tiny_model(), request);
   request.alternatives = 1;
   const double with = request_bytes(*tiny_model(), request);
@@ -166,7 +166,8 @@ TEST_F(Alternatives, TakeRoomThatIsCounted) {
 TEST_F(Alternatives, OfATokenThatRevisionChanged) {
   const auto model = tiny_model();
   const auto session = *Session::create(model, {.threads = 1, .trace = nullptr});
-  Request request{.tokens = chat_prompt("Once upon a time"), .options = {.gen_length = 32, .block_length = 16}};
+  Request request{.tokens = chat_prompt("Once upon a time"),
+                  .options = {decode::LengthOptions{.gen_length = 32, .block_length = 16}}};
   request.alternatives = 3;
   request.options.acceptance = decode::Acceptance::threshold;
   request.options.threshold = 0.1;
