@@ -83,7 +83,7 @@ def self_test():
             return table(times, [file.name])
         assert table_of(text).splitlines()[-1] == "| s | 1 | 2.0 | 34 | 0.02 |"
         refused = lambda content: refusal(lambda: table_of(content)).removeprefix(file.name)
-        assert refused(text[:-4]) == ":5: found no JSON object, needed one a line; the file may be cut off"
+        assert refused(text[:-4]) == ":4: found no JSON object, needed one a line; the file may be cut off"
         assert refused(text.partition('{"end"')[0]) == (
             ":2: found a run without an end, needed a whole recording; the file may be cut off")
         assert refused("") == ": found no run, needed a recording of llada eval --record"
