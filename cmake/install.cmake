@@ -1,4 +1,4 @@
-# What is installed, in three components as a distribution splits them: `library` (libllada.so.0), `dev` (headers, CMake
+# What is installed, in three components as a distribution splits them: `library` (libllada.so.1), `dev` (headers, CMake
 # and pkg-config files), `tools` (the program, its manual pages and completions). Packages of them: cpack (packages.cmake).
 include(CMakePackageConfigHelpers)
 

@@ -1,4 +1,4 @@
-# cpack: Debian packages libllada0, libllada-dev and llada, or, with LLADA_STATIC, a tarball with the program for any Linux of
+# cpack: Debian packages libllada1, libllada-dev and llada, or, with LLADA_STATIC, a tarball with the program for any Linux of
 # that processor. tools/debian.sh and tools/package.sh make them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME llada)

@@ -54,9 +54,9 @@
  *
  * Structs that the library fills begin with their size, which the caller sets (LLADA_STEP_INIT and so on). Later
  * versions append members and fill no more than the size says, so a program keeps working with a newer library. A
- * program that was compiled with a newer header than the library is refused with LLADA_ERROR_VERSION where it starts:
- * llada_model_load() and llada_options_create(). Nothing that is here is removed or changes its meaning before the
- * library's SOVERSION changes.
+ * program that was compiled with a newer header than the library, or with one from before its SOVERSION, is refused
+ * with LLADA_ERROR_VERSION where it starts: llada_model_load() and llada_options_create(). Nothing that is here is
+ * removed or changes its meaning before the library's SOVERSION changes, as it last did with version 3 of the API.
  *
  * The model's file is mapped, not read: while a model is open its file must neither be written to nor become shorter.
  * (A file that is replaced, by rename, does no harm.) Before a request, before each of its steps, and before
@@ -75,8 +75,8 @@
 #define LLADA_VERSION_MINOR 1
 #define LLADA_VERSION_PATCH 0
 
-/* Grows with every addition to this file. Passed where a program starts. */
-#define LLADA_API_VERSION 2
+/* Grows with every change of this file. Passed where a program starts. */
+#define LLADA_API_VERSION 3
 
 #if defined(__GNUC__)
 #define LLADA_API __attribute__((visibility("default")))
@@ -101,7 +101,7 @@ enum {
   LLADA_ERROR_FAILED = -2,       /* the work failed: device, input or output */
   LLADA_ERROR_HANDLE = -3,       /* no live handle of that kind */
   LLADA_ERROR_BUSY = -4,         /* another thread uses the request; or it has not ended, where it must have */
-  LLADA_ERROR_VERSION = -5,      /* compiled with a newer llada.h than this library */
+  LLADA_ERROR_VERSION = -5,      /* compiled with an llada.h that does not go with this library */
   LLADA_ERROR_MEMORY = -6,       /* no memory, or no thread, can be had */
   LLADA_ERROR_ABORTED = -7,      /* the progress callback said so */
   LLADA_ERROR_UNSUPPORTED = -8,  /* this build or this model cannot do it */
@@ -337,7 +337,6 @@ typedef struct llada_result {
   int64_t sparse_forwards;   /* forwards beside a step's own, which ask about decided tokens again */
   int64_t logit_rows;        /* rows whose logits were computed */
   int64_t trial_rows;        /* rows that asked what would be predicted if a token were masked */
-  int64_t left_rows;         /* rows that went no further than the first layers (`evict`) */
   int64_t drafts_proposed;   /* predictions of later blocks that were kept, */
   int64_t drafts_accepted;   /* and those that a fresh prediction confirmed */
   int64_t revisions_made;    /* decided tokens that were looked at again, */
@@ -350,7 +349,7 @@ typedef struct llada_result {
 } llada_result;
 #define LLADA_RESULT_INIT                                                                                            \
   { sizeof(llada_result), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-    0, 0, 0, 0, 0, 0, 0, 0 }
+    0, 0, 0, 0, 0, 0, 0 }
 /* Of a request that has ended well; LLADA_ERROR_BUSY before, its error where it failed. Borrowed until
  * llada_request_free(). */
 LLADA_API LLADA_MUST_CHECK llada_status llada_request_result(llada_request *request, llada_result *result);

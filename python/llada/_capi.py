@@ -11,7 +11,7 @@ import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any
 
-API_VERSION = 2  # LLADA_API_VERSION of the header that this file was written after
+API_VERSION = 3  # LLADA_API_VERSION of the header that this file was written after
 
 OK, END, TIMEOUT = 0, 1, 2
 ERROR_INVALID, ERROR_FAILED, ERROR_HANDLE, ERROR_BUSY, ERROR_VERSION = -1, -2, -3, -4, -5
@@ -68,8 +68,7 @@ class Result(Struct):
         ("content_tokens", c_int64), ("forwards", c_int64), ("steps", c_int64), ("rows", c_int64),
         ("reused_positions", c_int64), ("seconds", c_double), ("seed", c_uint64), ("has_seed", c_int32),
         ("cancelled", c_int32), ("full_forwards", c_int64), ("sparse_forwards", c_int64), ("logit_rows", c_int64),
-        ("trial_rows", c_int64), ("left_rows", c_int64),
-        ("drafts_proposed", c_int64), ("drafts_accepted", c_int64),
+        ("trial_rows", c_int64), ("drafts_proposed", c_int64), ("drafts_accepted", c_int64),
         ("revisions_made", c_int64), ("revisions_changed", c_int64), ("committed_tokens", c_int64),
         ("kv_bytes", c_int64), ("canvas_hash", c_uint64), ("finish_reason", c_int32), ("stopped_early", c_int32),
     ]

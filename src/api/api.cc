@@ -6,9 +6,10 @@
 namespace llada::api {
 
 Outcome check_version(int32_t api_version) {
-  if (api_version >= 1 && api_version <= LLADA_API_VERSION) return LLADA_OK;
-  return refuse(LLADA_ERROR_VERSION, "llada.h: found version {} of the API, needed 1 to {} of this library ({})",
-                api_version, LLADA_API_VERSION, llada_version());
+  constexpr int32_t kOldest = 3;  // of the SOVERSION
+  if (api_version >= kOldest && api_version <= LLADA_API_VERSION) return LLADA_OK;
+  return refuse(LLADA_ERROR_VERSION, "llada.h: found version {} of the API, needed {} to {} of this library ({})",
+                api_version, kOldest, LLADA_API_VERSION, llada_version());
 }
 
 Outcome check_file(const Model& model) {

@@ -64,7 +64,6 @@ void count_into(llada_result& out, const llada::GenerationStats& stats) {
   out.sparse_forwards = d.sparse_forwards;
   out.logit_rows = d.logit_rows;
   out.trial_rows = d.trial_rows;
-  out.left_rows = d.left_rows;
   out.drafts_proposed = d.counters.drafts_proposed;
   out.drafts_accepted = d.counters.drafts_accepted;
   out.revisions_made = d.counters.revisions_made;

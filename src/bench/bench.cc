@@ -268,14 +268,9 @@ class Bench {
   Status end_to_end() {
     Script script{.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step};
     script.attention_block = model_->config().attention_block;
-    std::vector<std::pair<Refresh, RowsPolicy>> ways = {{Refresh::block, RowsPolicy::block},
-                                                        {Refresh::block, RowsPolicy::masked},
-                                                        {Refresh::once, RowsPolicy::masked},
-                                                        {Refresh::once, RowsPolicy::evicted}};
-    if (script.attention_block > 0)
-      ways = {{Refresh::once, RowsPolicy::block},
-              {Refresh::block, RowsPolicy::evicted},
-              {Refresh::once, RowsPolicy::evicted}};
+    std::vector<std::pair<Refresh, RowsPolicy>> ways = {
+        {Refresh::block, RowsPolicy::block}, {Refresh::block, RowsPolicy::masked}, {Refresh::once, RowsPolicy::masked}};
+    if (script.attention_block > 0) ways = {{Refresh::once, RowsPolicy::block}};
     if (o_.one_run) ways.resize(1);
     for (const auto& [refresh, rows] : ways) {
       script.refresh = refresh;

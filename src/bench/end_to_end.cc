@@ -16,7 +16,7 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
   for (int64_t i = 0; i < prompt_tokens; ++i)
     prompt.push_back(static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * plain));
 
-  const auto paced = [&](const decode::Canvas& canvas) { return paced_strategy(script, canvas, model.special_ids()); };
+  const auto paced = [&](const decode::Canvas& canvas) { return std::make_unique<ScriptedStrategy>(script, canvas); };
   std::vector<WholeRun> runs;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
@@ -36,7 +36,6 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
                         .full_forwards = middle.stats.full_forwards,
                         .rows = middle.stats.rows,
                         .logit_rows = middle.stats.logit_rows,
-                        .left_rows = middle.stats.left_rows,
                         .phase_ms = middle.phases,
                         .kv_bytes = middle.kv_bytes,
                         .bound = {beside.bytes_per_token, median(readings), middle.first_seconds, middle.first_tokens}};

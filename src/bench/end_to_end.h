@@ -15,7 +15,6 @@ struct EndToEndResult {
   double seconds = 0;  // median wall clock of the denoising loop, K/V memory included
   double seconds_min = 0, seconds_max = 0;
   int64_t forwards = 0, full_forwards = 0, rows = 0, logit_rows = 0;
-  int64_t left_rows = 0;                        // of the rows, those that went no further than the second layer
   std::array<double, kOpKindCount> phase_ms{};  // of the median run
   int64_t kv_bytes = 0;
   AutoregressionBound bound;

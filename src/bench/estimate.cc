@@ -13,7 +13,7 @@ namespace {
 constexpr double kShareOfPeak = 0.5;
 constexpr double kMadePerSecondAndThread = 60e6, kPackedBytesPerSecond = 4e9;
 constexpr double kProductSetupBytesPerSecond = 1e9;  // making, packing and copying what one product goes through
-constexpr int kWays = 4;
+constexpr int kWays = 3;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ Estimate::Estimate(const BenchOptions& options, const Ceilings& ceilings, const 
     if (p.moe && config.experts > 0) all_expected_s_ += 2 * experts_s(rows);
   }
   if (p.attention) all_expected_s_ += forwards_s(options.attention_rows);
-  if (p.end_to_end) all_expected_s_ += run_s() * (options.one_run ? 1 : kWays);
+  if (p.end_to_end) all_expected_s_ += run_s() * (options.one_run || config.attention_block > 0 ? 1 : kWays);
   if (p.shared)
     for (const int64_t requests : options.requests) all_expected_s_ += static_cast<double>(requests) * run_s();
   if (p.forward || p.attention || p.end_to_end || p.shared) all_expected_s_ += load_s();

@@ -4,8 +4,6 @@
 #include <cstdlib>
 
 #include "bench/machine.h"
-#include "decode/reach.h"
-#include "decode/row_sets.h"
 
 namespace llada::bench {
 namespace {
@@ -25,9 +23,7 @@ class Replay final : public decode::Strategy {
     const RecordedStep& step = run_.steps[at_];
     decode::StepPlan plan;
     plan.rows = expanded(step.rows), plan.logits = expanded(step.wanted);
-    if (!step.left.empty()) leave_behind(step, plan);
     plan.keys = step.keys;
-    reach_.planned(plan, plan.keys);
     plan.block_begin = step.block.begin, plan.block_end = step.block.end;
     plan.inputs = tokens_at(canvas, plan.rows);
     plan.trials = trials(canvas, step.trials);
@@ -37,8 +33,7 @@ class Replay final : public decode::Strategy {
     return plan;
   }
 
-  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult& result) override {
-    reach_.computed(result.predictions);
+  std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult&) override {
     std::vector<decode::Edit> edits = run_.steps[at_++].edits;
     for (decode::Edit& edit : edits)
       edit.token =
@@ -50,18 +45,6 @@ class Replay final : public decode::Strategy {
   int64_t step_bound() const override { return std::ssize(run_.steps); }
 
  private:
-  // The device chooses which rows go on, as many as did. A row that the recording had decided has to be computed in all
-  // layers; where the frontier forbids that, nothing is left behind.
-  void leave_behind(const RecordedStep& step, decode::StepPlan& plan) const {
-    const auto went_on = static_cast<int32_t>(plan.logits.size());
-    plan.logits = decode::merged(plan.logits, expanded(step.left));
-    const int32_t frontier = reach_.frontier(plan, step.block.end);
-    const auto behind = std::ranges::lower_bound(plan.rows, frontier);
-    if (!std::ranges::includes(plan.logits, std::ranges::subrange(behind, plan.rows.end()))) return;
-    plan.keep = went_on;
-    plan.frontier = frontier;
-  }
-
   static std::vector<int32_t> tokens_at(const decode::Canvas& canvas, const std::vector<int32_t>& rows) {
     std::vector<int32_t> tokens;
     for (const int32_t row : rows) tokens.push_back(canvas.tokens[static_cast<size_t>(row)]);
@@ -86,7 +69,6 @@ class Replay final : public decode::Strategy {
   const RecordedRun& run_;
   const int64_t vocab_;
   size_t at_ = 0;
-  decode::Reach reach_;
 };
 
 Result<WholeRun> follow(const Model& model, const RecordedRun& run, const std::function<bool()>& stopped) {
@@ -159,14 +141,6 @@ Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_b
 
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
                                     const Beside& beside) {
-  const auto leaves = [](const RecordedRun& run) {
-    return std::ranges::any_of(run.steps, [](const RecordedStep& step) { return !step.left.empty(); });
-  };
-  if (!model.device().capabilities().chooses_rows && std::ranges::any_of(runs, leaves))
-    return invalid(
-        "--replay: strategy {} has rows that were left behind (--evict), and {} computes every row in all "
-        "layers; needed a recording without them, or the device cpu",
-        runs.front().strategy, model.device().info().name);
   std::vector<ReplayResult> repeated;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
@@ -180,7 +154,6 @@ Result<ReplayResult> measure_replay(const Model& model, const std::vector<Record
       result.prompt_tokens += run.prompt_tokens;
       result.tokens += answer_tokens(run);
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
-      result.left_rows += stats.left_rows;
       result.seconds += followed.seconds;
       result.bound.first_seconds += followed.first_seconds;
       // Padding may be among what the first forward decides, and is none of the answer's tokens.

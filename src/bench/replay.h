@@ -1,7 +1,5 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
 // did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
-// Where rows were left behind (--evict) the device leaves as many behind, by its own choice; none in a step that needs
-// a row in all layers which that choice has not reached.
 // Deliberately absent: recordings with drafts of states or guidance.
 #pragma once
 #include <cstdint>
@@ -22,8 +20,7 @@ struct ReplayResult {
   int64_t runs = 0, prompt_tokens = 0;
   int64_t tokens = 0;  // of the answers, without the padding behind their ends
   int64_t forwards = 0, rows = 0, logit_rows = 0;
-  int64_t left_rows = 0;  // of the rows, those that went no further than the first layers
-  double seconds = 0;     // median over the repeats of a sum over the runs
+  double seconds = 0;  // median over the repeats of a sum over the runs
   double seconds_min = 0, seconds_max = 0;
   AutoregressionBound bound = {};
 };
@@ -41,8 +38,7 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
 // Refuses recordings of another kind of attention than the model's; attention_block: of the model, 0: full.
 Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_block);
 
-// Follows the runs, all of one strategy. Invalid: runs with rows left behind on a device that computes all rows in all
-// layers.
+// Follows the runs, all of one strategy.
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
                                     const Beside& beside = {});
 

@@ -25,31 +25,7 @@ std::vector<int32_t> masked_in(const decode::Canvas& canvas, const decode::Block
 
 std::string_view name(Refresh refresh) { return refresh == Refresh::block ? "block" : "once"; }
 
-std::string_view name(RowsPolicy rows) {
-  switch (rows) {
-    case RowsPolicy::block:
-      return "block";
-    case RowsPolicy::masked:
-      return "masked or just committed";
-    case RowsPolicy::evicted:
-      return "masked or just committed, 8 or more behind layer 2";
-  }
-  return "";
-}
-
-Result<std::unique_ptr<decode::Strategy>> paced_strategy(const Script& script, const decode::Canvas& canvas,
-                                                         const decode::SpecialIds& ids) {
-  if (script.rows != RowsPolicy::evicted) return std::make_unique<ScriptedStrategy>(script, canvas);
-  decode::DecodeOptions options = {
-      decode::LengthOptions{.gen_length = decode::count_masked(canvas), .block_length = script.block_length}};
-  for (const decode::Block& block : decode::tile_blocks(
-           canvas, script.attention_block > 0 ? 0 : decode::generated_begin(canvas), script.block_length))
-    options.steps += (block.masks + script.tokens_per_step - 1) / script.tokens_per_step;
-  options.early_stop = decode::EarlyStop::none;
-  options.kv = decode::KvChoice::frozen;
-  options.evict = 1.5;
-  return decode::make_strategy(options, ids, canvas);
-}
+std::string_view name(RowsPolicy rows) { return rows == RowsPolicy::block ? "block" : "masked or just committed"; }
 
 ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& canvas)
     : script_(script),

@@ -15,15 +15,12 @@ namespace llada::bench {
 // When every row is computed: at the start of each block, or in the first forward only.
 enum class Refresh { block, once };
 
-// A block-causal model with RowsPolicy::block ignores Refresh and uses its exact block K/V (decode/kv_policy.h).
-// Reports name it `once`.
+// A block-causal model ignores Refresh and RowsPolicy and uses its exact block K/V (decode/kv_policy.h). Reports name
+// it `once`, `block`.
 
 // What else is computed: the rows of the current block, or of it only those that are masked. Positions that
 // the last step committed are computed in either case, so that the store knows their tokens.
-// evicted: of the masks 1.5 times as many as a step commits, and 8 rows at least, go on behind the second layer
-// (--evict 1.5). Refresh::once: --kv delayed, in a block-causal model --kv frozen --frozen-final; otherwise --kv
-// frozen.
-enum class RowsPolicy { block, masked, evicted };
+enum class RowsPolicy { block, masked };
 
 std::string_view name(Refresh refresh);
 std::string_view name(RowsPolicy rows);
@@ -34,10 +31,6 @@ struct Script {
   RowsPolicy rows = RowsPolicy::block;
   int64_t attention_block = 0;  // of a block-causal model; 0: full attention
 };
-
-// What takes the script's pace with the engine's own strategy, whose acceptance is then `schedule`.
-Result<std::unique_ptr<decode::Strategy>> paced_strategy(const Script& script, const decode::Canvas& canvas,
-                                                         const decode::SpecialIds& ids);
 
 class ScriptedStrategy final : public decode::Strategy {
  public:

@@ -163,7 +163,6 @@ Json end_to_end_json(const bench::EndToEndResult& e) {
           {"full_forwards", e.full_forwards},
           {"rows", e.rows},
           {"logit_rows", e.logit_rows},
-          {"left_rows", e.left_rows},
           {"kv_bytes", e.kv_bytes},
           {"autoregression_bound", bound_json(e.bound, e.gen_tokens, e.seconds)},
           {"phases", phases_json(e.phase_ms)}};
@@ -178,7 +177,6 @@ Json replay_json(const bench::ReplayResult& r) {
           {"forwards", r.forwards},
           {"rows", r.rows},
           {"logit_rows", r.logit_rows},
-          {"left_rows", r.left_rows},
           {"seconds", r.seconds},
           {"seconds_min", r.seconds_min},
           {"seconds_max", r.seconds_max},
@@ -348,22 +346,20 @@ std::string bound_text(const bench::AutoregressionBound& bound, int64_t tokens, 
 std::string end_to_end_text(const bench::EndToEndResult& e) {
   return fmt::format(
       "\n{} tokens from a prompt of {}, blocks of {}, {} per step, refresh per {},\nrows: {}\n"
-      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows{}\n  {}\n{}",
+      "  {:.2f} s ({:.2f} to {:.2f}), {:.1f} tokens/s; {} forwards ({} full), {} rows\n  {}\n{}",
       e.gen_tokens, e.prompt_tokens, e.script.block_length, e.script.tokens_per_step,
       e.script.refresh == bench::Refresh::block ? "block" : "run", bench::name(e.script.rows), e.seconds, e.seconds_min,
       e.seconds_max, static_cast<double>(e.gen_tokens) / e.seconds, e.forwards, e.full_forwards, e.rows,
-      e.left_rows > 0 ? fmt::format(" ({} left behind)", e.left_rows) : "", phases_text(e.phase_ms, kColumns - 2),
-      bound_text(e.bound, e.gen_tokens, e.seconds));
+      phases_text(e.phase_ms, kColumns - 2), bound_text(e.bound, e.gen_tokens, e.seconds));
 }
 
 std::string replay_text(const bench::ReplayResult& r) {
   const auto runs = static_cast<double>(r.runs), tokens = static_cast<double>(r.tokens);
   return fmt::format(
-      "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}{}\n"
+      "\n{}: {} recorded runs, on average {:.0f} tokens from a prompt of {:.0f},\n{:.1f} forwards, {:.0f} rows{}\n"
       "  {:.2f} s ({:.2f} to {:.2f}) for 128 tokens, {:.1f} tokens/s\n{}",
       r.strategy, r.runs, tokens / runs, static_cast<double>(r.prompt_tokens) / runs,
       static_cast<double>(r.forwards) / runs, static_cast<double>(r.rows) / runs,
-      r.left_rows > 0 ? fmt::format(" ({:.0f} left behind)", static_cast<double>(r.left_rows) / runs) : "",
       r.options.empty() ? "" : fmt::format("\n  {}", r.options), 128 * r.seconds / tokens, 128 * r.seconds_min / tokens,
       128 * r.seconds_max / tokens, tokens / r.seconds, bound_text(r.bound, r.tokens, r.seconds));
 }

@@ -92,7 +92,6 @@ Json stats_json(const GenerationStats& s) {
                {"stopped_early", s.decode.stopped_early},
                {"cancelled", s.decode.cancelled}};
   if (s.seed) json["seed"] = *s.seed;
-  if (s.decode.left_rows > 0) json["left_rows"] = s.decode.left_rows;
   if (const auto& e = s.emulated)
     json["modelled"] = {{"profile", e->profile},
                         {"seconds", e->seconds},

@@ -103,7 +103,7 @@ Result<int> run(const TuneOptions& o) {
   const int64_t block = model->special_ids().attention_block;
   common = parse_decode_options(o.common, block, StartFrom::open_length);
   if (!common) return invalid("--options: {}", common.error().message);
-  const auto axes = tune_axes({.block_causal = block > 0, .chooses_rows = model->device().capabilities().chooses_rows});
+  const auto axes = tune_axes(block > 0);
   const auto accepts = [&](const std::string& text) {
     const auto parsed = parse_decode_options(joined(o.common, text), block, StartFrom::open_length);
     return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();

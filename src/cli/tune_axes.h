@@ -22,13 +22,9 @@ inline std::vector<std::string> tuned_choices(const decode::Field& field) {
   return choices;
 }
 
-struct TunedFor {
-  bool block_causal = false;  // a model whose finished blocks are exact (decode/kv_policy.h)
-  bool chooses_rows = true;   // the device leaves rows behind (--evict)
-};
-
-// Questions that do not arise for the model or the device are left out.
-inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
+// block_causal: of a model whose finished blocks are exact (decode/kv_policy.h). Questions that do not arise for the
+// model are left out.
+inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   eval::Axis rules{"acceptance", {}, 0};
   std::vector<eval::Axis> axes = {
       {"way of revising",
@@ -55,12 +51,10 @@ inline std::vector<eval::Axis> tune_axes(const TunedFor& what = {}) {
   }
   rules.start = static_cast<size_t>(std::ranges::find(rules.choices, "--threshold 0.97") - rules.choices.begin());
   axes.insert(axes.begin(), std::move(rules));
-  const auto leave_out = [&](std::initializer_list<std::string_view> names) {
-    std::erase_if(axes, [&](const eval::Axis& axis) { return std::ranges::find(names, axis.name) != names.end(); });
-  };
-  if (!what.chooses_rows) leave_out({"evict", "evict_rows"});
-  if (!what.block_causal) return axes;
-  leave_out({"tail", "refresh", "speculation"});
+  if (!block_causal) return axes;
+  std::erase_if(axes, [](const eval::Axis& axis) {
+    return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
+  });
   std::ranges::find(axes, "kv", &eval::Axis::name)->choices = {"--kv block", "--kv frozen"};
   return axes;
 }

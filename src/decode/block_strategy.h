@@ -20,7 +20,6 @@
 #include "decode/blocks.h"
 #include "decode/kv_policy.h"
 #include "decode/length.h"
-#include "decode/reach.h"
 #include "decode/revision.h"
 #include "decode/speculation.h"
 #include "decode/strategy.h"
@@ -59,7 +58,6 @@ class BlockStrategy final : public Strategy {
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
   void plan_block(const Canvas& canvas, StepPlan& plan);
-  void leave_behind(StepPlan& plan) const;
   void add_trials(const Canvas& canvas, std::vector<Trial>& trials) const;
   Candidate candidate(const Prediction& prediction, int32_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
@@ -78,8 +76,6 @@ class BlockStrategy final : public Strategy {
   bool entered_ = false;  // it has had a step
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far
-  int64_t decided_ = 0;   // tokens that they committed
-  Reach reach_;
 };
 
 }  // namespace llada::decode

@@ -26,9 +26,8 @@ void count_forward(const StepPlan& plan, RunStats& stats) {
   stats.full_forwards += static_cast<int64_t>(plan.rows.size()) == plan.keys;
   stats.rows += rows_of(plan);
   stats.trial_rows += streams_of(plan) * trial_rows_of(plan);
-  stats.left_rows += static_cast<int64_t>(plan.logits.size() - predictions_of(plan));
   stats.logit_rows +=
-      streams_of(plan) * static_cast<int64_t>(predictions_of(plan) + plan.trials.size() + plan.sparse.trials.size());
+      streams_of(plan) * static_cast<int64_t>(plan.logits.size() + plan.trials.size() + plan.sparse.trials.size());
 }
 
 }  // namespace

@@ -33,7 +33,6 @@ struct RunStats {
   int64_t full_forwards = 0;    // those that computed every position they read
   int64_t rows = 0;             // rows computed, over both streams of guidance, trials included
   int64_t trial_rows = 0;       // of them, rows of trials
-  int64_t left_rows = 0;        // of them, rows that went no further than the first layers (StepPlan::keep)
   int64_t logit_rows = 0;       // rows whose logits were computed, over both streams
   int64_t edits = 0;            // changed positions
   int64_t committed = 0;        // masks that became tokens, less tokens that became masks again

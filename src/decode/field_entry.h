@@ -82,7 +82,6 @@ struct Entry : Field {
   constexpr Entry for_rules(unsigned bits) { return rules = bits, *this; }
   constexpr Entry for_rule(Acceptance rule) { return for_rules(rule_bit(rule)); }
   constexpr Entry of(Revision way) { return revision = way, *this; }
-  constexpr Entry with(std::string_view other) { return beside = other, *this; }
   constexpr Entry sets(std::string_view other, std::string_view to = {}) { return target = other, value = to, *this; }
   constexpr Entry often() { return basic = true, *this; }
 };

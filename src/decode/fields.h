@@ -30,7 +30,6 @@ struct Field {
   std::string_view tune = {};                 // the values that `llada tune` tries, neighbours alike
   unsigned rules = 0;                         // rule_bit()s of the rules that read it; naming it chooses one. 0: any
   Revision revision = Revision::none;         // the way of revising that reads it; naming it chooses that way
-  std::string_view beside = {};               // the key of the option without which it says nothing
   std::string_view target = {}, value = {};   // a shorthand: sets another field, to `value` where that is not empty
   bool basic = false;                         // one of those that the short help shows
   std::span<const std::string_view> words{};  // of a choice

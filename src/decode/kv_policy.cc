@@ -29,15 +29,6 @@ std::span<const Field> cache_fields() {
         .tuned("all 64 32 16 8"),
     field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
         .tuned("0 8 4 3 2"),
-    field<&O::refresh_drift>(caches, "refresh_drift", "D",
-        "recompute everything after a forward in which cached values had turned by more than D = 1 - cosine; 0: never")
-        .in({0, 2}),
-    field<&O::evict>(caches, "evict", "A",
-        "with --kv frozen, only the masks that gained most attention go on behind the model's second layer: "
-        "A times as many as a forward commits (FOCUS: 1.5); 0: all")
-        .tuned("0 3 1.5"),
-    field<&O::evict_rows>(caches, "evict_rows", "N", "with --evict, rows that go on at least").in(kPositions)
-        .with("evict").tuned("8 16 4"),
   };
   // clang-format on
   return kFields;
@@ -46,14 +37,13 @@ std::span<const Field> cache_fields() {
 KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block)
     : choice_(options.kv),
       refresh_(options.refresh),
-      drift_limit_(options.refresh_drift),
       attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1),
       frozen_(static_cast<size_t>(canvas_size), false),
       slide_(slide) {}
 
 bool KvPlanner::full_is_due() const {
-  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_) || drifted_;
+  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_);
 }
 
 // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
@@ -91,10 +81,8 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   const int64_t before = std::exchange(block_begin_, block.begin);
   const bool starts = slide_ ? before < 0 : before != block.begin;
   const auto size = static_cast<int64_t>(feed.size());
-  last_is_partial_ = false;
   if (attention_block_ > 0) {
-    last_is_partial_ = choice_ == KvChoice::frozen && !starts;
-    if (!last_is_partial_) {
+    if (choice_ != KvChoice::frozen || starts) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
       stale_from_ = INT64_MAX;
       return rows;
@@ -107,7 +95,6 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
-  last_is_partial_ = true;
   if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
@@ -151,26 +138,11 @@ bool KvPlanner::covers(std::span<const int32_t> feed) const {
   return std::ranges::count(std::span(fed_).first(feed.size()), -1) == 0;
 }
 
-std::vector<int32_t> KvPlanner::add_probes(std::span<const int32_t> feed, const Block& block,
-                                           std::vector<int32_t>& rows) const {
-  std::vector<int32_t> probes;
-  if (drift_limit_ == 0 || rows.size() == feed.size()) return probes;
-  for (int32_t p = block.begin - 1; p >= 0 && probes.size() < kDriftProbes; --p) {
-    const auto i = static_cast<size_t>(p);
-    if (fed_[i] == feed[i]) probes.push_back(p);
-  }
-  std::ranges::reverse(probes);
-  rows = merged(rows, probes);
-  return probes;
-}
-
 void KvPlanner::planned(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
   for (size_t i = 0; i < plan.sparse.rows.size(); ++i)
     fed_[static_cast<size_t>(plan.sparse.rows[i])] = plan.sparse.inputs[i];
   partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
 }
-
-void KvPlanner::drifted(double drift) { drifted_ = drift_limit_ > 0 && drift > drift_limit_; }
 
 }  // namespace llada::decode

@@ -21,22 +21,12 @@
 // step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
 // block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
 //
-// With `frozen` the first layers can leave masks behind (--evict): what attention reads of them in the later ones is
-// from the last forward that took them there.
-//
 // Additions to each policy:
 //   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
-//   - Drift refresh computes every row after a forward whose probes moved more than a limit.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
 //   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
 //     to end with the block, and "every row" means every row up to there.
-//
-// Drift is what Elastic-Cache (arXiv 2510.14973) measures on the most attended token, which our devices do not report.
-// Here the probes are the four positions before the block whose tokens have not changed. They are computed again with
-// the block's rows, and the smallest cosine between their old and new value vectors counts. Uncertain: whether
-// neighbours stand for the whole prompt (they attend most to what changes, so they should move first), and which limit
-// a model needs.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -58,15 +48,10 @@ constexpr Words words(KvChoice) { return kKvWords; }
 
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;       // positions behind the block that attention reads; -1: all
-  int64_t refresh = 0;     // full forward every `refresh` forwards; 0: where the policy itself asks for one
-  double evict = 0;        // > 0: so many times the tokens per forward are the masks that go on behind the first layers
-  int64_t evict_rows = 8;  // >= 1: with evict, rows that go on at least
-  double refresh_drift = 0;  // in (0, 2]: full forward after one whose probes drifted more; 0: do not look
+  int64_t tail = -1;    // positions behind the block that attention reads; -1: all
+  int64_t refresh = 0;  // full forward every `refresh` forwards; 0: where the policy itself asks for one
 };
 std::span<const Field> cache_fields();
-
-inline constexpr size_t kDriftProbes = 4;
 
 class KvPlanner {
  public:
@@ -77,8 +62,6 @@ class KvPlanner {
   // are left to another path when `stale_elsewhere` holds.
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
-  // Whether the last rows() left out rows that attention reads, since they had been computed before.
-  bool partial() const { return last_is_partial_; }
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
   std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
@@ -88,16 +71,11 @@ class KvPlanner {
   // Whether all of feed's positions have been computed from something.
   bool covers(std::span<const int32_t> feed) const;
 
-  // For drift refresh, once rows are chosen: adds the probes to `rows` and returns them; none for a full
-  // forward or without drift refresh.
-  std::vector<int32_t> add_probes(std::span<const int32_t> feed, const Block& block, std::vector<int32_t>& rows) const;
-
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
 
   void planned(const StepPlan& plan);  // this is what the forward will be fed
-  void drifted(double drift);          // this is how far its probes had moved
 
  private:
   bool full_is_due() const;
@@ -108,17 +86,14 @@ class KvPlanner {
 
   const KvChoice choice_;
   const int64_t refresh_;
-  const double drift_limit_;
   const int64_t attention_block_;  // 0: full attention
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
-  bool drifted_ = false;
   // frozen
   std::vector<bool> frozen_;        // by position: its K/V stays as it is
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
-  bool last_is_partial_ = false;
-  const bool slide_;  // a block begins in every forward, so the run's start stands for its start
+  const bool slide_;                // a block begins in every forward, so the run's start stands for its start
 };
 
 }  // namespace llada::decode

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "decode/fields.h"
-#include "decode/length.h"
 
 namespace llada::decode {
 namespace {
@@ -59,7 +58,7 @@ constexpr Conflict kConflicts[] = {
      "edit"},
     {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
      "which takes the best token; needed a temperature above 0"},
-    {"refresh refresh_drift", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; },
+    {"refresh", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; },
      "which computes everything in every step; needed another kv"},
     {"tail", "", [](const Asked& a) { return a.o.tail >= 0 && a.infill; },
      "for infilling, where the text goes on behind the gap; needed all"},
@@ -69,7 +68,7 @@ constexpr Conflict kConflicts[] = {
     {"early_stop", "gen_length",
      [](const Asked& a) { return a.o.auto_length && !a.infill && a.o.early_stop == EarlyStop::none; },
      "which ends with the answer; needed block or answer"},
-    {"slide refresh refresh_drift tail mbsd", "", [](const Asked& a) { return a.attention_block > 0; },
+    {"slide refresh tail mbsd", "", [](const Asked& a) { return a.attention_block > 0; },
      "which a block-causal model has no use for: it sees one block and finished ones, whose K/V stays right; needed it "
      "left out"},
     {"infill", "", [](const Asked& a) { return a.attention_block > 0 && a.infill; },
@@ -131,37 +130,14 @@ Status check_conflicts(const Asked& asked) {
   return {};
 }
 
-// Rows are left behind where their K/V of an earlier forward may be read, and where whoever reads the predictions can
-// do without some of them.
-Status validate_evict(const DecodeOptions& o) {
-  if (o.kv != KvChoice::frozen)
-    return invalid("evict: found {} with kv {}, which computes rows that have not changed; needed kv frozen", o.evict,
-                   name(o.kv));
-  if (is_dream(o.acceptance))
-    return invalid("evict: found {} with acceptance {}, whose order needs all predictions; needed another acceptance",
-                   o.evict, name(o.acceptance));
-  const std::pair<const char*, bool> others[] = {
-      {"cfg_scale", o.cfg_scale > 0}, {"mbsd", o.mbsd}, {"slide", o.slide}, {"revision", o.revision != Revision::none}};
-  for (const auto& [what, given] : others)
-    if (given) return invalid("evict: leaves predictions out that {} needs; needed evict 0 or no {}", what, what);
-  return {};
-}
-
 }  // namespace
 
 Status validate(const DecodeOptions& o, bool infill) {
   LLADA_TRY_STATUS(check_fields(o, infill));
-  if (o.evict > 0) LLADA_TRY_STATUS(validate_evict(o));
   return check_conflicts({o, infill, 0});
 }
 
 Status validate_for(const DecodeOptions& o, const SpecialIds& ids, bool infill) {
-  if (o.evict > 0 && ids.shift_logits)
-    return invalid("evict: found {} with a model whose rows predict the position behind them; needed 0", o.evict);
-  if (o.evict > 0 && predicts_length(o, ids.attention_block))
-    return invalid(
-        "evict: leaves predictions out by which gen_length auto finds the end where no tail cuts the canvas; needed a "
-        "tail, a number for gen_length, or evict 0");
   return check_conflicts({o, infill, ids.attention_block});
 }
 

@@ -101,17 +101,6 @@ class Resolver {
   std::vector<std::pair<std::string_view, std::string>> seen_;
 };
 
-// What says something about another option only needs that one.
-Status check_beside(const DecodeOptions& options, std::span<const Setting> settings) {
-  for (const Setting& s : settings) {
-    const Field* other = find_field(s.field->beside);
-    if (other == nullptr || s.text == "false" || other->show(*other, options) != other->show(*other, {})) continue;
-    return invalid("{}: found {} with {} {}, where it says nothing; needed another {}", s.typed, s.text, other->key,
-                   other->show(*other, options), other->key);
-  }
-  return {};
-}
-
 // What in `settings` an error about `key` is about: the option itself, or one that chose it.
 const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
   const Setting* chose = nullptr;
@@ -147,7 +136,6 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   const DecodeOptions options = resolver.finish();
-  for (const auto& settings : {given, preset}) LLADA_TRY_STATUS(check_beside(options, settings));
   if (const Status status = validate(options, infill); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;

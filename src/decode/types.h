@@ -95,34 +95,20 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
-  // >= 0: of the logits rows only so many, which the model chooses, go on behind its first layers and have predictions.
-  // The others' K/V stays what an earlier step left in the later layers.
-  int32_t keep = -1;
-  // With keep: no step has computed positions from here on behind the first layers; all rows there want logits.
-  int32_t frontier = INT32_MAX;
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
   int32_t block_begin = 0, block_end = 0;   // the current block [begin, end)
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // beside them; empty: none
-  std::vector<int32_t> probes = {};         // of the rows: those whose K/V drift is to be measured
   bool operator==(const StepPlan&) const = default;
 };
 
-// How many of its logits rows a plan has predictions of.
-inline size_t predictions_of(const StepPlan& plan) {
-  return plan.keep >= 0 ? static_cast<size_t>(plan.keep) : plan.logits.size();
-}
-
 // What a step brings back.
 struct StepResult {
-  std::vector<Prediction> predictions = {};  // in plan.logits' order; with plan.keep some of them
+  std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
   std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
-  // 1 - the smallest cosine between a probe's value vectors before and after this forward, over probes and
-  // layers: 0 for what has not moved, at most 2. Only with probes.
-  double drift = 0;
 };
 
 // Rules that the head applies to every requested row of the run.

@@ -165,7 +165,6 @@ struct Capabilities {
   Clock* clock = nullptr;  // null: it lives in real time
   Beside* beside = nullptr;
   HostUnit* host = nullptr;
-  bool chooses_rows = false;  // programs whose rows become fewer by what an op of theirs decides
 };
 
 class Device {

@@ -37,14 +37,10 @@ using RecentPlans = Recent<std::shared_ptr<const Program>, Plan>;
 struct RowSets {
   template <class T>
   using BySet = std::array<std::vector<T>, kRowSetCount>;
-  BySet<int32_t> positions;               // by row; a prediction's is that of its conditional row
-  BySet<int32_t> angles;                  // by row: the position that it is turned for; none of predicted rows
-  BySet<int32_t> rows;                    // by row of wanted and kept: which of all rows it is
-  std::vector<int32_t> wanted_of_kept;    // by wanted row: which of the kept ones it is
-  BySet<RowSpan> spans;                   // as many as the step has, some of them empty; none of predicted rows
-  std::vector<PredictedRow> predictions;  // by indices into the wanted rows that there are
-  std::vector<int32_t> streams;           // by prediction
-  std::vector<int64_t> kept;              // by prediction: its row in its stream's logits, or -1
+  BySet<int32_t> positions;      // by row; a prediction's is that of its conditional row
+  BySet<RowSpan> spans;          // as many as the step has, some of them empty; none of predicted rows
+  std::vector<int32_t> streams;  // by prediction
+  std::vector<int64_t> kept;     // by prediction: its row in its stream's logits, or -1
 
   // What rows read with one window.
   struct Reads {
@@ -56,11 +52,8 @@ struct RowSets {
   std::vector<Reads> reads;
   const Reads& of(const Attention& attention) const;  // one of the program's
 };
-// Windows are applied here and nowhere else. Where rows are to be chosen, sets have their sizes, and as members those
-// of a choice of the first candidates of each stream, until bind_chosen().
+// Windows are applied here and nowhere else.
 RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
-// `chosen`, ascending indices into the step's wanted rows, go on: as many of each stream as it keeps.
-void bind_chosen(const StepInputs& inputs, std::span<const int32_t> chosen, RowSets& sets);
 
 // Makes room for the logits that the step's streams keep.
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "base/check.h"
-#include "decode/length.h"
 #include "engine/decode_preset.h"
 
 namespace llada {
@@ -83,7 +82,7 @@ Status DecodeChoice::resolve_for(int64_t attention_block) {
   note_.clear();
   if (schedule != nullptr)
     note_ = fmt::format("{} asks for a fixed schedule, so preset {} is not used", schedule->typed, kDefaultPreset);
-  choose_length(attention_block);
+  choose_length();
   return {};
 }
 
@@ -118,13 +117,12 @@ std::string DecodeChoice::described(const decode::Field& field) const {
   return used_preset_.empty() || text == field.show(field, plain) ? text : "preset: " + text;
 }
 
-void DecodeChoice::choose_length(int64_t attention_block) {
+void DecodeChoice::choose_length() {
   length_by_default_ = false;
   if (!default_length_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open_length(open);
   if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
-  if (open.evict > 0 && decode::predicts_length(open, attention_block)) return;
   options = open;
   length_by_default_ = true;
 }

@@ -72,7 +72,7 @@ class DecodeChoice {
   const decode::Setting* schedule() const;  // what asks for one in the place of the default preset; or null
   Status read_preset(int64_t attention_block);
   bool names(std::string_view key) const;  // an option, or the preset
-  void choose_length(int64_t attention_block);
+  void choose_length();
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;

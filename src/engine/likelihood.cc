@@ -29,7 +29,6 @@ Status check_options(const ScoreOptions& o) {
   if (o.method != ScoreMethod::duel) return {};
   if (o.order.revision != decode::Revision::none || o.order.mbsd)
     return invalid("order: found revision or drafts, needed a rule whose commits are final");
-  if (o.order.evict > 0) return invalid("order: found evict {}, which leaves predictions out; needed 0", o.order.evict);
   if (decode::samples(o.order) || decode::needs_logits(o.order))
     return invalid("order: found sampling or penalties, needed none: the given text is what is written");
   if (o.cfg_scale > 0) return invalid("cfg_scale: duel has its guidance in the decoding options");

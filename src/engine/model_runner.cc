@@ -2,52 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "models/model_graph.h"
-#include "tensor/half.h"
 
 namespace llada {
-namespace {
-
-// What the stored values of the probes say now, as floats: [layer][probe][kv head x head_dim] of the first
-// sequence.
-std::vector<float> probe_values(KvStore& kv, std::span<const int32_t> probes) {
-  const KvShape& shape = kv.shape();
-  std::vector<float> values;
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    for (const int32_t p : probes) {
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        const std::byte* from = kv.values(layer, 0, head);
-        for (int64_t i = int64_t{p} * shape.head_dim; i < (int64_t{p} + 1) * shape.head_dim; ++i) {
-          values.push_back(shape.type == DType::F16 ? f16_to_float(reinterpret_cast<const uint16_t*>(from)[i])
-                                                    : reinterpret_cast<const float*>(from)[i]);
-        }
-      }
-    }
-  }
-  return values;
-}
-
-double drift(const KvShape& shape, std::span<const float> before, std::span<const float> after) {
-  const auto n = static_cast<size_t>(shape.kv_heads * shape.head_dim);
-  double least = 1;
-  for (size_t at = 0; at < before.size(); at += n) {
-    double dot = 0, x = 0, y = 0;
-    for (size_t i = at; i < at + n; ++i) {
-      dot += static_cast<double>(before[i]) * after[i];
-      x += static_cast<double>(before[i]) * before[i];
-      y += static_cast<double>(after[i]) * after[i];
-    }
-    if (x > 0 && y > 0) least = std::min(least, dot / std::sqrt(x * y));
-  }
-  return 1 - least;
-}
-
-}  // namespace
-
 DType kv_type(const Model& model) {
   const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
   return std::ranges::any_of(model.file().tensors(), quantized) ? DType::F16 : DType::F32;
@@ -98,7 +58,6 @@ struct ModelRunner::Part {
   std::span<const decode::Trial> trials;
   KvStore* kv;
   int64_t forward_number;
-  int32_t keep = -1, frontier = INT32_MAX;
 };
 
 // A request's step that is under way.
@@ -122,8 +81,7 @@ struct ModelRunner::Active {
               p.sparse.trials,
               step.state->beside_kv ? &*step.state->beside_kv : &step.state->kv,
               step.forward_number + 1};
-    return {step,   p.rows,    p.inputs, p.unconditional, p.logits, p.trials, &step.state->kv, step.forward_number,
-            p.keep, p.frontier};
+    return {step, p.rows, p.inputs, p.unconditional, p.logits, p.trials, &step.state->kv, step.forward_number};
   }
 };
 
@@ -163,11 +121,8 @@ Status ModelRunner::check_keys(const RequestStep& step) const {
   std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
   for (const int32_t p : plan.rows)
     if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
-  // A row that may be left behind is read as an earlier forward left it.
-  if (predictions_of(plan) < plan.logits.size())
-    for (const int32_t p : plan.logits) computed[static_cast<size_t>(p)] = false;
   for (int s = 0; s < sequences; ++s)
-    for (int32_t p = 0; p < std::min(plan.keys, plan.frontier); ++p)
+    for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
       if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
@@ -185,8 +140,6 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   stream.sampling.forward_number = part.forward_number;
   stream.keep_logits = state.keep_logits;
   stream.block = plan.block_begin;
-  stream.keep = part.keep;
-  stream.frontier = part.frontier;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   // Logits rows (ascending) of one group of rows, which becomes one span.
   const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
@@ -274,8 +227,6 @@ Status ModelRunner::run_together(std::span<Active* const> all) {
   std::ranges::copy_if(all, std::back_inserter(steps), [](const Active* a) { return a->status.has_value(); });
   if (steps.empty()) return {};
   if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
-  std::vector<std::vector<float>> before;
-  for (const Active* a : steps) before.push_back(probe_values(a->step.state->kv, a->step.plan->probes));
   LLADA_TRY_STATUS(bind_all(steps, false, inputs_));
   // The memory of each request's last logits takes its new ones.
   outputs_.logits.resize(steps.size());
@@ -289,11 +240,10 @@ Status ModelRunner::run_together(std::span<Active* const> all) {
     Active& a = *steps[i];
     const decode::StepPlan& plan = *a.step.plan;
     RequestState& state = *a.step.state;
-    a.result.predictions = take(outputs_.predictions, next, decode::predictions_of(plan));
+    a.result.predictions = take(outputs_.predictions, next, plan.logits.size());
     a.result.trials = take(outputs_.predictions, next, plan.trials.size());
     a.status = streams_[i];
     if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
-    if (!plan.probes.empty()) a.result.drift = drift(state.kv.shape(), before[i], probe_values(state.kv, plan.probes));
     if (a.sparse() && !a.sparse_done) {
       if (a.status) a.status = beside_streams_[stream_beside];
       a.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());

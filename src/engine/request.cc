@@ -137,19 +137,6 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
           .warn = warn};
 }
 
-namespace {
-
-Status check_evict(const Model& model, const Request& request) {
-  const decode::DecodeOptions& options = request.options;
-  if (options.evict > 0 && request.alternatives > 0)
-    return invalid("evict: leaves logits out that alternatives of tokens need; needed evict 0 or no alternatives");
-  if (options.evict == 0 || model.device().capabilities().chooses_rows) return {};
-  return invalid("evict: found {} on {}, which computes every row in all layers; needed 0, or the device cpu",
-                 options.evict, model.device().info().name);
-}
-
-}  // namespace
-
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
                                std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),
@@ -176,7 +163,6 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
-  LLADA_TRY_STATUS(check_evict(*model, request));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
   return std::unique_ptr<RunningRequest>(
       new RunningRequest(std::move(model), request, std::move(canvas), std::move(strategy)));

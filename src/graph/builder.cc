@@ -38,9 +38,9 @@ ValueId Builder::embed(WeightId table) {
   return out;
 }
 
-ValueId Builder::select_rows(ValueId x, RowSet rows) {
-  const ValueId out = value(columns(x), rows);
-  Op& op = append(OpKind::select_rows, rows);
+ValueId Builder::select_rows(ValueId x) {
+  const ValueId out = value(columns(x), RowSet::wanted);
+  Op& op = append(OpKind::select_rows, RowSet::wanted);
   op.in[0] = x;
   op.out[0] = out;
   return out;
@@ -93,22 +93,6 @@ ValueId Builder::attention(int layer, ValueId q, const Attention& attention) {
   op.layer = static_cast<int16_t>(layer);
   op.attributes = entered(program_.attentions, attention);
   return out;
-}
-
-ValueId Builder::received(ValueId q, ValueId k, const Attention& attention) {
-  const ValueId out = value(1, RowSet::all);
-  Op& op = append(OpKind::received, RowSet::all);
-  op.in[0] = q;
-  op.in[1] = k;
-  op.out[0] = out;
-  op.attributes = entered(program_.attentions, attention);
-  return out;
-}
-
-void Builder::choose_rows(ValueId score, ValueId before) {
-  Op& op = append(OpKind::choose_rows, RowSet::all);
-  op.in[0] = score;
-  op.in[1] = before;
 }
 
 ValueId Builder::glu(ValueId gate, ValueId up, Activation activation) {

@@ -18,7 +18,7 @@ class Builder {
   Builder(StepShape shape, std::span<const WeightInfo> weights) : weights_(weights) { program_.shape = shape; }
 
   ValueId embed(WeightId table);
-  ValueId select_rows(ValueId x, RowSet rows = RowSet::wanted);
+  ValueId select_rows(ValueId x);
   // Without a weight: kNoWeight.
   ValueId rms_norm(ValueId x, WeightId weight, float epsilon);
   void head_norm(ValueId x, WeightId weight, int heads, int head_dim, float epsilon);
@@ -28,8 +28,6 @@ class Builder {
   void rope(ValueId x, int heads, int head_dim, const Rope& rope);
   void store_kv(int layer, ValueId k, ValueId v, const Attention& attention);
   ValueId attention(int layer, ValueId q, const Attention& attention);
-  ValueId received(ValueId q, ValueId k, const Attention& attention);
-  void choose_rows(ValueId score, ValueId before);
   ValueId glu(ValueId gate, ValueId up, Activation activation = Activation::silu);
   void add(ValueId x, ValueId y);
   void add_bias(ValueId x, WeightId bias);

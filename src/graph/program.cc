@@ -6,8 +6,8 @@ namespace llada {
 namespace {
 
 constexpr std::array<std::string_view, kOpKindCount> kNames = {
-    "embed", "select_rows", "rms_norm", "head_norm", "matmul", "rope", "store_kv", "attention",  "glu",
-    "add",   "add_bias",    "route",    "experts",   "guide",  "head", "received", "choose_rows"};
+    "embed", "select_rows", "rms_norm", "head_norm", "matmul",  "rope",  "store_kv", "attention",
+    "glu",   "add",         "add_bias", "route",     "experts", "guide", "head"};
 
 }  // namespace
 

@@ -24,7 +24,7 @@ namespace llada {
 
 enum class OpKind : uint8_t {
   embed,        // out[0] = rows of weight[0] named by the step's tokens
-  select_rows,  // out[0] (wanted or kept rows) = those rows of in[0], which has more of them
+  select_rows,  // out[0] (wanted rows) = those rows of in[0], which has all
   rms_norm,     // out[0] = in[0] normalised per row, times weight[0] where the norm has one
   head_norm,    // in[0] in place: rms_norm of each head's vector (weight[0]: head_dim values)
   matmul,       // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
@@ -41,21 +41,16 @@ enum class OpKind : uint8_t {
                 // = in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
   guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
   head,         // predictions (and logits on request) from in[0] x weight[0]^T, soft-capped where it says so
-  received,     // out[0] (all rows x 1) = attention that a candidate gets from its stream's candidates: in[0] =
-                // queries, in[1] = keys of all rows (devices/row_choice.h); 0 in rows that are no candidates
-  choose_rows,  // decides which candidates go on, by in[0] - in[1] (both all rows x 1): from here on there are kept
-                // rows, and wanted and predicted ones are among them
 };
-inline constexpr int kOpKindCount = 17;
+inline constexpr int kOpKindCount = 15;
 std::string_view name(OpKind kind);
 
 enum class RowSet : uint8_t {
   all,        // every computed row
-  wanted,     // rows that predictions need: two for a guided one; where rows are chosen, of those that go on
+  wanted,     // rows that predictions need: two for a guided one
   predicted,  // one row per prediction
-  kept,       // rows that go on behind choose_rows: those that were chosen, and all that were no candidates
 };
-inline constexpr int kRowSetCount = 4;
+inline constexpr int kRowSetCount = 3;
 
 using ValueId = int16_t;
 using WeightId = int32_t;
@@ -82,7 +77,7 @@ struct Op {
   std::array<ValueId, 3> in = {kNoValue, kNoValue, kNoValue};
   std::array<ValueId, 3> out = {kNoValue, kNoValue, kNoValue};
   std::array<WeightId, 3> weight = {kNoWeight, kNoWeight, kNoWeight};
-  // Into a table of the program. rope: ropes; store_kv, attention, received: attentions; rms_norm, head_norm: norms.
+  // Into a table of the program. rope: ropes; store_kv, attention: attentions; rms_norm, head_norm: norms.
   int16_t attributes = -1;
   int16_t heads = 0, head_dim = 0;           // rope, head_norm: the vectors of a row that are treated one by one
   Activation activation = Activation::silu;  // glu, experts
@@ -125,10 +120,7 @@ struct StepShape {
   int32_t wanted = 0;  // rows that predictions need
   int32_t predictions = 0;
   Pass pass = Pass::denoise;
-  // Rows that a choose_rows op takes the wanted ones from; 0: nothing is chosen.
-  int32_t candidates = 0;
 
-  bool chooses() const { return candidates > 0; }
   int32_t count(RowSet set) const {
     switch (set) {
       case RowSet::all:
@@ -137,8 +129,6 @@ struct StepShape {
         return wanted;
       case RowSet::predicted:
         return predictions;
-      case RowSet::kept:
-        return chooses() ? rows - candidates + wanted : rows;
     }
     return 0;
   }

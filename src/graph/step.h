@@ -43,12 +43,6 @@ struct Stream {
   bool keep_logits = false;
   // Which block of the request its rows are of, any number: steps of one block choose experts alike.
   int32_t block = 0;
-  // How many of its wanted rows go on behind the op that chooses (OpKind::choose_rows), which then are candidates; -1:
-  // all of them. A stream that chooses has one prediction for each wanted row, no guidance and no trials.
-  int32_t keep = -1;
-  // With keep: behind the choice, positions from here on have no keys in the store yet. All rows there are candidates.
-  // They go on without a gap, and what goes on reads nothing behind the last of them.
-  int32_t frontier = INT32_MAX;
 };
 
 // Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
@@ -73,22 +67,14 @@ struct StepInputs {
   std::vector<Stream> streams;
   std::vector<RowSpan> spans;  // cover all rows, in order
   std::vector<int32_t> tokens, positions;
-  // By row: the position that it is turned for (rotary embedding), where that is not the one that its keys and values
-  // are stored at. Empty: the same for all rows.
-  std::vector<int32_t> angles = {};
   std::vector<KeyRange> ranges;
   std::vector<int32_t> wanted;            // rows that predictions need, ascending
   std::vector<PredictedRow> predictions;  // of a stream together
   Pass pass = Pass::denoise;
 };
 
-inline const std::vector<int32_t>& angles_of(const StepInputs& step) {
-  return step.angles.empty() ? step.positions : step.angles;
-}
-
 struct StepOutputs {
-  std::vector<Prediction> predictions;     // as in StepInputs; where rows were chosen, of those that went on
-  std::vector<int32_t> chosen;             // then: which of the wanted rows these are, ascending; otherwise empty
+  std::vector<Prediction> predictions;     // as in StepInputs
   std::vector<std::vector<float>> logits;  // by stream: its predictions x vocabulary; empty where they are not kept
 };
 

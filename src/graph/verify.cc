@@ -52,10 +52,6 @@ constexpr Operands operands_of(OpKind kind) {
       return {1, 1, false, 0, 0};
     case OpKind::head:
       return {1, 0, false, 1, 1};
-    case OpKind::received:
-      return {2, 1, false, 0, 0};
-    case OpKind::choose_rows:
-      return {2, 0, false, 0, 0};
   }
   return {0, 0, false, 0, 0};
 }
@@ -100,8 +96,6 @@ class Verifier {
     const StepShape& s = program_.shape;
     if (s.rows < 1 || s.wanted < 0 || s.wanted > s.rows || s.predictions < 0 || s.predictions > s.wanted)
       return invalid("program: impossible shape: {} rows, {} wanted, {} predictions", s.rows, s.wanted, s.predictions);
-    if (s.candidates < 0 || s.candidates > s.rows || (s.chooses() && (s.wanted < 1 || s.wanted > s.candidates)))
-      return invalid("program: impossible shape: {} of {} candidates in {} rows go on", s.wanted, s.candidates, s.rows);
     if (s.pass > Pass::encode) return invalid("program: pass {} does not exist", static_cast<int>(s.pass));
     if (s.pass == Pass::encode && s.wanted > 0)
       return invalid("program: a pass that encodes predicts nothing: {} wanted rows, 0 needed", s.wanted);
@@ -150,17 +144,13 @@ class Verifier {
     return {};
   }
 
-  // Kept rows are a set of their own only where some are left behind.
-  bool exists(RowSet set) const {
-    return static_cast<int>(set) < kRowSetCount && (set != RowSet::kept || program_.shape.chooses());
-  }
+  static bool exists(RowSet set) { return static_cast<int>(set) < kRowSetCount; }
   bool exists(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < program_.values.size(); }
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& info(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
 
   static bool has_attributes(OpKind kind) {
-    return kind == OpKind::rope || kind == OpKind::store_kv || kind == OpKind::attention || kind == OpKind::received ||
-           is_norm(kind);
+    return kind == OpKind::rope || kind == OpKind::store_kv || kind == OpKind::attention || is_norm(kind);
   }
   static bool is_norm(OpKind kind) { return kind == OpKind::rms_norm || kind == OpKind::head_norm; }
   Status attributes(const Op& op) const {
@@ -185,8 +175,6 @@ class Verifier {
       return invalid("program: op {} is of the unknown kind {}", index_, static_cast<int>(op.kind));
     if (!exists(op.rows)) return wrong("row set {} does not exist", static_cast<int>(op.rows));
     if (op.layer < -1 || op.layer >= layers_) return wrong("layer {} of {} does not exist", op.layer, layers_);
-    if (program_.shape.chooses() && op.rows != RowSet::all && !chosen_rows_)
-      return wrong("its rows are not chosen yet");
     const Operands needed = operands_of(op.kind);
     int weights = 0, outputs = needed.out;
     for (int i = 0; i < 3; ++i) {
@@ -225,7 +213,6 @@ class Verifier {
     if (v.rows != rows) return wrong("value {} has the wrong row set", id);
     return {};
   }
-  bool is_kept(ValueId id) const { return program_.values[static_cast<size_t>(id)].rows == RowSet::kept; }
   Status row_set(const Op& op, RowSet needed) const {
     return op.rows == needed ? Status{} : wrong("has the wrong row set");
   }
@@ -309,10 +296,8 @@ class Verifier {
         LLADA_TRY_STATUS(matrix(op, 0, columns(op.out[0]), -1));
         return value(op.out[0], columns(op.out[0]), RowSet::all);
       case OpKind::select_rows:
-        if (op.rows != RowSet::kept) LLADA_TRY_STATUS(row_set(op, RowSet::wanted));
-        // Wanted rows are taken from the kept ones too.
-        LLADA_TRY_STATUS(
-            value(op.in[0], c, op.rows == RowSet::wanted && is_kept(op.in[0]) ? RowSet::kept : RowSet::all));
+        LLADA_TRY_STATUS(row_set(op, RowSet::wanted));
+        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::all));
         return value(op.out[0], c, op.rows);
       case OpKind::rms_norm:
         LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
@@ -336,7 +321,7 @@ class Verifier {
           return wrong("{} rotary of {} elements", rotary, op.head_dim);
         return value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows);
       case OpKind::store_kv:
-        if (op.rows != RowSet::kept) LLADA_TRY_STATUS(row_set(op, RowSet::all));
+        LLADA_TRY_STATUS(row_set(op, RowSet::all));
         LLADA_TRY_STATUS(kv_geometry(op));
         stored_ = op.layer;
         LLADA_TRY_STATUS(value(op.in[0], kv_columns(op), op.rows));
@@ -384,17 +369,6 @@ class Verifier {
         LLADA_TRY_STATUS(number(op.parameter, "soft cap", true));
         LLADA_TRY_STATUS(value(op.in[0], c, RowSet::predicted));
         return matrix(op, 0, c, -1);
-      case OpKind::received:
-        LLADA_TRY_STATUS(row_set(op, RowSet::all));
-        LLADA_TRY_STATUS(value(op.in[0], query_columns(op), RowSet::all));
-        LLADA_TRY_STATUS(value(op.in[1], kv_columns(op), RowSet::all));
-        return value(op.out[0], 1, RowSet::all);
-      case OpKind::choose_rows:
-        if (!program_.shape.chooses()) return wrong("there are no candidates");
-        if (std::exchange(chosen_rows_, true)) return wrong("a second choice");
-        LLADA_TRY_STATUS(row_set(op, RowSet::all));
-        LLADA_TRY_STATUS(value(op.in[0], 1, RowSet::all));
-        return value(op.in[1], 1, RowSet::all);
     }
     return wrong("unknown kind");
   }
@@ -406,7 +380,7 @@ class Verifier {
   std::vector<int16_t> chosen_;               // by value: experts that a row has gates of; 0: no router's result
   std::optional<std::array<int16_t, 2>> kv_;  // heads and their elements
   int stored_ = -1;                           // layer of the last store_kv
-  bool head_ = false, chosen_rows_ = false;
+  bool head_ = false;
   size_t index_ = 0;
 };
 

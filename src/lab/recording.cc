@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -156,9 +155,6 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   RecordedStep step;
   LLADA_TRY(step.rows, read_ranges(fields, "rows", run.positions));
   LLADA_TRY(step.wanted, read_ranges(fields, "wanted", run.positions));
-  if (fields.has("left")) {
-    LLADA_TRY(step.left, read_ranges(fields, "left", run.positions));
-  }
   LLADA_TRY(const int64_t keys, fields.integer("keys", 1, run.positions));
   step.keys = static_cast<int32_t>(keys);
   LLADA_TRY(const auto block, fields.integers("block", 0, run.positions));
@@ -232,11 +228,7 @@ void RunRecorder::step(const decode::StepEvent& event) {
   run_.guided = run_.guided || event.plan.cfg_scale > 0;
   RecordedStep step;
   step.rows = ranges_of(event.plan.rows);
-  std::vector<int32_t> went_on, left;
-  for (const decode::Prediction& p : event.predictions) went_on.push_back(p.position);
-  std::ranges::set_difference(event.plan.logits, went_on, std::back_inserter(left));
-  step.wanted = ranges_of(went_on);
-  step.left = ranges_of(left);
+  step.wanted = ranges_of(event.plan.logits);
   step.keys = event.plan.keys;
   step.block = {event.plan.block_begin, event.plan.block_end};
   for (const decode::Prediction& p : event.predictions) {
@@ -283,7 +275,6 @@ std::string recording_lines(const RecordedRun& run) {
                         {"edits", std::move(edits)},
                         {"committed", step.committed},
                         {"final", step.final}};
-    if (!step.left.empty()) json["left"] = ranges_json(step.left);
     out += line("step", std::move(json));
   }
   return out + line("end", {{"steps", run.steps.size()}, {"rows", row_sum(run)}, {"committed", committed_sum(run)}});

@@ -31,7 +31,6 @@ struct RecordedTrial {
 struct RecordedStep {
   std::vector<PositionRange> rows;    // computed positions, ascending, not touching
   std::vector<PositionRange> wanted;  // those whose logits were computed, ascending
-  std::vector<PositionRange> left;    // rows that went no further than the first layers, ascending: none has logits
   int32_t keys = 0;                   // attention read positions [0, keys)
   PositionRange block;                // the current block
   std::vector<int32_t> predicted;     // best token of each wanted position, in order

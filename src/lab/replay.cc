@@ -68,12 +68,6 @@ Result<SimulatedPass> read_step(const json& step, const Place& at, int64_t strea
   if (rows < 1 || rows > kMostRows) return at.wrong("rows", fmt::format("1 to {} rows", kMostRows));
   if (logits > rows) return at.wrong("wanted", "no more than the rows");
   SimulatedPass pass{static_cast<int32_t>(streams * rows), static_cast<int32_t>(logits), static_cast<int32_t>(keys)};
-  if (step.contains("left")) {
-    LLADA_TRY(const int64_t left, positions(step, "left", at));
-    if (left > computed - wanted || (left > 0 && (wanted == 0 || trials > 0 || streams > 1)))
-      return at.wrong("left", "rows without logits, in a step without trials or guidance that has some with");
-    pass.left = static_cast<int32_t>(left);
-  }
   if (step.contains("sparse_rows")) {
     LLADA_TRY(const int64_t sparse, positions(step, "sparse_rows", at));
     LLADA_TRY(const int64_t sparse_trials, trial_rows(step, "sparse_trials", at));

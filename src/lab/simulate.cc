@@ -143,8 +143,8 @@ class Bench {
 
   Status pass(const SimulatedPass& p) {
     StepOutputs outputs;
-    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, 0, p.keys), outputs));
-    return executor_->run(step(p.rows, p.wanted, p.left, p.keys), outputs);
+    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), outputs));
+    return executor_->run(step(p.rows, p.wanted, p.keys), outputs);
   }
 
   SimDevice& device() { return *device_; }
@@ -153,14 +153,13 @@ class Bench {
  private:
   Bench() = default;
   // Without a store: nothing is computed.
-  static StepInputs step(int32_t rows, int32_t wanted, int32_t left, int32_t keys) {
+  static StepInputs step(int32_t rows, int32_t wanted, int32_t keys) {
     StepInputs inputs;
     inputs.streams.resize(1);
-    if (left > 0) inputs.streams[0].keep = wanted;
     std::vector<int32_t> positions(static_cast<size_t>(rows));
     std::iota(positions.begin(), positions.end(), 0);
     append_span(inputs, {}, std::vector<int32_t>(positions.size(), 0), positions, KeyRule::full(), keys);
-    for (int32_t r = 0; r < wanted + left; ++r) {
+    for (int32_t r = 0; r < wanted; ++r) {
       inputs.wanted.push_back(r);
       inputs.predictions.push_back({.conditional = r});
     }

@@ -23,7 +23,6 @@ struct SimulatedPass {
   int32_t keys = 0;    // positions attended to
   // The sparse path: rows that the CPU computes beside the pass, merged at its end.
   int32_t sparse = 0, sparse_wanted = 0;
-  int32_t left = 0;  // of the rows without logits, those that go no further than the first layers
 };
 
 struct SimulateOptions {

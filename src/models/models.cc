@@ -6,8 +6,6 @@ namespace llada {
 Result<Program> ModelGraph::program(StepShape shape) const {
   if (shape.pass == Pass::encode && !encodes)
     return invalid("the model has no pass that encodes a prompt: it computes prompt and canvas together");
-  if (shape.chooses() && layers < 2)
-    return invalid("rows are chosen in a model's second layer: found {} layers, needed 2 or more", layers);
   return forward(shape);
 }
 

@@ -15,8 +15,6 @@
 namespace llada {
 namespace {
 
-constexpr int kChoosingLayer = 1;  // counted from 0
-
 struct FeedForward {
   WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
 };
@@ -118,7 +116,6 @@ class Forward {
       auto [q, k, v] = b_.linear<3>(b_.rms_norm(x, w.attn_norm, c_.rms_eps), {w.q, w.k, w.v});
       cache(l, k, v);
       position(q, attention_.heads, w.q_bias, w.q_norm);
-      if (chooses(l, q, k)) x = b_.select_rows(x, RowSet::kept), q = b_.select_rows(q, RowSet::kept);
       attend(l, x, q);
       feed_forward(l, x);
     }
@@ -132,19 +129,10 @@ class Forward {
       cache(last, k, v);
       return b_.take();
     }
-    ValueId q = kNoValue;
-    if (shape_.chooses() && last == kChoosingLayer) {  // needs the queries of all rows
-      q = b_.linear(h, w.q);
-      cache(last, k, v);
-      position(q, attention_.heads, w.q_bias, w.q_norm);
-      chooses(last, q, k);
-      x = b_.select_rows(x), q = b_.select_rows(q);
-    } else {
-      x = b_.select_rows(x);
-      q = b_.linear(b_.select_rows(h), w.q);
-      cache(last, k, v);
-      position(q, attention_.heads, w.q_bias, w.q_norm);
-    }
+    x = b_.select_rows(x);
+    const ValueId q = b_.linear(b_.select_rows(h), w.q);
+    cache(last, k, v);
+    position(q, attention_.heads, w.q_bias, w.q_norm);
     attend(last, x, q);
     feed_forward(last, x);
     b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
@@ -172,17 +160,6 @@ class Forward {
     b_.add(x, b_.linear(b_.attention(l, q, attention_), layer(l).attn_output));
   }
 
-  // Which rows go on is decided by what the attention that a row receives gains from the first layer to the second
-  // (FOCUS, arXiv 2601.23278). Decided before the second layer's attention, which only rows that go on need. True: x
-  // and q are to be cut down to them.
-  bool chooses(int l, ValueId q, ValueId k) {
-    if (!shape_.chooses() || l > kChoosingLayer) return false;
-    const ValueId gets = b_.received(q, k, attention_);
-    if (l == kChoosingLayer) b_.choose_rows(gets, received_before_);
-    received_before_ = gets;
-    return l == kChoosingLayer;
-  }
-
   ValueId gated_network(ValueId h, const FeedForward& w) {
     const auto [gate, up] = b_.linear<2>(h, {w.gate, w.up});
     return b_.linear(b_.glu(gate, up), w.down);
@@ -207,7 +184,6 @@ class Forward {
                                 .kv_heads = static_cast<int16_t>(c_.kv_heads),
                                 .head_dim = static_cast<int16_t>(c_.head_dim),
                                 .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim))};
-  ValueId received_before_ = kNoValue;  // in the layer before
   const Routing routing_ = {.experts = static_cast<int>(c_.experts),
                             .used = static_cast<int>(c_.experts_used),
                             .sigmoid = c_.sigmoid_router,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "memory/kv_store.h"
 
@@ -34,33 +33,6 @@ Status check_span(const StepInputs& in, const RowSpan& span, bool stores) {
   return {};
 }
 
-// Streams that choose (Stream::keep). stream_of: by row.
-Status check_choices(const StepInputs& in, std::span<const int32_t> stream_of) {
-  for (int32_t s = 0; s < std::ssize(in.streams); ++s) {
-    const int32_t keep = in.streams[static_cast<size_t>(s)].keep;
-    if (keep < 0) continue;
-    const auto wanted =
-        std::ranges::count_if(in.wanted, [&](int32_t row) { return stream_of[static_cast<size_t>(row)] == s; });
-    if (keep < 1 || keep > wanted) return failed("step: stream {} keeps {} of {} wanted rows", s, keep, wanted);
-    int64_t spans = 0;
-    for (const RowSpan& span : in.spans) spans += span.stream == s ? 1 + span.trial : 0;
-    if (spans != 1) return failed("step: stream {} chooses rows, and has guidance or trials", s);
-    const int32_t frontier = in.streams[static_cast<size_t>(s)].frontier;
-    for (int32_t r = 0; r < std::ssize(in.positions); ++r)
-      if (stream_of[static_cast<size_t>(r)] == s && in.positions[static_cast<size_t>(r)] >= frontier &&
-          !std::ranges::binary_search(in.wanted, r))
-        return failed("step: row {} is behind the frontier {} of its stream and no candidate", r, frontier);
-  }
-  for (size_t i = 0; i < in.predictions.size(); ++i) {
-    const PredictedRow& p = in.predictions[i];
-    const auto row = static_cast<size_t>(in.wanted[static_cast<size_t>(p.conditional)]);
-    if (in.streams[static_cast<size_t>(stream_of[row])].keep < 0) continue;
-    if (p.unconditional >= 0 || (i > 0 && in.predictions[i - 1].conditional >= p.conditional))
-      return failed("step: prediction {} of a stream that chooses rows is not of one row in order", i);
-  }
-  return {};
-}
-
 }  // namespace
 
 Status check_step(const StepInputs& in, const KvGeometry& needed) {
@@ -68,8 +40,6 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
   const auto rows = static_cast<int64_t>(in.tokens.size());
   if (std::ssize(in.positions) != rows || std::ssize(in.ranges) != rows)
     return failed("step: {} tokens, {} positions, {} ranges of keys", rows, in.positions.size(), in.ranges.size());
-  if (!in.angles.empty() && (std::ssize(in.angles) != rows || std::ranges::min(in.angles) < 0))
-    return failed("step: {} positions to turn for of {} rows, or one below 0", in.angles.size(), rows);
   std::vector<const KvStore*> seen;
   for (const Stream& stream : in.streams) {
     if (!stores) continue;
@@ -107,7 +77,7 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
       return failed("step: prediction {} is of the wanted rows {} and {}, scale {}", i, p.conditional, p.unconditional,
                     p.scale);
   }
-  return check_choices(in, stream_of);
+  return {};
 }
 
 }  // namespace llada

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "sched/check_step.h"
-#include "sched/chosen_rows.h"
 
 namespace llada {
 namespace {
@@ -45,20 +44,13 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
 }
 
 StepShape shape_of(const StepInputs& inputs) {
-  StepShape shape{static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
-                  static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
-  const auto left_behind = static_cast<int32_t>(candidates_left_behind(inputs));
-  if (left_behind == 0) return shape;
-  shape.candidates = shape.wanted;
-  shape.wanted -= left_behind;
-  shape.predictions -= left_behind;
-  return shape;
+  return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
+          static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
 }
 
 // What a device fills; memory of the step before stays for it.
 void empty(const StepInputs& inputs, StepOutputs& outputs) {
   outputs.predictions.clear();
-  outputs.chosen.clear();
   outputs.logits.resize(inputs.streams.size());
   for (auto& logits : outputs.logits) logits.clear();
 }
@@ -127,16 +119,18 @@ Status Executor::finish_results(const Forward& forward) const {
   const auto& [inputs, outputs, told] = forward;
   std::vector<Status> streams(inputs->streams.size());
   if (!dry()) {
-    const size_t rows = inputs->predictions.size() - candidates_left_behind(*inputs);
-    LLADA_TRY(const std::vector<size_t> which, predictions_that_went_on(*inputs, *outputs));
+    const size_t rows = inputs->predictions.size();
     const std::string name = device_->info().name;
     if (outputs->predictions.size() != rows)
       return failed("{}: {} predictions came back, {} were asked for", name, outputs->predictions.size(), rows);
-    const std::vector<int32_t> stream_of = streams_of_wanted(*inputs);
+    std::vector<int32_t> stream_of;  // by wanted row
+    for (const RowSpan& span : inputs->spans)
+      while (stream_of.size() < inputs->wanted.size() && inputs->wanted[stream_of.size()] < span.begin + span.count)
+        stream_of.push_back(span.stream);
     const auto finite = [](float x) { return std::isfinite(x); };
     for (size_t r = 0; r < rows; ++r) {
       Prediction& p = outputs->predictions[r];
-      const auto wanted = static_cast<size_t>(inputs->predictions[which[r]].conditional);
+      const auto wanted = static_cast<size_t>(inputs->predictions[r].conditional);
       p.position = inputs->positions[static_cast<size_t>(inputs->wanted[wanted])];
       Status& stream = streams[static_cast<size_t>(stream_of[wanted])];
       if (stream && !(p.token >= 0 && finite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
@@ -209,14 +203,11 @@ Status Executor::fall_back(const Error& error) {
 
 namespace {
 
-// Rows that did not go on have new keys and values in the first layers only: they stay what they were.
-void mark_computed(const StepInputs& inputs, const StepOutputs& outputs) {
-  const std::vector<bool> left = rows_left_behind(inputs, outputs);
+void mark_computed(const StepInputs& inputs) {
   for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
     const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
     for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
-      if (!left[static_cast<size_t>(r)])
-        stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
+      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
   }
 }
 
@@ -239,7 +230,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
   }
   LLADA_TRY_STATUS(step);
   LLADA_TRY_STATUS(beside);
-  mark_computed(inputs, outputs);
+  mark_computed(inputs);
   return {};
 }
 
@@ -250,7 +241,7 @@ Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs, std:
     LLADA_TRY_STATUS(fall_back(status.error()));
     LLADA_TRY_STATUS(submit_beside(forward));
   }
-  mark_computed(inputs, outputs);
+  mark_computed(inputs);
   return {};
 }
 

@@ -65,9 +65,6 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
       return damaged(
           "{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
           device.info().name, op.layer);
-    if (program.shape.chooses())
-      return failed("{}: routing is not listened to where rows are chosen: which ones go on is the device's to know",
-                    device.info().name);
     std::vector<int32_t> positions = inputs.positions;
     if (op.rows != RowSet::all) {  // the last layer computes only rows whose logits are wanted
       positions.clear();

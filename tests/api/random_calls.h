@@ -86,7 +86,7 @@ class RandomCalls {
                                                 {"attention", "exact"}, {"early_stop", "block"},
                                                 {"mbsd", "true"},       {"latency_table", "1:1,2:3"},
                                                 {"method", "mc"},       {"draws", "3"},
-                                                {"draft", "2"},         {"evict", "0.5"}};
+                                                {"draft", "2"}};
     const auto& pair = kPairs[next() % std::size(kPairs)];
     checked(llada_options_set(slot(options_), pair[0], pair[1]));
   }

@@ -122,39 +122,26 @@ TEST(Replay, MakesThePlansThatWereRecorded) {
   }
 }
 
-// Other rows go on than did, but as many; all do where a decided row would otherwise not be reached. The runner has a
-// store and fails where a plan reads, behind the first layers, what was never computed there.
-TEST(Replay, LeavesAsManyRowsBehind) {
-  int64_t left = 0, all = 0, at_frontier = 0;
-  for (const int64_t block : {0, 16, 32}) {
-    const int64_t seen = block > 0 ? block : 1 << 20;  // full attention is one block
+// The runner has a store, and fails where a plan reads what was never computed.
+TEST(Replay, FollowsABlockCausalModel) {
+  for (const int64_t block : {16, 32}) {
     decode::DecodeOptions options = {
-        decode::LengthOptions{.gen_length = 128},
+        decode::LengthOptions{.gen_length = 128, .block_length = block},
         decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold, .threshold = 0.8}};
-    options.kv = decode::KvChoice::frozen, options.evict = 1.5, options.evict_rows = 4;
-    options.block_length = block > 0 ? block : 32;
     for (uint64_t seed = 0; seed < 8; ++seed) {
+      options.kv = seed % 4 == 0 ? decode::KvChoice::block : decode::KvChoice::frozen;
       const Recorded recorded =
-          record(options, static_cast<int64_t>(3 + 11 * seed), block, decode::BlockCausalModel(seed, seen));
+          record(options, static_cast<int64_t>(3 + 11 * seed), block, decode::BlockCausalModel(seed, block));
       EXPECT_EQ(recorded.run.attention_block, block);
-      const std::vector<StepPlan> plans = followed(recorded.run, decode::BlockCausalModel(seed + 50, seen));
+      const std::vector<StepPlan> plans = followed(recorded.run, decode::BlockCausalModel(seed + 50, block));
       ASSERT_EQ(plans.size(), recorded.plans.size());
       for (size_t i = 0; i < plans.size(); ++i) {
         EXPECT_EQ(plans[i].rows, recorded.plans[i].rows);
         EXPECT_EQ(plans[i].logits, recorded.plans[i].logits);
         EXPECT_EQ(plans[i].keys, recorded.plans[i].keys);
-        if (recorded.plans[i].keep < 0 || plans[i].keep >= 0) {
-          EXPECT_EQ(plans[i].keep, recorded.plans[i].keep);
-        }
-        if (recorded.plans[i].keep < 0) continue;
-        ++(plans[i].keep >= 0 ? left : all);
-        at_frontier += plans[i].frontier != INT32_MAX;
       }
     }
   }
-  EXPECT_GT(left, 100);
-  EXPECT_GT(at_frontier, 20);
-  EXPECT_LT(all, left / 20) << left << " steps leave rows behind";
 }
 
 TEST(Replay, CountsTheAnswerWithoutItsPadding) {

@@ -31,7 +31,7 @@ class Script1 final : public decode::StepRunner {
   Result<decode::StepResult> run(const StepPlan& plan, int64_t) override {
     plans.push_back(plan);
     decode::StepResult out;
-    for (const int32_t p : std::span(plan.logits).first(decode::predictions_of(plan)))
+    for (const int32_t p : plan.logits)
       out.predictions.push_back({.position = p, .token = 7, .probability = 0.001 * p});
     return out;
   }
@@ -95,29 +95,6 @@ TEST(Scripted, ABlockCausalModelComputesExactBlocks) {
   }
   using S = std::pair<int32_t, int32_t>;
   EXPECT_THAT(spans, ElementsAre(S{0, 8}, S{4, 8}, S{4, 12}, S{8, 12}));
-}
-
-// The engine's own strategy at the script's pace: a block-causal model whose masks are left behind.
-TEST(Scripted, RowsAreLeftBehindAtTheSamePace) {
-  const decode::SpecialIds ids = {.mask = kMask, .attention_block = 32};
-  Canvas canvas = decode::lay_generation(std::vector<int32_t>(64, 1), 64, ids);
-  const Script script = {
-      .tokens_per_step = 5, .refresh = Refresh::once, .rows = RowsPolicy::evicted, .attention_block = 32};
-  auto strategy = paced_strategy(script, canvas, ids);
-  ASSERT_TRUE(strategy) << strategy.error().message;
-  Script1 runner;
-  const auto stats = decode::denoise(canvas, **strategy, runner, {});
-  ASSERT_TRUE(stats) << stats.error().message;
-  EXPECT_EQ(stats->nfe, 2 * 7);
-  EXPECT_EQ(decode::count_masked(canvas), 0);
-  EXPECT_EQ(runner.plans[0].rows.size(), 96u);
-  int64_t left = 0;
-  for (const StepPlan& plan : runner.plans) {
-    EXPECT_LE(plan.keep, 8) << "1.5 times 5, or 8 rows";
-    left += static_cast<int64_t>(plan.logits.size() - decode::predictions_of(plan));
-  }
-  EXPECT_EQ(stats->left_rows, left);
-  EXPECT_GT(left, stats->rows / 4);
 }
 
 TEST(Scripted, RefreshPerBlockComputesEverythingOncePerBlock) {

@@ -72,7 +72,7 @@ TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
 
 TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   const auto a = parse_decode_options(
-      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 --refresh-drift 0.25 "
+      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 "
       "--mbsd-trigger 5 --mbsd-lookahead 12 --mbsd-threshold 0.75 --mbsd-max-rows 64 --latency-table "
       "8:1,16:1.5 --stable-threshold 0.95 --revise-path separate --revise-rows 7 --final-sweep 0");
   ASSERT_TRUE(a) << a.error().message;
@@ -82,7 +82,6 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   EXPECT_EQ(a->kv, decode::KvChoice::prefix);
   EXPECT_EQ(a->refresh, 5);
   EXPECT_EQ(a->tail, 16);
-  EXPECT_EQ(a->refresh_drift, 0.25);
   EXPECT_TRUE(a->mbsd);
   EXPECT_EQ(a->mbsd_trigger, 5);
   EXPECT_EQ(a->mbsd_lookahead, 12);
@@ -226,7 +225,7 @@ TEST(Options, TuningKeepsItsTexts) {
     for (const std::string& choice : axis.choices) {
       const auto goes_with = [&](const char* other) { return parse_decode_options(choice + " " + other).has_value(); };
       EXPECT_TRUE(goes_with("") || goes_with("--kv prefix") || goes_with("--threshold 0.9") || goes_with("--tail 16") ||
-                  goes_with("--threshold 0.9 --kv frozen") || goes_with("--threshold 0.9 --kv frozen --evict 2"))
+                  goes_with("--threshold 0.9 --kv frozen"))
           << choice;
     }
   }
@@ -245,10 +244,10 @@ TEST(Options, TuningKeepsItsTexts) {
   EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
 }
 
-TEST(Options, TuningAsksWhatTheModelAndTheDeviceCanAnswer) {
-  const auto names = [](const TunedFor& what) {
+TEST(Options, TuningAsksWhatTheModelCanAnswer) {
+  const auto names = [](bool block_causal) {
     std::set<std::string> found;
-    for (const eval::Axis& axis : tune_axes(what)) {
+    for (const eval::Axis& axis : tune_axes(block_causal)) {
       EXPECT_TRUE(found.insert(axis.name).second) << axis.name << " is there twice";
       if (axis.name != "tail" && axis.name != "acceptance" && axis.name != "kv") {
         EXPECT_EQ(axis.choices[axis.start], "") << axis.name << " begins with the default";
@@ -263,12 +262,10 @@ TEST(Options, TuningAsksWhatTheModelAndTheDeviceCanAnswer) {
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
     if (!field.tune.empty() && field.rules == 0) every.emplace(field.key);  // rules are one question
-  for (const char* key : {"kv", "tail", "refresh", "slide", "revise_rows", "evict", "evict_rows"})
-    EXPECT_TRUE(every.contains(key)) << key;
-  EXPECT_EQ(names({}), every);
-  EXPECT_EQ(names({.chooses_rows = false}), without(every, {"evict", "evict_rows"}));
-  EXPECT_EQ(names({.block_causal = true}), without(every, {"tail", "refresh", "speculation"}));
-  const auto axes = tune_axes({.block_causal = true});
+  for (const char* key : {"kv", "tail", "refresh", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
+  EXPECT_EQ(names(false), every);
+  EXPECT_EQ(names(true), without(every, {"tail", "refresh", "speculation"}));
+  const auto axes = tune_axes(true);
   EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }
 

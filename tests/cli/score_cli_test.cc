@@ -37,16 +37,6 @@ class ScoreCli : public ::testing::Test {
   TempFolder folder;
 };
 
-// An order that leaves predictions out is refused; it read behind the end of the logits.
-TEST_F(ScoreCli, AnOrderThatCannotBeFollowedIsRefused) {
-  const ProcessResult refused =
-      score({"-p", "Sort: 3 1 2", "--continuation", " 1 2 3", "--method", "duel", "--top", "1", "--order",
-             "--threshold 0.9 --kv frozen --block-length 64 --evict 1.5 --evict-rows 1"});
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_NE(refused.err.find("order: found evict 1.5, which leaves predictions out; needed 0\n"), std::string::npos)
-      << refused.err;
-}
-
 TEST_F(ScoreCli, OneIsNotMany) {
   const ProcessResult one = score({"--continuation", "3", "--method", "exact"});
   EXPECT_EQ(one.status, 0) << one.err;

@@ -1,7 +1,6 @@
 // A block-causal model in numbers instead of matrices: two layers whose keys are hashes of all that a
 // position may see, held in a store that a step only updates at its rows. A plan that leaves out a row whose
-// key another token has changed gets other predictions than full recomputation, as in a real model. Rows that a plan
-// may leave behind are left behind by the second layer.
+// key another token has changed gets other predictions than full recomputation, as in a real model.
 #pragma once
 #include "decode/script.h"
 
@@ -15,19 +14,17 @@ class BlockCausalModel : public StepRunner {
       : seed_(seed), block_(block), ends_(ends), steady_(steady) {}
 
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
-    if (!plan.sparse.empty() || !plan.probes.empty()) return failed("a sparse plan or probes");
+    if (!plan.sparse.empty()) return failed("a sparse plan");
     plans.push_back(plan);
     const size_t streams = plan.cfg_scale > 0 ? 2 : 1;
     for (size_t s = 0; s < streams; ++s) {
-      store(stores_[s], plan.rows, s == 0 ? plan.inputs : plan.unconditional, plan.keys, left_behind(plan));
-      for (int32_t p = 0; p < std::min(plan.keys, plan.frontier); ++p)
-        if (stores_[s].deep.size() <= static_cast<size_t>(p) || stores_[s].deep[static_cast<size_t>(p)] == 0)
+      store(stores_[s], plan.rows, s == 0 ? plan.inputs : plan.unconditional, plan.keys);
+      for (int32_t p = 0; p < plan.keys; ++p)
+        if (stores_[s].shallow.size() <= static_cast<size_t>(p) || stores_[s].shallow[static_cast<size_t>(p)] == 0)
           return failed("position {} is read but was never computed", p);
     }
     StepResult result;
-    const std::vector<int32_t> left = left_behind(plan);
     for (const int32_t row : plan.logits) {
-      if (std::ranges::binary_search(left, row)) continue;
       uint64_t h = 0;
       for (size_t s = 0; s < streams; ++s) h = mix64(h ^ seen(stores_[s], row, plan.keys));
       result.predictions.push_back(prediction(h, row));
@@ -83,21 +80,7 @@ class BlockCausalModel : public StepRunner {
     return static_cast<int32_t>(std::min<int64_t>(keys, (p / block_ + 1) * block_));
   }
 
-  // Some of the rows with logits, ascending; from the frontier on the last ones.
-  std::vector<int32_t> left_behind(const StepPlan& plan) const {
-    std::vector<int32_t> rows = plan.logits;
-    const auto rank = [&](int32_t row) {
-      const uint64_t any = mix64(seed_ + plans.size() * 64 + static_cast<uint64_t>(row)) / 2;
-      return row < plan.frontier ? any : UINT64_MAX / 2 + static_cast<uint64_t>(row);
-    };
-    std::ranges::sort(rows, std::ranges::greater{}, rank);
-    rows.resize(rows.size() - predictions_of(plan));
-    std::ranges::sort(rows);
-    return rows;
-  }
-
-  void store(Store& s, std::span<const int32_t> rows, std::span<const int32_t> inputs, int32_t keys,
-             std::span<const int32_t> left = {}) const {
+  void store(Store& s, std::span<const int32_t> rows, std::span<const int32_t> inputs, int32_t keys) const {
     const size_t size = std::max(s.shallow.size(), static_cast<size_t>(keys));
     s.shallow.resize(size);
     s.deep.resize(size);
@@ -105,7 +88,6 @@ class BlockCausalModel : public StepRunner {
       s.shallow[static_cast<size_t>(rows[i])] =
           mix64(seed_ ^ (static_cast<uint64_t>(rows[i]) << 32 | static_cast<uint32_t>(inputs[i]))) | 1;
     for (const int32_t row : rows) {
-      if (std::ranges::binary_search(left, row)) continue;
       uint64_t h = s.shallow[static_cast<size_t>(row)];
       for (int32_t k = 0; k < end_of_sight(row, keys); ++k) h = mix64(h ^ s.shallow[static_cast<size_t>(k)]);
       s.deep[static_cast<size_t>(row)] = h;

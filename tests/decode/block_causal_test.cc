@@ -322,18 +322,15 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
   struct Way {
     Revision revision = Revision::none;
     KvChoice kv = KvChoice::block;
-    double evict = 0;
   };
-  for (const auto& [revision, kv, evict] :
-       {Way{}, Way{Revision::dual_path}, Way{Revision::edit}, Way{Revision::none, KvChoice::frozen},
-        Way{Revision::none, KvChoice::frozen, 1.0}}) {
-    int64_t answered = 0, left = 0;
+  for (const auto& [revision, kv] :
+       {Way{}, Way{Revision::dual_path}, Way{Revision::edit}, Way{Revision::none, KvChoice::frozen}}) {
+    int64_t answered = 0;
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      DecodeOptions o = {LengthOptions{.gen_length = 22, .block_length = 4},
-                         CacheOptions{.kv = kv, .evict = evict, .evict_rows = 1}};
+      DecodeOptions o = {LengthOptions{.gen_length = 22, .block_length = 4}, CacheOptions{.kv = kv}};
       o.acceptance = Acceptance::threshold, o.threshold = 0.6, o.revision = revision;
       const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4};
-      SCOPED_TRACE(fmt::format("{} {} evict {} seed {}", name(revision), name(kv), evict, seed));
+      SCOPED_TRACE(fmt::format("{} {} seed {}", name(revision), name(kv), seed));
       const auto run = [&](const BlockCausalModel::Keys& given) {
         Canvas canvas = lay_generation(prompt, o.gen_length, ids_of(4));
         auto strategy = *make_strategy(o, ids_of(4), canvas);
@@ -356,7 +353,6 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
       auto [tokens, stats, keys] = run({});
       answered += static_cast<int64_t>(keys.size()) - 8;
       keys.resize(8);
-      left += stats.left_rows;
       const auto [again, less, more] = run(keys);
       EXPECT_EQ(again, tokens);
       EXPECT_EQ(less.rows, stats.rows - 8);
@@ -365,7 +361,6 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
       EXPECT_EQ(rest, stats);
     }
     EXPECT_GT(answered, 20 * 4) << "of the answer as well";
-    EXPECT_EQ(left > 0, evict > 0);
   }
 }
 
@@ -396,7 +391,6 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual})
     EXPECT_THAT(refusal([&](auto& o) { o.kv = kv; }), StartsWith("kv: found " + std::string(name(kv))));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh = 4; }), StartsWith("refresh:"));
-  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_drift = 0.1; }), StartsWith("refresh_drift:"));
   EXPECT_THAT(refusal([](auto& o) { o.tail = 16; }), StartsWith("tail:"));
   EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
   EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::dual_path, o.revise_path = RevisePath::separate; }),
@@ -406,8 +400,7 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   EXPECT_THAT(refusal([](auto&) {}, true), StartsWith("infill:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::frozen, o.revision = Revision::edit; }), StartsWith("revision:"));
   EXPECT_TRUE(validate_for({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::block}}, ids_of(32)));
-  EXPECT_TRUE(
-      validate_for({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::frozen, .evict = 1.5}}, ids_of(32)));
+  EXPECT_TRUE(validate_for({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::frozen}}, ids_of(32)));
 }
 
 }  // namespace

@@ -261,8 +261,6 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
       {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
       {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
       {{{"edit_steps", "4"}}, "edit_steps 4: does not go with preset p: slide: found accept threshold, revision edit"},
-      {{{"gen_length", "64"}, {"evict", "1"}, {"evict_rows", "4"}, {"kv", "frozen"}},
-       "evict 1: does not go with preset p: evict: leaves predictions out that slide needs"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
   // What is wrong without it is said as without it.
@@ -294,23 +292,6 @@ TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
   EXPECT_EQ(plain->acceptance, Acceptance::schedule);
   EXPECT_EQ(resolve({{"revision", "edit"}})->threshold, 0.7);
   EXPECT_FALSE(resolve({{"revision", "none"}, {"edit_steps", "4"}}));
-}
-
-TEST(Settings, WhatSaysNothingWithoutAnotherIsRefusedNamingBoth) {
-  for (const auto& [key, other, value] : {std::tuple{"evict_rows", "evict", "1.5"}}) {
-    const std::string text = find_field(key)->is_switch() ? "true" : find_field(key)->show(*find_field(key), {});
-    const std::vector<std::pair<const char*, const char*>> common = {{"threshold", "0.9"}, {"kv", "frozen"}};
-    auto alone = common, both = common;
-    alone.emplace_back(key, text.c_str()), both.emplace_back(key, text.c_str()), both.emplace_back(other, value);
-    const auto refused = resolve(alone);
-    ASSERT_FALSE(refused) << key;
-    EXPECT_THAT(refused.error().message, StartsWith(std::string(key) + ": found " + text));
-    EXPECT_THAT(refused.error().message, testing::EndsWith("needed another " + std::string(other)));
-    EXPECT_TRUE(resolve(both)) << key << ": " << resolve(both).error().message;
-    // Beside a preset with the other, which counts.
-    EXPECT_TRUE(resolve(alone, {{other, value}})) << key;
-    EXPECT_FALSE(resolve(common, {{key, text.c_str()}})) << "nor in a preset";
-  }
 }
 
 TEST(Settings, ARefusalNamesWhatWasTyped) {

@@ -119,28 +119,6 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
   }
 }
 
-TEST(KvPolicy, DriftAsksForAFullForward) {
-  const auto run = [](double drift) {
-    DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 8},
-                             EndingOptions{.early_stop = EarlyStop::none},
-                             CacheOptions{.kv = KvChoice::block, .refresh_drift = 0.2}};
-    Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 8, test_ids());
-    auto strategy = *make_strategy(options, test_ids(), canvas);
-    ScriptRunner runner(random_script(5));
-    runner.drift = drift;
-    EXPECT_TRUE(denoise(canvas, *strategy, runner, {}));
-    return runner.plans;
-  };
-  const auto calm = run(0.2);
-  EXPECT_TRUE(calm[0].probes.empty()) << "a full forward has nothing to compare with";
-  for (size_t step = 1; step < 8; ++step) {
-    EXPECT_THAT(calm[step].probes, ElementsAre(2, 3, 4, 5)) << "the four before the block";
-    EXPECT_EQ(calm[step].rows.size(), 12u);
-  }
-  const auto moved = run(0.21);
-  for (size_t step = 0; step < 8; ++step) EXPECT_EQ(moved[step].rows.size(), step % 2 == 0 ? 14u : 12u);
-}
-
 TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
   DecodeOptions options = {LengthOptions{.gen_length = 12, .block_length = 4},
                            EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::dual}};
@@ -167,68 +145,6 @@ TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
   });
   EXPECT_EQ(outcome.stats.nfe, 2);
   EXPECT_EQ(outcome.stats.rows, 18);
-}
-
-// With --evict a forward that may leave masks behind has as many predictions as its plan keeps, at a block's start all;
-// every mask is decided in the end, and 0 is the plain path.
-TEST(KvPolicy, EvictionKeepsWhatThePaceAsksForAndAtLeastSoManyRows) {
-  DecodeOptions options = {LengthOptions{.gen_length = 40, .block_length = 20},
-                           AcceptanceOptions{.acceptance = Acceptance::threshold}};
-  options.threshold = 0.9, options.early_stop = EarlyStop::none, options.kv = KvChoice::frozen;
-  const std::vector<int32_t> prompt(4, 1);
-  const Outcome plain = run_script(options, prompt, random_script(3, 0));
-  for (const StepPlan& plan : plain.plans) EXPECT_EQ(plan.keep, -1);
-  EXPECT_EQ(plain.stats.left_rows, 0);
-  options.evict = 1.5, options.evict_rows = 8;
-  int64_t left = 0, masks_before = 0;
-  const Outcome o = run_script(options, prompt, random_script(3, 0));
-  for (size_t step = 0; step < o.plans.size(); ++step) {
-    const StepPlan& plan = o.plans[step];
-    const auto masks = std::ssize(plan.logits), others = std::ssize(plan.rows) - masks;
-    if (plan.rows.size() == 44) {
-      EXPECT_EQ(plan.keep, -1) << "a block's first forward leaves nobody behind";
-    } else {
-      int64_t decided = 0;
-      for (size_t s = 0; s < step; ++s) decided += std::ssize(o.trace[s]);
-      const double pace = std::max(1.0, static_cast<double>(decided) / static_cast<double>(step));
-      const auto keep = std::max({static_cast<int64_t>(std::ceil(1.5 * pace)), 8 - others, int64_t{1}});
-      EXPECT_EQ(plan.keep, keep < masks ? keep : -1) << "step " << step;
-    }
-    if (plan.keep >= 0) left += masks - plan.keep;
-    EXPECT_LE(std::ssize(o.trace[step]), plan.keep >= 0 ? plan.keep : masks);
-    masks_before = masks;
-  }
-  EXPECT_GT(left, 0);
-  EXPECT_GT(masks_before, 0);
-  EXPECT_EQ(o.stats.left_rows, left);
-  EXPECT_EQ(o.stats.committed, 40);
-}
-
-TEST(KvPolicy, EvictionIsRefusedWhereItHasNoMeaning) {
-  const auto refusal = [](auto set) {
-    DecodeOptions o = {AcceptanceOptions{.acceptance = Acceptance::threshold},
-                       CacheOptions{.kv = KvChoice::frozen, .evict = 1.5}};
-    set(o);
-    const Status status = validate(o);
-    return status ? std::string("accepted") : status.error().message.substr(0, status.error().message.find(','));
-  };
-  EXPECT_EQ(refusal([](auto&) {}), "accepted");
-  EXPECT_EQ(refusal([](auto& o) { o.kv = KvChoice::block; }), "evict: found 1.5 with kv block");
-  EXPECT_EQ(refusal([](auto& o) { o.acceptance = Acceptance::schedule; }), "accepted");
-  EXPECT_EQ(refusal([](auto& o) { o.acceptance = Acceptance::dream_entropy; }),
-            "evict: found 1.5 with acceptance dream-entropy");
-  EXPECT_EQ(refusal([](auto& o) { o.cfg_scale = 1; }),
-            "evict: leaves predictions out that cfg_scale needs; needed evict 0 or no cfg_scale");
-  EXPECT_EQ(refusal([](auto& o) { o.mbsd = true; }),
-            "evict: leaves predictions out that mbsd needs; needed evict 0 or no mbsd");
-  EXPECT_EQ(refusal([](auto& o) { o.revision = Revision::edit; }),
-            "evict: leaves predictions out that revision needs; needed evict 0 or no revision");
-  EXPECT_EQ(refusal([](auto& o) { o.evict = -1; }), "evict: found -1");
-  EXPECT_EQ(refusal([](auto& o) { o.evict_rows = 0; }), "evict_rows: found 0");
-  SpecialIds shifted = test_ids();
-  shifted.shift_logits = true;
-  EXPECT_FALSE(validate_for({CacheOptions{.kv = KvChoice::frozen, .evict = 1.5}}, shifted));
-  EXPECT_TRUE(validate_for({CacheOptions{.kv = KvChoice::frozen}}, shifted));
 }
 
 }  // namespace

@@ -92,26 +92,18 @@ TEST(Length, TheHorizonFollowsTheEndTokens) {
   EXPECT_EQ(horizon_after({.token = kEos, .probability = 0.95, .margin = 0.9, .runner_up = 3}), 10);
 }
 
-// Where a tail bounds what is seen, or nothing behind the block is, there is nothing to decide, and rows may be left
-// behind.
+// Where a tail bounds what is seen there is nothing to decide.
 TEST(Length, WithATailItIsTheCap) {
   for (const int64_t length : {1, 7, 8, 21, 40, 71})
-    for (const bool evicts : {false, true}) {
+    for (const KvChoice kv : {KvChoice::none, KvChoice::frozen}) {
       DecodeOptions o = options_of(72);
-      o.tail = 4;
-      if (evicts) o.kv = KvChoice::frozen, o.evict = 1.5, o.evict_rows = 1;
+      o.tail = 4, o.kv = kv;
       DecodeOptions fixed = o;
       fixed.auto_length = false;
       const Outcome a = run_script(o, kPrompt, answer_of(length, 0.9)),
                     b = run_script(fixed, kPrompt, answer_of(length, 0.9));
-      EXPECT_TRUE(a.plans == b.plans) << length << (evicts ? " with eviction" : "");
+      EXPECT_TRUE(a.plans == b.plans) << length << " " << name(kv);
     }
-  DecodeOptions o = options_of(72);
-  o.kv = KvChoice::frozen, o.evict = 1.5;
-  EXPECT_THAT(validate_for(o, test_ids()).error().message, testing::StartsWith("evict: leaves predictions out"));
-  SpecialIds causal = test_ids();
-  causal.attention_block = 8;
-  EXPECT_TRUE(validate_for(o, causal));
 }
 
 TEST(Length, TextsAndRefusals) {

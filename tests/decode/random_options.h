@@ -30,10 +30,7 @@ inline DecodeOptions random_options(Rng& rng) {
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
   o.kv = static_cast<KvChoice>(rng() % all_values<KvChoice>().size());
-  if (o.kv != KvChoice::none) {
-    o.refresh = between(rng, 0, 4);
-    if (rng() % 4 == 0) o.refresh_drift = 0.3;
-  }
+  if (o.kv != KvChoice::none) o.refresh = between(rng, 0, 4);
   if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
   o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;
@@ -53,12 +50,7 @@ inline DecodeOptions random_options(Rng& rng) {
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);
   if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;
-  if (rng() % 8 == 0) {  // rare by chance alone, as much refuses it
-    o.kv = KvChoice::frozen;
-    o.evict = static_cast<double>(between(rng, 1, 60)) / 20, o.evict_rows = between(rng, 1, 20);
-    o.cfg_scale = o.temperature = 0, o.revision = Revision::none, o.mbsd = false;
-  }
-  o.auto_length = rng() % 5 == 0 && (o.evict == 0 || o.tail >= 0);
+  o.auto_length = rng() % 5 == 0;
   return o;
 }
 

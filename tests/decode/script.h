@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -36,52 +35,22 @@ class ScriptRunner : public StepRunner {
     if (!plan.sparse.empty() && std::ranges::count(stored_, false) > 0)
       return failed("a sparse plan reads positions that were never computed");
     for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
-    const std::vector<int32_t> logits = going_on(plan, forward_number);
-    for (const int32_t row : plan.rows)
-      if (!std::ranges::binary_search(plan.logits, row) || std::ranges::binary_search(logits, row)) deep_[row] = true;
     for (int32_t key = 0; key < plan.keys; ++key) {
       if (!stored_[static_cast<size_t>(key)]) return failed("position {} is read but was never computed", key);
     }
     StepResult result;
-    for (const int32_t position : logits) result.predictions.push_back(script_(plan, forward_number, position));
+    for (const int32_t position : plan.logits) result.predictions.push_back(script_(plan, forward_number, position));
     for (const Trial& trial : plan.trials)
       result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
     for (const Trial& trial : plan.sparse.trials)
       result.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
-    result.drift = plan.probes.empty() ? 0 : drift;
     plans.push_back(plan);
     return result;
   }
 
   std::vector<StepPlan> plans;
-  double drift = 0;  // what plans with probes are told
 
  private:
-  std::map<int32_t, bool> deep_;  // by row: all layers have computed it
-
-  // As many of the rows as the plan keeps, whichever; of those from the frontier on, which have no keys in the later
-  // layers yet, the first.
-  std::vector<int32_t> going_on(const StepPlan& plan, int64_t forward) {
-    std::vector<int32_t> rows = plan.logits;
-    if (plan.keep < 0) return rows;
-    for (const int32_t row : rows)
-      if (row < plan.frontier && !deep_[row])
-        ADD_FAILURE() << "row " << row << " was never computed and may stay behind";
-    const auto draw = [&](int32_t row) {
-      return mix64(static_cast<uint64_t>(forward) << 32 | static_cast<uint32_t>(row));
-    };
-    std::ranges::sort(rows, {}, draw);
-    std::vector<int32_t> beyond;
-    for (const int32_t row : plan.logits)
-      if (row >= plan.frontier) beyond.push_back(row);
-    auto next = beyond.begin();
-    for (int32_t& row : rows)
-      if (row >= plan.frontier) row = *next++;
-    rows.resize(static_cast<size_t>(plan.keep));
-    std::ranges::sort(rows);
-    return rows;
-  }
-
   // What a trial is fed, for scripts that look at it.
   static StepPlan as_plan(const Trial& trial, const StepPlan& plan) {
     return {.rows = trial.rows, .inputs = trial.inputs, .logits = {trial.logits}, .keys = plan.keys};

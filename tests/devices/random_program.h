@@ -78,26 +78,17 @@ class Maker {
     p.shape.rows = 1 + b_.below(6);
     p.shape.wanted = b_.below(p.shape.rows + 1);
     p.shape.predictions = b_.below(4) == 0 ? b_.below(p.shape.wanted + 1) : p.shape.wanted;
-    // Some or all of the wanted rows are chosen; before the choice there are more of them.
-    if (p.shape.wanted > 0 && p.shape.predictions == p.shape.wanted && b_.below(2) != 0) {
-      p.shape.candidates = p.shape.wanted;
-      p.shape.wanted = p.shape.predictions = 1 + b_.below(p.shape.candidates);
-    }
-    for (const int columns : {1, 4, 16, 32, 64})
-      for (const RowSet rows : {RowSet::all, RowSet::wanted, RowSet::predicted, RowSet::kept})
+    for (const int columns : {4, 16, 32, 64})
+      for (const RowSet rows : {RowSet::all, RowSet::wanted, RowSet::predicted})
         for (int copy = 0; copy < 3; ++copy) p.values.push_back({columns, rows});
     written_.assign(p.values.size(), false);
     gates_.assign(p.values.size(), false);
-    if (!p.shape.chooses())
-      for (Value& v : p.values)
-        if (v.rows == RowSet::kept) v.rows = RowSet::all;
     tables();
     emit(OpKind::embed);
     for (int n = b_.below(24); n > 0 && !b_.empty(); --n) {
       switch (b_.below(6)) {
         case 0:
           layer();
-          if (p.shape.chooses() && b_.below(2) != 0) choice();
           break;
         case 1:
           mixture();
@@ -148,7 +139,7 @@ class Maker {
       if (v.columns == columns && v.rows == rows && (!read || written_[i]) && std::ranges::count(others, id) == 0)
         fit.push_back(id);
     }
-    return fit.empty() ? static_cast<ValueId>(b_.below(static_cast<int>(program().values.size())))
+    return fit.empty() ? static_cast<ValueId>(b_.below(36))
                        : fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
   }
   WeightId weight(int inputs, int outputs) {
@@ -178,7 +169,7 @@ class Maker {
     for (size_t i = 0; i < written_.size(); ++i)
       if (written_[i] && takes(kind, program().values[i])) fit.push_back(program().values[i]);
     if (kind == OpKind::embed || b_.below(64) == 63)
-      return emit(kind, 16 << b_.below(3), static_cast<RowSet>(b_.below(kRowSetCount)));
+      return emit(kind, 16 << b_.below(3), static_cast<RowSet>(b_.below(3)));
     if (fit.empty()) return;
     const Value& v = fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
     emit(kind, v.columns, v.rows);
@@ -186,17 +177,13 @@ class Maker {
   static bool takes(OpKind kind, const Value& v) {
     switch (kind) {
       case OpKind::select_rows:
-        return v.rows == RowSet::all || v.rows == RowSet::kept;
-      case OpKind::received:
-        return v.rows == RowSet::all && v.columns >= 16;
-      case OpKind::choose_rows:
-        return v.rows == RowSet::all && v.columns == 1;
+        return v.rows == RowSet::all;
       case OpKind::guide:
         return v.rows == RowSet::wanted;
       case OpKind::head:
         return v.rows == RowSet::predicted && v.columns == 32;
       case OpKind::store_kv:
-        return (v.rows == RowSet::all || v.rows == RowSet::kept) && v.columns == 16;
+        return v.rows == RowSet::all && v.columns == 16;
       case OpKind::attention:
         return v.rows != RowSet::predicted && v.columns >= 16;
       case OpKind::route:
@@ -221,8 +208,7 @@ class Maker {
         op.rows = RowSet::all, op.weight[0] = 0, op.out[0] = value(32, RowSet::all, false);
         break;
       case OpKind::select_rows:
-        op.rows = rows == RowSet::all && b_.below(2) != 0 && program().shape.chooses() ? RowSet::kept : RowSet::wanted;
-        op.in[0] = value(c, rows, true), op.out[0] = value(c, op.rows, false);
+        op.rows = RowSet::wanted, op.in[0] = value(c, RowSet::all, true), op.out[0] = value(c, RowSet::wanted, false);
         break;
       case OpKind::rms_norm:
         op.in[0] = value(c, rows, true), op.out[0] = value(c, rows, false, {op.in[0]}), norm(op, c);
@@ -244,8 +230,8 @@ class Maker {
         break;
       }
       case OpKind::store_kv:
-        op.attributes = static_cast<int16_t>(b_.below(9));
-        op.in[0] = value(16, rows, true), op.in[1] = value(16, rows, true);
+        op.rows = RowSet::all, op.attributes = static_cast<int16_t>(b_.below(9));
+        op.in[0] = value(16, RowSet::all, true), op.in[1] = value(16, RowSet::all, true);
         break;
       case OpKind::attention:
         op.attributes = static_cast<int16_t>(3 * (c >= 64 ? 2 : c / 32) + b_.below(3));
@@ -288,14 +274,6 @@ class Maker {
       case OpKind::head:
         op.rows = RowSet::predicted, op.weight[0] = 0, op.in[0] = value(32, RowSet::predicted, true);
         break;
-      case OpKind::received:
-        op.attributes = static_cast<int16_t>(3 * (c >= 64 ? 2 : c / 32) + b_.below(3));
-        op.in[0] = value(c, RowSet::all, true), op.in[1] = value(16, RowSet::all, true);
-        op.out[0] = value(1, RowSet::all, false);
-        break;
-      case OpKind::choose_rows:
-        op.in[0] = value(1, RowSet::all, true), op.in[1] = value(1, RowSet::all, true);
-        break;
     }
     put(op);
   }
@@ -305,15 +283,6 @@ class Maker {
     emit(OpKind::rope, 16, RowSet::all);
     emit(OpKind::store_kv);
     emit(OpKind::attention);
-  }
-  // Rows that go on, and a value of theirs.
-  void choice() {
-    emit(OpKind::received, 16, RowSet::all);
-    emit(OpKind::choose_rows, 1, RowSet::all);
-    emit(OpKind::select_rows, 32, RowSet::all);
-    emit(OpKind::matmul, 32, RowSet::kept);
-    emit(OpKind::store_kv, 16, RowSet::kept);
-    emit(OpKind::attention, 16, RowSet::kept);
   }
   // Experts, the sum, and the network that devices may compute with them.
   void mixture() {
@@ -389,10 +358,10 @@ class Maker {
         op.attributes = any;
         break;
       case 9:
-        op.rows = static_cast<RowSet>(any & 7);
+        op.rows = static_cast<RowSet>(any & 3);
         break;
       case 10:
-        op.kind = static_cast<OpKind>(any & 31);
+        op.kind = static_cast<OpKind>(any & 15);
         break;
       case 11:
         op.experts = any;
@@ -416,7 +385,7 @@ class Maker {
         std::swap(op, program().ops.back());
         break;
       case 18:
-        program().values[static_cast<size_t>(b_.below(60))] = {any, static_cast<RowSet>(b_.below(5))};
+        program().values[static_cast<size_t>(b_.below(36))] = {any, static_cast<RowSet>(b_.below(4))};
         break;
       case 19:
         op.activation = static_cast<Activation>(any);
@@ -504,36 +473,20 @@ class Maker {
     const auto before = static_cast<size_t>(first), behind = static_cast<size_t>(shape.rows - first);
     add({}, 0, before, std::max(first, 1 + b_.below(8)));
     // The others are a trial, another sequence, or another request: spans of one sequence do not write the same places.
-    // A stream that chooses has one span.
-    const int whose = shape.chooses() ? 0 : b_.below(4);
+    const int whose = b_.below(4);
     if (behind > 0)
-      add({.stream = whose == 0, .sequence = whose == 1, .trial = whose > 1 || (!shape.chooses() && b_.below(4) == 0)},
-          before, behind, 8);
+      add({.stream = whose == 0, .sequence = whose == 1, .trial = whose > 1 || b_.below(4) == 0}, before, behind, 8);
     in.streams.resize(whose == 0 ? 2 : 1);
     for (Stream& s : in.streams) {
       s.keep_logits = true;
       s.sampling.temperature = b_.below(4) == 0 ? 0.7 : 0;
       if (b_.below(4) == 0) s.sampling.never_sampled = {1, 5}, s.sampling.out_of_softmax = {36};
     }
-    const int wanted = shape.chooses() ? shape.candidates : shape.wanted;
-    for (int r = shape.rows - wanted; r < shape.rows; ++r) in.wanted.push_back(r);
-    if (shape.chooses()) share_choice(first);
-    for (int p = 0; p < (shape.chooses() ? wanted : shape.predictions); ++p) {
-      const bool alone = shape.chooses() || shape.predictions == shape.wanted || in.streams.size() > 1;
+    for (int r = shape.rows - shape.wanted; r < shape.rows; ++r) in.wanted.push_back(r);
+    for (int p = 0; p < shape.predictions; ++p) {
+      const bool alone = shape.predictions == shape.wanted || in.streams.size() > 1;
       in.predictions.push_back({p, alone ? -1 : b_.below(shape.wanted), 0.5});
     }
-  }
-
-  // The rows that go on are shared between the streams: the second has the candidates from row `first` on.
-  void share_choice(int first) {
-    StepInputs& in = case_.inputs;
-    const int candidates = static_cast<int>(in.wanted.size()), keep = program().shape.wanted;
-    const auto later = static_cast<int>(std::ranges::count_if(in.wanted, [&](int32_t row) { return row >= first; }));
-    const int sooner = candidates - later;
-    // At least one of each stream that has any; all of the later one's where that is as many as are needed.
-    const int of_later = std::clamp(keep - sooner, std::min(later, 1), later);
-    if (later > 0 && in.streams.size() > 1) in.streams[1].keep = of_later;
-    if (sooner > 0) in.streams[0].keep = keep - of_later;
   }
 
   Bytes& b_;

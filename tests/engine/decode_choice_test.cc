@@ -40,19 +40,6 @@ TEST(DecodeChoice, TheLengthFollowsTheAnswerUnlessSomethingElseIsAskedFor) {
       {"a preset with a length", {}, "exact", 128, false, false},
       {"a schedule over a known length", {{"steps", "32"}}, "", 128, false, false},
       {"the canvas to its end", {{"early_stop", "none"}}, "", 128, false, false},
-      {"rows left behind",
-       {{"kv", "frozen"}, {"evict", "2"}, {"slide", "false"}, {"revision", "none"}, {"tail", "all"}},
-       "",
-       128,
-       false,
-       false,
-       true},
-      {"rows left behind, and a tail",
-       {{"kv", "frozen"}, {"evict", "2"}, {"slide", "false"}, {"revision", "none"}},
-       "",
-       1024,
-       true,
-       true},
   };
   for (const Case& c : cases) {
     DecodeChoice choice;

@@ -125,7 +125,6 @@ std::vector<Named> every_strategy(int64_t length) {
   o = &add("random remasking");
   o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
   add("refresh").refresh = 2;
-  add("refresh_drift").refresh_drift = 0.05;
   add("tail").tail = 2;
   add("no end token").logits_eos_inf = true;
   add("end tokens last").confidence_eos_eot_inf = true;
@@ -212,17 +211,6 @@ TEST_F(HexagonRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
   const Together fallen = run_together(load("hexagon:fail=gone:300"), wanted, {.row_budget = 40});
   EXPECT_TRUE(fallen.fell_back);
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(fallen.ran[i].tokens, alone[i].tokens) << wanted[i].name;
-}
-
-// Which rows go on is decided in the middle of a forward, where the DSP has its lists of rows already.
-TEST_F(HexagonRun, ADeviceThatCannotChooseRowsSaysSo) {
-  auto options = strategy(decode::KvChoice::frozen);
-  options.acceptance = decode::Acceptance::threshold, options.steps = 0;
-  options.evict = 1.5;
-  const auto got = answer(load("hexagon"), prompt(), options);
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().message,
-            "evict: found 1.5 on hexagon, which computes every row in all layers; needed 0, or the device cpu");
 }
 
 TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {

@@ -554,16 +554,11 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
             "fixed_tail: found 2, needed 1 at most, the tokens of continuation 1");
   EXPECT_EQ(message({kPrompt, std::vector<Ids>(400, Ids(50, 1)), {.method = monte_carlo, .draws = 1000}}),
             "draws: found 1000 of 20000 tokens, needed 838 at most for so many tokens");
-  EXPECT_EQ(message({kPrompt, {{1}}, {.cfg_scale = -1}}),
-            "cfg_scale: found -1, needed 0 or more");
-  EXPECT_EQ(message({kPrompt, {{1}}, {.cfg_scale = std::nan("")}}),
-            "cfg_scale: found nan, needed 0 or more");
+  EXPECT_EQ(message({kPrompt, {{1}}, {.cfg_scale = -1}}), "cfg_scale: found -1, needed 0 or more");
+  EXPECT_EQ(message({kPrompt, {{1}}, {.cfg_scale = std::nan("")}}), "cfg_scale: found nan, needed 0 or more");
   ScoreRequest order = {kPrompt, {{1, 2}}, {.method = duel}};
   order.options.order.mbsd = true;
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
-  order.options.order = {decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold},
-                         decode::CacheOptions{.kv = decode::KvChoice::frozen, .evict = 1.5}};
-  EXPECT_EQ(message(order), "order: found evict 1.5, which leaves predictions out; needed 0");
   order.options.order = {decode::SamplingOptions{.temperature = 1}};
   EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
   order.options.order = {decode::LengthOptions{.block_length = 1, .steps = 1}};

@@ -142,8 +142,8 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   o->revision = decode::Revision::dual_path, o->revise_path = decode::RevisePath::separate;
   o->threshold = 0.5, o->stable_threshold = 1, o->kv = KvChoice::dual, o->mbsd = true, o->mbsd_trigger = 32;
   list.back().cancelled_after = 3;
-  o = &add("drift", 1, n - 2, length + 3);
-  o->kv = KvChoice::frozen, o->refresh_drift = 0.05, o->acceptance = factor;
+  o = &add("frozen", 1, n - 2, length + 3);
+  o->kv = KvChoice::frozen, o->refresh = 5, o->acceptance = factor;
   o = &add("guided and revised", 2, n, length);
   o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::prefix;
   o->threshold = 0.6;
@@ -182,9 +182,9 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   add("everything computed", 0, n - 1, length).kv = KvChoice::none;
   decode::DecodeOptions* o = &add("guided and sampled", 0, n - 3, length);
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5;
-  o = &add("llada2, rows left behind", 1, n, 2 * length);
+  o = &add("llada2, frozen", 1, n, 2 * length);
   o->acceptance = decode::Acceptance::llada2;
-  o->kv = KvChoice::frozen, o->evict = 1, o->evict_rows = 2;
+  o->kv = KvChoice::frozen;
   o = &add("edited", 1, n / 2, length);
   o->revision = Revision::edit, o->edit_threshold = threshold;
   o = &add("revised", 2, n - 1, length + 5);

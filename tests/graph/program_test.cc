@@ -183,64 +183,6 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
   EXPECT_FALSE(verify(huge, kLayerWeights)) << "bytes that no integer holds";
 }
 
-// Of 5 rows 3 are candidates, of which 2 go on.
-Program choosing_program() {
-  const Attention g{.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.25f};
-  Builder b({.rows = 5, .wanted = 2, .predictions = 2, .candidates = 3}, kLayerWeights);
-  ValueId x = b.embed(0);                                // op 0, value 0
-  const auto [k, v] = b.linear<2>(x, {3, 3});            // op 1, values 1 and 2
-  const ValueId q = b.linear(x, 2);                      // op 2, value 3
-  const ValueId before = b.received(q, k, g);            // op 3, value 4
-  const ValueId gets = b.received(q, k, g);              // op 4, value 5
-  b.choose_rows(gets, before);                           // op 5
-  x = b.select_rows(x, RowSet::kept);                    // op 6, value 6
-  const auto [kept_k, kept_v] = b.linear<2>(x, {3, 3});  // op 7, values 7 and 8
-  b.store_kv(1, kept_k, kept_v, g);                      // op 8
-  b.add(x, b.attention(1, b.linear(x, 2), g));           // ops 9 to 11, values 9 and 10
-  b.head(b.guide(b.select_rows(x)), 0);                  // ops 12 to 14, values 11 and 12
-  return b.take();
-}
-
-TEST(Program, RowsBecomeFewerWhereTheyAreChosenAndNowhereElse) {
-  const Program good = choosing_program();
-  ASSERT_TRUE(verify(good, kLayerWeights)) << verify(good, kLayerWeights).error().message;
-  EXPECT_EQ(good.shape.count(RowSet::all), 5);
-  EXPECT_EQ(good.shape.count(RowSet::kept), 4) << "two of three candidates, and the two others";
-  EXPECT_EQ(good.shape.count(RowSet::wanted), 2);
-  EXPECT_EQ(plain_shape(5, 2).count(RowSet::kept), 5);
-  const auto message = [](const std::function<void(Program&)>& damage) {
-    Program p = choosing_program();
-    damage(p);
-    const auto status = verify(p, kLayerWeights);
-    return status ? std::string("accepted") : status.error().message.substr(std::string("program: ").size());
-  };
-  const std::pair<std::function<void(Program&)>, const char*> cases[] = {
-      {[](Program& p) { p.shape.candidates = 6; }, "impossible shape: 2 of 6 candidates in 5 rows go on"},
-      {[](Program& p) { p.shape.candidates = 1; }, "impossible shape: 2 of 1 candidates in 5 rows go on"},
-      {[](Program& p) { p.shape.candidates = -3; }, "impossible shape: 2 of -3 candidates in 5 rows go on"},
-      {[](Program& p) { p.shape.wanted = p.shape.predictions = 0; },
-       "impossible shape: 0 of 3 candidates in 5 rows go on"},
-      {[](Program& p) { p.shape.candidates = 0; }, "value 6 has 32 columns of row set 3"},
-      {[](Program& p) { p.ops.erase(p.ops.begin() + 5); }, "op 5 (select_rows): its rows are not chosen yet"},
-      {[](Program& p) { std::swap(p.ops[5], p.ops[6]); }, "op 5 (select_rows): its rows are not chosen yet"},
-      {[](Program& p) { p.ops.insert(p.ops.begin() + 5, p.ops[5]); }, "op 6 (choose_rows): a second choice"},
-      {[](Program& p) { p.ops[5].in[1] = 0; }, "op 5 (choose_rows): value 0 has 32 columns, 1 needed"},
-      {[](Program& p) { p.ops[5].in[1] = kNoValue; }, "op 5 (choose_rows): input 1 does not exist"},
-      {[](Program& p) { p.ops[5].out[0] = 4; }, "op 5 (choose_rows): output 0 does not exist"},
-      {[](Program& p) { p.ops[4].in[0] = 1; }, "op 4 (received): value 1 has 16 columns, 32 needed"},
-      {[](Program& p) { p.ops[4].in[1] = 3; }, "op 4 (received): value 3 has 32 columns, 16 needed"},
-      {[](Program& p) { p.ops[4].attributes = -1; }, "op 4 (received): entry -1 of its table does not exist"},
-      {[](Program& p) { p.values[5].rows = RowSet::kept; }, "op 4 (received): value 5 has the wrong row set"},
-      {[](Program& p) { p.ops[6].in[0] = 3, p.values[3].rows = RowSet::kept; },
-       "op 2 (matmul): value 3 has the wrong row set"},
-      {[](Program& p) { p.ops[12].in[0] = 11; }, "op 12 (select_rows): value 11 is read before it is written"},
-      {[](Program& p) { p.ops[8].in[1] = 2; }, "op 8 (store_kv): value 2 has the wrong row set"},
-      {[](Program& p) { p.ops[8].rows = RowSet::wanted; }, "op 8 (store_kv): has the wrong row set"},
-      {[](Program& p) { p.ops[12].rows = RowSet::predicted; }, "op 12 (select_rows): has the wrong row set"},
-  };
-  for (const auto& [damage, expected] : cases) EXPECT_EQ(message(damage), expected);
-}
-
 TEST(Program, TheStoreThatItNeeds) {
   EXPECT_EQ(kv_geometry(layer_program()), (KvGeometry{2, 2, 8}));
   EXPECT_EQ(kv_geometry(small_program()), KvGeometry{});

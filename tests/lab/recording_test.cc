@@ -87,15 +87,6 @@ TEST(Recording, ComesBackToTheLastBit) {
   EXPECT_EQ(text_of(*back), text_of(recording));
 }
 
-TEST(Recording, RowsLeftBehindComeBack) {
-  Recording recording = recorded_golden();
-  recording.runs[0].steps[1].left = {{0, 2}};
-  const auto back = parse_recording(text_of(recording), "f");
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->runs[0].steps[1].left, recording.runs[0].steps[1].left);
-  EXPECT_TRUE(back->runs[0].steps[0].left.empty());
-}
-
 TEST(Recording, TheSimulatorReplaysWhatWasRecorded) {
   const Recording recording = recorded_golden();
   for (size_t r = 0; r < recording.runs.size(); ++r) {

@@ -278,25 +278,6 @@ TEST(Replay, PassesComeFromTheRecording) {
   EXPECT_GT(sparse->cpu_seconds, 0.05);
 }
 
-// Rows that go no further than the first layers cost less than rows that do, and more than none.
-TEST(Replay, RowsLeftBehindArePricedAsFewer) {
-  const auto seconds = [](const std::string& rows, const std::string& more) {
-    const auto trace = parse_replay(kHeader + kRun + "{\"step\":{\"rows\":[[0," + rows +
-                                        "]],\"keys\":160,\"wanted\":[[0,8]],\"committed\":3" + more + "}}\n",
-                                    "r", 0);
-    EXPECT_TRUE(trace) << trace.error().message;
-    SimulateOptions o = options("v79-8elite");
-    o.replay = trace->passes;
-    o.replay_tokens = trace->tokens;
-    const auto line = simulate_last_line(o);
-    EXPECT_TRUE(line) << line.error().message;
-    return line->seconds;
-  };
-  const double all = seconds("128", ""), left = seconds("128", ",\"left\":[[8,128]]"), few = seconds("8", "");
-  EXPECT_LT(left, 0.8 * all) << "30 of 32 layers have 8 rows";
-  EXPECT_GT(left, few);
-}
-
 TEST(Replay, GuidanceComputesEveryRowTwice) {
   const std::string text = kHeader + kRun +
                            "{\"run\":{\"strategy\":\"g\",\"task\":\"sort\",\"prompt_tokens\":8,\"streams\":2}}\n"
@@ -332,10 +313,6 @@ TEST(Replay, DamagedRecordingsAreOneLine) {
       {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"committed\":\"1\""), "r:3: committed: needed a count"},
       {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"trials\":[[1]],\"committed\":1"),
        "r:3: trials: needed trials"},
-      {step("\"rows\":[[0,4]],\"wanted\":[[0,2]],\"left\":[[0,3]],\"keys\":4,\"committed\":1"),
-       "r:3: left: needed rows without logits"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"left\":[[0,3]],\"keys\":4,\"committed\":1"),
-       "r:3: left: needed rows without logits"},
   };
   for (const auto& [text, says] : cases) {
     const auto trace = parse_replay(text, "r", 0);

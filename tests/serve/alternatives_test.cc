@@ -140,14 +140,6 @@ TEST_F(Alternatives, OfEveryWayToDecode) {
   }
 }
 
-TEST_F(Alternatives, AreRefusedWhereLogitsAreLeftOut) {
-  const json way = {{"preset", "exact"}, {"kv", "frozen"}, {"evict", 1.5}};
-  const auto reply =
-      post("/v1/chat/completions", chat_body(kSum, {{"logprobs", true}, {"top_logprobs", 2}, {"llada", way}}));
-  EXPECT_EQ(reply.status, 400) << reply.body;
-  EXPECT_NE(reply.body.find("evict: leaves logits out"), std::string::npos) << reply.body;
-}
-
 TEST_F(Alternatives, TakeRoomThatIsCounted) {
   Request request{.tokens = chat_prompt("Hi"), .options = {decode::LengthOptions{.gen_length = 64}}};
   const double without = request_bytes(*tiny_model(), request);

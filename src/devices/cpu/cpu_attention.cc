@@ -27,10 +27,8 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
   const Op& op = *job.op;
   const Attention& a = *job.attention;
   const int64_t d = a.head_dim, n = a.kv_heads * d;
-  stored_ = op.rows;
-  const auto& positions = job_->sets->positions[static_cast<size_t>(stored_)];
   std::vector<const RowSpan*> span_of(static_cast<size_t>(rows));
-  for (const RowSpan& span : job_->sets->spans[static_cast<size_t>(stored_)]) {
+  for (const RowSpan& span : job_->inputs->spans) {
     std::fill_n(span_of.begin() + span.begin, span.count, &span);
     if (span.trial) LLADA_TRY_STATUS(trial_kv_.reserve(rows * trial_bytes(a)));
   }
@@ -38,7 +36,7 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
     const RowSpan& span = *span_of[static_cast<size_t>(r)];
     KvStore& kv = store_of(span);
     const bool half = kv.shape().type == DType::F16;
-    const int64_t position = positions[static_cast<size_t>(r)], bytes = d * element_bytes(kv);
+    const int64_t position = job_->inputs->positions[static_cast<size_t>(r)], bytes = d * element_bytes(kv);
     const auto put = [&](const float* from, std::byte* to) {
       if (half)
         job_->kernels->store_half(from, d, reinterpret_cast<uint16_t*>(to));
@@ -155,11 +153,11 @@ Status CpuAttention::attend(const Job& job) {
     for (size_t s = 0; s < spans.size(); ++s) {
       if (!spans[s].trial || spans[s].count == 0) continue;
       const auto swap = [&] {
-        const RowSpan& all = job_->sets->spans[static_cast<size_t>(stored_)][s];
+        const RowSpan& all = job_->inputs->spans[s];
         swap_trial(op, all, static_cast<int>(head));
         if (!by_digest(store_of(all), reach[s])) return;
         for (int64_t r = all.begin; r < all.begin + all.count; ++r) {
-          const int64_t p = job_->sets->positions[static_cast<size_t>(stored_)][static_cast<size_t>(r)];
+          const int64_t p = job_->inputs->positions[static_cast<size_t>(r)];
           digest(op, all, static_cast<int>(head), p, p + 1);
         }
       };
@@ -176,7 +174,7 @@ void CpuAttention::swap_trial(const Op& op, const RowSpan& span, int head) const
   KvStore& kv = store_of(span);
   const int64_t bytes = job_->attention->head_dim * element_bytes(kv);
   for (int64_t r = span.begin; r < span.begin + span.count; ++r) {
-    const int64_t at = job_->sets->positions[static_cast<size_t>(stored_)][static_cast<size_t>(r)] * bytes;
+    const int64_t at = job_->inputs->positions[static_cast<size_t>(r)] * bytes;
     std::byte* pair = trial_kv(r, head);
     std::swap_ranges(pair, pair + bytes, kv.keys(op.layer, span.sequence, head) + at);
     std::swap_ranges(pair + bytes, pair + 2 * bytes, kv.values(op.layer, span.sequence, head) + at);

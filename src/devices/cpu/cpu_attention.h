@@ -38,12 +38,10 @@ class CpuAttention {
   void digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const;
   // Digests of what the span reads and was written since the last time.
   Status renew_digests(const Op& op, const RowSpan& span, const KeyRange& reach);
-  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts the rows that were
-  // stored.
+  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts all rows.
   void swap_trial(const Op& op, const RowSpan& span, int head) const;
 
-  const Job* job_ = nullptr;     // of the call under way
-  RowSet stored_ = RowSet::all;  // which rows the last store() was of
+  const Job* job_ = nullptr;  // of the call under way
   Scratch thread_scratch_, trial_kv_;
 };
 

@@ -17,7 +17,6 @@
 #include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/row_tasks.h"
 #include "devices/cpu/scratch.h"
-#include "devices/row_choice.h"
 #include "devices/value_plan.h"
 #include "tensor/quantize.h"
 
@@ -80,7 +79,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return {};
   }
 
-  Capabilities capabilities() override { return {.experts = this, .host = this, .chooses_rows = true}; }
+  Capabilities capabilities() override { return {.experts = this, .host = this}; }
 
   Status load(std::span<const WeightId> ids) override { return weights_->load(*pool_, ids); }
 
@@ -186,11 +185,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
         return {};
       case OpKind::select_rows: {
         const int64_t n = columns(op.in[0]);
-        const auto& from = run_->program->values[static_cast<size_t>(op.in[0])].rows == RowSet::kept
-                               ? rows_.wanted_of_kept
-                               : rows_.rows[static_cast<size_t>(op.rows)];
         for (int64_t r = 0; r < rows; ++r)
-          std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + from[static_cast<size_t>(r)] * n,
+          std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
                       static_cast<size_t>(n) * 4);
         return {};
       }
@@ -272,13 +268,6 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
                           .sets = &rows_},
                          *run_->outputs);
       }
-      case OpKind::received:
-        received(op, rows);
-        return {};
-      case OpKind::choose_rows:
-        run_->outputs->chosen = choose_rows(*run_->inputs, value(op.in[0]), value(op.in[1]));
-        bind_chosen(*run_->inputs, run_->outputs->chosen, rows_);
-        return {};
     }
     return failed("cpu: op kind {} is unknown", static_cast<int>(op.kind));
   }
@@ -350,9 +339,9 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   }
 
   Status rope(const Op& op, int64_t rows) {
-    const auto& positions = rows_.angles[static_cast<size_t>(op.rows)];
+    const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
     const Rope& rope = run_->program->rope(op);
-    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(rows_.angles[0])} + 1);
+    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(rows_.positions[0])} + 1);
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
       kernels_.rope(value(op.in[0]) + r * n, {.cos = table.cos(positions[static_cast<size_t>(r)]),
@@ -377,35 +366,10 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
             .out = op.out[0] != kNoValue ? value(op.out[0]) : nullptr};
   }
 
-  // Heads in parallel, their sums added in order.
-  void received(const Op& op, int64_t rows) {
-    const Attention& a = run_->program->attention(op);
-    float* out = value(op.out[0]);
-    std::fill_n(out, rows, 0.0f);
-    for (const Candidates& c : candidates_of(*run_->inputs)) {
-      const size_t n = c.rows.size();
-      std::vector<double> by_head(n * static_cast<size_t>(a.heads), 0.0);
-      pool_->run(a.heads, [&](int64_t head, int) {
-        add_received({.q = value(op.in[0]) + head * a.head_dim,
-                      .k = value(op.in[1]) + head / (a.heads / a.kv_heads) * a.head_dim,
-                      .q_stride = columns(op.in[0]),
-                      .k_stride = columns(op.in[1]),
-                      .dim = a.head_dim,
-                      .scale = static_cast<double>(a.scale)},
-                     c.rows, std::span(by_head).subspan(static_cast<size_t>(head) * n, n));
-      });
-      for (size_t i = 0; i < n; ++i) {
-        double sum = 0;
-        for (size_t head = 0; head < static_cast<size_t>(a.heads); ++head) sum += by_head[head * n + i];
-        out[c.rows[i]] = static_cast<float>(sum);
-      }
-    }
-  }
-
   void guide(const Op& op, int64_t rows) {
     const int64_t n = columns(op.in[0]);
     for (int64_t r = 0; r < rows; ++r) {
-      const PredictedRow& p = rows_.predictions[static_cast<size_t>(r)];
+      const PredictedRow& p = run_->inputs->predictions[static_cast<size_t>(r)];
       const float* c = value(op.in[0]) + p.conditional * n;
       float* out = value(op.out[0]) + r * n;
       if (p.unconditional < 0) {

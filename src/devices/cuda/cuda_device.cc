@@ -168,7 +168,6 @@ class Cuda final : public CudaDevice {
   Status prepare(const Run& run) {
     auto plan = plans_.find(run.program);
     if (plan == nullptr) {
-      if (run.program->shape.chooses()) return failed("cuda: a program whose rows are chosen runs on the cpu only");
       for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(*run.program, op));
       plan = plans_.keep(run.program, plan_values(*run.program));
     }
@@ -270,9 +269,6 @@ class Cuda final : public CudaDevice {
                           .cap = op.parameter,
                           .stream = s},
                          products_);
-      case OpKind::received:
-      case OpKind::choose_rows:  // prepare() has refused the program
-        break;
     }
     return failed("cuda: op kind {} is unknown", static_cast<int>(op.kind));
   }

@@ -19,8 +19,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
             .experts = can_.experts != nullptr ? this : nullptr,
             .clock = can_.clock != nullptr ? this : nullptr,
             .beside = can_.beside != nullptr ? this : nullptr,
-            .host = can_.host != nullptr ? this : nullptr,
-            .chooses_rows = can_.chooses_rows};
+            .host = can_.host != nullptr ? this : nullptr};
   }
 
   DeviceInfo info() const override { return device_->info(); }

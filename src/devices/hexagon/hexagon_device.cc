@@ -280,7 +280,6 @@ class Hexagon final : public HexagonDevice {
  private:
   // The arena of the program, and what is derived from the step at its first run.
   Status prepare(const Run& run) {
-    if (run.program->shape.chooses()) return failed("hexagon: a program whose rows are chosen runs on the cpu only");
     plan_ = plans_.find(run.program);
     if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
     if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {

@@ -66,9 +66,7 @@ class Sim final : public SimDevice {
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
-  Capabilities capabilities() override {
-    return {.window = this, .experts = this, .clock = this, .beside = this, .chooses_rows = true};
-  }
+  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
 
   bool dry() const override { return numerics_ == nullptr; }
 
