@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "decode/removed.h"
+#include "engine/options.h"
 
 namespace llada::cli {
 namespace {

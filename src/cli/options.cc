@@ -7,7 +7,6 @@
 
 #include "cli/help.h"
 #include "cli/mistakes.h"
-#include "decode/removed.h"
 #include "engine/decode_preset.h"
 
 namespace llada::cli {

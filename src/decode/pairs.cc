@@ -21,8 +21,8 @@ struct Asked {
 };
 
 // What cannot go together. The refusal reads "KEY: found its value with the values of `with`, WHY", of a switch "KEY:
-// found the values of `with`, WHY"; {block} is the model's attention block. Of several keys it is about the first one
-// that has another value than its default, and there is none where all have theirs.
+// found the values of `with`, WHY", without them "KEY: found its value WHY"; {block} is the model's attention block. Of
+// several keys it is about the first one that has another value than its default; there is none where all have theirs.
 struct Conflict {
   std::string_view keys, with;
   bool (*when)(const Asked&);
@@ -69,8 +69,7 @@ constexpr Conflict kConflicts[] = {
      [](const Asked& a) { return a.o.auto_length && !a.infill && a.o.early_stop == EarlyStop::none; },
      "which ends with the answer; needed block or answer"},
     {"slide refresh tail mbsd", "", [](const Asked& a) { return a.attention_block > 0; },
-     "which a block-causal model has no use for: it sees one block and finished ones, whose K/V stays right; needed it "
-     "left out"},
+     "with a block-causal model, which sees one block and finished ones, whose K/V stays right; needed it left out"},
     {"infill", "", [](const Asked& a) { return a.attention_block > 0 && a.infill; },
      "a block-causal model does not see the text behind a gap's block; needed a model with full attention"},
     {"block_length", "",
@@ -78,13 +77,13 @@ constexpr Conflict kConflicts[] = {
        return a.attention_block > 0 &&
               (a.o.block_length > a.attention_block || a.attention_block % a.o.block_length != 0);
      },
-     "needed {block}, the model's attention block, or a divisor of it"},
+     "with a block-causal model of blocks of {block}; needed {block}, or a divisor of it"},
     {"kv", "",
      [](const Asked& a) {
        return a.attention_block > 0 && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block &&
               a.o.kv != KvChoice::frozen;
      },
-     "and the finished blocks of a block-causal model are exact; needed none, block or frozen"},
+     "with a block-causal model, whose finished blocks are exact; needed none, block or frozen"},
     {"revision", "kv",
      [](const Asked& a) {
        return a.attention_block > 0 && a.o.kv == KvChoice::frozen && a.o.revision != Revision::none;
@@ -94,7 +93,7 @@ constexpr Conflict kConflicts[] = {
      [](const Asked& a) {
        return a.attention_block > 0 && a.o.revision == Revision::dual_path && a.o.revise_path == RevisePath::separate;
      },
-     "which reads K/V from before the step; needed fused with a block-causal model"},
+     "with a block-causal model, where it would read K/V from before the step; needed fused"},
 };
 
 // The key that the conflict is about; empty: none.
@@ -123,9 +122,9 @@ Status check_conflicts(const Asked& asked) {
       found += fmt::format("{}{} {}", std::exchange(before, ", "), other, *get_field(asked.o, other));
     }
     constexpr std::string_view kBlock = "{block}";
-    if (const size_t at = why.find(kBlock); at != std::string::npos)
+    for (size_t at = 0; (at = why.find(kBlock)) != std::string::npos;)
       why.replace(at, kBlock.size(), fmt::format("{}", asked.attention_block));
-    return invalid("{}: found {}, {}", key, found, why);
+    return invalid("{}: found {}{} {}", key, found, c.with.empty() ? "" : ",", why);
   }
   return {};
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <ranges>
 
-#include "decode/removed.h"
 #include "engine/json_fields.h"
 
 namespace llada {

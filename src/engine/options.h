@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decode/fields.h"
+#include "decode/removed.h"
 #include "decode/settings.h"
 
 namespace llada {

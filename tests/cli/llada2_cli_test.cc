@@ -150,11 +150,12 @@ TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
        "--kv: found dual with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "--mbsd: a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"},
+       "--mbsd: found true with a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
-       "--block-length: found 64, needed 32"},
+       "--block-length: found 64 with a block-causal model of blocks of 32; needed 32"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "long"},
-       "--slide (of preset long): a block-causal model predicts"},
+       "--slide (of preset long): found true with a block-causal model"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);

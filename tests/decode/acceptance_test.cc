@@ -46,9 +46,9 @@ TEST(Acceptance, TheThresholdItselfIsEnough) {
   };
   EXPECT_THAT(rule(Acceptance::threshold), ElementsAre(0, 1));
   EXPECT_THAT(rule(Acceptance::llada2), ElementsAre(1)) << "LLaDA2.0's code asks for more than the threshold";
-  EXPECT_THAT(choose({.acceptance = Acceptance::threshold, .threshold = 0.9}, scores({0.9, 0.95, 0.8}),
-                     {.above = true}),
-              ElementsAre(1))
+  EXPECT_THAT(
+      choose({.acceptance = Acceptance::threshold, .threshold = 0.9}, scores({0.9, 0.95, 0.8}), {.above = true}),
+      ElementsAre(1))
       << "and so does LLaDA2.1's";
 }
 

@@ -395,7 +395,8 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
   EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::dual_path, o.revise_path = RevisePath::separate; }),
               StartsWith("revise_path:"));
-  EXPECT_THAT(refusal([](auto& o) { o.block_length = 64; }), StartsWith("block_length: found 64, needed 32"));
+  EXPECT_THAT(refusal([](auto& o) { o.block_length = 64; }),
+              StartsWith("block_length: found 64 with a block-causal model of blocks of 32; needed 32"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 12; }), StartsWith("block_length: found 12"));
   EXPECT_THAT(refusal([](auto&) {}, true), StartsWith("infill:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::frozen, o.revision = Revision::edit; }), StartsWith("revision:"));

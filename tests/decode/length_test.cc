@@ -121,7 +121,7 @@ TEST(Length, TextsAndRefusals) {
   DecodeOptions none = options_of(64), steps = options_of(64);
   none.early_stop = EarlyStop::none;
   steps.acceptance = Acceptance::schedule, steps.steps = 64;
-  EXPECT_THAT(validate(none).error().message, testing::StartsWith("gen_length: auto"));
+  EXPECT_THAT(validate(none).error().message, testing::StartsWith("early_stop: found none with gen_length auto"));
   EXPECT_THAT(validate(steps).error().message, testing::StartsWith("steps: found 64 with gen_length auto"));
 }
 

@@ -129,7 +129,7 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   DecodeOptions options = dual(6);
   options.block_length = 3;
   options.revise_path = RevisePath::separate;
-  options.kv = KvChoice::prefix;
+  options.kv = KvChoice::dual, options.slide = true;
   options.revise_rows = 1;
   const Outcome o = run_script(
       options, kPrompt, script([](int32_t p, int64_t, bool trial) { return std::pair(trial && p == 2 ? 5 : 3, 0.8); }));

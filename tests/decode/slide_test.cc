@@ -116,7 +116,7 @@ TEST(Slide, IsRefusedWhereBlocksMatter) {
   o.steps = 0, o.acceptance = Acceptance::threshold;
   SpecialIds ids = test_ids();
   ids.attention_block = 32;
-  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: found true, which a block-causal model"));
+  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: found true with a block-causal model"));
 }
 
 }  // namespace
