@@ -101,7 +101,7 @@ TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
   EXPECT_THAT(gate_entropy(c, {4}, 3), ElementsAre(1)) << "0.9 is better than the 0.4 that may be chosen too";
   EXPECT_THAT(gate_entropy(c, {}, 4), IsEmpty());
   // The rule first, then the gate; a gate of 0 is none.
-  DecodeOptions options;
+  AcceptanceOptions options;
   options.acceptance = Acceptance::threshold, options.threshold = 0.85;
   EXPECT_THAT(choose(options, c, {}), ElementsAre(1, 3, 4));
   options.entropy_gate = 2;
@@ -138,7 +138,7 @@ TEST(Acceptance, DreamsThreeOrders) {
   const std::vector<Candidate> candidates = {{.position = 0, .score = 0.5, .entropy = 0.9, .margin = 0.4},
                                              {.position = 1, .score = 0.6, .entropy = 1.5, .margin = 0.1},
                                              {.position = 2, .score = 0.4, .entropy = 0.2, .margin = 0.3}};
-  DecodeOptions o;
+  AcceptanceOptions o;
   const auto best = [&](Acceptance rule) {
     o.acceptance = rule;
     return choose(o, candidates, {.masks = 3, .steps = 3, .step = 1});
@@ -151,7 +151,7 @@ TEST(Acceptance, DreamsThreeOrders) {
 TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
-  DecodeOptions o{AcceptanceOptions{.acceptance = Acceptance::llada2, .threshold = 0.95}};
+  const AcceptanceOptions o = {.acceptance = Acceptance::llada2, .threshold = 0.95};
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}), testing::ElementsAre(1))
       << "strictly";
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1))
