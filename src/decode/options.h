@@ -1,5 +1,5 @@
 // What a user may ask of decoding: the sum of its parts. Each part is declared, listed and used in a file of its own;
-// what cannot go together: pairs.cc. Rules and sources: LLaDA's generate() (arXiv 2502.09992), threshold and factor from
+// what cannot go together: pairs.cc. Sources: LLaDA's generate() (arXiv 2502.09992), threshold and factor from
 // Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857), Dream's three from its generation code,
 // speculation and progressive revision from the llada.cpp paper (arXiv 2606.13740), editing from LLaDA2.1's report.
 // Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the model's context limit (the

@@ -58,7 +58,7 @@ constexpr Conflict kConflicts[] = {
      "edit"},
     {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
      "which takes the best token; needed a temperature above 0"},
-    {"refresh", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; },
+    {"refresh", "kv", [](const Asked& a) { return a.o.refresh > 0 && a.o.kv == KvChoice::none; },
      "which computes everything in every step; needed another kv"},
     {"tail", "", [](const Asked& a) { return a.o.tail >= 0 && a.infill; },
      "for infilling, where the text goes on behind the gap; needed all"},
