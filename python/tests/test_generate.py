@@ -38,8 +38,8 @@ def test_as_the_program(model, command, presets, prompt, options):
     assert result.stats.prompt_tokens == stats["prompt_tokens"]
     assert result.stats.content_tokens == stats["content_tokens"]
     assert result.stats.seed == stats.get("seed")
-    for name in ["full_forwards", "sparse_forwards", "logit_rows", "trial_rows", "drafts_proposed", "drafts_accepted", "revisions_made", "revisions_changed",
-                 "committed_tokens", "kv_bytes", "stopped_early"]:
+    for name in ["full_forwards", "sparse_forwards", "logit_rows", "trial_rows", "drafts_proposed", "drafts_accepted",
+                 "revisions_made", "revisions_changed", "committed_tokens", "kv_bytes", "stopped_early"]:
         assert getattr(result.stats, name) == stats[name], name
     assert f"{result.stats.canvas_hash:016x}" == stats["canvas_hash"]
     assert result.stats.seconds > 0
