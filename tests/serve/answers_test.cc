@@ -365,6 +365,8 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
                             std::strlen(text), text));
     EXPECT_EQ(client.receive().status, 400) << text;
   }
+  const auto removed = post(kChat, with("llada", {{"wino", true}}));
+  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revise looks again at what is doubtful");
 }
 
 // Which preset an answer had, and why none where one would be used by default; gaps have the same one.
